@@ -1,0 +1,164 @@
+//! Socket addresses, and descriptors that travel with a message: what an operation carries besides
+//! its bytes, behind one pointer.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::sys::addr::RawAddress;
+
+/// The address of a socket: internet or Unix.
+///
+/// One pointer wide. A driver keeps the memory of addresses that have served and uses it again, so
+/// that answering the sender of a datagram allocates nothing.
+///
+/// ```
+/// use windlass::Address;
+/// let address = Address::from(([127, 0, 0, 1], 7007));
+/// assert_eq!(address.ip().unwrap().port(), 7007);
+/// assert!(Address::unix("/run/echo.sock")?.ip().is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Address(Box<Body>);
+
+const _: () = assert!(size_of::<Option<Address>>() == 8);
+
+#[derive(Default)]
+struct Body {
+    raw: RawAddress,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Clone for Body {
+    fn clone(&self) -> Body {
+        // Descriptors are owned once: a copy of the address carries none.
+        Body {
+            raw: self.raw,
+            descriptors: Vec::new(),
+        }
+    }
+}
+
+impl Address {
+    /// The address of a Unix socket at `path`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the path is longer than a Unix address holds (107 bytes on Linux), is
+    /// empty, or contains a NUL.
+    pub fn unix(path: impl AsRef<Path>) -> io::Result<Address> {
+        let raw = RawAddress::unix(path.as_ref())?;
+        Ok(Address(Box::new(Body {
+            raw,
+            descriptors: Vec::new(),
+        })))
+    }
+
+    /// No address, as an unnamed Unix socket has.
+    pub fn unspecified() -> Address {
+        Address(Box::default())
+    }
+
+    /// The internet address, if it is one.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        self.0.raw.ip()
+    }
+
+    /// The path of a Unix address, if it is one with a path.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.0.raw.path()
+    }
+
+    /// Whether it is the address of nothing: an unnamed Unix socket.
+    pub fn is_unspecified(&self) -> bool {
+        self.0.raw.is_unspecified()
+    }
+
+    pub(crate) fn from_raw(raw: RawAddress) -> Address {
+        Address(Box::new(Body {
+            raw,
+            descriptors: Vec::new(),
+        }))
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> &RawAddress {
+        &self.0.raw
+    }
+
+    #[inline]
+    pub(crate) fn raw_mut(&mut self) -> &mut RawAddress {
+        &mut self.0.raw
+    }
+
+    pub(crate) fn set_descriptors(&mut self, descriptors: Vec<OwnedFd>) {
+        self.0.descriptors = descriptors;
+    }
+
+    pub(crate) fn descriptors(&self) -> &[OwnedFd] {
+        &self.0.descriptors
+    }
+
+    pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.0.descriptors)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address::from_raw(RawAddress::from(address))
+    }
+}
+
+impl<I: Into<IpAddr>> From<(I, u16)> for Address {
+    fn from(address: (I, u16)) -> Address {
+        Address::from(SocketAddr::from(address))
+    }
+}
+
+impl PartialEq for Address {
+    fn eq(&self, other: &Address) -> bool {
+        self.0.raw.as_bytes() == other.0.raw.as_bytes()
+    }
+}
+
+impl Eq for Address {}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.ip(), self.path()) {
+            (Some(ip), _) => ip.fmt(f),
+            (None, Some(path)) => path.display().fmt(f),
+            (None, None) => f.write_str("(unnamed)"),
+        }
+    }
+}
+
+/// Descriptors that were received over a Unix socket; those not taken are closed on drop.
+#[derive(Debug)]
+pub struct Descriptors(pub(crate) Address);
+
+impl Descriptors {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.descriptors().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes them all.
+    pub fn take(mut self) -> Vec<OwnedFd> {
+        self.0.take_descriptors()
+    }
+}

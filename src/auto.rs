@@ -1,0 +1,176 @@
+//! The built-in drivers behind one type, and the choice between them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::completion::{Completion, Completions};
+use crate::config::Config;
+use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::error::{Reason, Rejected};
+use crate::op::Op;
+use crate::proactor::{Os, Proactor};
+use crate::remote::Submitter;
+use crate::source::{Handle, Source, Ticket};
+
+/// The environment variable that names the driver.
+pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
+
+/// Which driver a watcher runs on.
+///
+/// ```
+/// use windlass::DriverKind;
+/// assert_eq!("epoll".parse(), Ok(DriverKind::Epoll));
+/// assert!("select".parse::<DriverKind>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DriverKind {
+    /// What `WINDLASS_DRIVER` names, or else the best that works here.
+    #[default]
+    Auto,
+    /// The proactor on epoll.
+    Epoll,
+}
+
+/// The name is not a driver's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDriver(String);
+
+impl std::fmt::Display for UnknownDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is not a driver: there are auto and epoll", self.0)
+    }
+}
+
+impl std::error::Error for UnknownDriver {}
+
+impl FromStr for DriverKind {
+    type Err = UnknownDriver;
+    fn from_str(name: &str) -> Result<DriverKind, UnknownDriver> {
+        match name {
+            "" | "auto" => Ok(DriverKind::Auto),
+            "epoll" => Ok(DriverKind::Epoll),
+            other => Err(UnknownDriver(other.to_owned())),
+        }
+    }
+}
+
+/// The built-in drivers behind one type, chosen when the watcher is built.
+#[non_exhaustive]
+pub enum Auto {
+    /// The proactor on the system's selector.
+    Readiness(Proactor<Os>),
+}
+
+impl Auto {
+    /// Builds the driver of this kind. An explicit choice, here or in the environment, never falls
+    /// back.
+    pub(crate) fn new(kind: DriverKind, config: Config) -> io::Result<Auto> {
+        let (kind, reason) = match (kind, std::env::var(VARIABLE)) {
+            (DriverKind::Auto, Ok(name)) => {
+                let kind = name.parse().map_err(|unknown: UnknownDriver| {
+                    let text = format!("{VARIABLE}: {unknown}");
+                    io::Error::new(io::ErrorKind::InvalidInput, text)
+                })?;
+                (kind, format!("named by {VARIABLE}"))
+            }
+            (DriverKind::Auto, Err(_)) => (kind, "chosen automatically: the only one built".into()),
+            (kind, _) => (kind, "named by the program".into()),
+        };
+        match kind {
+            DriverKind::Auto | DriverKind::Epoll => {
+                let kernel = Os::new(config.events)?;
+                Ok(Auto::Readiness(Proactor::with_kernel(
+                    kernel, config, reason,
+                )))
+            }
+        }
+    }
+}
+
+macro_rules! forward {
+    ($self:ident.$name:ident($($argument:expr),*)) => {
+        match $self {
+            Auto::Readiness(driver) => driver.$name($($argument),*),
+        }
+    };
+}
+
+impl Submit for Auto {
+    type Op = Op;
+    #[inline(always)]
+    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        forward!(self.submit(op))
+    }
+    #[inline]
+    fn cancel(&mut self, ticket: Ticket) -> bool {
+        forward!(self.cancel(ticket))
+    }
+}
+
+impl Complete for Auto {
+    type Item = Completion;
+    #[inline]
+    fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
+        forward!(self.complete(wait, out))
+    }
+}
+
+impl Driver for Auto {
+    #[inline]
+    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+        forward!(self.attach(handle))
+    }
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+        forward!(self.attach_shared(handle))
+    }
+    fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
+        forward!(self.detach(source))
+    }
+    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
+        forward!(self.listen(address, options))
+    }
+    #[inline]
+    fn free(&mut self, source: Source) -> bool {
+        forward!(self.free(source))
+    }
+    fn cancel_all(&mut self, source: Source) -> usize {
+        forward!(self.cancel_all(source))
+    }
+    fn close(&mut self) {
+        forward!(self.close())
+    }
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        forward!(self.fd(source))
+    }
+    fn local_address(&mut self, source: Source) -> io::Result<Address> {
+        forward!(self.local_address(source))
+    }
+    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+        forward!(self.peer_address(source))
+    }
+    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+        forward!(self.set_nodelay(source, on))
+    }
+    fn now(&mut self) -> Instant {
+        forward!(self.now())
+    }
+    fn next_timeout(&mut self) -> Option<Duration> {
+        forward!(self.next_timeout())
+    }
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        forward!(self.pollable())
+    }
+    fn submitter(&mut self) -> Submitter {
+        forward!(self.submitter())
+    }
+    fn counters(&self) -> Counters {
+        forward!(self.counters())
+    }
+    fn explain(&self) -> Explain {
+        forward!(self.explain())
+    }
+}

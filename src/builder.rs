@@ -1,0 +1,184 @@
+//! Settings of a watcher, and watchers on threads of their own.
+
+use std::io;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::auto::{Auto, DriverKind};
+use crate::config::Config;
+use crate::remote::Submitter;
+use crate::sys::affinity;
+use crate::watcher::Watcher;
+
+/// Builds a [`Watcher`]. It is `Send`, so that a loop can be set up here and run on its own thread.
+///
+/// ```
+/// use windlass::{DriverKind, Watcher};
+/// let watcher = Watcher::builder()
+///     .driver(DriverKind::Epoll)
+///     .swap_limit(16 << 20)
+///     .operations(100_000)
+///     .build()?;
+/// assert_eq!(watcher.explain().driver, "epoll");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Builder {
+    driver: DriverKind,
+    config: Config,
+    affinity: Option<usize>,
+}
+
+impl Builder {
+    /// The default settings.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Which driver to use; an explicit choice never falls back. Default: [`DriverKind::Auto`].
+    pub fn driver(mut self, driver: DriverKind) -> Builder {
+        self.driver = driver;
+        self
+    }
+
+    /// Most sources, 1 to 2^24. Default 2^20. Tables grow with need, by chunks of 256.
+    pub fn sources(mut self, count: u32) -> Builder {
+        self.config.sources = count;
+        self
+    }
+
+    /// Most operations in flight, 1 to 2^24. Default 2^20.
+    pub fn operations(mut self, count: u32) -> Builder {
+        self.config.operations = count;
+        self
+    }
+
+    /// Most requests from other threads that wait for the loop. Default 4096.
+    pub fn queue(mut self, count: usize) -> Builder {
+        self.config.queue = count;
+        self
+    }
+
+    /// How many ids of each kind are kept ready for other threads: the most that they can attach or
+    /// submit between two turns of the loop. Default 256. They count as sources and operations.
+    pub fn reserve(mut self, count: usize) -> Builder {
+        self.config.reserve = count;
+        self
+    }
+
+    /// Most bytes of swap buffers, the memory of reads without a buffer; at least one buffer. Default
+    /// 64 MiB, allocated with need.
+    pub fn swap_limit(mut self, bytes: usize) -> Builder {
+        self.config.swap_limit = bytes;
+        self
+    }
+
+    /// Bytes of one swap buffer, 64 to 2^30, rounded up to a multiple of 64: the most that one read
+    /// without a buffer takes. Default 64 KiB.
+    pub fn buffer_size(mut self, bytes: u32) -> Builder {
+        self.config.buffer_size = bytes;
+        self
+    }
+
+    /// Bytes that one source may move in a turn before it goes to the back of the queue. Default
+    /// 256 KiB.
+    pub fn source_budget(mut self, bytes: usize) -> Builder {
+        self.config.source_bytes = bytes.max(1);
+        self
+    }
+
+    /// Bytes that a turn reads before it delivers what it has, so that they are still in the cache
+    /// when the program looks at them.
+    pub fn turn_budget(mut self, bytes: usize) -> Builder {
+        self.config.turn_bytes = bytes.max(1);
+        self
+    }
+
+    /// Most events that one wait takes, 1 to 65,536. Default 1024.
+    pub fn events(mut self, count: usize) -> Builder {
+        self.config.events = count;
+        self
+    }
+
+    /// How long a wait spins before it blocks. Off by default. It multiplies the rate of a single
+    /// connection, whose messages otherwise pay for a sleep each, and costs a processor meanwhile.
+    pub fn busy_poll(mut self, span: Duration) -> Builder {
+        self.config.busy_poll = span;
+        self
+    }
+
+    /// Binds the thread that builds the watcher to processor `cpu`.
+    pub fn affinity(mut self, cpu: usize) -> Builder {
+        self.affinity = Some(cpu);
+        self
+    }
+
+    /// The settings, for [drivers](crate::Driver) and kernels of your own.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// Builds the watcher; it belongs to the calling thread.
+    ///
+    /// # Errors
+    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
+    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver.
+    pub fn build(self) -> io::Result<Watcher> {
+        if let Some(cpu) = self.affinity {
+            affinity::bind(cpu)?;
+        }
+        Ok(Watcher::with_driver(Auto::new(self.driver, self.config)?))
+    }
+
+    /// Builds a watcher on a thread of its own and runs `body` with it there. Returns once the watcher
+    /// is built, with its submitter.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Watcher};
+    /// let spawned = Watcher::builder().spawn("loop", |mut watcher| {
+    ///     let mut done = Completions::new();
+    ///     watcher.wait(&mut done)?;
+    ///     Ok(done.drain(..).filter(|c| matches!(c.result, Ok(Done::Message(_)))).count())
+    /// })?;
+    /// spawned.submitter.wake(0).unwrap();
+    /// assert_eq!(spawned.thread.join().unwrap()?, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`build`](Builder::build), or the thread cannot be started.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        name: impl Into<String>,
+        body: impl FnOnce(Watcher) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<Spawned<T>> {
+        let (built, answer) = crossbeam_channel::bounded(1);
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            let mut watcher = match self.build() {
+                Ok(watcher) => watcher,
+                Err(error) => {
+                    let copy = io::Error::new(error.kind(), error.to_string());
+                    // The other side waits for exactly this.
+                    let _ = built.send(Err(error));
+                    return Err(copy);
+                }
+            };
+            let _ = built.send(Ok(watcher.submitter()));
+            body(watcher)
+        })?;
+        let submitter = answer
+            .recv()
+            .map_err(|_| io::Error::other("the thread ended early"))??;
+        Ok(Spawned { submitter, thread })
+    }
+}
+
+/// A loop on a thread of its own.
+#[derive(Debug)]
+pub struct Spawned<T> {
+    /// Reaches the loop.
+    pub submitter: Submitter,
+    /// The thread; joining it gives what the loop returned.
+    pub thread: JoinHandle<io::Result<T>>,
+}

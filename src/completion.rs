@@ -1,0 +1,235 @@
+//! Completions: what became of an operation.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::RangeBounds;
+
+use crate::address::{Address, Descriptors};
+use crate::buf::Buf;
+use crate::error::{Error, ErrorKind};
+use crate::interest::Ready;
+use crate::source::{Handle, Source, Ticket};
+
+/// What became of an operation.
+///
+/// An accepted operation ends in exactly one final completion; a multishot one is followed by any
+/// number with [`more`](Completion::more) set before that. Dropping a completion unread leaks
+/// nothing: buffers, leases and descriptors in it are released.
+#[derive(Debug)]
+pub struct Completion {
+    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages.
+    pub source: Source,
+    /// The ticket that `submit` gave.
+    pub ticket: Ticket,
+    /// The operation's token, untouched.
+    pub token: u64,
+    /// The operation is still in flight: more completions follow.
+    pub more: bool,
+    /// File work that went on after its deadline or cancel and has now ended, with its real result.
+    pub late: bool,
+    /// How it ended.
+    pub result: Result<Done, Error>,
+}
+
+const _: () = assert!(size_of::<Completion>() <= 72);
+
+impl Completion {
+    /// A final completion (for authors of drivers).
+    #[inline]
+    pub fn new(source: Source, ticket: Ticket, token: u64, result: Result<Done, Error>) -> Self {
+        Completion {
+            source,
+            ticket,
+            token,
+            more: false,
+            late: false,
+            result,
+        }
+    }
+
+    /// How many bytes the operation has moved, however it ended.
+    pub fn bytes(&self) -> usize {
+        match &self.result {
+            Ok(Done::Read(buf)) | Ok(Done::Received { data: buf, .. }) => buf.len(),
+            Ok(Done::Descriptors { data, .. }) => data.len(),
+            Ok(Done::Written { bytes, .. }) => *bytes as usize,
+            Ok(_) => 0,
+            Err(error) => error.bytes(),
+        }
+    }
+
+    /// The way it failed, if it did.
+    pub fn error_kind(&self) -> Option<ErrorKind> {
+        self.result.as_ref().err().map(Error::kind)
+    }
+}
+
+/// What an operation has done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Done {
+    /// A read has these bytes; none at the end of the file ([`Buf::is_eof`]).
+    Read(Buf),
+    /// A write has sent all of the buffer's bytes.
+    Written {
+        /// The operation's buffer.
+        buf: Buf,
+        /// How many bytes it has sent.
+        bytes: u32,
+    },
+    /// A connection from a listener.
+    Accepted(Handle),
+    /// A connected socket.
+    Connected(Handle),
+    /// One datagram.
+    Received {
+        /// Its bytes.
+        data: Buf,
+        /// Its sender; unspecified on a connected or unnamed socket.
+        from: Address,
+        /// It was longer than the memory offered, and its rest is lost.
+        truncated: bool,
+    },
+    /// Bytes and descriptors from a Unix socket.
+    Descriptors {
+        /// The bytes; none at the end of the file.
+        data: Buf,
+        /// The descriptors that came with them.
+        descriptors: Descriptors,
+    },
+    /// The writing side is shut.
+    Shutdown,
+    /// The source is freed, after all writes before the close were out.
+    Closed,
+    /// The conditions that hold, of those that were asked for.
+    Ready(Ready),
+    /// The time of a timer has come.
+    Timer,
+    /// A nop.
+    Nop,
+    /// A message from another thread.
+    Message(Message),
+}
+
+/// What [`Submitter::post`](crate::Submitter::post) sent.
+pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
+
+impl Message {
+    /// Takes the value, if it is a `T`.
+    pub fn downcast<T: 'static>(self) -> Result<T, Message> {
+        match self.0 {
+            Some(value) => value
+                .downcast::<T>()
+                .map(|v| *v)
+                .map_err(|v| Message(Some(v))),
+            None => Err(self),
+        }
+    }
+
+    /// Whether it carries no value but its token.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() {
+            "Message(empty)"
+        } else {
+            "Message(..)"
+        })
+    }
+}
+
+/// A batch of completions, filled by [`Watcher::wait`](crate::Watcher::wait) and used again.
+///
+/// ```
+/// use windlass::{Completions, Op, Watcher};
+/// let mut watcher = Watcher::new()?;
+/// let mut done = Completions::new();
+/// watcher.submit(Op::nop())?;
+/// watcher.wait(&mut done)?;
+/// for completion in done.drain(..) {
+///     println!("{completion:?}");
+/// }
+/// assert!(done.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Completions<T = Completion> {
+    pub(crate) items: Vec<T>,
+}
+
+impl<T> Completions<T> {
+    /// An empty batch.
+    pub const fn new() -> Completions<T> {
+        Completions { items: Vec::new() }
+    }
+
+    /// How many are in it.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether none is in it.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Takes those in `range` out, in order.
+    #[inline]
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> std::vec::Drain<'_, T> {
+        self.items.drain(range)
+    }
+
+    /// Looks at them in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.items.iter()
+    }
+
+    /// Drops them all.
+    pub fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    /// Adds one at the end (for authors of drivers).
+    pub fn push(&mut self, item: T) {
+        self.items.push(item);
+    }
+
+    /// Adds all of `batch`, leaving it empty: by a swap where nothing is here yet (for authors of
+    /// drivers).
+    #[inline]
+    pub fn take_from(&mut self, batch: &mut Vec<T>) -> usize {
+        let count = batch.len();
+        if self.items.is_empty() {
+            std::mem::swap(&mut self.items, batch);
+        } else {
+            self.items.append(batch);
+        }
+        count
+    }
+}
+
+impl<T> Default for Completions<T> {
+    fn default() -> Self {
+        Completions::new()
+    }
+}
+
+impl<T> IntoIterator for Completions<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Completions<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}

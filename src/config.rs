@@ -1,0 +1,49 @@
+//! What can be set before a watcher is built.
+
+use std::time::Duration;
+
+/// The settings of a driver, as [`Builder`](crate::Builder) collects them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Most sources.
+    pub sources: u32,
+    /// Most operations in flight.
+    pub operations: u32,
+    /// Most requests from other threads that wait for the loop.
+    pub queue: usize,
+    /// Ids of each kind that are kept ready for other threads.
+    pub reserve: usize,
+    /// Most bytes of swap buffers.
+    pub swap_limit: usize,
+    /// Bytes of one swap buffer: the most that one read without a buffer takes.
+    pub buffer_size: u32,
+    /// Bytes that one source may move in a turn before it goes to the back of the queue.
+    pub source_bytes: usize,
+    /// Bytes that a turn reads before it delivers what it has.
+    pub turn_bytes: usize,
+    /// Turns in a row that may deliver without asking the kernel.
+    pub skip_turns: u32,
+    /// Most events that one wait takes.
+    pub events: usize,
+    /// How long a wait spins before it blocks.
+    pub busy_poll: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            sources: 1 << 20,
+            operations: 1 << 20,
+            queue: 4096,
+            reserve: 256,
+            swap_limit: 64 << 20,
+            buffer_size: 64 << 10,
+            source_bytes: 256 << 10,
+            turn_bytes: 256 << 10,
+            skip_turns: 8,
+            events: 1024,
+            busy_poll: Duration::ZERO,
+        }
+    }
+}

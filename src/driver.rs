@@ -1,0 +1,402 @@
+//! The contract of a driver: the page to read before writing one.
+//!
+//! Operations cross layers through two verbs only: [`Submit`] and [`Complete`]. The
+//! [`Reactor`](crate::Reactor) speaks them (its operation is an interest, its item is readiness), so
+//! do the [`Proactor`](crate::Proactor) and the [`Watcher`](crate::Watcher). A [`Driver`] speaks them
+//! over [`Op`] and [`Completion`] and owns the descriptors. One that is written outside this crate
+//! plugs in through [`Watcher::with_driver`](crate::Watcher::with_driver).
+//!
+//! # The contract
+//!
+//! The conformance suite checks it on every driver.
+//!
+//! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot one
+//!   in any number with `more` set and then one final. Nothing is delivered from inside `submit`. A
+//!   refused submission reports nothing later and hands the operation back with its buffer.
+//! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source freed,
+//!   watcher closed, torn. Every completion says how many bytes moved. A result that is a descriptor
+//!   is owned from the moment the kernel hands it over: a completion dropped unread leaks nothing.
+//! - **C3 order.** Per source and direction, operations take bytes in submission order, and those
+//!   that end done, at the end of file or in an error of the system complete in it; one that is
+//!   cancelled or expires before it moved a byte may overtake. A stream write that ends partly sent
+//!   ends the writes already queued behind it (torn, 0 bytes); later ones proceed. Reads and writes
+//!   are independent. Any number may be outstanding.
+//! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
+//!   granularity. One that has passed at submission, at the head of its queue, gives the operation
+//!   one try: data that is there wins. A deadline leaves the source usable.
+//! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe code
+//!   can free, move or change that memory, or read it while the kernel writes it, whatever is dropped
+//!   or forgotten.
+//! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted. Ids
+//!   carry a generation: a stale one is an error, never another operation.
+//! - **C7 free, close, drop.** `free` ends a source's operations, then closes its descriptor;
+//!   completions already delivered survive it. `close` ends all operations, they are all delivered,
+//!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
+//!   ordered after the writes queued before it.
+//! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
+//!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
+//!   source holds no buffer.
+//! - **C9 bounded and fair.** Every queue has a bound; a refusal names it. One flooding source cannot
+//!   starve the others. Accepts wait while the source table is full.
+//! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
+//!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
+//!
+//! # What to build it from
+//!
+//! [`slots::Table`](crate::slots::Table) keeps sources and operations in flight,
+//! [`Deadlines`](crate::deadline::Deadlines) their deadlines, [`Pool`](crate::swap::Pool) the swap
+//! buffers, [`Remote`](crate::remote::Remote) the other threads' requests. [`Op::into_parts`] opens
+//! an operation.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::buf::Buf;
+use crate::clock;
+use crate::completion::{Completion, Completions};
+use crate::error::{Reason, Rejected};
+use crate::op::{Code, MULTISHOT, Op, RELATIVE};
+use crate::remote::Submitter;
+use crate::source::{Handle, Source, Ticket};
+
+/// The first verb: hand an operation over.
+pub trait Submit {
+    /// What is submitted.
+    type Op;
+
+    /// Accepts `op`, or hands it back.
+    ///
+    /// # Errors
+    /// [`Rejected`] says why and returns the operation; nothing is reported for it later.
+    fn submit(&mut self, op: Self::Op) -> Result<Ticket, Rejected<Self::Op>>;
+
+    /// Asks for an operation to end; its completion is the answer. False when the ticket is stale:
+    /// the operation's final completion has been made already.
+    fn cancel(&mut self, ticket: Ticket) -> bool;
+}
+
+/// The second verb: take what has come about.
+pub trait Complete {
+    /// What comes about.
+    type Item;
+
+    /// Appends what has come about to `out` and answers how many items that were. The only call that
+    /// may block, for as long as `wait` says. An empty `out` is swapped, not filled.
+    ///
+    /// # Errors
+    /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was delivered;
+    /// [`Reason::Forked`] in a child process; what the kernel reports for the wait itself.
+    fn complete(&mut self, wait: Wait, out: &mut Completions<Self::Item>) -> io::Result<usize>;
+}
+
+/// How long [`Complete::complete`] may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    Now,
+    /// Until there is something.
+    Forever,
+    /// Until there is something or this time has come, in nanoseconds of [`Driver::now`]'s time line.
+    Until(Instant),
+}
+
+/// Both verbs over [`Op`], and the descriptors.
+pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
+    /// Takes ownership of a descriptor. Makes no system call.
+    ///
+    /// # Errors
+    /// The handle comes back: the source table is full, the driver is closed, or the handle belongs to
+    /// another kernel.
+    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+
+    /// As [`attach`](Driver::attach), for a duplicate whose open file description somebody else uses:
+    /// its flags are never changed.
+    ///
+    /// # Errors
+    /// As for `attach`.
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+
+    /// Gives a descriptor back, its flags as they were.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] while operations are in flight on it, [`Reason::Stale`].
+    fn detach(&mut self, source: Source) -> Result<Handle, Reason>;
+
+    /// Makes a listening stream socket.
+    ///
+    /// # Errors
+    /// What the system reports for the address.
+    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source>;
+
+    /// Ends the source's operations and closes its descriptor; false for a stale source.
+    fn free(&mut self, source: Source) -> bool;
+
+    /// Ends every operation on the source; answers how many that were.
+    fn cancel_all(&mut self, source: Source) -> usize;
+
+    /// Ends everything.
+    fn close(&mut self);
+
+    /// Lends the descriptor out, for socket options.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] on a simulated kernel.
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+
+    /// The address that the source is bound to.
+    ///
+    /// # Errors
+    /// What the system reports; `NotFound` for a stale source.
+    fn local_address(&mut self, source: Source) -> io::Result<Address>;
+
+    /// The address that the source is connected to.
+    ///
+    /// # Errors
+    /// What the system reports (`ENOTCONN` …); `NotFound` for a stale source.
+    fn peer_address(&mut self, source: Source) -> io::Result<Address>;
+
+    /// Sets TCP_NODELAY.
+    ///
+    /// # Errors
+    /// What the system reports; `NotFound` for a stale source.
+    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()>;
+
+    /// The time on the driver's clock, which is virtual on a simulated kernel.
+    fn now(&mut self) -> Instant;
+
+    /// How long an embedding loop may sleep: zero when there is something to take.
+    fn next_timeout(&mut self) -> Option<Duration>;
+
+    /// A descriptor that is readable when a wait would find something, for embedding in another loop.
+    ///
+    /// # Errors
+    /// [`Reason::Unsupported`] on a simulated kernel.
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason>;
+
+    /// A handle for other threads.
+    fn submitter(&mut self) -> Submitter;
+
+    /// What has been counted so far.
+    fn counters(&self) -> Counters;
+
+    /// Which mechanism serves which operation, why, and how often.
+    fn explain(&self) -> Explain;
+}
+
+/// How [`Driver::listen`] makes a listener.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// How many connections may wait to be accepted (the system caps it at `somaxconn`).
+    pub backlog: u32,
+    /// Lets several listeners share the address (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// Sets TCP_NODELAY on accepted sockets.
+    pub nodelay: bool,
+}
+
+impl Default for ListenOptions {
+    /// Backlog 4096, no sharing, TCP_NODELAY set.
+    fn default() -> ListenOptions {
+        ListenOptions {
+            backlog: 4096,
+            reuse_port: false,
+            nodelay: true,
+        }
+    }
+}
+
+impl ListenOptions {
+    /// Sets [`backlog`](ListenOptions::backlog).
+    pub fn backlog(mut self, backlog: u32) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Sets [`reuse_port`](ListenOptions::reuse_port).
+    pub fn reuse_port(mut self, on: bool) -> Self {
+        self.reuse_port = on;
+        self
+    }
+
+    /// Sets [`nodelay`](ListenOptions::nodelay).
+    pub fn nodelay(mut self, on: bool) -> Self {
+        self.nodelay = on;
+        self
+    }
+}
+
+/// What a driver counts. Numbers only grow, but for `in_flight` and `sources`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Operations accepted.
+    pub submitted: u64,
+    /// Completions delivered to the program, those with `more` included.
+    pub completed: u64,
+    /// Operations accepted whose final completion has not been made.
+    pub in_flight: u64,
+    /// Sources that are attached.
+    pub sources: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Waits that another thread ended.
+    pub wakes: u64,
+    /// Times that a source was put back because its share of a turn was used up.
+    pub budget_stops: u64,
+    /// Times that a read had to wait for a lease.
+    pub lease_waits: u64,
+    /// Times that accept found no descriptor left.
+    pub descriptor_shortages: u64,
+    /// Times that accept waited for room in the source table.
+    pub table_waits: u64,
+    /// Events for a source that was gone already.
+    pub stale_events: u64,
+    /// Bytes of swap buffers that exist.
+    pub swap_bytes: u64,
+    /// System calls by name, for those that were made.
+    pub system_calls: Vec<(&'static str, u64)>,
+}
+
+impl Counters {
+    /// How many system calls of this name were made.
+    pub fn calls(&self, name: &str) -> u64 {
+        self.system_calls
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map_or(0, |(_, count)| *count)
+    }
+}
+
+/// Which mechanism serves which operation, why, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explain {
+    /// The driver: `epoll`, `sim` …
+    pub driver: &'static str,
+    /// Why this driver.
+    pub reason: String,
+    /// One row for each path of an operation.
+    pub rows: Vec<Mechanism>,
+}
+
+/// One path that an operation can take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mechanism {
+    /// What is served.
+    pub operation: &'static str,
+    /// By what.
+    pub mechanism: String,
+    /// Why by that.
+    pub reason: String,
+    /// How often it was taken.
+    pub count: u64,
+}
+
+impl Explain {
+    /// An explanation without rows (for authors of drivers).
+    pub fn new(driver: &'static str, reason: impl Into<String>) -> Explain {
+        Explain {
+            driver,
+            reason: reason.into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row (for authors of drivers).
+    pub fn row(
+        &mut self,
+        operation: &'static str,
+        mechanism: impl Into<String>,
+        reason: impl Into<String>,
+        count: u64,
+    ) {
+        let (mechanism, reason) = (mechanism.into(), reason.into());
+        self.rows.push(Mechanism {
+            operation,
+            mechanism,
+            reason,
+            count,
+        });
+    }
+}
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "driver: {} ({})", self.driver, self.reason)?;
+        let wide = |of: fn(&Mechanism) -> usize, least| {
+            self.rows.iter().map(of).max().unwrap_or(0).max(least)
+        };
+        let operation = wide(|row| row.operation.len(), 9);
+        let mechanism = wide(|row| row.mechanism.len(), 9);
+        writeln!(
+            f,
+            "{:operation$}  {:mechanism$}  {:>10}  reason",
+            "operation", "mechanism", "times"
+        )?;
+        for row in &self.rows {
+            writeln!(
+                f,
+                "{:operation$}  {:mechanism$}  {:>10}  {}",
+                row.operation, row.mechanism, row.count, row.reason
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// An [`Op`], opened: what a driver needs of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OpParts {
+    /// What to do.
+    pub code: Code,
+    /// With which source.
+    pub source: Source,
+    /// The user's number.
+    pub token: u64,
+    /// When it ends at the latest.
+    pub deadline: Option<Due>,
+    /// Whether it stays in flight after a completion.
+    pub multishot: bool,
+    /// Its buffer.
+    pub buf: Buf,
+    /// Its address, or descriptors to pass.
+    pub address: Option<Address>,
+    /// Bytes wanted ([`Code::ReadExact`]) or conditions ([`Code::Poll`]).
+    pub count: u32,
+}
+
+/// The deadline of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// At this time.
+    At(Instant),
+    /// When this time has passed since the submission.
+    After(Duration),
+}
+
+impl Op {
+    /// Opens the operation (for authors of drivers).
+    pub fn into_parts(self) -> OpParts {
+        let deadline = match (self.deadline_ns, self.flags & RELATIVE != 0) {
+            (0, _) => None,
+            (ns, true) => Some(Due::After(Duration::from_nanos(ns))),
+            (ns, false) => Some(Due::At(clock::instant_of(ns))),
+        };
+        OpParts {
+            code: self.code,
+            source: self.source,
+            token: self.token,
+            deadline,
+            multishot: self.flags & MULTISHOT != 0,
+            buf: self.buf,
+            address: self.address,
+            count: self.count,
+        }
+    }
+}

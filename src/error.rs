@@ -1,0 +1,296 @@
+//! How an operation is refused, and how an accepted one fails.
+//!
+//! A refusal ([`Rejected`]) comes from `submit`, reports nothing later and hands the operation back
+//! with its buffer. A failure ([`Error`]) is the result of a completion; it says how many bytes moved
+//! and hands the buffer back.
+
+use std::fmt;
+use std::io;
+
+use crate::buf::Buf;
+
+/// Which bound a refusal has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Sources that a watcher may own: [`Builder::sources`](crate::Builder::sources).
+    Sources,
+    /// Operations in flight: [`Builder::operations`](crate::Builder::operations).
+    Operations,
+    /// Messages from other threads that wait for the loop: [`Builder::queue`](crate::Builder::queue).
+    Queue,
+    /// Ids that the loop keeps ready for other threads: [`Builder::reserve`](crate::Builder::reserve).
+    Reserve,
+}
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The bound `limit`, which stands at `count`, is reached; try again after completions.
+    Full {
+        /// Which bound.
+        limit: Limit,
+        /// What it is set to.
+        count: u32,
+    },
+    /// The source or ticket names nothing (any more).
+    Stale,
+    /// The watcher is closed.
+    Closed,
+    /// The process is a fork of the one that built the watcher.
+    Forked,
+    /// The buffer has no bytes to write, or no room to read into.
+    EmptyBuffer,
+    /// The buffer is longer than `i32::MAX` bytes, the most that one operation moves.
+    TooLong,
+    /// `read_exact` was asked for more bytes than its buffer has room for, or for none.
+    BadCount,
+    /// The descriptor cannot do this: a regular file or directory, a listener that is read, a stream
+    /// that accepts, a descriptor of another kernel, a shared blocking listener.
+    Unsupported,
+    /// Operations are in flight on the source, so it cannot be detached.
+    Busy,
+    /// The system said no; the value is its errno.
+    Os(i32),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Full { limit, count } => {
+                let (what, knob) = match limit {
+                    Limit::Sources => ("sources", "Builder::sources"),
+                    Limit::Operations => ("operations in flight", "Builder::operations"),
+                    Limit::Queue => ("submissions from other threads", "Builder::queue"),
+                    Limit::Reserve => ("ids in reserve for other threads", "Builder::reserve"),
+                };
+                write!(f, "the limit of {count} {what} is reached ({knob} sets it)")
+            }
+            Reason::Stale => {
+                f.write_str("the source or ticket is stale: it was freed or has ended")
+            }
+            Reason::Closed => f.write_str("the watcher is closed"),
+            Reason::Forked => {
+                f.write_str("the watcher belongs to the parent of this forked process")
+            }
+            Reason::EmptyBuffer => f.write_str("the buffer is empty: nothing to write, or no room"),
+            Reason::TooLong => write!(f, "the buffer is longer than {} bytes", i32::MAX),
+            Reason::BadCount => {
+                f.write_str("read_exact needs a count between 1 and the room of its buffer")
+            }
+            Reason::Unsupported => f.write_str("the descriptor does not support this operation"),
+            Reason::Busy => f.write_str("operations are in flight on the source"),
+            Reason::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Reason {}
+
+impl From<Reason> for io::Error {
+    fn from(reason: Reason) -> io::Error {
+        let kind = match reason {
+            Reason::Os(errno) => return io::Error::from_raw_os_error(errno),
+            Reason::Full { .. } | Reason::Busy => io::ErrorKind::ResourceBusy,
+            Reason::Stale => io::ErrorKind::NotFound,
+            Reason::Closed => io::ErrorKind::NotConnected,
+            Reason::EmptyBuffer | Reason::TooLong | Reason::BadCount => io::ErrorKind::InvalidInput,
+            Reason::Forked | Reason::Unsupported => io::ErrorKind::Unsupported,
+        };
+        io::Error::new(kind, reason)
+    }
+}
+
+impl Reason {
+    /// The reason inside an [`io::Error`] that this crate made.
+    ///
+    /// ```
+    /// use windlass::{Reason, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.close();
+    /// let error = watcher.wait(&mut windlass::Completions::new()).unwrap_err();
+    /// assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn of(error: &io::Error) -> Option<Reason> {
+        error.get_ref()?.downcast_ref::<Reason>().copied()
+    }
+}
+
+/// A refused submission: why, and what was refused, with its buffer.
+pub struct Rejected<T> {
+    /// What was handed in.
+    pub op: T,
+    /// Why it was refused.
+    pub reason: Reason,
+}
+
+impl<T> Rejected<T> {
+    /// What was handed in.
+    pub fn into_inner(self) -> T {
+        self.op
+    }
+}
+
+impl<T> fmt::Debug for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rejected({:?})", self.reason)
+    }
+}
+
+impl<T> fmt::Display for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for Rejected<T> {}
+
+impl<T> From<Rejected<T>> for io::Error {
+    fn from(rejected: Rejected<T>) -> io::Error {
+        rejected.reason.into()
+    }
+}
+
+/// How an accepted operation ended when it did not end well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The system reported this errno.
+    Os(i32),
+    /// The operation's deadline passed.
+    Deadline,
+    /// The operation was cancelled.
+    Cancelled,
+    /// Its source was freed.
+    Freed,
+    /// The watcher was closed.
+    Closed,
+    /// A write before it on the same source ended partly sent: sending this one would have made a
+    /// hole in the stream. No byte of it was sent.
+    Torn,
+    /// The end of the file came before `read_exact` had its bytes.
+    Eof,
+}
+
+/// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
+pub struct Error {
+    buf: Buf,
+    /// An errno, or one of the negative codes below.
+    code: i32,
+    bytes: u32,
+}
+
+const _: () = assert!(size_of::<Error>() <= 32);
+
+impl ErrorKind {
+    const fn code(self) -> i32 {
+        match self {
+            ErrorKind::Os(errno) => errno,
+            ErrorKind::Deadline => -1,
+            ErrorKind::Cancelled => -2,
+            ErrorKind::Freed => -3,
+            ErrorKind::Closed => -4,
+            ErrorKind::Torn => -5,
+            ErrorKind::Eof => -6,
+        }
+    }
+}
+
+impl Error {
+    /// A failure of `kind` after `bytes` bytes (for authors of drivers).
+    #[inline]
+    pub fn new(kind: ErrorKind, bytes: u32, buf: Buf) -> Error {
+        Error {
+            buf,
+            code: kind.code(),
+            bytes,
+        }
+    }
+
+    /// How the operation ended.
+    pub fn kind(&self) -> ErrorKind {
+        match self.code {
+            -1 => ErrorKind::Deadline,
+            -2 => ErrorKind::Cancelled,
+            -3 => ErrorKind::Freed,
+            -4 => ErrorKind::Closed,
+            -5 => ErrorKind::Torn,
+            -6 => ErrorKind::Eof,
+            errno => ErrorKind::Os(errno),
+        }
+    }
+
+    /// The errno, when the system reported one.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        (self.code >= 0).then_some(self.code)
+    }
+
+    /// How many bytes had moved when the operation ended.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// The operation's buffer. For a read it holds the bytes that had been read.
+    pub fn buf(&self) -> &Buf {
+        &self.buf
+    }
+
+    /// The operation's buffer. For a read it holds the bytes that had been read.
+    pub fn into_buf(self) -> Buf {
+        self.buf
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.kind())
+            .field("bytes", &self.bytes)
+            .field("buf", &self.buf)
+            .finish()
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorKind::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+            ErrorKind::Deadline => f.write_str("the deadline passed"),
+            ErrorKind::Cancelled => f.write_str("the operation was cancelled"),
+            ErrorKind::Freed => f.write_str("the source was freed"),
+            ErrorKind::Closed => f.write_str("the watcher was closed"),
+            ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
+            ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)?;
+        if self.bytes > 0 {
+            write!(f, " (after {} bytes)", self.bytes)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match error.kind() {
+            ErrorKind::Os(errno) => return io::Error::from_raw_os_error(errno),
+            ErrorKind::Deadline => io::ErrorKind::TimedOut,
+            ErrorKind::Cancelled | ErrorKind::Freed | ErrorKind::Closed => {
+                io::ErrorKind::ConnectionAborted
+            }
+            ErrorKind::Torn => io::ErrorKind::BrokenPipe,
+            ErrorKind::Eof => io::ErrorKind::UnexpectedEof,
+        };
+        io::Error::new(kind, error)
+    }
+}

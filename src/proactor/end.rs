@@ -1,0 +1,272 @@
+//! Ends: how operations leave their queues, and sources the table.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! A read that ends early gives its buffer back with the length that the kernel has written.
+
+use super::*;
+use crate::error::{Error, ErrorKind};
+
+impl<K: Kernel> Proactor<K> {
+    /// Delivers a read-side result: the final one, or with `more` if the operation goes on.
+    #[inline(always)]
+    pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
+        let op = &self.slots[slot];
+        let (token, multishot, timed) = (op.token, op.multishot, op.heap_index != NOWHERE);
+        let ticket = self.ticket(slot);
+        let state = &mut self.sources[index];
+        let source = state.name(index);
+        if !multishot {
+            state.reads.remove(&mut self.slots, slot);
+            if timed {
+                self.deadlines.remove(&mut self.slots, slot);
+            }
+            self.slots.vacate(slot);
+        }
+        self.batch.push(Completion {
+            source,
+            ticket,
+            token,
+            more: multishot,
+            late: false,
+            result,
+        });
+    }
+
+    /// Delivers the result of a write-side operation.
+    pub(super) fn finish_write(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
+        let op = &self.slots[slot];
+        let token = op.token;
+        let connect = op.code == Code::Connect;
+        let ticket = self.ticket(slot);
+        let source = if connect {
+            Source::NONE
+        } else {
+            self.sources[index].name(index)
+        };
+        self.unlink(slot);
+        self.slots.vacate(slot);
+        self.batch
+            .push(Completion::new(source, ticket, token, result));
+    }
+
+    /// Delivers the result of a poll.
+    pub(super) fn finish_poll(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
+        self.finish_write(index, slot, result);
+    }
+
+    /// Takes an operation out of its queue and the deadline heap.
+    pub(super) fn unlink(&mut self, slot: u32) {
+        self.deadlines.remove(&mut self.slots, slot);
+        let op = &self.slots[slot];
+        if op.source == NOWHERE {
+            return;
+        }
+        let state = &mut self.sources[op.source];
+        let queue = match op.code {
+            Code::Read
+            | Code::ReadInto
+            | Code::ReadExact
+            | Code::Accept
+            | Code::RecvFrom
+            | Code::RecvDescriptors => &mut state.reads,
+            Code::Write
+            | Code::Connect
+            | Code::Shutdown
+            | Code::SendTo
+            | Code::SendDescriptors
+            | Code::Close => &mut state.writes,
+            Code::Poll => &mut state.polls,
+            Code::Nop | Code::Timer => return,
+        };
+        queue.remove(&mut self.slots, slot);
+    }
+
+    /// Ends an operation that does not end well, with the bytes that it has moved.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
+        let ticket = self.ticket(slot);
+        self.unlink(slot);
+        let op = &mut self.slots[slot];
+        let (index, code, token, moved) = (op.source, op.code, op.token, op.moved);
+        let mut buf = op.buf.take();
+        let address = op.address.take();
+        self.slots.vacate(slot);
+        if matches!(code, Code::ReadInto | Code::ReadExact | Code::RecvFrom) {
+            // SAFETY: the kernel has written `moved` bytes from the start.
+            unsafe { buf.set_filled(moved as usize) };
+        }
+        self.keep_address(address);
+        let source = match code {
+            Code::Connect | Code::Timer | Code::Nop => Source::NONE,
+            _ => self.sources[index].name(index),
+        };
+        let error = Error::new(kind, moved, buf);
+        self.batch
+            .push(Completion::new(source, ticket, token, Err(error)));
+        match code {
+            Code::Connect => {
+                self.close_source(index);
+            }
+            Code::Close => self.sources[index].flags &= !CLOSING,
+            Code::Write | Code::SendDescriptors
+                if moved > 0 && !matches!(kind, ErrorKind::Freed | ErrorKind::Closed) =>
+            {
+                // A hole in the stream: what is queued behind must not follow it.
+                while self.sources[index].writes.head != NOWHERE {
+                    self.fail(self.sources[index].writes.head, ErrorKind::Torn);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The time of an operation has come.
+    pub(super) fn expire(&mut self, slot: u32) {
+        if self.slots[slot].code != Code::Timer {
+            return self.fail(slot, ErrorKind::Deadline);
+        }
+        let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
+        self.slots.vacate(slot);
+        self.batch.push(Completion::new(
+            Source::NONE,
+            ticket,
+            token,
+            Ok(Done::Timer),
+        ));
+    }
+
+    pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
+        let slot = ticket.index();
+        match self.slots.find(slot, ticket.generation()) {
+            Some(op) if !op.reserved => {
+                self.fail(slot, ErrorKind::Cancelled);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn cancel_source(&mut self, source: Source) -> usize {
+        if self
+            .state(source)
+            .is_none_or(|state| state.has(RESERVED | CONNECTING))
+        {
+            return 0;
+        }
+        let before = self.slots.len();
+        self.end_operations(source.index(), ErrorKind::Cancelled);
+        (before - self.slots.len()) as usize
+    }
+
+    /// Ends every operation of a source, each queue in its order.
+    fn end_operations(&mut self, index: u32, kind: ErrorKind) {
+        while self.sources[index].reads.head != NOWHERE {
+            self.fail(self.sources[index].reads.head, kind);
+        }
+        while self.sources[index].writes.head != NOWHERE {
+            self.fail(self.sources[index].writes.head, kind);
+        }
+        while self.sources[index].polls.head != NOWHERE {
+            self.fail(self.sources[index].polls.head, kind);
+        }
+    }
+
+    pub(super) fn free_source(&mut self, source: Source) -> bool {
+        let Some(state) = self.state(source) else {
+            return false;
+        };
+        if state.has(CONNECTING) {
+            return false;
+        }
+        self.end_operations(source.index(), ErrorKind::Freed);
+        self.close_source(source.index());
+        true
+    }
+
+    /// Closes the descriptor of a source without operations and vacates its place.
+    fn close_source(&mut self, index: u32) {
+        let state = &self.sources[index];
+        let (fd, flags) = (state.fd, state.flags);
+        if fd >= 0 {
+            // Closing the last descriptor ends the registration; a duplicate would keep it alive.
+            if flags & (REGISTERED | DUPLICATED) == REGISTERED | DUPLICATED {
+                self.kernel.deregister(fd);
+            }
+            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
+                self.kernel.restore(fd);
+            }
+            self.kernel.close(fd);
+        }
+        self.vacate_source(index);
+    }
+
+    pub(super) fn vacate_source(&mut self, index: u32) {
+        let state = &mut self.sources[index];
+        state.fd = -1;
+        state.flags = 0;
+        self.sources.vacate(index);
+    }
+
+    pub(super) fn close_all(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.remote.close();
+        while let Some(request) = self.remote.take() {
+            self.refuse_closed(request);
+        }
+        let sources: Vec<u32> = self.sources.occupied().collect();
+        for &index in &sources {
+            // A connect's source vacates its place when the operation ends.
+            let connecting = self.sources[index].has(CONNECTING);
+            self.end_operations(index, ErrorKind::Closed);
+            if !connecting {
+                self.close_source(index);
+            }
+        }
+        let mut timers: Vec<u32> = self.slots.occupied().collect();
+        timers.sort_unstable_by_key(|&slot| self.slots[slot].reserved);
+        for slot in timers {
+            if self.slots[slot].reserved {
+                self.slots.vacate(slot);
+            } else {
+                self.fail(slot, ErrorKind::Closed);
+            }
+        }
+        self.ready.clear();
+        self.waiting.clear();
+        self.paused.clear();
+    }
+
+    /// What other threads had queued when the watcher closed ends like everything else.
+    fn refuse_closed(&mut self, request: crate::remote::Request) {
+        use crate::remote::Request;
+        match request {
+            Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
+            Request::Post(token, value) => self.post(token, value),
+            // The handle closes its descriptor.
+            Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}
+        }
+    }
+
+    /// Closes what is left when the driver goes away.
+    pub(super) fn close_descriptors(&mut self) {
+        let sources: Vec<u32> = self.sources.occupied().collect();
+        for index in sources {
+            let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
+            if fd >= 0 {
+                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED
+                    && self.check_fork().is_ok()
+                {
+                    self.kernel.restore(fd);
+                }
+                self.kernel.close(fd);
+                self.sources[index].fd = -1;
+            }
+        }
+    }
+}

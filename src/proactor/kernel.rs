@@ -1,0 +1,190 @@
+//! What a proactor runs on: a selector, the attempt calls and a clock.
+//!
+//! [`Os`](super::Os) is the system's; [`Sim`](crate::sim::Sim) is simulated, seeded and has virtual
+//! time. An attempt never blocks. It answers how many bytes moved, or `-errno`; `-EAGAIN` says that
+//! the selector will report when it is worth another try.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use crate::address::Address;
+use crate::buf::Target;
+use crate::driver::{Explain, ListenOptions};
+use crate::error::Reason;
+use crate::interest::Ready;
+use crate::remote::Wake;
+use crate::source::{Handle, Kind};
+
+/// The key of the kernel's own wake event.
+pub const WAKE: u64 = u64::MAX;
+
+/// What a receiving attempt answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes, or `-errno`.
+    pub moved: isize,
+    /// The message ended before the data did (a boundary at passed descriptors), or was longer than
+    /// the memory (a datagram).
+    pub cut: bool,
+}
+
+impl Received {
+    /// An answer that was not cut.
+    #[inline(always)]
+    pub const fn plain(moved: isize) -> Received {
+        Received { moved, cut: false }
+    }
+}
+
+/// A selector, the attempt calls and a clock.
+///
+/// # Safety
+/// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
+/// targets, one after the other), and `n` is at most their length.
+#[allow(unsafe_code)]
+pub unsafe trait Kernel {
+    /// What `explain` calls it.
+    fn name(&self) -> &'static str;
+
+    /// The time in nanoseconds since the process' base `Instant`.
+    fn now_ns(&mut self) -> u64;
+
+    /// Waits at most `timeout_ns` (`None`: for ever) for events; answers how many there are.
+    ///
+    /// # Errors
+    /// What the system reports for the wait.
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize>;
+
+    /// Event `i` of the last `select`: its key, and the conditions that hold.
+    fn event(&self, i: usize) -> (u64, Ready);
+
+    /// Registers `fd` for both directions, edge-triggered, once and for life.
+    ///
+    /// # Errors
+    /// The errno.
+    fn register(&mut self, fd: RawFd, key: u64) -> Result<(), i32>;
+
+    /// Ends a registration.
+    fn deregister(&mut self, fd: RawFd);
+
+    /// How other threads end a `select`.
+    fn waker(&self) -> Arc<dyn Wake>;
+
+    /// Whether a handle belongs to this kernel.
+    fn accepts(&self, handle: &Handle) -> bool;
+
+    /// Asks what `fd` is and makes its reads, writes and accepts non-blocking where flags on the call
+    /// cannot: `shared` forbids to change the description. Answers the kind and whether the
+    /// description was changed.
+    ///
+    /// # Errors
+    /// [`Reason::Unsupported`] or the errno.
+    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason>;
+
+    /// Takes back what `prepare` has changed.
+    fn restore(&mut self, fd: RawFd);
+
+    /// Closes `fd`.
+    fn close(&mut self, fd: RawFd);
+
+    /// Gives `fd` away.
+    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle;
+
+    /// Receives bytes.
+    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received;
+
+    /// Sends bytes.
+    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize;
+
+    /// Receives bytes into several places.
+    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received;
+
+    /// Sends several parts.
+    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize;
+
+    /// Receives a datagram and its sender.
+    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received;
+
+    /// Sends a datagram.
+    fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize;
+
+    /// Receives bytes and descriptors.
+    fn recv_descriptors(
+        &mut self,
+        fd: RawFd,
+        to: Target<'_>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> isize;
+
+    /// Sends bytes and descriptors.
+    fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize;
+
+    /// Takes a connection.
+    ///
+    /// # Errors
+    /// The errno.
+    fn accept(&mut self, fd: RawFd, kind: Kind) -> Result<Handle, i32>;
+
+    /// Makes room by the spare descriptor and drops the connection at the head of the queue.
+    fn relieve(&mut self, fd: RawFd);
+
+    /// Opens (or takes `prepared`) and connects a stream socket. Answers the descriptor, its kind, and
+    /// whether the connection goes on.
+    ///
+    /// # Errors
+    /// The errno.
+    fn connect(
+        &mut self,
+        to: &Address,
+        prepared: Option<OwnedFd>,
+    ) -> Result<(RawFd, Kind, bool), i32>;
+
+    /// How a connection that went on has ended: 0 or the errno.
+    fn connect_result(&mut self, fd: RawFd) -> i32;
+
+    /// Shuts the writing side: 0 or `-errno`.
+    fn shutdown(&mut self, fd: RawFd) -> isize;
+
+    /// Which of `interest` hold now.
+    ///
+    /// # Errors
+    /// The errno.
+    fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32>;
+
+    /// Makes a listening stream socket.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle>;
+
+    /// The address that `fd` is bound to.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn local_address(&mut self, fd: RawFd) -> io::Result<Address>;
+
+    /// The address that `fd` is connected to.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address>;
+
+    /// Sets TCP_NODELAY.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()>;
+
+    /// The system's descriptor behind `fd`, which the caller keeps open for the answer's life.
+    fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>>;
+
+    /// The selector's own descriptor.
+    fn pollable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// System calls by name.
+    fn system_calls(&self) -> Vec<(&'static str, u64)>;
+
+    /// Adds what is worth knowing about the selector.
+    fn explain(&self, explain: &mut Explain);
+}

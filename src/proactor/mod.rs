@@ -1,0 +1,491 @@
+//! Completions on readiness: every operation is tried at once; what would block waits in its
+//! source's queue until the selector says that it is worth another try.
+//!
+//! ```text
+//!   submit ──▶ attempt ──done──────────────────────────────▶ batch ──▶ complete
+//!                 │ EAGAIN                                     ▲
+//!                 ▼                                            │
+//!              queue (one per source and direction) ──event──▶ attempt
+//!                 └──────── deadline, cancel, free, close ─────┘
+//! ```
+//!
+//! Invariants: (P1) an operation is in exactly one queue of its source (or none, for timers and
+//! nops) from its acceptance until its final completion is put into the batch, and its place is
+//! vacated at that moment; (P2) a direction that has operations but is not worth trying has a
+//! registration that will report, a pause that will end, or a lease that will come back; (P3) all
+//! events of a turn are applied before any source runs.
+
+mod end;
+mod kernel;
+mod os;
+mod run;
+mod state;
+mod submit;
+mod turn;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+pub use kernel::{Kernel, Received, WAKE};
+pub use os::Os;
+
+use crate::address::Address;
+use crate::clock;
+use crate::completion::{Completion, Completions, Done};
+use crate::config::Config;
+use crate::deadline::Deadlines;
+use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::error::{Limit, Reason, Rejected};
+use crate::interest::Ready;
+use crate::op::{Code, MULTISHOT, Op};
+use crate::remote::{Remote, Submitter};
+use crate::slots::{NOWHERE, Operation, Table};
+use crate::source::{Handle, Source, Ticket};
+use crate::swap::Pool;
+use crate::sys::fork;
+use state::*;
+
+/// Completions on a readiness kernel.
+///
+/// See [`driver`](crate::driver) for what it promises.
+pub struct Proactor<K: Kernel> {
+    kernel: K,
+    sources: Table<State>,
+    slots: Table<Operation>,
+    deadlines: Deadlines,
+    pool: Pool,
+    batch: Vec<Completion>,
+    /// Sources with something worth trying, by name, each at most once.
+    ready: Vec<Source>,
+    /// The queue that a turn is running through; kept for its memory.
+    running: Vec<Source>,
+    /// Sources whose reads wait for a lease or whose accepts wait for room.
+    waiting: Vec<Source>,
+    /// Directions that are tried again when a time has come.
+    paused: Vec<(u64, Source, u16)>,
+    /// Memory of addresses that have served.
+    addresses: Vec<Address>,
+    remote: Remote,
+    counts: Counts,
+    config: Config,
+    reason: String,
+    /// Turns in a row that delivered without asking the kernel.
+    skipped: u32,
+    /// Bytes that this turn may still move before it delivers.
+    turn_bytes: usize,
+    /// Connections in the batch, which need places for their sources.
+    accepted: usize,
+    /// Numbers the tickets of operations that ended at once.
+    loose: u32,
+    /// The reserved place that the next submission takes, while another thread's is being started.
+    forced: u32,
+    forks: u32,
+    /// The remote flag says that we sleep.
+    dozing: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Counts {
+    submitted: [u64; Code::COUNT],
+    messages: u64,
+    completed: u64,
+    inline_writes: u64,
+    turns: u64,
+    wakes: u64,
+    budget_stops: u64,
+    lease_waits: u64,
+    descriptor_shortages: u64,
+    table_waits: u64,
+    stale_events: u64,
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// A proactor on `kernel`; `reason` is what `explain` says of the choice.
+    pub(crate) fn with_kernel(kernel: K, config: Config, reason: String) -> Proactor<K> {
+        fork::watch();
+        struct Shared(std::sync::Arc<dyn crate::remote::Wake>);
+        impl crate::remote::Wake for Shared {
+            fn wake(&self) {
+                self.0.wake();
+            }
+        }
+        let remote = Remote::new(config.queue, config.reserve, Shared(kernel.waker()));
+        let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());
+        Proactor {
+            sources: Table::new(config.sources),
+            slots: Table::new(config.operations),
+            deadlines: Deadlines::new(),
+            pool,
+            batch: Vec::new(),
+            ready: Vec::new(),
+            running: Vec::new(),
+            waiting: Vec::new(),
+            paused: Vec::new(),
+            addresses: Vec::new(),
+            remote,
+            counts: Counts::default(),
+            skipped: 0,
+            turn_bytes: config.turn_bytes,
+            accepted: 0,
+            loose: 1,
+            forced: NOWHERE,
+            forks: fork::generation(),
+            dozing: false,
+            closed: false,
+            kernel,
+            config,
+            reason,
+        }
+    }
+
+    /// The kernel, to look at.
+    pub fn kernel(&self) -> &K {
+        &self.kernel
+    }
+
+    /// The kernel, to steer (a simulated one).
+    pub fn kernel_mut(&mut self) -> &mut K {
+        &mut self.kernel
+    }
+
+    #[inline(always)]
+    fn state(&mut self, source: Source) -> Option<&mut State> {
+        self.sources.find(source.index(), source.generation())
+    }
+
+    /// Why a source was not found.
+    #[cold]
+    fn stale(&self) -> Reason {
+        if self.closed {
+            Reason::Closed
+        } else {
+            Reason::Stale
+        }
+    }
+
+    #[inline(always)]
+    fn check_fork(&self) -> Result<(), Reason> {
+        if self.forks == fork::generation() {
+            Ok(())
+        } else {
+            Err(Reason::Forked)
+        }
+    }
+
+    #[inline]
+    fn ticket(&self, slot: u32) -> Ticket {
+        use crate::slots::Entry;
+        let generation = NonZeroU32::new(self.slots[slot].generation()).expect("occupied");
+        Ticket::from_parts(slot, generation)
+    }
+
+    fn adopt(&mut self, handle: Handle, flags: u16) -> Result<Source, Rejected<Handle>> {
+        let reject = |op, reason| Err(Rejected { op, reason });
+        if let Err(reason) = self.check_fork() {
+            return reject(handle, reason);
+        }
+        if self.closed {
+            return reject(handle, Reason::Closed);
+        }
+        if !self.kernel.accepts(&handle) {
+            return reject(handle, Reason::Unsupported);
+        }
+        let Some((index, generation)) = self.sources.occupy() else {
+            let count = self.sources.limit();
+            return reject(
+                handle,
+                Reason::Full {
+                    limit: Limit::Sources,
+                    count,
+                },
+            );
+        };
+        self.open(index, handle, flags);
+        Ok(Source::from_parts(index, generation))
+    }
+
+    /// Puts a handle of this kernel into an occupied place.
+    fn open(&mut self, index: u32, handle: Handle, flags: u16) {
+        // A descriptor that no driver has made may have duplicates.
+        let duplicated = if handle.is_fresh() { 0 } else { DUPLICATED };
+        let (fd, kind) = handle.into_raw();
+        self.sources[index].open(fd, kind, flags | duplicated);
+    }
+
+    /// Puts a source that is worth trying into the ready queue.
+    #[inline]
+    fn enqueue(&mut self, index: u32) {
+        let state = &mut self.sources[index];
+        if !state.has(QUEUED) {
+            state.flags |= QUEUED;
+            self.ready.push(state.name(index));
+        }
+    }
+}
+
+impl<K: Kernel> Submit for Proactor<K> {
+    type Op = Op;
+
+    #[inline(always)]
+    fn submit(&mut self, mut op: Op) -> Result<Ticket, Rejected<Op>> {
+        let Op {
+            source,
+            token,
+            deadline_ns,
+            flags,
+            count,
+            ..
+        } = op;
+        let due = submit::Due {
+            ns: deadline_ns,
+            flags,
+        };
+        let answer = match op.code {
+            Code::Read => self.submit_read(source, token, due),
+            Code::Write => self.submit_write(source, token, due, &mut op.buf),
+            Code::ReadInto => self.submit_read_into(source, token, due, &mut op.buf),
+            Code::ReadExact => self.submit_read_exact(source, token, due, count, &mut op.buf),
+            Code::Accept => self.submit_accept(source, token, due),
+            Code::Connect => self.submit_connect(token, due, count, &mut op.address),
+            Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, due),
+            Code::Close => self.submit_after_writes(Code::Close, source, token, due),
+            Code::RecvFrom => self.submit_recv_from(source, token, due, count, &mut op.buf),
+            Code::SendTo => self.submit_send_to(source, token, due, &mut op.buf, &mut op.address),
+            Code::RecvDescriptors => self.submit_recv_descriptors(source, token, due),
+            Code::SendDescriptors => {
+                self.submit_send_descriptors(source, token, due, &mut op.buf, &mut op.address)
+            }
+            Code::Poll => self.submit_poll(source, token, due, count),
+            Code::Timer => self.submit_timer(token, due),
+            Code::Nop => self.submit_nop(token),
+        };
+        answer.map_err(|reason| Rejected { op, reason })
+    }
+
+    fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.check_fork().is_ok() && self.cancel_ticket(ticket)
+    }
+}
+
+impl<K: Kernel> Complete for Proactor<K> {
+    type Item = Completion;
+
+    fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
+        self.take_turns(wait)?;
+        self.counts.completed += self.batch.len() as u64;
+        Ok(out.take_from(&mut self.batch))
+    }
+}
+
+impl<K: Kernel> Driver for Proactor<K> {
+    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+        self.adopt(handle, 0)
+    }
+
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+        self.adopt(handle, SHARED | DUPLICATED)
+    }
+
+    fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
+        self.check_fork()?;
+        let stale = self.stale();
+        let state = self.state(source).ok_or(stale)?;
+        if state.has(RESERVED | CONNECTING) {
+            return Err(Reason::Stale);
+        }
+        if !state.is_idle() {
+            return Err(Reason::Busy);
+        }
+        let (fd, kind, flags) = (state.fd, state.kind, state.flags);
+        if flags & REGISTERED != 0 {
+            self.kernel.deregister(fd);
+        }
+        if flags & CHANGED != 0 {
+            self.kernel.restore(fd);
+        }
+        self.vacate_source(source.index());
+        Ok(self.kernel.release(fd, kind))
+    }
+
+    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
+        let handle = self.kernel.listen(address, options)?;
+        Ok(self.adopt(handle, 0)?)
+    }
+
+    fn free(&mut self, source: Source) -> bool {
+        self.check_fork().is_ok() && self.free_source(source)
+    }
+
+    fn cancel_all(&mut self, source: Source) -> usize {
+        if self.check_fork().is_ok() {
+            self.cancel_source(source)
+        } else {
+            0
+        }
+    }
+
+    fn close(&mut self) {
+        if self.check_fork().is_ok() {
+            self.close_all();
+        }
+    }
+
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        let stale = self.stale();
+        let state = self.state(source).ok_or(stale)?;
+        if state.fd < 0 {
+            return Err(Reason::Stale);
+        }
+        // Whoever has the descriptor can duplicate it.
+        state.flags |= DUPLICATED;
+        let fd = state.fd;
+        self.kernel.borrow(fd).ok_or(Reason::Unsupported)
+    }
+
+    fn local_address(&mut self, source: Source) -> io::Result<Address> {
+        let fd = self.descriptor(source)?;
+        self.kernel.local_address(fd)
+    }
+
+    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+        let fd = self.descriptor(source)?;
+        self.kernel.peer_address(fd)
+    }
+
+    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+        let fd = self.descriptor(source)?;
+        self.kernel.set_nodelay(fd, on)
+    }
+
+    fn now(&mut self) -> Instant {
+        clock::instant_of(self.kernel.now_ns())
+    }
+
+    fn next_timeout(&mut self) -> Option<Duration> {
+        if !self.batch.is_empty() || !self.ready.is_empty() || self.remote.has_rung() {
+            return Some(Duration::ZERO);
+        }
+        let next = self.next_ns()?;
+        Some(Duration::from_nanos(
+            next.saturating_sub(self.kernel.now_ns()),
+        ))
+    }
+
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        self.kernel.pollable().ok_or(Reason::Unsupported)
+    }
+
+    fn submitter(&mut self) -> Submitter {
+        let submitter = self.remote.submitter();
+        self.fill_reserve();
+        submitter
+    }
+
+    fn counters(&self) -> Counters {
+        let submitted: u64 = self.counts.submitted.iter().sum();
+        let reserved = self
+            .slots
+            .occupied()
+            .filter(|&slot| self.slots[slot].reserved)
+            .count();
+        let reserved_sources = self
+            .sources
+            .occupied()
+            .filter(|&index| self.sources[index].has(RESERVED))
+            .count();
+        Counters {
+            submitted: submitted + self.counts.messages,
+            completed: self.counts.completed,
+            in_flight: u64::from(self.slots.len()) - reserved as u64,
+            sources: u64::from(self.sources.len()) - reserved_sources as u64,
+            turns: self.counts.turns,
+            wakes: self.counts.wakes,
+            budget_stops: self.counts.budget_stops,
+            lease_waits: self.counts.lease_waits,
+            descriptor_shortages: self.counts.descriptor_shortages,
+            table_waits: self.counts.table_waits,
+            stale_events: self.counts.stale_events,
+            swap_bytes: self.pool.allocated_bytes() as u64,
+            system_calls: self.kernel.system_calls(),
+        }
+    }
+
+    fn explain(&self) -> Explain {
+        let mut explain = Explain::new(self.kernel.name(), self.reason.clone());
+        let count = |code: Code| self.counts.submitted[code as usize];
+        let first = "tried at submission; what would block waits for the edge";
+        explain.row("read", "recv / read into a lease", first, count(Code::Read));
+        let own = "tried at submission, into the operation's own buffer";
+        let into = count(Code::ReadInto) + count(Code::ReadExact);
+        explain.row("read_into, read_exact", "recv / readv", own, into);
+        let inline = self.counts.inline_writes;
+        explain.row(
+            "write",
+            "send at submission",
+            "nothing was queued before it",
+            inline,
+        );
+        let queued = count(Code::Write) - inline;
+        let after = "behind other writes, or the socket was full";
+        explain.row("write", "send / sendmsg from the queue", after, queued);
+        explain.row(
+            "accept",
+            "accept4",
+            "until EAGAIN, in listeners' turn",
+            count(Code::Accept),
+        );
+        explain.row(
+            "connect",
+            "connect, then SO_ERROR",
+            "at its first edge",
+            count(Code::Connect),
+        );
+        let queue = "in its place behind the writes";
+        explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
+        explain.row("close", "close", queue, count(Code::Close));
+        let datagrams = count(Code::RecvFrom) + count(Code::SendTo);
+        explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
+        let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);
+        explain.row("descriptors", "SCM_RIGHTS", first, passed);
+        let asked = "asked first, then at each edge";
+        explain.row("poll", "poll", asked, count(Code::Poll));
+        let heap = "one heap for all deadlines; the wait's timeout is its top";
+        explain.row("timer", "deadline heap", heap, count(Code::Timer));
+        let flag = "three-state flag: a burst costs one, an awake loop none";
+        explain.row("wake", "wake descriptor", flag, self.counts.wakes);
+        let files = "regular files are refused until there is a file backend";
+        explain.row("files", "none", files, 0);
+        self.kernel.explain(&mut explain);
+        explain
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    fn descriptor(&mut self, source: Source) -> io::Result<std::os::fd::RawFd> {
+        let stale = self.stale();
+        match self.state(source) {
+            Some(state) if state.fd >= 0 => Ok(state.fd),
+            _ => Err(stale.into()),
+        }
+    }
+}
+
+impl<K: Kernel> Drop for Proactor<K> {
+    fn drop(&mut self) {
+        // The kernel holds nothing of ours between attempts, so memory can go at once.
+        self.close_descriptors();
+    }
+}
+
+impl<K: Kernel> std::fmt::Debug for Proactor<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proactor")
+            .field("kernel", &self.kernel.name())
+            .field("sources", &self.sources.len())
+            .field("in_flight", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}

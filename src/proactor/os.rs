@@ -1,0 +1,420 @@
+//! The system as the proactor's kernel: its selector, its sockets, its clock.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Only the promise of `Kernel` is made here; the calls themselves stand in `sys`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use super::kernel::{Kernel, Received, WAKE};
+use crate::address::Address;
+use crate::buf::Target;
+use crate::clock;
+use crate::driver::{Explain, ListenOptions};
+use crate::error::Reason;
+use crate::interest::{Mode, Ready};
+use crate::remote::Wake;
+use crate::source::{Handle, Kind};
+use crate::sys::addr::RawAddress;
+use crate::sys::waker::WakeFd;
+use crate::sys::{Selector, descriptor, net};
+
+macro_rules! calls {
+    ($($name:ident),*) => {
+        #[derive(Default)]
+        struct Calls { $($name: u64),* }
+        impl Calls {
+            fn named(&self) -> Vec<(&'static str, u64)> {
+                let all = [$((stringify!($name), self.$name)),*];
+                all.into_iter().filter(|(_, count)| *count > 0).collect()
+            }
+        }
+    };
+}
+
+calls!(
+    wait, register, recv, recvmsg, send, sendmsg, read, write, accept, connect, shutdown, poll,
+    close, fcntl, getsockopt
+);
+
+/// The system's kernel.
+pub struct Os {
+    selector: Selector,
+    waker: Arc<WakeFd>,
+    calls: Calls,
+    spare: Option<OwnedFd>,
+}
+
+impl Wake for WakeFd {
+    fn wake(&self) {
+        self.signal();
+    }
+}
+
+impl Os {
+    /// Opens the selector; `events` is how many events one wait takes at most.
+    pub(crate) fn new(events: usize) -> io::Result<Os> {
+        clock::start();
+        let selector = Selector::new(events)?;
+        let waker = Arc::new(WakeFd::new()?);
+        selector.add(waker.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
+        let spare = descriptor::spare();
+        Ok(Os {
+            selector,
+            waker,
+            calls: Calls::default(),
+            spare,
+        })
+    }
+}
+
+// SAFETY: the system answers how many bytes it has written, and the wrappers pass that on.
+unsafe impl Kernel for Os {
+    fn name(&self) -> &'static str {
+        Selector::NAME
+    }
+
+    #[inline]
+    fn now_ns(&mut self) -> u64 {
+        clock::now_ns()
+    }
+
+    #[inline]
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        self.calls.wait += 1;
+        self.selector.select(timeout_ns)
+    }
+
+    #[inline(always)]
+    fn event(&self, i: usize) -> (u64, Ready) {
+        self.selector.event(i)
+    }
+
+    fn register(&mut self, fd: RawFd, key: u64) -> Result<(), i32> {
+        self.calls.register += 1;
+        let all = Ready::READABLE | Ready::WRITABLE | Ready::PRIORITY;
+        let errno = |e: io::Error| e.raw_os_error().unwrap_or(libc::EIO);
+        match self.selector.add(fd, key, all, Mode::Edge).map_err(errno) {
+            // The number was registered and closed while a duplicate kept the registration alive.
+            Err(libc::EEXIST) => self
+                .selector
+                .modify(fd, key, all, Mode::Edge)
+                .map_err(errno),
+            answer => answer,
+        }
+    }
+
+    fn deregister(&mut self, fd: RawFd) {
+        self.calls.register += 1;
+        // ENOENT and EBADF: the registration is gone already.
+        let _ = self.selector.remove(fd);
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::clone(&self.waker) as Arc<dyn Wake>
+    }
+
+    fn accepts(&self, handle: &Handle) -> bool {
+        !handle.is_virtual()
+    }
+
+    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
+        let reason = |error: io::Error| match error.raw_os_error() {
+            Some(errno) => Reason::Os(errno),
+            None => Reason::Unsupported,
+        };
+        self.calls.getsockopt += 1;
+        let kind = match kind {
+            Kind::Unknown => descriptor::kind_of(fd).map_err(reason)?,
+            known => known,
+        };
+        if !matches!(kind, Kind::Pollable | Kind::Listener) {
+            return Ok((kind, false));
+        }
+        self.calls.fcntl += 1;
+        if descriptor::is_nonblocking(fd).map_err(reason)? {
+            return Ok((kind, false));
+        }
+        match (kind, shared) {
+            (_, false) => {
+                descriptor::set_nonblocking(fd, true).map_err(reason)?;
+                Ok((kind, true))
+            }
+            (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
+            // accept4(2) knows no flag like MSG_DONTWAIT.
+            (_, true) => Err(Reason::Unsupported),
+        }
+    }
+
+    fn restore(&mut self, fd: RawFd) {
+        self.calls.fcntl += 1;
+        let _ = descriptor::set_nonblocking(fd, false);
+    }
+
+    fn close(&mut self, fd: RawFd) {
+        self.calls.close += 1;
+        descriptor::close(fd);
+    }
+
+    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        let peer = match kind {
+            Kind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
+            _ => None,
+        };
+        Handle::with_kind(descriptor::own(fd), kind, peer).worn()
+    }
+
+    #[inline(always)]
+    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
+        if kind == Kind::Stream {
+            self.calls.recv += 1;
+            Received::plain(net::recv(fd, to))
+        } else {
+            self.recv_other(fd, kind, to)
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+        if kind.is_socket() {
+            self.calls.send += 1;
+            net::send(fd, bytes)
+        } else {
+            self.write_other(fd, kind, bytes)
+        }
+    }
+
+    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+        if kind.is_socket() {
+            self.calls.recvmsg += 1;
+            let (moved, flags) = net::recv_vectored(fd, to, None);
+            Received {
+                moved,
+                cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0,
+            }
+        } else if kind == Kind::SharedPollable {
+            let first = to.first_mut().map(|target| target.skip(0));
+            first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
+        } else {
+            self.calls.read += 1;
+            Received::plain(descriptor::read_vectored(fd, to))
+        }
+    }
+
+    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+        if kind.is_socket() {
+            self.calls.sendmsg += 1;
+            net::send_vectored(fd, parts, None)
+        } else if kind == Kind::SharedPollable {
+            parts.first().map_or(0, |part| self.send(fd, kind, part))
+        } else {
+            self.calls.write += 1;
+            descriptor::write_vectored(fd, parts)
+        }
+    }
+
+    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
+        self.calls.recvmsg += 1;
+        let (moved, flags) = net::recv_vectored(fd, &mut [to], Some(from.raw_mut()));
+        Received {
+            moved,
+            cut: flags & libc::MSG_TRUNC != 0,
+        }
+    }
+
+    fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
+        self.calls.sendmsg += 1;
+        let to = if to.raw().len() == 0 {
+            None
+        } else {
+            Some(to.raw())
+        };
+        net::send_vectored(fd, &[IoSlice::new(bytes)], to)
+    }
+
+    fn recv_descriptors(
+        &mut self,
+        fd: RawFd,
+        to: Target<'_>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> isize {
+        self.calls.recvmsg += 1;
+        net::recv_descriptors(fd, to, descriptors)
+    }
+
+    fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize {
+        self.calls.sendmsg += 1;
+        net::send_descriptors(fd, bytes, descriptors)
+    }
+
+    fn accept(&mut self, fd: RawFd, _listener: Kind) -> Result<Handle, i32> {
+        self.calls.accept += 1;
+        let mut peer = RawAddress::default();
+        let accepted = net::accept(fd, &mut peer);
+        if accepted < 0 {
+            return Err(-accepted as i32);
+        }
+        let owned = descriptor::own(accepted as RawFd);
+        let kind = match peer.family() {
+            libc::AF_INET | libc::AF_INET6 => Kind::Stream,
+            _ => {
+                self.calls.getsockopt += 1;
+                net::unix_kind(accepted as RawFd)
+            }
+        };
+        Ok(Handle::with_kind(owned, kind, peer.ip()))
+    }
+
+    fn relieve(&mut self, fd: RawFd) {
+        if self.spare.take().is_some() {
+            self.calls.accept += 1;
+            let dropped = net::accept(fd, &mut RawAddress::default());
+            if dropped >= 0 {
+                self.close(dropped as RawFd);
+            }
+        }
+        self.spare = descriptor::spare();
+    }
+
+    fn connect(
+        &mut self,
+        to: &Address,
+        prepared: Option<OwnedFd>,
+    ) -> Result<(RawFd, Kind, bool), i32> {
+        let socket = match prepared {
+            Some(socket) => {
+                descriptor::set_nonblocking(socket.as_raw_fd(), true)
+                    .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+                socket
+            }
+            None => net::stream(to.raw().family())?,
+        };
+        let kind = match to.raw().family() {
+            libc::AF_UNIX => net::unix_kind(socket.as_raw_fd()),
+            _ => Kind::Stream,
+        };
+        self.calls.connect += 1;
+        let answer = net::connect(socket.as_raw_fd(), to.raw());
+        let going_on = match -answer as i32 {
+            0 => false,
+            // A signal came: the connection goes on as if EINPROGRESS had been said (connect(2)).
+            libc::EINPROGRESS | libc::EINTR => true,
+            errno => return Err(errno),
+        };
+        Ok((std::os::fd::IntoRawFd::into_raw_fd(socket), kind, going_on))
+    }
+
+    fn connect_result(&mut self, fd: RawFd) -> i32 {
+        self.calls.getsockopt += 1;
+        net::pending_error(fd)
+    }
+
+    fn shutdown(&mut self, fd: RawFd) -> isize {
+        self.calls.shutdown += 1;
+        net::shutdown_write(fd)
+    }
+
+    fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
+        self.calls.poll += 1;
+        descriptor::poll_now(fd, interest)
+    }
+
+    fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
+        let how = net::Listen {
+            backlog: i32::try_from(options.backlog).unwrap_or(i32::MAX),
+            reuse_port: options.reuse_port,
+            nodelay: options.nodelay,
+        };
+        let socket = net::listen(at.raw(), how)?;
+        Ok(Handle::with_kind(socket, Kind::Listener, None))
+    }
+
+    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        net::local(fd).map(Address::from_raw)
+    }
+
+    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        net::peer(fd).map(Address::from_raw)
+    }
+
+    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()> {
+        net::set_nodelay(fd, on)
+    }
+
+    fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {
+        Some(descriptor::borrow(fd))
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.selector.as_fd())
+    }
+
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        self.calls.named()
+    }
+
+    fn explain(&self, explain: &mut Explain) {
+        let (mechanism, reason) = self.selector.explain();
+        explain.row("wait", mechanism, reason, self.calls.wait);
+        let once = "once per descriptor, at its first EAGAIN: edge-triggered, both directions";
+        explain.row("registration", Selector::NAME, once, self.calls.register);
+    }
+}
+
+impl Os {
+    /// Receives from what is not an internet stream.
+    #[inline(never)]
+    fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {
+        match kind {
+            Kind::Pollable => {
+                self.calls.read += 1;
+                Received::plain(descriptor::read(fd, to))
+            }
+            Kind::SharedPollable => {
+                self.calls.read += 1;
+                let moved = descriptor::read_nowait(fd, to.skip(0));
+                if moved != -(libc::EOPNOTSUPP as isize) {
+                    return Received::plain(moved);
+                }
+                // No RWF_NOWAIT here: ask first. Somebody else may take the bytes in between, which
+                // is the sharer's race to lose.
+                match self.poll(fd, Ready::READABLE) {
+                    Ok(ready) if ready.is_empty() => Received::plain(-(libc::EAGAIN as isize)),
+                    Ok(_) => Received::plain(descriptor::read(fd, to)),
+                    Err(errno) => Received::plain(-(errno as isize)),
+                }
+            }
+            // A Unix stream's read stops at passed descriptors, which shows in the flags (unix(7));
+            // a message that is longer than the memory is cut.
+            _ => {
+                self.calls.recvmsg += 1;
+                let (moved, flags) = net::recv_vectored(fd, &mut [to], None);
+                Received {
+                    moved,
+                    cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0,
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn write_other(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+        self.calls.write += 1;
+        if kind != Kind::SharedPollable {
+            return descriptor::write(fd, bytes);
+        }
+        let moved = descriptor::write_nowait(fd, bytes);
+        if moved != -(libc::EOPNOTSUPP as isize) {
+            return moved;
+        }
+        match self.poll(fd, Ready::WRITABLE) {
+            Ok(ready) if ready.is_empty() => -(libc::EAGAIN as isize),
+            // A pipe that polls writable takes PIPE_BUF bytes without blocking (pipe(7)).
+            Ok(_) => descriptor::write(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)]),
+            Err(errno) => -(errno as isize),
+        }
+    }
+}

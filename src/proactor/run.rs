@@ -1,0 +1,548 @@
+//! Attempts: what happens when a direction of a source is worth trying.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! What a kernel says it has written becomes the length of a lease or a vector: the promise of
+//! `Kernel`'s implementers.
+
+use std::io::IoSlice;
+
+use super::*;
+use crate::buf::{Buf, Target};
+use crate::error::ErrorKind;
+use crate::source::Kind;
+use crate::sys::descriptor::VECTORS;
+
+/// How long accepts pause when descriptors have run out.
+const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
+/// How long a direction pauses when the kernel's memory has run out.
+const MEMORY_PAUSE_NS: u64 = 1_000_000;
+/// What one accept counts for in a source's share of a turn.
+const ACCEPT_COST: usize = 1024;
+
+const fn is(moved: isize, errno: i32) -> bool {
+    moved == -(errno as isize)
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// Tries the reads of a source for as long as they are worth trying and `left` bytes allow.
+    #[inline]
+    pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
+        while *left > 0 {
+            let state = &mut self.sources[index];
+            if !state.can_read() {
+                return;
+            }
+            let slot = state.reads.head;
+            if self.slots[slot].code != Code::Read {
+                self.run_other_read(index, slot, left);
+                continue;
+            }
+            let Some((start, room)) = self.pool.space() else {
+                return self.wait_for_lease(index);
+            };
+            // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+            let target = unsafe { Target::from_raw(start, room as usize) };
+            let got = self.kernel.recv(state.fd, state.kind, target);
+            if got.moved <= 0 {
+                self.read_stopped(index, slot, got.moved);
+                continue;
+            }
+            let len = got.moved as u32;
+            state.settle(len < room, got.cut);
+            // SAFETY: the kernel has written `len` bytes of the space.
+            let lease = unsafe { self.pool.commit(len) };
+            *left = left.saturating_sub(len as usize);
+            self.turn_bytes = self.turn_bytes.saturating_sub(len as usize);
+            self.finish_read(index, slot, Ok(Done::Read(Buf::from(lease))));
+        }
+    }
+
+    #[inline(never)]
+    fn run_other_read(&mut self, index: u32, slot: u32, left: &mut usize) {
+        match self.slots[slot].code {
+            Code::Accept => {
+                *left = left.saturating_sub(ACCEPT_COST);
+                self.run_accept(index, slot);
+            }
+            Code::RecvFrom => self.run_recv_from(index, slot, left),
+            Code::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
+            _ => self.run_read_into(index, slot, left),
+        }
+    }
+
+    /// `ReadInto` and `ReadExact`.
+    fn run_read_into(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let op = &mut self.slots[slot];
+        let from = op.moved as usize;
+        let most = if op.code == Code::ReadExact {
+            op.count as usize - from
+        } else {
+            usize::MAX
+        };
+        let (got, room) = if op.buf.is_list() {
+            let mut targets = Vec::with_capacity(VECTORS);
+            op.buf.targets(from, &mut targets, VECTORS);
+            let room: usize = targets.iter().map(Target::len).sum();
+            (
+                self.kernel
+                    .recv_vectored(state.fd, state.kind, &mut targets),
+                room,
+            )
+        } else {
+            let target = op.buf.target(from, most);
+            let room = target.len();
+            (self.kernel.recv(state.fd, state.kind, target), room)
+        };
+        if got.moved <= 0 {
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as usize;
+        state.settle(len < room, got.cut);
+        op.moved += len as u32;
+        *left = left.saturating_sub(len);
+        if op.code == Code::ReadExact && op.moved < op.count {
+            return;
+        }
+        let mut buf = op.buf.take();
+        // SAFETY: the kernel has written `moved` bytes from the start.
+        unsafe { buf.set_filled(op.moved as usize) };
+        self.finish_read(index, slot, Ok(Done::Read(buf)));
+    }
+
+    /// An attempt to read moved nothing: the end of the file, or `-errno`.
+    #[inline(never)]
+    fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+        if is(moved, libc::EAGAIN) {
+            return self.block_read(index);
+        }
+        if is(moved, libc::EINTR) {
+            return;
+        }
+        // ENOBUFS and ENOMEM are the kernel's, not the connection's.
+        if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
+            return self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS);
+        }
+        if moved < 0 {
+            return self.fail(slot, ErrorKind::Os(-moved as i32));
+        }
+        // The end of the file; of a datagram socket that is not one: an empty datagram.
+        if self.sources[index].kind.is_message() {
+            self.sources[index].settle(false, false);
+        }
+        match self.slots[slot].code {
+            Code::ReadExact => self.fail(slot, ErrorKind::Eof),
+            Code::RecvDescriptors => {
+                let descriptors = crate::address::Descriptors(self.address());
+                let done = Done::Descriptors {
+                    data: Buf::default(),
+                    descriptors,
+                };
+                self.finish_read(index, slot, Ok(done));
+            }
+            _ => {
+                self.slots[slot].multishot = false;
+                let mut buf = self.slots[slot].buf.take();
+                // SAFETY: no bytes.
+                unsafe { buf.set_filled(0) };
+                self.finish_read(index, slot, Ok(Done::Read(buf)));
+            }
+        }
+    }
+
+    fn run_accept(&mut self, index: u32, slot: u32) {
+        // Every connection needs a place for its source: those accepted in this batch are not
+        // attached yet.
+        let vacant = self.sources.limit() - self.sources.len();
+        if self.accepted >= vacant as usize {
+            self.counts.table_waits += 1;
+            self.sources[index].flags |= WAITING;
+            let name = self.sources[index].name(index);
+            return self.waiting.push(name);
+        }
+        let state = &self.sources[index];
+        match self.kernel.accept(state.fd, state.kind) {
+            Ok(handle) => {
+                self.accepted += 1;
+                self.finish_read(index, slot, Ok(Done::Accepted(handle)));
+            }
+            Err(libc::EAGAIN) => self.block_read(index),
+            // The connection is gone, or a signal came: the next one. Linux passes network errors of
+            // the new connection on through accept (accept(2)).
+            Err(
+                libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::EHOSTUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::ENOPROTOOPT,
+            ) => {}
+            Err(libc::EMFILE | libc::ENFILE) => {
+                self.counts.descriptor_shortages += 1;
+                let fd = state.fd;
+                self.kernel.relieve(fd);
+                self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
+            }
+            Err(libc::ENOBUFS | libc::ENOMEM) => {
+                self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS);
+            }
+            Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+        }
+    }
+
+    fn run_recv_from(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let mut from = self.address();
+        let state = &mut self.sources[index];
+        let op = &mut self.slots[slot];
+        let own = op.count != 0;
+        let target = if own {
+            op.buf.target(0, usize::MAX)
+        } else {
+            let Some((start, room)) = self.pool.space() else {
+                self.addresses.push(from);
+                return self.wait_for_lease(index);
+            };
+            // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+            unsafe { Target::from_raw(start, room as usize) }
+        };
+        let got = self.kernel.recv_from(state.fd, target, &mut from);
+        if got.moved < 0 {
+            self.addresses.push(from);
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as usize;
+        let data = if own {
+            let mut buf = op.buf.take();
+            // SAFETY: the kernel has written `len` bytes from the start.
+            unsafe { buf.set_filled(len) };
+            buf
+        } else {
+            // SAFETY: the kernel has written `len` bytes of the space.
+            Buf::from(unsafe { self.pool.commit(len as u32) })
+        };
+        *left = left.saturating_sub(len.max(1));
+        self.turn_bytes = self.turn_bytes.saturating_sub(len);
+        self.finish_read(
+            index,
+            slot,
+            Ok(Done::Received {
+                data,
+                from,
+                truncated: got.cut,
+            }),
+        );
+    }
+
+    fn run_recv_descriptors(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let Some((start, room)) = self.pool.space() else {
+            return self.wait_for_lease(index);
+        };
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        let mut received = Vec::new();
+        let moved = self
+            .kernel
+            .recv_descriptors(state.fd, target, &mut received);
+        if moved <= 0 {
+            return self.read_stopped(index, slot, moved);
+        }
+        // A read stops behind passed descriptors, so a short one proves nothing.
+        state.settle(true, true);
+        // SAFETY: the kernel has written `moved` bytes of the space.
+        let data = Buf::from(unsafe { self.pool.commit(moved as u32) });
+        *left = left.saturating_sub(moved as usize);
+        let mut address = self.address();
+        address.set_descriptors(received);
+        let descriptors = crate::address::Descriptors(address);
+        self.finish_read(index, slot, Ok(Done::Descriptors { data, descriptors }));
+    }
+
+    /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.
+    pub(super) fn run_writes(&mut self, index: u32, left: &mut usize) {
+        while *left > 0 && self.sources[index].can_write() {
+            let state = &mut self.sources[index];
+            let slot = state.writes.head;
+            let op = &mut self.slots[slot];
+            match op.code {
+                Code::Write => {
+                    let from = op.moved as usize;
+                    let (moved, offered) = if op.buf.is_list() {
+                        let parts = slices(&op.buf, from);
+                        let parts = &parts.items[..parts.len];
+                        let offered = parts.iter().map(|part| part.len()).sum();
+                        (
+                            self.kernel.send_vectored(state.fd, state.kind, parts),
+                            offered,
+                        )
+                    } else {
+                        let bytes = &op.buf[from..];
+                        let bytes = if state.kind.is_message() {
+                            bytes
+                        } else {
+                            &bytes[..bytes.len().min(*left)]
+                        };
+                        (self.kernel.send(state.fd, state.kind, bytes), bytes.len())
+                    };
+                    *left = left.saturating_sub(moved.max(1) as usize);
+                    self.wrote(index, slot, moved, offered);
+                }
+                Code::SendTo => {
+                    let to = op.address.as_ref().expect("a send has an address");
+                    let moved = self.kernel.send_to(state.fd, &op.buf, to);
+                    let unix = to.raw().family() == libc::AF_UNIX;
+                    *left = left.saturating_sub(moved.max(1) as usize);
+                    if is(moved, libc::EAGAIN) && unix {
+                        // No edge tells that the receiver's queue has room again (unix(7)).
+                        self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+                    } else {
+                        self.sent(index, slot, moved);
+                    }
+                }
+                Code::SendDescriptors => {
+                    let from = op.moved as usize;
+                    let offered = op.buf.len() - from;
+                    let moved = if from == 0 {
+                        let descriptors = op.address.as_ref().map_or(&[][..], Address::descriptors);
+                        self.kernel.send_descriptors(state.fd, &op.buf, descriptors)
+                    } else {
+                        self.kernel.send(state.fd, state.kind, &op.buf[from..])
+                    };
+                    *left = left.saturating_sub(moved.max(1) as usize);
+                    self.wrote(index, slot, moved, offered);
+                }
+                Code::Connect => match self.kernel.connect_result(state.fd) {
+                    0 => self.connected(index, slot),
+                    errno => self.fail(slot, ErrorKind::Os(errno)),
+                },
+                Code::Shutdown => {
+                    let answer = self.kernel.shutdown(state.fd);
+                    if answer < 0 {
+                        self.fail(slot, ErrorKind::Os(-answer as i32));
+                    } else {
+                        self.finish_write(index, slot, Ok(Done::Shutdown));
+                    }
+                }
+                Code::Close => {
+                    // The completion stands behind those of the reads that it ends.
+                    let (source, token) = (state.name(index), op.token);
+                    let ticket = self.ticket(slot);
+                    self.unlink(slot);
+                    self.slots.vacate(slot);
+                    self.free_source(source);
+                    let done = Completion::new(source, ticket, token, Ok(Done::Closed));
+                    self.batch.push(done);
+                    return;
+                }
+                code => unreachable!("{code:?} is not a write"),
+            }
+        }
+    }
+
+    /// An attempt to write `offered` bytes has moved some, or answered `-errno`.
+    pub(super) fn wrote(&mut self, index: u32, slot: u32, moved: isize, offered: usize) {
+        if moved < 0 {
+            return self.write_stopped(index, slot, moved);
+        }
+        let op = &mut self.slots[slot];
+        op.moved += moved as u32;
+        if op.moved as usize == op.buf.len() {
+            let (buf, bytes) = (op.buf.take(), op.moved);
+            return self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
+        }
+        // A stream that took less than it was offered is full; of others only EAGAIN says so.
+        let stream = matches!(self.sources[index].kind, Kind::Stream | Kind::UnixStream);
+        if stream && (moved as usize) < offered {
+            self.block_write(index);
+        }
+    }
+
+    /// A datagram is out, or the attempt answered `-errno`.
+    fn sent(&mut self, index: u32, slot: u32, moved: isize) {
+        if moved < 0 {
+            return self.write_stopped(index, slot, moved);
+        }
+        let op = &mut self.slots[slot];
+        let buf = op.buf.take();
+        let address = op.address.take();
+        self.keep_address(address);
+        self.finish_write(
+            index,
+            slot,
+            Ok(Done::Written {
+                buf,
+                bytes: moved as u32,
+            }),
+        );
+    }
+
+    fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+        if is(moved, libc::EAGAIN) {
+            self.block_write(index);
+        } else if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
+            // No edge says that the kernel has memory again.
+            self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+        } else if !is(moved, libc::EINTR) {
+            self.fail(slot, ErrorKind::Os(-moved as i32));
+        }
+    }
+
+    /// A connect has succeeded: its socket leaves the table.
+    pub(super) fn connected(&mut self, index: u32, slot: u32) {
+        let state = &self.sources[index];
+        let (fd, kind, registered) = (state.fd, state.kind, state.has(REGISTERED));
+        if registered {
+            self.kernel.deregister(fd);
+        }
+        let handle = self.kernel.release(fd, kind);
+        // The descriptor is the handle's now.
+        self.sources[index].fd = -1;
+        self.finish_write(index, slot, Ok(Done::Connected(handle)));
+        self.vacate_source(index);
+    }
+
+    /// Answers the polls of a source whose conditions hold.
+    pub(super) fn run_polls(&mut self, index: u32) {
+        self.sources[index].flags &= !POLLED;
+        let mut slot = self.sources[index].polls.head;
+        let mut pending = false;
+        while slot != NOWHERE {
+            let next = self.slots[slot].next;
+            let interest = Ready::from_bits(self.slots[slot].count as u16);
+            match self.kernel.poll(self.sources[index].fd, interest) {
+                Ok(ready) if ready.is_empty() => pending = true,
+                Ok(ready) => self.finish_poll(index, slot, Ok(Done::Ready(ready))),
+                Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+            }
+            slot = next;
+        }
+        if pending && let Err(errno) = self.register(index) {
+            while self.sources[index].polls.head != NOWHERE {
+                self.fail(self.sources[index].polls.head, ErrorKind::Os(errno));
+            }
+        }
+    }
+
+    /// Reads are not worth trying until the selector says so.
+    fn block_read(&mut self, index: u32) {
+        self.sources[index].flags &= !(READABLE | UNSETTLED);
+        if let Err(errno) = self.register(index) {
+            while self.sources[index].reads.head != NOWHERE {
+                self.fail(self.sources[index].reads.head, ErrorKind::Os(errno));
+            }
+            self.sources[index].flags |= READABLE;
+        }
+    }
+
+    /// Writes are not worth trying until the selector says so.
+    pub(super) fn block_write(&mut self, index: u32) {
+        self.sources[index].flags &= !WRITABLE;
+        if let Err(errno) = self.register(index) {
+            let name = self.sources[index].name(index);
+            while let Some(state) = self.state(name)
+                && state.writes.head != NOWHERE
+            {
+                let head = state.writes.head;
+                self.fail(head, ErrorKind::Os(errno));
+            }
+            if let Some(state) = self.state(name) {
+                state.flags |= WRITABLE;
+            }
+        }
+    }
+
+    #[inline]
+    fn register(&mut self, index: u32) -> Result<(), i32> {
+        let state = &mut self.sources[index];
+        if !state.has(REGISTERED) {
+            self.kernel.register(state.fd, state.name(index).key())?;
+            state.flags |= REGISTERED;
+        }
+        Ok(())
+    }
+
+    /// Tries a direction again when `span_ns` has passed.
+    fn pause(&mut self, index: u32, which: u16, span_ns: u64) {
+        let state = &mut self.sources[index];
+        if state.has(which) {
+            return;
+        }
+        state.flags |= which;
+        let name = state.name(index);
+        let until = self.kernel.now_ns().saturating_add(span_ns);
+        self.paused.push((until, name, which));
+    }
+
+    #[cold]
+    fn wait_for_lease(&mut self, index: u32) {
+        self.counts.lease_waits += 1;
+        let state = &mut self.sources[index];
+        state.flags |= WAITING;
+        let name = state.name(index);
+        self.waiting.push(name);
+    }
+
+    /// Memory for an address.
+    fn address(&mut self) -> Address {
+        self.addresses.pop().unwrap_or_else(Address::unspecified)
+    }
+
+    pub(super) fn keep_address(&mut self, address: Option<Address>) {
+        const KEPT: usize = 64;
+        if let Some(mut address) = address
+            && self.addresses.len() < KEPT
+        {
+            address.take_descriptors();
+            self.addresses.push(address);
+        }
+    }
+}
+
+struct Slices<'a> {
+    items: [IoSlice<'a>; VECTORS],
+    len: usize,
+}
+
+/// The parts of a list from byte `from` on, as many as one call takes.
+fn slices(buf: &Buf, mut from: usize) -> Slices<'_> {
+    let mut slices = Slices {
+        items: [IoSlice::new(&[]); VECTORS],
+        len: 0,
+    };
+    for part in buf.parts() {
+        let bytes = part.as_slice();
+        if from >= bytes.len() {
+            from -= bytes.len();
+            continue;
+        }
+        if slices.len == VECTORS {
+            break;
+        }
+        slices.items[slices.len] = IoSlice::new(&bytes[from..]);
+        slices.len += 1;
+        from = 0;
+    }
+    slices
+}
+
+impl State {
+    /// After a read that moved bytes: whether another is worth trying. A short one of a stream says
+    /// that nothing is left, unless the event said more than "readable"; the selector must know the
+    /// descriptor, or nothing would say when there is more.
+    #[inline(always)]
+    fn settle(&mut self, short: bool, cut: bool) {
+        if cut {
+            self.flags |= UNSETTLED;
+        }
+        let stream = matches!(self.kind, Kind::Stream | Kind::UnixStream);
+        if short && stream && self.flags & (UNSETTLED | REGISTERED) == REGISTERED {
+            self.flags &= !READABLE;
+        }
+    }
+}

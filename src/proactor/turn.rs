@@ -1,0 +1,361 @@
+//! Turns: requests from other threads, events, attempts, deadlines, and when to block.
+
+use std::any::Any;
+
+use super::*;
+use crate::clock::{ns_of, ns_of_duration};
+use crate::completion::Message;
+use crate::remote::Request;
+use crate::source::Kind;
+
+/// Most requests from other threads that one turn takes.
+const MOST_REQUESTS: usize = 4096;
+
+impl<K: Kernel> Proactor<K> {
+    /// Turns until there is something to deliver or `wait` says that it is enough.
+    pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
+        self.check_fork()?;
+        if self.closed {
+            return if self.batch.is_empty() {
+                Err(Reason::Closed.into())
+            } else {
+                Ok(())
+            };
+        }
+        self.accepted = 0;
+        loop {
+            self.turn(wait)?;
+            if !self.batch.is_empty() {
+                return Ok(());
+            }
+            match wait {
+                Wait::Forever => {}
+                Wait::Until(at) if self.kernel.now_ns() < ns_of(at) => {}
+                Wait::Until(_) => return Ok(()),
+                Wait::Now => {
+                    // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
+                    self.dozing = self.ready.is_empty() && self.remote.doze();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        self.counts.turns += 1;
+        self.turn_bytes = self.config.turn_bytes;
+        if self.dozing || self.remote.has_rung() {
+            self.wake_up();
+        }
+        if !self.waiting.is_empty() {
+            self.retry_waiting();
+        }
+        let idle = self.batch.is_empty() && self.ready.is_empty();
+        if idle || self.skipped >= self.config.skip_turns || self.is_overdue() {
+            self.skipped = 0;
+            let timeout_ns = if idle { self.timeout_ns(wait) } else { Some(0) };
+            self.poll(timeout_ns)?;
+        } else {
+            self.skipped += 1;
+        }
+        if !self.paused.is_empty() {
+            self.resume_paused();
+        }
+        if !self.ready.is_empty() {
+            self.run_ready();
+        }
+        if !self.deadlines.is_empty() {
+            let now_ns = self.kernel.now_ns();
+            while let Some(slot) = self.deadlines.pop_due(&mut self.slots, now_ns) {
+                self.expire(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a deadline has passed: the kernel is asked before it ends an operation, so that data
+    /// that is there wins.
+    #[inline]
+    fn is_overdue(&mut self) -> bool {
+        match self.deadlines.next_ns() {
+            Some(next) => next <= self.kernel.now_ns(),
+            None => false,
+        }
+    }
+
+    /// When something happens by itself: the next deadline or the end of a pause.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let pause = self.paused.iter().map(|(until, ..)| *until).min();
+        match (self.deadlines.next_ns(), pause) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// How long the selector may block.
+    fn timeout_ns(&mut self, wait: Wait) -> Option<u64> {
+        let until = match wait {
+            Wait::Now => return Some(0),
+            Wait::Forever => None,
+            Wait::Until(at) => Some(ns_of(at)),
+        };
+        let next = match (until, self.next_ns()) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        Some(next.saturating_sub(self.kernel.now_ns()))
+    }
+
+    /// Asks the selector and applies what it reports.
+    fn poll(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        if timeout_ns != Some(0) {
+            if !self.config.busy_poll.is_zero() && self.spin(timeout_ns)? {
+                return Ok(());
+            }
+            if self.remote.doze() {
+                self.dozing = true;
+            } else {
+                self.wake_up();
+                return Ok(());
+            }
+        }
+        let count = self.kernel.select(timeout_ns)?;
+        if self.dozing {
+            self.wake_up();
+        }
+        self.apply(count);
+        Ok(())
+    }
+
+    /// Asks the selector again and again before it blocks; true when something has come.
+    #[cold]
+    fn spin(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
+        let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
+        let end = self.kernel.now_ns().saturating_add(span);
+        loop {
+            let count = self.kernel.select(Some(0))?;
+            if count > 0 {
+                self.apply(count);
+                return Ok(true);
+            }
+            if self.remote.has_rung() {
+                self.wake_up();
+                return Ok(true);
+            }
+            if self.kernel.now_ns() >= end {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Applies the events of a select to the sources (P3).
+    fn apply(&mut self, count: usize) {
+        for i in 0..count {
+            let (key, ready) = self.kernel.event(i);
+            let index = key as u32;
+            let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
+            let Some(state) = self.sources.find(index, generation) else {
+                if key == WAKE {
+                    self.counts.wakes += 1;
+                } else {
+                    self.counts.stale_events += 1;
+                }
+                continue;
+            };
+            if !state.apply(ready) || state.has(QUEUED) {
+                continue;
+            }
+            state.flags |= QUEUED;
+            self.ready.push(Source::from_parts(index, generation));
+            if state.kind == Kind::Listener {
+                // Connections first, or a storm of them meets retransmissions.
+                let last = self.ready.len() - 1;
+                self.ready.swap(0, last);
+            }
+        }
+    }
+
+    /// Runs the ready sources, each for its share of a turn; those behind the turn's share stay at
+    /// the head of the queue, those that have more to do go to its end.
+    fn run_ready(&mut self) {
+        std::mem::swap(&mut self.running, &mut self.ready);
+        let mut ran = 0;
+        while ran < self.running.len() && self.turn_bytes > 0 {
+            let source = self.running[ran];
+            ran += 1;
+            self.run_source(source);
+        }
+        if ran < self.running.len() {
+            self.running.drain(..ran);
+            self.running.append(&mut self.ready);
+            std::mem::swap(&mut self.running, &mut self.ready);
+        }
+        self.running.clear();
+    }
+
+    #[inline]
+    fn run_source(&mut self, source: Source) {
+        let index = source.index();
+        let Some(state) = self.sources.find(index, source.generation()) else {
+            return;
+        };
+        state.flags &= !QUEUED;
+        let mut left = self.config.source_bytes;
+        if state.has(POLLED) || state.can_write() {
+            self.run_beside_reads(source, &mut left);
+        }
+        // A vacant place has no operations, so it is harmless to look at.
+        self.run_reads(index, &mut left);
+        self.requeue(index);
+    }
+
+    #[inline(never)]
+    fn run_beside_reads(&mut self, source: Source, left: &mut usize) {
+        if self.sources[source.index()].has(POLLED) {
+            self.run_polls(source.index());
+        }
+        self.run_writes(source.index(), left);
+    }
+
+    /// Puts a source that has used up its share back into the queue.
+    #[inline(always)]
+    pub(super) fn requeue(&mut self, index: u32) {
+        let state = &self.sources[index];
+        if state.can_read() || state.can_write() {
+            self.counts.budget_stops += 1;
+            self.enqueue(index);
+        }
+    }
+
+    /// Lets reads that wait for a lease and accepts that wait for room try again, if there is some.
+    #[cold]
+    fn retry_waiting(&mut self) {
+        let room = self.sources.len() < self.sources.limit();
+        let space = self.pool.has_space();
+        let waiting = std::mem::take(&mut self.waiting);
+        for source in waiting {
+            let Some(state) = self.state(source) else {
+                continue;
+            };
+            let listener = state.kind == Kind::Listener;
+            if if listener { room } else { space } {
+                state.flags &= !WAITING;
+                if state.can_read() {
+                    self.enqueue(source.index());
+                }
+            } else {
+                self.waiting.push(source);
+            }
+        }
+    }
+
+    /// Ends the pauses whose time has come.
+    #[cold]
+    fn resume_paused(&mut self) {
+        let now_ns = self.kernel.now_ns();
+        let mut i = 0;
+        while i < self.paused.len() {
+            let (until, source, which) = self.paused[i];
+            if until > now_ns {
+                i += 1;
+                continue;
+            }
+            self.paused.swap_remove(i);
+            if let Some(state) = self.state(source) {
+                state.flags &= !which;
+                if state.can_read() || state.can_write() {
+                    self.enqueue(source.index());
+                }
+            }
+        }
+    }
+
+    /// The loop is awake: takes what other threads have queued.
+    #[cold]
+    #[inline(never)]
+    fn wake_up(&mut self) {
+        self.dozing = false;
+        if self.remote.rouse() {
+            self.take_requests();
+        }
+    }
+
+    #[cold]
+    pub(super) fn take_requests(&mut self) {
+        for _ in 0..MOST_REQUESTS {
+            let Some(request) = self.remote.take() else {
+                return self.fill_reserve();
+            };
+            self.serve(request);
+        }
+        // There may be more: look again in the next turn.
+        self.fill_reserve();
+        self.remote.waker()();
+    }
+
+    fn serve(&mut self, request: Request) {
+        match request {
+            Request::Attach(source, handle) => {
+                let index = source.index();
+                let Some(state) = self.state(source) else {
+                    return;
+                };
+                debug_assert!(state.has(RESERVED));
+                if self.kernel.accepts(&handle) {
+                    self.open(index, handle, 0);
+                } else {
+                    self.vacate_source(index);
+                }
+            }
+            Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
+            Request::Cancel(ticket) => {
+                let slot = ticket.index();
+                match self.slots.find(slot, ticket.generation()) {
+                    // The id comes back unused.
+                    Some(op) if op.reserved => {
+                        op.reserved = false;
+                        self.slots.vacate(slot);
+                    }
+                    Some(_) => {
+                        self.cancel_ticket(ticket);
+                    }
+                    None => {}
+                }
+            }
+            Request::Free(source) => {
+                self.free_source(source);
+            }
+            Request::Post(token, value) => self.post(token, value),
+        }
+    }
+
+    pub(super) fn post(&mut self, token: u64, value: Option<Box<dyn Any + Send>>) {
+        self.counts.messages += 1;
+        let ticket = self.loose_ticket();
+        let done = Done::Message(Message(value));
+        self.batch
+            .push(Completion::new(Source::NONE, ticket, token, Ok(done)));
+    }
+
+    /// Keeps ids ready for other threads.
+    pub(super) fn fill_reserve(&mut self) {
+        let Proactor {
+            remote,
+            sources,
+            slots,
+            ..
+        } = self;
+        remote.fill(
+            || {
+                let (index, generation) = sources.occupy()?;
+                sources[index].open(-1, Kind::Unknown, RESERVED);
+                Some(Source::from_parts(index, generation))
+            },
+            || {
+                let (slot, generation) = slots.occupy()?;
+                slots[slot].reserved = true;
+                Some(Ticket::from_parts(slot, generation))
+            },
+        );
+    }
+}

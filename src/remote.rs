@@ -1,0 +1,639 @@
+//! Work from other threads: a bounded queue, a flag that says whether the loop sleeps, and ids that
+//! the loop keeps ready.
+//!
+//! The flag has three states, so that a burst of submissions costs one system call and submissions
+//! to a loop that is awake cost none:
+//!
+//! ```text
+//!              doze()                 ring(): write the eventfd
+//!   AWAKE ───────────────▶ ASLEEP ──────────────▶ RUNG
+//!     │  ▲                    │                     │
+//!     │  └──── rouse() ◀──────┴─────────────────────┤
+//!     └──────── ring(): no system call ────────────▶┘
+//! ```
+//!
+//! Invariant: (R1) a message is queued before `ring`, and the loop empties the queue after `rouse`;
+//! so a message that is missed by one emptying has rung after it and is seen by the next.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+use crate::error::{Limit, Reason, Rejected};
+use crate::op::Op;
+use crate::source::{Handle, Source, Ticket};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+/// The loop runs and looks at the queue before it sleeps.
+const AWAKE: u8 = 0;
+/// The loop blocks or is about to: it needs the eventfd.
+const ASLEEP: u8 = 1;
+/// Somebody has queued something since.
+const RUNG: u8 = 2;
+
+/// Whether the loop sleeps.
+#[derive(Debug)]
+pub(crate) struct Bell(AtomicU8);
+
+impl Bell {
+    pub(crate) fn new() -> Bell {
+        Bell(AtomicU8::new(AWAKE))
+    }
+
+    /// Says that there is something to do; true when the loop sleeps and must be woken.
+    #[inline]
+    pub(crate) fn ring(&self) -> bool {
+        self.0.swap(RUNG, Ordering::SeqCst) == ASLEEP
+    }
+
+    /// The loop is about to block; false when it must not, because the bell has rung.
+    #[inline]
+    pub(crate) fn doze(&self) -> bool {
+        // It may already be asleep: after a wait that returned nothing.
+        match self
+            .0
+            .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
+        {
+            Ok(_) => true,
+            Err(state) => state == ASLEEP,
+        }
+    }
+
+    /// Whether the bell has rung.
+    #[inline]
+    pub(crate) fn has_rung(&self) -> bool {
+        self.0.load(Ordering::Acquire) == RUNG
+    }
+
+    /// The loop is awake; true when the bell had rung, and the queue must be emptied.
+    #[inline]
+    pub(crate) fn rouse(&self) -> bool {
+        self.0.swap(AWAKE, Ordering::SeqCst) == RUNG
+    }
+}
+
+/// What another thread asks of the loop.
+pub enum Request {
+    /// Own this descriptor under this reserved name.
+    Attach(Source, Handle),
+    /// Start this operation under this reserved name.
+    Submit(Ticket, Op),
+    /// Cancel this operation.
+    Cancel(Ticket),
+    /// Free this source.
+    Free(Source),
+    /// Deliver this message.
+    Post(u64, Option<Box<dyn Any + Send>>),
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Attach(source, handle) => write!(f, "Attach({source:?}, {handle:?})"),
+            Request::Submit(ticket, op) => write!(f, "Submit({ticket:?}, {op:?})"),
+            Request::Cancel(ticket) => write!(f, "Cancel({ticket:?})"),
+            Request::Free(source) => write!(f, "Free({source:?})"),
+            Request::Post(token, _) => write!(f, "Post({token})"),
+        }
+    }
+}
+
+/// Wakes a loop: how a driver's own wake descriptor is reached from other threads.
+pub trait Wake: Send + Sync {
+    /// Makes the loop's wait return.
+    fn wake(&self);
+}
+
+/// What the loop and its submitters share.
+struct Shared {
+    bell: Bell,
+    /// Threads inside `send`, and the CLOSED bit.
+    gate: AtomicUsize,
+    wake: Box<dyn Wake>,
+}
+
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+impl Shared {
+    fn ring(&self) {
+        if self.bell.ring() {
+            self.wake.wake();
+        }
+    }
+}
+
+/// The loop's end.
+pub struct Remote {
+    shared: Arc<Shared>,
+    requests: Receiver<Request>,
+    /// What found the queue full and cannot be refused: frees, and ids that were not used.
+    overflow: Receiver<Request>,
+    sources: Sender<Source>,
+    tickets: Sender<Ticket>,
+    submitter: Submitter,
+    /// Whether a submitter was ever given out; until then nothing is reserved.
+    in_use: bool,
+}
+
+impl Remote {
+    /// A queue for `queue` requests and a reserve of `reserve` ids of each kind.
+    pub fn new(queue: usize, reserve: usize, wake: impl Wake + 'static) -> Remote {
+        let (request_in, requests) = crossbeam_channel::bounded(queue.max(1));
+        let (overflow_in, overflow) = crossbeam_channel::unbounded();
+        let (sources, source_out) = crossbeam_channel::bounded(reserve.max(1));
+        let (tickets, ticket_out) = crossbeam_channel::bounded(reserve.max(1));
+        let shared = Arc::new(Shared {
+            bell: Bell::new(),
+            gate: AtomicUsize::new(0),
+            wake: Box::new(wake),
+        });
+        let submitter = Submitter {
+            shared: Arc::clone(&shared),
+            requests: request_in,
+            overflow: overflow_in,
+            sources: source_out,
+            tickets: ticket_out,
+        };
+        Remote {
+            shared,
+            requests,
+            overflow,
+            sources,
+            tickets,
+            submitter,
+            in_use: false,
+        }
+    }
+
+    /// A handle for other threads. The driver should then fill the reserve.
+    pub fn submitter(&mut self) -> Submitter {
+        self.in_use = true;
+        self.submitter.clone()
+    }
+
+    /// Wakes the loop; to be called from anywhere.
+    pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.ring()
+    }
+
+    /// Before the loop blocks: false when it must not, because something has come.
+    #[inline]
+    pub fn doze(&self) -> bool {
+        self.shared.bell.doze()
+    }
+
+    /// Whether something may have come.
+    #[inline]
+    pub fn has_rung(&self) -> bool {
+        self.shared.bell.has_rung()
+    }
+
+    /// At the start of a turn: true when requests may be queued, which the loop must then take.
+    #[inline]
+    pub fn rouse(&self) -> bool {
+        self.shared.bell.rouse()
+    }
+
+    /// Takes the next request.
+    pub fn take(&mut self) -> Option<Request> {
+        match self.requests.try_recv() {
+            Ok(request) => Some(request),
+            Err(_) => self.overflow.try_recv().ok(),
+        }
+    }
+
+    /// Asks `source` and `ticket` for ids until the reserve is full or they have none.
+    pub fn fill(
+        &mut self,
+        mut source: impl FnMut() -> Option<Source>,
+        mut ticket: impl FnMut() -> Option<Ticket>,
+    ) {
+        if !self.in_use {
+            return;
+        }
+        while !self.sources.is_full() {
+            let Some(id) = source() else { break };
+            // Only this thread sends, so a channel that was not full takes it.
+            let _ = self.sources.try_send(id);
+        }
+        while !self.tickets.is_full() {
+            let Some(id) = ticket() else { break };
+            let _ = self.tickets.try_send(id);
+        }
+    }
+
+    /// Takes back the ids that nobody has used.
+    pub fn unused(&mut self) -> (Vec<Source>, Vec<Ticket>) {
+        let sources = self.submitter.sources.try_iter().collect();
+        let tickets = self.submitter.tickets.try_iter().collect();
+        (sources, tickets)
+    }
+
+    /// From here on submitters are refused. What was queued before can still be taken; nothing is
+    /// queued after this returns.
+    pub fn close(&mut self) {
+        self.shared.gate.fetch_or(CLOSED, Ordering::SeqCst);
+        // Threads that passed the gate before are inside a `try_send`, which does not block.
+        while self.shared.gate.load(Ordering::SeqCst) != CLOSED {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({} queued)", self.requests.len())
+    }
+}
+
+/// Attaches, submits, cancels and frees from any thread.
+///
+/// Requests are taken in the order in which they were queued, at the start of the loop's next turn.
+/// Every refusal hands back what was given: when the queue or the reserve of ids is full
+/// ([`Reason::Full`] names which), and when the watcher is closed.
+///
+/// ```
+/// use windlass::{Done, Watcher};
+/// let mut watcher = Watcher::new()?;
+/// let submitter = watcher.submitter();
+/// std::thread::spawn(move || submitter.post(1, "hello".to_string()).unwrap()).join().unwrap();
+/// let mut done = windlass::Completions::new();
+/// watcher.wait(&mut done)?;
+/// let Some(Ok(Done::Message(message))) = done.drain(..).next().map(|c| c.result) else { panic!() };
+/// assert_eq!(message.downcast::<String>().unwrap(), "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Submitter {
+    shared: Arc<Shared>,
+    requests: Sender<Request>,
+    overflow: Sender<Request>,
+    sources: Receiver<Source>,
+    tickets: Receiver<Ticket>,
+}
+
+impl fmt::Debug for Submitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Submitter({} queued)", self.requests.len())
+    }
+}
+
+impl Submitter {
+    /// Passes the gate, or says that the watcher is closed.
+    fn enter(&self) -> Result<Gate<'_>, Reason> {
+        if self.shared.gate.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 {
+            self.shared.gate.fetch_sub(1, Ordering::SeqCst);
+            return Err(Reason::Closed);
+        }
+        Ok(Gate(&self.shared.gate))
+    }
+
+    fn full(limit: Limit, count: Option<usize>) -> Reason {
+        Reason::Full {
+            limit,
+            count: count.unwrap_or(0) as u32,
+        }
+    }
+
+    fn send(&self, request: Request) -> Result<(), (Request, Reason)> {
+        let gate = match self.enter() {
+            Ok(gate) => gate,
+            Err(reason) => return Err((request, reason)),
+        };
+        let sent = self.requests.try_send(request);
+        drop(gate);
+        match sent {
+            Ok(()) => {
+                self.shared.ring();
+                Ok(())
+            }
+            Err(TrySendError::Full(request)) => {
+                Err((request, Self::full(Limit::Queue, self.requests.capacity())))
+            }
+            Err(TrySendError::Disconnected(request)) => Err((request, Reason::Closed)),
+        }
+    }
+
+    /// Gives a descriptor to the watcher. The source can be used at once.
+    ///
+    /// # Errors
+    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
+    /// handle comes back.
+    pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
+        let handle = handle.into();
+        let Ok(source) = self.take_id(&self.sources) else {
+            let reason = self.why_no_id(self.sources.capacity());
+            return Err(Rejected { op: handle, reason });
+        };
+        match self.send(Request::Attach(source, handle)) {
+            Ok(()) => Ok(source),
+            Err((Request::Attach(source, op), reason)) => {
+                self.give_back(Request::Free(source));
+                Err(Rejected { op, reason })
+            }
+            Err(_) => unreachable!("the refused request comes back"),
+        }
+    }
+
+    /// Submits an operation.
+    ///
+    /// What only the loop can see (a stale source, a descriptor that does not support it) comes as
+    /// the operation's completion, with its buffer.
+    ///
+    /// # Errors
+    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
+    /// operation comes back with its buffer.
+    pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        let Ok(ticket) = self.take_id(&self.tickets) else {
+            let reason = self.why_no_id(self.tickets.capacity());
+            return Err(Rejected { op, reason });
+        };
+        match self.send(Request::Submit(ticket, op)) {
+            Ok(()) => Ok(ticket),
+            Err((Request::Submit(ticket, op), reason)) => {
+                self.give_back(Request::Cancel(ticket));
+                Err(Rejected { op, reason })
+            }
+            Err(_) => unreachable!("the refused request comes back"),
+        }
+    }
+
+    /// Asks for an operation to be cancelled; its completion is the answer.
+    ///
+    /// # Errors
+    /// Refused when the queue is full or the watcher is closed.
+    pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
+        self.send(Request::Cancel(ticket))
+            .map_err(|(_, reason)| reason)
+    }
+
+    /// Frees a source: its pending operations end, its descriptor is closed. Never refused for want
+    /// of room; after the watcher's close there is nothing left to free.
+    pub fn free(&self, source: Source) {
+        self.give_back(Request::Free(source));
+    }
+
+    /// Sends a message to the loop: it completes as [`Done::Message`](crate::Done::Message) with this
+    /// token.
+    ///
+    /// # Errors
+    /// Refused when the queue is full or the watcher is closed; the value comes back.
+    pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
+        // Look before boxing, so that the usual refusals cost no allocation.
+        self.send(Request::Post(token, Some(Box::new(value))))
+            .map_err(|(request, reason)| {
+                let Request::Post(_, Some(value)) = request else {
+                    unreachable!("it comes back")
+                };
+                let op = *value
+                    .downcast::<T>()
+                    .unwrap_or_else(|_| unreachable!("the same value"));
+                Rejected { op, reason }
+            })
+    }
+
+    /// As [`post`](Submitter::post) without a value: only the token arrives.
+    ///
+    /// # Errors
+    /// As for `post`.
+    pub fn wake(&self, token: u64) -> Result<(), Reason> {
+        self.send(Request::Post(token, None))
+            .map_err(|(_, reason)| reason)
+    }
+
+    /// Whether the watcher is closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.gate.load(Ordering::SeqCst) & CLOSED != 0
+    }
+
+    fn take_id<T>(&self, reserve: &Receiver<T>) -> Result<T, ()> {
+        if self.is_closed() {
+            return Err(());
+        }
+        let id = reserve.try_recv().map_err(|_| ());
+        if id.is_err() || reserve.len() * 2 < reserve.capacity().unwrap_or(0) {
+            // The loop fills the reserve in its next turn.
+            self.shared.ring();
+        }
+        id
+    }
+
+    fn why_no_id(&self, capacity: Option<usize>) -> Reason {
+        if self.is_closed() {
+            Reason::Closed
+        } else {
+            Self::full(Limit::Reserve, capacity)
+        }
+    }
+
+    /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
+    /// behind what was queued before; the overflow is bounded by the number of ids.
+    fn give_back(&self, request: Request) {
+        let Err((request, Reason::Full { .. })) = self.send(request) else {
+            return;
+        };
+        let Ok(_gate) = self.enter() else { return };
+        // The loop holds the other end until the gate is closed and nobody is inside.
+        let _ = self.overflow.send(request);
+        self.shared.ring();
+    }
+}
+
+struct Gate<'a>(&'a AtomicUsize);
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Owns a source: dropping it frees the source, from any thread.
+///
+/// ```
+/// use windlass::Watcher;
+/// let mut watcher = Watcher::new()?;
+/// let (a, _b) = std::os::unix::net::UnixStream::pair()?;
+/// let source = watcher.attach(a)?;
+/// let guard = watcher.guard(source);
+/// std::thread::spawn(move || drop(guard)).join().unwrap();
+/// watcher.try_wait(&mut windlass::Completions::new())?;
+/// assert!(watcher.fd(source).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SourceGuard {
+    source: Source,
+    submitter: Submitter,
+}
+
+impl SourceGuard {
+    pub(crate) fn new(source: Source, submitter: Submitter) -> SourceGuard {
+        SourceGuard { source, submitter }
+    }
+
+    /// The source.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Lets go of the source without freeing it.
+    pub fn release(mut self) -> Source {
+        std::mem::replace(&mut self.source, Source::NONE)
+    }
+}
+
+impl Drop for SourceGuard {
+    fn drop(&mut self) {
+        if !self.source.is_none() {
+            self.submitter.free(self.source);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::atomic::AtomicUsize;
+
+    /// R1: whatever is queued before a ring is seen by the loop before it sleeps for good.
+    #[test]
+    fn no_ring_is_lost() {
+        loom::model(|| {
+            let bell = loom::sync::Arc::new(Bell::new());
+            let queued = loom::sync::Arc::new(AtomicUsize::new(0));
+            let woken = loom::sync::Arc::new(AtomicUsize::new(0));
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let (bell, queued, woken) = (bell.clone(), queued.clone(), woken.clone());
+                    loom::thread::spawn(move || {
+                        queued.fetch_add(1, Ordering::Relaxed);
+                        if bell.ring() {
+                            woken.fetch_add(1, Ordering::Release);
+                        }
+                    })
+                })
+                .collect();
+            let mut seen = 0;
+            while seen < 2 {
+                if bell.doze() {
+                    // Blocked until somebody writes the eventfd.
+                    while woken.swap(0, Ordering::Acquire) == 0 {
+                        loom::thread::yield_now();
+                    }
+                }
+                bell.rouse();
+                seen += queued.swap(0, Ordering::Relaxed);
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+    impl Wake for Nothing {
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn a_burst_needs_one_wake() {
+        let bell = Bell::new();
+        assert!(!bell.ring(), "awake: it will look at the queue itself");
+        assert!(!bell.doze(), "it rang");
+        assert!(bell.rouse());
+        assert!(bell.doze());
+        assert!(bell.ring());
+        assert!(!bell.ring());
+        assert!(bell.rouse());
+        assert!(!bell.rouse());
+    }
+
+    #[test]
+    fn refusals_give_everything_back() {
+        let mut remote = Remote::new(1, 4, Nothing);
+        let submitter = remote.submitter();
+        assert!(
+            submitter.submit(Op::nop()).is_err(),
+            "the reserve is not filled yet"
+        );
+        let mut next = 0;
+        let generation = std::num::NonZeroU32::MIN;
+        remote.fill(
+            || None,
+            || {
+                next += 1;
+                Some(Ticket::from_parts(next, generation))
+            },
+        );
+        submitter.submit(Op::write(Source::NONE, "first")).unwrap();
+        let refused = submitter
+            .submit(Op::write(Source::NONE, "second"))
+            .unwrap_err();
+        assert_eq!(
+            refused.reason,
+            Reason::Full {
+                limit: Limit::Queue,
+                count: 1
+            }
+        );
+        assert_eq!(&*refused.op.into_buf(), b"second");
+        let refused = submitter.post(1, String::from("text")).unwrap_err();
+        assert_eq!(refused.op, "text");
+        submitter.free(Source::NONE); // not refused
+        remote.close();
+        let refused = submitter.post(2, String::from("late")).unwrap_err();
+        assert_eq!(
+            (refused.op.as_str(), refused.reason),
+            ("late", Reason::Closed)
+        );
+        assert!(
+            matches!(remote.take(), Some(Request::Submit(_, op)) if &*op.into_buf() == b"first")
+        );
+        assert!(
+            matches!(remote.take(), Some(Request::Cancel(_))),
+            "the unused ticket comes back"
+        );
+        assert!(matches!(remote.take(), Some(Request::Free(_))));
+        assert!(remote.take().is_none());
+    }
+
+    #[test]
+    fn nothing_is_queued_after_close() {
+        for _ in 0..200 {
+            let mut remote = Remote::new(1 << 16, 1, Nothing);
+            let submitter = remote.submitter();
+            let thread = std::thread::spawn(move || {
+                (0..).take_while(|_| submitter.post(0, ()).is_ok()).count()
+            });
+            while remote.take().is_none() {
+                std::thread::yield_now();
+            }
+            remote.close();
+            let mut taken = 1;
+            while remote.take().is_some() {
+                taken += 1;
+            }
+            // Posts may also have been refused because the queue was full, which ends the count.
+            assert_eq!(thread.join().unwrap(), taken);
+            assert!(remote.take().is_none());
+        }
+    }
+}

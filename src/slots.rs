@@ -1,0 +1,314 @@
+//! Tables that a driver keeps its operations and sources in.
+//!
+//! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
+//! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is never
+//! doubled. [`Operation`] is what a driver remembers of an operation in flight.
+
+use std::num::NonZeroU32;
+
+use crate::address::Address;
+use crate::buf::Buf;
+use crate::op::Code;
+
+/// The index of no place.
+pub const NOWHERE: u32 = u32::MAX;
+
+const CHUNK_BITS: u32 = 8;
+const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// An entry of a [`Table`]: it stores its own generation, which the table maintains.
+pub trait Entry: Default {
+    /// The generation of the place; odd while it is occupied.
+    fn generation(&self) -> u32;
+    /// Sets the generation.
+    fn set_generation(&mut self, generation: u32);
+    /// The next vacant place; used by the table while the place is vacant.
+    fn next_vacant(&self) -> u32;
+    /// Sets the next vacant place.
+    fn set_next_vacant(&mut self, index: u32);
+}
+
+/// Places for entries, named by index and generation.
+///
+/// An occupied place has an odd generation, a vacant one an even, so that one comparison answers
+/// whether a name is alive.
+#[derive(Debug)]
+pub struct Table<T> {
+    chunks: Vec<Box<[T; CHUNK]>>,
+    vacant: u32,
+    len: u32,
+    limit: u32,
+}
+
+impl<T: Entry> Table<T> {
+    /// An empty table for at most `limit` entries (1 to 2^24).
+    pub fn new(limit: u32) -> Table<T> {
+        let limit = limit.clamp(1, 1 << 24);
+        let directory = (limit as usize).div_ceil(CHUNK);
+        Table {
+            chunks: Vec::with_capacity(directory),
+            vacant: NOWHERE,
+            len: 0,
+            limit,
+        }
+    }
+
+    /// How many places are occupied.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether no place is occupied.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many places there may be.
+    #[inline]
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Occupies a vacant place: its index and generation. `None` when the limit is reached. The entry
+    /// is as its last user (or `Default`) left it.
+    #[inline]
+    pub fn occupy(&mut self) -> Option<(u32, NonZeroU32)> {
+        if self.vacant == NOWHERE {
+            self.grow()?;
+        }
+        let index = self.vacant;
+        let entry = &mut self.chunks[(index >> CHUNK_BITS) as usize][index as usize % CHUNK];
+        self.vacant = entry.next_vacant();
+        let generation = entry.generation() | 1;
+        entry.set_generation(generation);
+        self.len += 1;
+        Some((index, NonZeroU32::new(generation).expect("odd")))
+    }
+
+    /// Vacates the occupied place `index`: its names go stale.
+    #[inline]
+    pub fn vacate(&mut self, index: u32) {
+        let vacant = self.vacant;
+        let entry = &mut self[index];
+        debug_assert!(entry.generation() & 1 == 1, "vacated twice");
+        entry.set_generation(entry.generation().wrapping_add(1));
+        entry.set_next_vacant(vacant);
+        self.vacant = index;
+        self.len -= 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> Option<()> {
+        let start = self.chunks.len() as u32 * CHUNK as u32;
+        if start >= self.limit {
+            return None;
+        }
+        let entries: Vec<T> = (0..CHUNK).map(|_| T::default()).collect();
+        let mut chunk: Box<[T; CHUNK]> = entries
+            .into_boxed_slice()
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("a whole chunk"));
+        let end = (start + CHUNK as u32).min(self.limit);
+        for index in (start..end).rev() {
+            chunk[index as usize % CHUNK].set_next_vacant(self.vacant);
+            self.vacant = index;
+        }
+        self.chunks.push(chunk);
+        Some(())
+    }
+
+    /// The entry that `index` and `generation` name, if the place is still theirs.
+    #[inline(always)]
+    pub fn find(&mut self, index: u32, generation: NonZeroU32) -> Option<&mut T> {
+        let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
+        let entry = &mut chunk[index as usize % CHUNK];
+        if entry.generation() == generation.get() {
+            Some(entry)
+        } else {
+            None
+        }
+    }
+
+    /// As [`find`](Table::find), to look at.
+    #[inline]
+    pub fn look(&self, index: u32, generation: NonZeroU32) -> Option<&T> {
+        let chunk = self.chunks.get((index >> CHUNK_BITS) as usize)?;
+        let entry = &chunk[index as usize % CHUNK];
+        if entry.generation() == generation.get() {
+            Some(entry)
+        } else {
+            None
+        }
+    }
+
+    /// The indices of the occupied places.
+    pub fn occupied(&self) -> impl Iterator<Item = u32> + '_ {
+        let all = self
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .zip(0u32..);
+        all.filter(|(entry, _)| entry.generation() & 1 == 1)
+            .map(|(_, index)| index)
+    }
+}
+
+impl<T> std::ops::Index<u32> for Table<T> {
+    type Output = T;
+    #[inline(always)]
+    fn index(&self, index: u32) -> &T {
+        &self.chunks[(index >> CHUNK_BITS) as usize][index as usize % CHUNK]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Table<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.chunks[(index >> CHUNK_BITS) as usize][index as usize % CHUNK]
+    }
+}
+
+/// What a driver remembers of an operation in flight.
+#[derive(Debug)]
+pub struct Operation {
+    generation: u32,
+    /// The next operation in its queue; while vacant, the next vacant place.
+    pub next: u32,
+    /// The operation before it in its queue.
+    pub previous: u32,
+    /// The index of its source, or [`NOWHERE`].
+    pub source: u32,
+    /// The user's number.
+    pub token: u64,
+    /// Its buffer.
+    pub buf: Buf,
+    /// An address, or descriptors to pass.
+    pub address: Option<Address>,
+    /// Where it stands in the deadline heap, or [`NOWHERE`].
+    pub heap_index: u32,
+    /// Bytes moved so far.
+    pub moved: u32,
+    /// What the code needs: bytes wanted, conditions polled for.
+    pub count: u32,
+    /// What it does.
+    pub code: Code,
+    /// Whether it stays in flight after a completion.
+    pub multishot: bool,
+    /// The place is kept for another thread and holds no operation yet.
+    pub reserved: bool,
+}
+
+const _: () = assert!(size_of::<Operation>() <= 96);
+
+impl Default for Operation {
+    fn default() -> Operation {
+        Operation {
+            generation: 0,
+            next: NOWHERE,
+            previous: NOWHERE,
+            source: NOWHERE,
+            token: 0,
+            buf: Buf::default(),
+            address: None,
+            heap_index: NOWHERE,
+            moved: 0,
+            count: 0,
+            code: Code::Nop,
+            multishot: false,
+            reserved: false,
+        }
+    }
+}
+
+impl Entry for Operation {
+    #[inline(always)]
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+    #[inline(always)]
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+    #[inline(always)]
+    fn next_vacant(&self) -> u32 {
+        self.next
+    }
+    #[inline(always)]
+    fn set_next_vacant(&mut self, index: u32) {
+        self.next = index;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_go_stale_and_the_limit_holds() {
+        let mut table = Table::<Operation>::new(3);
+        let names: Vec<_> = (0..3).map(|_| table.occupy().unwrap()).collect();
+        assert!(table.occupy().is_none());
+        let (index, generation) = names[1];
+        table.vacate(index);
+        assert!(table.find(index, generation).is_none());
+        let (again, newer) = table.occupy().unwrap();
+        assert_eq!(again, index);
+        assert!(newer > generation);
+        assert!(table.find(index, generation).is_none());
+        assert!(table.find(NOWHERE, generation).is_none());
+    }
+
+    #[test]
+    fn entries_do_not_move_when_the_table_grows() {
+        let mut table = Table::<Operation>::new(10_000);
+        let (first, _) = table.occupy().unwrap();
+        let at: *const Operation = &table[first];
+        for _ in 0..5_000 {
+            table.occupy().unwrap();
+        }
+        assert_eq!(at, &raw const table[first]);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map(steps in prop::collection::vec(any::<(bool, u8)>(), 1..600)) {
+            let mut table = Table::<Operation>::new(300);
+            let mut model: HashMap<(u32, NonZeroU32), u64> = HashMap::new();
+            let mut live = Vec::new();
+            let mut dead = Vec::new();
+            for (i, (grow, pick)) in steps.into_iter().enumerate() {
+                if grow || live.is_empty() {
+                    if let Some(name) = table.occupy() {
+                        table[name.0].token = i as u64;
+                        prop_assert!(model.insert(name, i as u64).is_none(), "a name twice");
+                        live.push(name);
+                    } else {
+                        prop_assert_eq!(live.len(), 300);
+                    }
+                } else {
+                    let name = live.swap_remove(pick as usize % live.len());
+                    table.vacate(name.0);
+                    model.remove(&name);
+                    dead.push(name);
+                }
+                prop_assert_eq!(table.len() as usize, model.len());
+            }
+            for (name, token) in &model {
+                prop_assert_eq!(table.find(name.0, name.1).map(|o| o.token), Some(*token));
+            }
+            for name in dead {
+                prop_assert!(table.find(name.0, name.1).is_none());
+            }
+            let mut all: Vec<u32> = table.occupied().collect();
+            all.sort_unstable();
+            let mut expected: Vec<u32> = model.keys().map(|name| name.0).collect();
+            expected.sort_unstable();
+            prop_assert_eq!(all, expected);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Names of things inside a watcher, and descriptors on their way in and out of it.
+//!
+//! [`Source`] names a descriptor that a watcher owns, [`Ticket`] an accepted operation. Both are an
+//! index and a generation: when an index is used again its generation has changed, so a stale name
+//! is an error and never reaches another descriptor or operation.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The only `unsafe` here closes or re-wraps a descriptor that the [`Handle`] owns by construction.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::num::NonZeroU32;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name {
+            index: u32,
+            generation: NonZeroU32,
+        }
+
+        impl $name {
+            /// Names nothing; every use of it is refused as stale.
+            pub const NONE: $name = $name { index: u32::MAX, generation: NonZeroU32::MIN };
+
+            /// Builds the name of `index` in its `generation` (for authors of drivers).
+            #[inline]
+            pub const fn from_parts(index: u32, generation: NonZeroU32) -> Self {
+                $name { index, generation }
+            }
+
+            /// The place in the driver's table.
+            #[inline]
+            pub const fn index(self) -> u32 {
+                self.index
+            }
+
+            /// How often that place has been used.
+            #[inline]
+            pub const fn generation(self) -> NonZeroU32 {
+                self.generation
+            }
+
+            /// Whether this is [`NONE`](Self::NONE).
+            #[inline]
+            pub const fn is_none(self) -> bool {
+                self.index == u32::MAX && self.generation.get() == 1
+            }
+
+            /// The name as one number, as it travels through the kernel.
+            #[inline]
+            pub const fn key(self) -> u64 {
+                (self.generation.get() as u64) << 32 | self.index as u64
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                if self.is_none() {
+                    write!(f, concat!(stringify!($name), "(none)"))
+                } else {
+                    write!(f, concat!(stringify!($name), "({}.{})"), self.index, self.generation)
+                }
+            }
+        }
+    };
+}
+
+id! {
+    /// Names a descriptor that a watcher owns: a small `Copy` id.
+    ///
+    /// It comes from [`Watcher::attach`](crate::Watcher::attach) and goes stale when the source is
+    /// freed, closed or detached.
+    Source
+}
+
+id! {
+    /// Names an accepted operation, until its final completion has been delivered.
+    Ticket
+}
+
+const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
+
+/// What a descriptor is, as far as its operations differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Not looked at yet; the first operation asks the kernel.
+    Unknown,
+    /// A connected or connecting stream socket of an internet family.
+    Stream,
+    /// A Unix stream socket: its reads can stop short at passed descriptors.
+    UnixStream,
+    /// A socket that keeps message boundaries and has no connection: UDP, Unix datagram.
+    Datagram,
+    /// A connected socket that keeps message boundaries.
+    Seqpacket,
+    /// A listening socket.
+    Listener,
+    /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
+    Pollable,
+    /// As `Pollable`, but somebody else shares the blocking description, whose flags are not changed.
+    SharedPollable,
+}
+
+impl Kind {
+    /// Whether send(2) and recv(2) work on it.
+    #[inline]
+    pub const fn is_socket(self) -> bool {
+        !matches!(self, Kind::Pollable | Kind::SharedPollable | Kind::Unknown)
+    }
+
+    /// Whether it keeps message boundaries, so that one read is one message.
+    #[inline]
+    pub const fn is_message(self) -> bool {
+        matches!(self, Kind::Datagram | Kind::Seqpacket)
+    }
+}
+
+/// Closes a descriptor of a simulated kernel; implemented by that kernel.
+pub trait VirtualDescriptor: Send + Sync {
+    /// The owner of `fd` dropped it.
+    fn close(&self, fd: RawFd);
+}
+
+#[derive(Clone)]
+enum Origin {
+    Plain,
+    V4([u8; 4], u16),
+    V6([u8; 16], u16, u32),
+    Virtual(Arc<dyn VirtualDescriptor>),
+}
+
+/// An owned descriptor outside a watcher: on its way in, or an accepted or connected socket on its
+/// way out.
+///
+/// Everything that converts into an [`OwnedFd`] converts into a `Handle`: std's sockets and pipes,
+/// `socket2`'s, `nix`'s. An accepted handle knows its kind and its peer. Attach it to the watcher
+/// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it.
+///
+/// ```
+/// use std::os::fd::OwnedFd;
+/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// let handle = windlass::Handle::from(socket);
+/// let fd: OwnedFd = handle.into_fd().expect("a descriptor of the system");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Handle {
+    fd: RawFd,
+    kind: Kind,
+    /// It came from a driver and was never in the program's hands as a descriptor.
+    fresh: bool,
+    origin: Origin,
+}
+
+const _: () = assert!(size_of::<Handle>() <= 32);
+
+impl Handle {
+    /// Wraps a system descriptor whose kind and peer are known (for authors of drivers).
+    pub fn with_kind(fd: OwnedFd, kind: Kind, peer: Option<SocketAddr>) -> Handle {
+        let origin = match peer {
+            Some(SocketAddr::V4(a)) => Origin::V4(a.ip().octets(), a.port()),
+            Some(SocketAddr::V6(a)) => Origin::V6(a.ip().octets(), a.port(), a.scope_id()),
+            None => Origin::Plain,
+        };
+        Handle {
+            fd: fd.into_raw_fd(),
+            kind,
+            fresh: true,
+            origin,
+        }
+    }
+
+    /// A descriptor of a simulated kernel, closed through `owner` (for authors of kernels).
+    pub fn from_virtual(fd: RawFd, kind: Kind, owner: Arc<dyn VirtualDescriptor>) -> Handle {
+        Handle {
+            fd,
+            kind,
+            fresh: true,
+            origin: Origin::Virtual(owner),
+        }
+    }
+
+    /// What the descriptor is; [`Kind::Unknown`] for one that did not come from a driver.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The address of the other end, for an accepted or connected internet socket.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        match self.origin {
+            Origin::V4(ip, port) => Some((Ipv4Addr::from(ip), port).into()),
+            Origin::V6(ip, port, scope) => {
+                Some(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope).into())
+            }
+            Origin::Plain | Origin::Virtual(_) => None,
+        }
+    }
+
+    /// The address of the other end without its port.
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        self.peer().map(|peer| peer.ip())
+    }
+
+    /// Takes the system descriptor out.
+    ///
+    /// # Errors
+    /// A descriptor of a simulated kernel has none: the handle comes back.
+    pub fn into_fd(self) -> Result<OwnedFd, Handle> {
+        if self.is_virtual() {
+            return Err(self);
+        }
+        let (fd, _) = self.into_raw();
+        // SAFETY: a handle that is not virtual owns an open descriptor, and `into_raw` forgot it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Whether it belongs to a simulated kernel.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.origin, Origin::Virtual(_))
+    }
+
+    /// Whether it belongs to the simulated kernel `owner`.
+    pub(crate) fn is_of(&self, owner: &Arc<dyn VirtualDescriptor>) -> bool {
+        matches!(&self.origin, Origin::Virtual(o) if Arc::ptr_eq(o, owner))
+    }
+
+    /// Gives up ownership: the number must be closed by whoever takes it.
+    pub(crate) fn into_raw(mut self) -> (RawFd, Kind) {
+        let raw = (self.fd, self.kind);
+        self.fd = -1;
+        raw
+    }
+
+    /// Whether no duplicate of the descriptor can exist.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Says that duplicates of the descriptor may exist.
+    pub(crate) fn worn(mut self) -> Handle {
+        self.fresh = false;
+        self
+    }
+}
+
+impl<T: Into<OwnedFd>> From<T> for Handle {
+    fn from(owner: T) -> Handle {
+        let fd: OwnedFd = owner.into();
+        Handle {
+            fd: fd.into_raw_fd(),
+            kind: Kind::Unknown,
+            fresh: false,
+            origin: Origin::Plain,
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.fd < 0 {
+            return;
+        }
+        match &self.origin {
+            Origin::Virtual(owner) => owner.close(self.fd),
+            // SAFETY: the handle owns this open descriptor and is going away.
+            _ => drop(unsafe { OwnedFd::from_raw_fd(self.fd) }),
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("fd", &self.fd)
+            .field("kind", &self.kind)
+            .field("peer", &self.peer())
+            .finish()
+    }
+}

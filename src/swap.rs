@@ -1,0 +1,451 @@
+//! Swap buffers: library-owned memory for reads without a buffer, handed out as counted leases.
+//!
+//! A [`Pool`] owns chunks of one size (64 KiB unless told otherwise) and packs what is read into the
+//! chunk at hand, one read behind the other, so that many small messages share few hot pages. Every
+//! read yields a [`Lease`]: a counted pointer to its bytes. A chunk can be written again when all of
+//! its leases are gone; the last one to drop, on whichever thread, puts it on the return stack.
+//!
+//! ```text
+//!            space()/commit()                last lease drops                refill()
+//!   free ───────────────────▶ current ──retire──▶ leased ───────▶ return stack ───────▶ free
+//!                              └── all leases gone: written again from its start ──┘
+//! ```
+//!
+//! Counting: a current chunk holds `FULL` tokens of which `given` belong to leases, so that handing
+//! a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes the
+//! pool's tokens away; who brings the count to zero owns the chunk.
+//!
+//! Invariants: (S1) bytes between a chunk's start and `offset` are never written while a lease of
+//! the chunk exists; (S2) bytes behind `offset` are seen by nobody but the pool; (S3) a chunk is
+//! freed only by the owner of its last token; (S4) at most `limit` bytes of chunks exist.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Chunks are raw allocations with a header. Every block cites the invariant above that it rests on.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Bound, Deref, RangeBounds};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+
+/// Tokens of a chunk that the pool fills.
+const FULL: u32 = 1 << 30;
+/// More clones of one lease than this abort the program, as `Arc` does.
+const TOO_MANY: u32 = 3 << 30;
+/// Distance between the starts of two leases: a cache line.
+const ALIGN: usize = 64;
+
+#[repr(C, align(64))]
+struct Chunk {
+    refs: AtomicU32,
+    size: u32,
+    next: AtomicPtr<Chunk>,
+    pool: Arc<Shared>,
+}
+
+const HEADER: usize = size_of::<Chunk>();
+const _: () = assert!(HEADER == ALIGN);
+
+/// What the pool and its leases on other threads share.
+struct Shared {
+    /// Chunks whose last lease has dropped: pushed by anyone, taken as a whole by the loop.
+    returned: AtomicPtr<Chunk>,
+    /// Set while a read waits for a chunk.
+    starving: AtomicBool,
+    /// Set when the pool is gone: who returns a chunk then frees it.
+    closed: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+fn layout(size: u32) -> Layout {
+    Layout::from_size_align(HEADER + size as usize, ALIGN).expect("chunk sizes fit an isize")
+}
+
+/// # Safety
+/// The caller owns the chunk's last token (S3).
+unsafe fn free_chunk(chunk: NonNull<Chunk>) {
+    // SAFETY: the chunk is alive until the `dealloc` below.
+    let size = unsafe { chunk.as_ref() }.size;
+    // SAFETY: S3: nobody else can reach the header; it is dropped once.
+    unsafe { ptr::drop_in_place(chunk.as_ptr()) };
+    // SAFETY: allocated in `Pool::allocate` with this layout.
+    unsafe { dealloc(chunk.as_ptr().cast(), layout(size)) };
+}
+
+impl Shared {
+    /// Takes the whole return stack and gives every chunk on it to `each`.
+    fn drain(&self, mut each: impl FnMut(NonNull<Chunk>)) {
+        let mut head = self.returned.swap(ptr::null_mut(), Ordering::SeqCst);
+        while let Some(chunk) = NonNull::new(head) {
+            // SAFETY: chunks on the stack are alive, and the swap made this stack ours.
+            head = unsafe { chunk.as_ref() }.next.load(Ordering::Relaxed);
+            each(chunk);
+        }
+    }
+}
+
+/// Library-owned bytes that a read without a buffer has yielded.
+///
+/// A counted pointer: cloning it copies no bytes, dropping the last clone gives the memory back to
+/// the watcher's pool, from any thread. A lease can be the buffer of a write, so that an echo or a
+/// proxy forwards what it has read without a copy. Leases outlive their watcher.
+///
+/// Leases that are held for long hold the pool: when its limit is reached, reads without a buffer
+/// wait for one to come back. Give writes to peers that may stall a deadline.
+pub struct Lease {
+    chunk: NonNull<Chunk>,
+    offset: u32,
+    len: u32,
+}
+
+const _: () = assert!(size_of::<Lease>() <= 16 && size_of::<Option<Lease>>() <= 16);
+
+// SAFETY: leases only read the bytes (S1), the count is atomic, and the pool is reached through the
+// atomics of `Shared`.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// The part of the bytes that `range` names, sharing the same memory.
+    ///
+    /// # Panics
+    /// If the range is out of bounds, as slicing does.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Lease {
+        let start = match range.start_bound() {
+            Bound::Included(&n) => n,
+            Bound::Excluded(&n) => n + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&n) => n + 1,
+            Bound::Excluded(&n) => n,
+            Bound::Unbounded => self.len as usize,
+        };
+        let len = self[start..end].len() as u32;
+        let mut part = self.clone();
+        part.offset += start as u32;
+        part.len = len;
+        part
+    }
+
+    /// The bytes that the memory behind this lease keeps from the pool: one chunk.
+    pub fn held_bytes(&self) -> usize {
+        // SAFETY: a lease keeps its chunk alive (S3).
+        unsafe { self.chunk.as_ref() }.size as usize
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        // SAFETY: `offset` lies inside the chunk's allocation.
+        unsafe {
+            self.chunk
+                .as_ptr()
+                .cast::<u8>()
+                .add(HEADER + self.offset as usize)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release(&mut self) {
+        fence(Ordering::Acquire);
+        // SAFETY: S3: this lease held the last token, the chunk is ours.
+        let chunk = unsafe { self.chunk.as_ref() };
+        let shared = Arc::clone(&chunk.pool);
+        let mut head = shared.returned.load(Ordering::Relaxed);
+        loop {
+            chunk.next.store(head, Ordering::Relaxed);
+            let new = self.chunk.as_ptr();
+            match shared.returned.compare_exchange_weak(
+                head,
+                new,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
+        }
+        // From here on the chunk may be gone; `shared` is held by the clone above.
+        if shared.closed.load(Ordering::SeqCst) {
+            // SAFETY: S3: chunks on the return stack have no tokens left.
+            shared.drain(|chunk| unsafe { free_chunk(chunk) });
+        } else if shared.starving.load(Ordering::SeqCst)
+            && shared.starving.swap(false, Ordering::SeqCst)
+        {
+            (shared.wake)();
+        }
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: S1: `len` bytes at `offset` were written before the lease was made and are not
+        // written again while it exists.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len as usize) }
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Lease {
+        // SAFETY: a lease keeps its chunk alive (S3).
+        let old = unsafe { self.chunk.as_ref() }
+            .refs
+            .fetch_add(1, Ordering::Relaxed);
+        if old > TOO_MANY {
+            std::process::abort();
+        }
+        Lease {
+            chunk: self.chunk,
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: a lease keeps its chunk alive (S3).
+        if unsafe { self.chunk.as_ref() }
+            .refs
+            .fetch_sub(1, Ordering::Release)
+            == 1
+        {
+            self.release();
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({} bytes)", self.len)
+    }
+}
+
+/// The swap buffers of one driver.
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// The chunk at hand, if there is one.
+    current: Option<NonNull<Chunk>>,
+    /// Where its next lease starts.
+    offset: u32,
+    /// How many leases of it were handed out.
+    given: u32,
+    chunk_size: u32,
+    /// A chunk with less room than this is retired: no read gets a smaller buffer.
+    least_room: u32,
+    free: Vec<NonNull<Chunk>>,
+    allocated: usize,
+    limit_chunks: usize,
+}
+
+impl Pool {
+    /// A pool of chunks of `chunk_size` bytes (at least 64; rounded up to a multiple of 64), at most
+    /// `limit` bytes together but never less than one chunk. `wake` is called, on the thread that
+    /// dropped the lease, when a read waits for a chunk and one has come back.
+    pub fn new(limit: usize, chunk_size: u32, wake: impl Fn() + Send + Sync + 'static) -> Pool {
+        let chunk_size = chunk_size
+            .clamp(ALIGN as u32, 1 << 30)
+            .next_multiple_of(ALIGN as u32);
+        Pool {
+            shared: Arc::new(Shared {
+                returned: AtomicPtr::new(ptr::null_mut()),
+                starving: AtomicBool::new(false),
+                closed: AtomicBool::new(false),
+                wake: Box::new(wake),
+            }),
+            current: None,
+            offset: 0,
+            given: 0,
+            chunk_size,
+            least_room: (chunk_size / 2).max(ALIGN as u32),
+            free: Vec::new(),
+            allocated: 0,
+            limit_chunks: (limit / chunk_size as usize).max(1),
+        }
+    }
+
+    /// Memory for one read: where it starts and how many bytes there are. `None` when the limit is
+    /// reached and every chunk is leased; the pool then wakes its driver when one comes back.
+    ///
+    /// The memory stays the pool's until [`commit`](Pool::commit).
+    #[inline]
+    pub fn space(&mut self) -> Option<(*mut u8, u32)> {
+        if let Some(current) = self.current {
+            // SAFETY: the pool holds tokens of its current chunk (S3).
+            let chunk = unsafe { current.as_ref() };
+            if self.given != 0 && chunk.refs.load(Ordering::Acquire) == FULL - self.given {
+                // Every lease is gone: write the hot memory again.
+                chunk.refs.store(FULL, Ordering::Relaxed);
+                self.given = 0;
+                self.offset = 0;
+            }
+            let room = chunk.size - self.offset;
+            if room >= self.least_room {
+                // SAFETY: `offset` lies inside the chunk's allocation.
+                let start = unsafe {
+                    current
+                        .as_ptr()
+                        .cast::<u8>()
+                        .add(HEADER + self.offset as usize)
+                };
+                return Some((start, room));
+            }
+        }
+        self.refill()
+    }
+
+    /// Turns the first `len` bytes of the last [`space`](Pool::space) into a lease.
+    ///
+    /// # Safety
+    /// `space` has answered, nothing else was called since, and the first `len` bytes of what it
+    /// answered have been written; `len` is at most the room that it told.
+    #[inline]
+    pub unsafe fn commit(&mut self, len: u32) -> Lease {
+        let chunk = self.current.expect("commit follows space");
+        let lease = Lease {
+            chunk,
+            offset: self.offset,
+            len,
+        };
+        self.offset += len.next_multiple_of(ALIGN as u32);
+        self.given += 1;
+        lease
+    }
+
+    /// Copies `bytes` (at most what the pool has room for) into a lease: for drivers whose kernel
+    /// fills memory of its own.
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<Lease> {
+        let (start, room) = self.space()?;
+        let len = bytes.len().min(room as usize);
+        // SAFETY: S2: the space is `room` bytes that nobody else sees.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, len) };
+        // SAFETY: `len` bytes were written right above.
+        Some(unsafe { self.commit(len as u32) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self) -> Option<(*mut u8, u32)> {
+        self.retire();
+        if !self.shared.returned.load(Ordering::Relaxed).is_null() {
+            self.take_returned();
+        }
+        let chunk = self.free.pop().or_else(|| self.allocate()).or_else(|| {
+            // Say that we starve, then look again: a lease that drops meanwhile sees the flag or
+            // its chunk is seen here.
+            self.shared.starving.store(true, Ordering::SeqCst);
+            self.take_returned();
+            self.free
+                .pop()
+                .inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
+        })?;
+        // SAFETY: S3: a free chunk is ours alone.
+        unsafe { chunk.as_ref() }
+            .refs
+            .store(FULL, Ordering::Relaxed);
+        self.current = Some(chunk);
+        self.offset = 0;
+        self.given = 0;
+        // SAFETY: the data starts behind the header, inside the allocation.
+        let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
+        Some((start, self.chunk_size))
+    }
+
+    fn retire(&mut self) {
+        let Some(chunk) = self.current.take() else {
+            return;
+        };
+        let rest = FULL - self.given;
+        // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
+        if unsafe { chunk.as_ref() }
+            .refs
+            .fetch_sub(rest, Ordering::AcqRel)
+            == rest
+        {
+            self.free.push(chunk);
+        }
+    }
+
+    fn take_returned(&mut self) {
+        let free = &mut self.free;
+        self.shared.drain(|chunk| free.push(chunk));
+    }
+
+    fn allocate(&mut self) -> Option<NonNull<Chunk>> {
+        if self.allocated >= self.limit_chunks {
+            return None;
+        }
+        let layout = layout(self.chunk_size);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc(layout) };
+        let Some(chunk) = NonNull::new(memory.cast::<Chunk>()) else {
+            handle_alloc_error(layout)
+        };
+        let header = Chunk {
+            refs: AtomicU32::new(FULL),
+            size: self.chunk_size,
+            next: AtomicPtr::new(ptr::null_mut()),
+            pool: Arc::clone(&self.shared),
+        };
+        // SAFETY: freshly allocated with room and alignment for the header.
+        unsafe { chunk.as_ptr().write(header) };
+        self.allocated += 1;
+        Some(chunk)
+    }
+
+    /// Whether a chunk can be had now: what a driver asks before it lets waiting reads try again.
+    pub fn has_space(&mut self) -> bool {
+        self.space().is_some()
+    }
+
+    /// Bytes of chunks that exist.
+    pub fn allocated_bytes(&self) -> usize {
+        self.allocated * self.chunk_size as usize
+    }
+
+    /// Bytes of chunks that may exist.
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_chunks * self.chunk_size as usize
+    }
+
+    /// The size of one chunk in bytes.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_size as usize
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.retire();
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.take_returned();
+        for chunk in self.free.drain(..) {
+            // SAFETY: S3: free chunks are the pool's alone.
+            unsafe { free_chunk(chunk) };
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("chunk_bytes", &self.chunk_size)
+            .field("allocated_bytes", &self.allocated_bytes())
+            .field("limit_bytes", &self.limit_bytes())
+            .finish()
+    }
+}

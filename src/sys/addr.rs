@@ -1,0 +1,186 @@
+//! Socket addresses as the kernel writes them.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! A `RawAddress` is plain bytes, zeroed when made; it is read as the type that its family names,
+//! and only as far as its length says.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::offset_of;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Room for any address, and how much of it is used.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct RawAddress {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl Default for RawAddress {
+    #[inline]
+    fn default() -> RawAddress {
+        // SAFETY: a struct of integers; all zeroes is an address of no family.
+        RawAddress {
+            storage: unsafe { std::mem::zeroed() },
+            len: 0,
+        }
+    }
+}
+
+const PATH: usize = offset_of!(libc::sockaddr_un, sun_path);
+
+impl RawAddress {
+    pub(crate) fn unix(path: &Path) -> io::Result<RawAddress> {
+        let bytes = path.as_os_str().as_bytes();
+        let room = size_of::<libc::sockaddr_un>() - PATH;
+        if bytes.is_empty() || bytes.len() >= room || bytes.contains(&0) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a Unix socket path has 1 to {} bytes and no NUL", room - 1),
+            ));
+        }
+        let mut raw = RawAddress::default();
+        raw.storage.ss_family = libc::AF_UNIX as libc::sa_family_t;
+        let start = (&raw mut raw.storage).cast::<u8>();
+        // SAFETY: `bytes` fit behind the family, checked above; the NUL is there already.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(PATH), bytes.len()) };
+        raw.len = (PATH + bytes.len() + 1) as libc::socklen_t;
+        Ok(raw)
+    }
+
+    pub(crate) fn family(&self) -> i32 {
+        if self.len == 0 {
+            libc::AF_UNSPEC
+        } else {
+            i32::from(self.storage.ss_family)
+        }
+    }
+
+    pub(crate) fn is_unspecified(&self) -> bool {
+        self.len as usize <= PATH
+    }
+
+    pub(crate) fn ip(&self) -> Option<SocketAddr> {
+        let start = &raw const self.storage;
+        if self.family() == libc::AF_INET && self.len as usize >= size_of::<libc::sockaddr_in>() {
+            // SAFETY: the family says what it is, and the storage is large and aligned enough.
+            let a = unsafe { &*start.cast::<libc::sockaddr_in>() };
+            let ip = a.sin_addr.s_addr.to_ne_bytes();
+            return Some(SocketAddrV4::new(ip.into(), u16::from_be(a.sin_port)).into());
+        }
+        if self.family() == libc::AF_INET6 && self.len as usize >= size_of::<libc::sockaddr_in6>() {
+            // SAFETY: as above.
+            let a = unsafe { &*start.cast::<libc::sockaddr_in6>() };
+            let ip = a.sin6_addr.s6_addr;
+            let port = u16::from_be(a.sin6_port);
+            return Some(
+                SocketAddrV6::new(ip.into(), port, a.sin6_flowinfo, a.sin6_scope_id).into(),
+            );
+        }
+        None
+    }
+
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        if self.family() != libc::AF_UNIX {
+            return None;
+        }
+        let bytes = &self.as_bytes()[PATH..];
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        (end > 0).then(|| PathBuf::from(OsStr::from_bytes(&bytes[..end])))
+    }
+
+    /// The bytes in use.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        let len = (self.len as usize).min(size_of::<libc::sockaddr_storage>());
+        // SAFETY: plain bytes, initialised when made.
+        unsafe { std::slice::from_raw_parts((&raw const self.storage).cast::<u8>(), len) }
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
+        (&raw const self.storage).cast()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> libc::socklen_t {
+        self.len
+    }
+
+    /// Makes room for the kernel to write an address: where, and where its length is.
+    #[inline]
+    pub(crate) fn out(&mut self) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
+        self.len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        ((&raw mut self.storage).cast(), &raw mut self.len)
+    }
+
+    /// Says how much of the storage the kernel has written.
+    #[inline]
+    pub(crate) fn set_len(&mut self, len: libc::socklen_t) {
+        self.len = len;
+    }
+}
+
+impl From<SocketAddr> for RawAddress {
+    fn from(address: SocketAddr) -> RawAddress {
+        let mut raw = RawAddress::default();
+        let start = &raw mut raw.storage;
+        match address {
+            SocketAddr::V4(a) => {
+                // SAFETY: the storage is large and aligned enough for every address.
+                let to = unsafe { &mut *start.cast::<libc::sockaddr_in>() };
+                to.sin_family = libc::AF_INET as libc::sa_family_t;
+                to.sin_port = a.port().to_be();
+                to.sin_addr.s_addr = u32::from_ne_bytes(a.ip().octets());
+                raw.len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            }
+            SocketAddr::V6(a) => {
+                // SAFETY: as above.
+                let to = unsafe { &mut *start.cast::<libc::sockaddr_in6>() };
+                to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                to.sin6_port = a.port().to_be();
+                to.sin6_addr.s6_addr = a.ip().octets();
+                to.sin6_flowinfo = a.flowinfo();
+                to.sin6_scope_id = a.scope_id();
+                raw.len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            }
+        }
+        raw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_round_trip() {
+        for text in [
+            "127.0.0.1:7007",
+            "[::1]:9",
+            "[fe80::1%3]:80",
+            "255.1.2.3:65535",
+        ] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(RawAddress::from(address).ip(), Some(address));
+        }
+        let unix = RawAddress::unix(Path::new("/tmp/a")).unwrap();
+        assert_eq!(unix.path().unwrap(), Path::new("/tmp/a"));
+        assert!(unix.ip().is_none());
+        assert!(RawAddress::default().is_unspecified());
+    }
+
+    #[test]
+    fn paths_that_do_not_fit_are_refused() {
+        let longest = "x".repeat(107);
+        assert!(RawAddress::unix(Path::new(&longest)).is_ok());
+        for bad in ["", "a\0b", &"x".repeat(108)] {
+            let error = RawAddress::unix(Path::new(bad)).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

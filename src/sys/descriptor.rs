@@ -1,0 +1,200 @@
+//! Descriptors of any kind: what they are, their flags, reads and writes that are not sockets'.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Descriptors are numbers: a wrong one is an error of the kernel's, not undefined behaviour. Memory
+//! is passed as pointer and length of a slice or of a `Target`, which is exclusively the caller's.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::buf::Target;
+use crate::interest::Ready;
+use crate::source::Kind;
+use crate::sys::{Moved, attempt, check, net};
+
+/// Asks the kernel what `fd` is.
+///
+/// # Errors
+/// `EBADF` for a closed descriptor; `Unsupported` for what cannot be waited for: regular files,
+/// directories, block devices.
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: room for one stat.
+    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded and has filled it.
+    let mode = unsafe { stat.assume_init() }.st_mode & libc::S_IFMT;
+    match mode {
+        libc::S_IFSOCK => net::kind_of(fd),
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Err(io::ErrorKind::Unsupported.into()),
+        _ => Ok(Kind::Pollable),
+    }
+}
+
+/// Whether `fd` is open.
+pub(crate) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// Whether reads and writes of the open file description fail rather than block.
+pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
+    // SAFETY: no memory is passed.
+    let flags = check!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    Ok(flags & libc::O_NONBLOCK != 0)
+}
+
+/// Sets or clears `O_NONBLOCK` of the open file description, which duplicates share.
+pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    let flags = check!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let new = if on {
+        flags | libc::O_NONBLOCK
+    } else {
+        flags & !libc::O_NONBLOCK
+    };
+    if new != flags {
+        // SAFETY: no memory is passed.
+        check!(unsafe { libc::fcntl(fd, libc::F_SETFL, new) })?;
+    }
+    Ok(())
+}
+
+/// A second descriptor of the same open file description, closed on exec.
+pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    fd.try_clone_to_owned()
+}
+
+/// Closes `fd`, which the caller owns.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: the caller owns the descriptor; errors of close(2) leave it closed on Linux.
+    unsafe { libc::close(fd) };
+}
+
+/// Takes ownership of a raw descriptor that the caller owns.
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: the caller owns it, as for `close`.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Lends a descriptor out.
+pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the caller keeps it open for `'a` (it bounds `'a` by a borrow of the table that does).
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// read(2)
+pub(crate) fn read(fd: RawFd, mut to: Target<'_>) -> Moved {
+    // SAFETY: the target is ours to write.
+    attempt!(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
+}
+
+/// readv(2)
+pub(crate) fn read_vectored(fd: RawFd, to: &mut [Target<'_>]) -> Moved {
+    let mut vectors = Vectors::new();
+    vectors.fill(to);
+    // SAFETY: the vectors name memory of `to`, which is ours to write.
+    attempt!(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
+}
+
+/// write(2)
+pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> Moved {
+    // SAFETY: pointer and length of a slice.
+    attempt!(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
+}
+
+/// writev(2)
+pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
+    // SAFETY: an IoSlice is an iovec.
+    attempt!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
+}
+
+/// Whether the kernel can read and write this pipe or terminal without blocking although its
+/// description is blocking (RWF_NOWAIT): asked by a read of no bytes.
+pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
+    let vector = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    // SAFETY: one vector over memory that is ours to write.
+    attempt!(unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
+}
+
+/// As [`read_nowait`], the other way.
+pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
+    let vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: one vector over a slice, which the kernel only reads.
+    attempt!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
+}
+
+/// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
+pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
+    let mut entry = libc::pollfd {
+        fd,
+        events: interest.bits() as i16,
+        revents: 0,
+    };
+    loop {
+        // SAFETY: one entry.
+        let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });
+        if answer == -(libc::EINTR as isize) {
+            continue;
+        }
+        if answer < 0 {
+            return Err(-answer as i32);
+        }
+        if entry.revents & libc::POLLNVAL != 0 {
+            return Err(libc::EBADF);
+        }
+        return Ok(Ready::from_bits(entry.revents as u16));
+    }
+}
+
+/// How many vectors one call takes here: more are continued by the next call.
+pub(crate) const VECTORS: usize = 64;
+
+/// Vectors of a call, on the stack.
+pub(crate) struct Vectors {
+    items: [MaybeUninit<libc::iovec>; VECTORS],
+    len: usize,
+}
+
+impl Vectors {
+    pub(crate) fn new() -> Vectors {
+        Vectors {
+            items: [const { MaybeUninit::uninit() }; VECTORS],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn fill(&mut self, targets: &mut [Target<'_>]) {
+        for target in targets.iter_mut().take(VECTORS) {
+            let vector = libc::iovec {
+                iov_base: target.as_mut_ptr().cast(),
+                iov_len: target.len(),
+            };
+            self.items[self.len].write(vector);
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const libc::iovec {
+        self.items.as_ptr().cast()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// A descriptor kept back so that one more can be accepted when they have run out.
+pub(crate) fn spare() -> Option<OwnedFd> {
+    let file = std::fs::File::open("/dev/null").ok()?;
+    debug_assert!(file.as_raw_fd() >= 0);
+    Some(file.into())
+}

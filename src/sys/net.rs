@@ -1,0 +1,325 @@
+//! Sockets: the attempts of the proactor, and how sockets are made.
+//!
+//! Every attempt is non-blocking by its flags (`MSG_DONTWAIT`), so that a socket's description is not
+//! changed; only accept4(2) has no such flag and needs a non-blocking listener.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice or
+//! of an exclusive `Target`; message headers live on the stack across their call.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::buf::Target;
+use crate::source::Kind;
+use crate::sys::addr::RawAddress;
+use crate::sys::descriptor::Vectors;
+use crate::sys::{Moved, attempt, check};
+
+const RECV: i32 = libc::MSG_DONTWAIT;
+const SEND: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// Most descriptors that one message passes (SCM_MAX_FD, unix(7)).
+pub(crate) const MOST_DESCRIPTORS: usize = 253;
+
+/// What kind of socket `fd` is.
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+    if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
+        return Ok(Kind::Listener);
+    }
+    Ok(match option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? {
+        libc::SOCK_STREAM if is_unix(fd)? => Kind::UnixStream,
+        libc::SOCK_STREAM => Kind::Stream,
+        libc::SOCK_SEQPACKET => Kind::Seqpacket,
+        _ => Kind::Datagram,
+    })
+}
+
+/// What kind of connected Unix socket `fd` is.
+pub(crate) fn unix_kind(fd: RawFd) -> Kind {
+    match option(fd, libc::SOL_SOCKET, libc::SO_TYPE) {
+        Ok(libc::SOCK_STREAM) => Kind::UnixStream,
+        Ok(libc::SOCK_SEQPACKET) => Kind::Seqpacket,
+        _ => Kind::Unknown,
+    }
+}
+
+fn is_unix(fd: RawFd) -> io::Result<bool> {
+    Ok(local(fd)?.family() == libc::AF_UNIX)
+}
+
+fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: four bytes of a local, as `len` says.
+    check!(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) })?;
+    Ok(value)
+}
+
+fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: four bytes of a local.
+    check!(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
+    Ok(())
+}
+
+/// The pending error of a socket (`SO_ERROR`), which reading clears; 0 is none.
+pub(crate) fn pending_error(fd: RawFd) -> i32 {
+    option(fd, libc::SOL_SOCKET, libc::SO_ERROR)
+        .unwrap_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// recv(2)
+#[inline]
+pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
+    // SAFETY: the target is ours to write.
+    attempt!(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), RECV) })
+}
+
+/// send(2)
+#[inline]
+pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
+    // SAFETY: pointer and length of a slice.
+    attempt!(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), SEND) })
+}
+
+/// A message header without anything in it.
+fn header() -> libc::msghdr {
+    // SAFETY: a struct of pointers and integers; all zeroes names nothing.
+    unsafe { std::mem::zeroed() }
+}
+
+/// recvmsg(2) into several targets, or of a socket whose messages may be cut short: answers the
+/// bytes and the flags that came with them.
+pub(crate) fn recv_vectored(
+    fd: RawFd,
+    to: &mut [Target<'_>],
+    from: Option<&mut RawAddress>,
+) -> (Moved, i32) {
+    let mut vectors = Vectors::new();
+    vectors.fill(to);
+    let mut header = header();
+    header.msg_iov = vectors.as_ptr().cast_mut();
+    header.msg_iovlen = vectors.len() as _;
+    let mut from = from;
+    if let Some(address) = from.as_deref_mut() {
+        let (at, len) = address.out();
+        header.msg_name = at.cast();
+        // SAFETY: `len` points into `address`.
+        header.msg_namelen = unsafe { *len };
+    }
+    // SAFETY: everything that the header names lives on this stack or in the caller's memory.
+    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | libc::MSG_CMSG_CLOEXEC) });
+    if let Some(address) = from {
+        address.set_len(if moved < 0 { 0 } else { header.msg_namelen });
+    }
+    (moved, header.msg_flags)
+}
+
+/// sendmsg(2) of several parts, to an address if the socket has no peer.
+pub(crate) fn send_vectored(fd: RawFd, parts: &[IoSlice<'_>], to: Option<&RawAddress>) -> Moved {
+    let mut header = header();
+    // An IoSlice is an iovec.
+    header.msg_iov = parts.as_ptr().cast_mut().cast();
+    header.msg_iovlen = parts.len() as _;
+    if let Some(address) = to {
+        header.msg_name = address.as_ptr().cast_mut().cast();
+        header.msg_namelen = address.len();
+    }
+    // SAFETY: everything that the header names lives across the call and is only read.
+    attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
+}
+
+/// Room for the control message of `MOST_DESCRIPTORS` descriptors, aligned as headers want.
+#[repr(C, align(8))]
+struct Control([u8; 1088]);
+
+/// sendmsg(2) with descriptors (SCM_RIGHTS).
+pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Moved {
+    if descriptors.is_empty() {
+        return send(fd, bytes);
+    }
+    if descriptors.len() > MOST_DESCRIPTORS {
+        return -(libc::EINVAL as isize);
+    }
+    let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let payload = size_of_val(raw.as_slice());
+    let mut control = Control([0; 1088]);
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let mut header = header();
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: arithmetic only.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(payload as u32) } as _;
+    // SAFETY: the control buffer is large enough for one header (CMSG_SPACE(253 * 4) is 1032).
+    let message = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    // SAFETY: as above: the first header lies in `control`, which is zeroed and exclusively ours.
+    unsafe {
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(payload as u32) as _;
+        std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), libc::CMSG_DATA(message), payload);
+    }
+    // SAFETY: everything that the header names lives on this stack or is the caller's slice.
+    attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
+}
+
+/// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on.
+pub(crate) fn recv_descriptors(
+    fd: RawFd,
+    mut to: Target<'_>,
+    descriptors: &mut Vec<OwnedFd>,
+) -> Moved {
+    let mut control = Control([0; 1088]);
+    let mut vector = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    let mut header = header();
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = size_of::<Control>() as _;
+    // SAFETY: everything that the header names lives on this stack or is the caller's target.
+    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | libc::MSG_CMSG_CLOEXEC) });
+    if moved < 0 {
+        return moved;
+    }
+    // SAFETY: the kernel has filled the control buffer as far as `msg_controllen` says.
+    let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    while !message.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR answer headers inside the control buffer.
+        let head = unsafe { *message };
+        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: arithmetic only.
+            let start = unsafe { libc::CMSG_LEN(0) } as usize;
+            let count = (head.cmsg_len as usize - start) / size_of::<RawFd>();
+            // SAFETY: the data lies behind its header.
+            let data = unsafe { libc::CMSG_DATA(message) }.cast::<RawFd>();
+            for i in 0..count {
+                // SAFETY: `count` numbers lie there, as the header says; alignment is not promised.
+                let raw = unsafe { data.add(i).read_unaligned() };
+                // SAFETY: the kernel has installed this descriptor for us alone.
+                descriptors.push(unsafe { OwnedFd::from_raw_fd(raw) });
+            }
+        }
+        // SAFETY: as above.
+        message = unsafe { libc::CMSG_NXTHDR(&header, message) };
+    }
+    moved
+}
+
+/// accept4(2): the descriptor or `-errno`; the peer's address is written to `peer`.
+pub(crate) fn accept(fd: RawFd, peer: &mut RawAddress) -> Moved {
+    let (at, len) = peer.out();
+    // SAFETY: room for any address, and its length.
+    attempt!(unsafe { libc::accept4(fd, at, len, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) })
+}
+
+/// A new non-blocking stream socket of `family`, closed on exec.
+pub(crate) fn stream(family: i32) -> Result<OwnedFd, i32> {
+    socket(family, libc::SOCK_STREAM)
+}
+
+fn socket(family: i32, kind: i32) -> Result<OwnedFd, i32> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    let fd = attempt!(unsafe { libc::socket(family, kind, 0) });
+    if fd < 0 {
+        return Err(-fd as i32);
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// connect(2): 0 or `-errno`; `-EINPROGRESS` when it goes on.
+pub(crate) fn connect(fd: RawFd, to: &RawAddress) -> Moved {
+    // SAFETY: an address and its length.
+    attempt!(unsafe { libc::connect(fd, to.as_ptr(), to.len()) })
+}
+
+/// Shuts the writing side.
+pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
+    // SAFETY: no memory is passed.
+    attempt!(unsafe { libc::shutdown(fd, libc::SHUT_WR) })
+}
+
+/// How a listener is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Listen {
+    pub(crate) backlog: i32,
+    pub(crate) reuse_port: bool,
+    pub(crate) nodelay: bool,
+}
+
+/// A bound, listening, non-blocking stream socket. A Unix path that nobody listens at any more is
+/// removed first; one that somebody does is `EADDRINUSE`.
+pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
+    let family = at.family();
+    let socket = stream(family).map_err(io::Error::from_raw_os_error)?;
+    let fd = socket.as_raw_fd();
+    if family == libc::AF_UNIX {
+        remove_stale(at)?;
+    } else {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        if how.reuse_port {
+            set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if how.nodelay {
+            // Accepted sockets inherit it.
+            set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        }
+    }
+    // SAFETY: an address and its length.
+    check!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    // SAFETY: no memory is passed.
+    check!(unsafe { libc::listen(fd, how.backlog) })?;
+    Ok(socket)
+}
+
+/// Removes the path of a Unix address if it is a socket that refuses connections.
+fn remove_stale(at: &RawAddress) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let Some(path) = at.path() else { return Ok(()) };
+    match std::fs::symlink_metadata(&path) {
+        Ok(meta) if meta.file_type().is_socket() => {}
+        _ => return Ok(()),
+    }
+    let probe = stream(libc::AF_UNIX).map_err(io::Error::from_raw_os_error)?;
+    if connect(probe.as_raw_fd(), at) == -(libc::ECONNREFUSED as isize) {
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
+}
+
+fn name(
+    fd: RawFd,
+    call: unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32,
+) -> io::Result<RawAddress> {
+    let mut address = RawAddress::default();
+    let (at, len) = address.out();
+    // SAFETY: room for any address, and its length.
+    check!(unsafe { call(fd, at, len) })?;
+    Ok(address)
+}
+
+/// getsockname(2)
+pub(crate) fn local(fd: RawFd) -> io::Result<RawAddress> {
+    name(fd, libc::getsockname)
+}
+
+/// getpeername(2)
+pub(crate) fn peer(fd: RawFd) -> io::Result<RawAddress> {
+    name(fd, libc::getpeername)
+}
+
+/// Sets TCP_NODELAY.
+pub(crate) fn set_nodelay(fd: RawFd, on: bool) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
+}

@@ -1,0 +1,339 @@
+//! The one type that programs hold: a driver, and the conveniences around it.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::auto::Auto;
+use crate::builder::Builder;
+use crate::completion::{Completion, Completions};
+use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::error::{Reason, Rejected};
+use crate::op::Op;
+use crate::remote::{SourceGuard, Submitter};
+use crate::source::{Handle, Source, Ticket};
+use crate::sys::{affinity, descriptor};
+
+/// Submits operations and waits for completions: sockets, timers and other threads in one wait.
+///
+/// ```no_run
+/// use std::net::TcpListener;
+/// use windlass::{Completions, Done, Op, Watcher};
+///
+/// let mut watcher = Watcher::new()?;
+/// let listener = watcher.attach(TcpListener::bind("127.0.0.1:7007")?)?;
+/// watcher.submit(Op::accept(listener).multishot())?;
+/// let mut done = Completions::new();
+/// loop {
+///     watcher.wait(&mut done)?;
+///     for c in done.drain(..) {
+///         match c.result {
+///             Ok(Done::Accepted(socket)) => {
+///                 let source = watcher.attach(socket)?;
+///                 watcher.submit(Op::read(source))?;
+///             }
+///             Ok(Done::Read(data)) if data.is_eof() => {
+///                 watcher.free(c.source);
+///             }
+///             Ok(Done::Read(data)) => {
+///                 watcher.submit(Op::write(c.source, data))?;
+///             }
+///             Ok(Done::Written { .. }) => {
+///                 watcher.submit(Op::read(c.source))?;
+///             }
+///             Ok(_) => {}
+///             Err(error) => {
+///                 eprintln!("{error}");
+///                 watcher.free(c.source);
+///             }
+///         }
+///     }
+/// }
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// A watcher belongs to the thread that built it: it is neither `Send` nor `Sync`. Other threads use
+/// its [`Submitter`]. [`Builder::spawn`] starts one on a thread of its own.
+///
+/// `Watcher` is `Watcher<Auto>`, whose driver is chosen when it is built. A `Watcher` over one driver
+/// is monomorphic, from the same source.
+pub struct Watcher<D: Driver = Auto> {
+    driver: D,
+    /// Rings that are bound to one thread must stay on it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Watcher {
+    /// A watcher on the driver that `WINDLASS_DRIVER` names, or else on the best that works here.
+    ///
+    /// # Errors
+    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` when
+    /// the variable names no driver.
+    pub fn new() -> io::Result<Watcher> {
+        Watcher::builder().build()
+    }
+
+    /// Settings first.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+impl<D: Driver> Watcher<D> {
+    /// A watcher over a driver of your own.
+    pub fn with_driver(driver: D) -> Watcher<D> {
+        Watcher {
+            driver,
+            _not_send: PhantomData,
+        }
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// The driver, to steer.
+    pub fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// Takes ownership of a descriptor: anything that converts into an `OwnedFd`, or an accepted or
+    /// connected [`Handle`]. Makes no system call; the kernel hears of the descriptor when an
+    /// operation on it would block for the first time.
+    ///
+    /// Options that were set before stay. Pipes, terminals and listeners are made non-blocking at
+    /// their first operation, which [`detach`](Watcher::detach) takes back.
+    ///
+    /// # Errors
+    /// The handle comes back with [`Reason::Full`] when the source table is full, [`Reason::Closed`]
+    /// after `close`, [`Reason::Unsupported`] when it belongs to another kernel. A regular file is
+    /// refused at its first operation.
+    pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
+        self.driver.attach(handle.into())
+    }
+
+    /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
+    ///
+    /// The duplicate shares the open file description: its flags are never changed, so a pipe is read
+    /// with `RWF_NOWAIT` or asked first, and a blocking listener is refused at its first accept.
+    ///
+    /// # Errors
+    /// What dup(2) reports; else as for [`attach`](Watcher::attach).
+    pub fn attach_dup(&mut self, descriptor: impl AsFd) -> io::Result<Source> {
+        let duplicate = descriptor::duplicate(descriptor.as_fd())?;
+        Ok(self.driver.attach_shared(Handle::from(duplicate))?)
+    }
+
+    /// Gives a descriptor back once nothing is in flight on it, its flags as they were.
+    ///
+    /// # Errors
+    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`].
+    pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
+        self.driver.detach(source)
+    }
+
+    /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096, TCP_NODELAY
+    /// for what it accepts, `SO_REUSEADDR`. A Unix path at which nobody listens any more is replaced.
+    ///
+    /// # Errors
+    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …).
+    pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
+        self.listen_with(address, ListenOptions::default())
+    }
+
+    /// As [`listen`](Watcher::listen), with options.
+    ///
+    /// # Errors
+    /// As for `listen`.
+    pub fn listen_with(
+        &mut self,
+        address: impl Into<Address>,
+        options: ListenOptions,
+    ) -> io::Result<Source> {
+        self.driver.listen(&address.into(), options)
+    }
+
+    /// Accepts an operation, or hands it back. Its completion comes from a later wait, never from
+    /// inside this call.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the operation, its buffer in it, and the [`Reason`]: stale source, empty or
+    /// too long buffer, a descriptor that does not support it, a full table, a closed watcher, a
+    /// forked process.
+    #[inline(always)]
+    pub fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        self.driver.submit(op)
+    }
+
+    /// Asks for an operation to end; its completion is the answer, and says how many bytes had moved.
+    /// False for a stale ticket: the operation has ended already.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.driver.cancel(ticket)
+    }
+
+    /// Cancels every operation on a source; answers how many that were.
+    pub fn cancel_all(&mut self, source: Source) -> usize {
+        self.driver.cancel_all(source)
+    }
+
+    /// Waits for completions and appends them to `done`; answers how many came. At least one does.
+    ///
+    /// # Errors
+    /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in a
+    /// child process; what the kernel reports for the wait itself. See [`Reason::of`].
+    #[inline]
+    pub fn wait(&mut self, done: &mut Completions) -> io::Result<usize> {
+        self.driver.complete(Wait::Forever, done)
+    }
+
+    /// As [`wait`](Watcher::wait), for at most `timeout`; answers 0 when it has passed.
+    ///
+    /// # Errors
+    /// As for `wait`.
+    pub fn wait_timeout(&mut self, done: &mut Completions, timeout: Duration) -> io::Result<usize> {
+        let wait = match self.now().checked_add(timeout) {
+            Some(at) => Wait::Until(at),
+            None => Wait::Forever,
+        };
+        self.driver.complete(wait, done)
+    }
+
+    /// As [`wait`](Watcher::wait), without blocking.
+    ///
+    /// # Errors
+    /// As for `wait`.
+    pub fn try_wait(&mut self, done: &mut Completions) -> io::Result<usize> {
+        self.driver.complete(Wait::Now, done)
+    }
+
+    /// Ends the operations of a source ([`ErrorKind::Freed`](crate::ErrorKind::Freed)) and closes its
+    /// descriptor at once. False for a stale source. To close after the writes that are queued, submit
+    /// [`Op::close`].
+    #[inline]
+    pub fn free(&mut self, source: Source) -> bool {
+        self.driver.free(source)
+    }
+
+    /// Ends everything: every operation in flight completes with
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), every descriptor is closed. The completions
+    /// are still delivered; then waiting fails with [`Reason::Closed`]. Idempotent.
+    pub fn close(&mut self) {
+        self.driver.close();
+    }
+
+    /// Lends a source's descriptor out, for example to set socket options through `socket2::SockRef`.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] on a simulated kernel.
+    pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        self.driver.fd(source)
+    }
+
+    /// Sets TCP_NODELAY, on every driver.
+    ///
+    /// # Errors
+    /// What the system reports; `NotFound` for a stale source.
+    pub fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+        self.driver.set_nodelay(source, on)
+    }
+
+    /// The address that a source is bound to.
+    ///
+    /// # Errors
+    /// What the system reports; `NotFound` for a stale source.
+    pub fn local_address(&mut self, source: Source) -> io::Result<Address> {
+        self.driver.local_address(source)
+    }
+
+    /// The address that a source is connected to.
+    ///
+    /// # Errors
+    /// What the system reports (`ENOTCONN` …); `NotFound` for a stale source.
+    pub fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+        self.driver.peer_address(source)
+    }
+
+    /// A handle that attaches, submits, cancels and frees from any thread.
+    pub fn submitter(&mut self) -> Submitter {
+        self.driver.submitter()
+    }
+
+    /// Binds a source to a guard that frees it when dropped, from any thread.
+    pub fn guard(&mut self, source: Source) -> SourceGuard {
+        SourceGuard::new(source, self.driver.submitter())
+    }
+
+    /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's.
+    pub fn now(&mut self) -> Instant {
+        self.driver.now()
+    }
+
+    /// How long an embedding loop may sleep before it must wait here again: zero when there is
+    /// something to take, `None` when only the [descriptor](Watcher::pollable) can tell.
+    pub fn next_timeout(&mut self) -> Option<Duration> {
+        self.driver.next_timeout()
+    }
+
+    /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) would find something,
+    /// for embedding in another loop. Call `try_wait` until it answers 0, then sleep on this for at
+    /// most [`next_timeout`](Watcher::next_timeout).
+    ///
+    /// # Errors
+    /// [`Reason::Unsupported`] on a simulated kernel.
+    pub fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        self.driver.pollable()
+    }
+
+    /// Binds the calling thread, on which the loop runs, to processor `cpu`.
+    ///
+    /// # Errors
+    /// `InvalidInput`, with the number of processors, for one that does not exist or may not be used;
+    /// `NotConnected` after `close`; `Unsupported` where the system has no such binding.
+    pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
+        if self.submitter().is_closed() {
+            return Err(Reason::Closed.into());
+        }
+        affinity::bind(cpu)
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> Counters {
+        self.driver.counters()
+    }
+
+    /// Which mechanism serves which operation, why, and how often.
+    pub fn explain(&self) -> Explain {
+        self.driver.explain()
+    }
+}
+
+impl<D: Driver> Submit for Watcher<D> {
+    type Op = Op;
+    #[inline(always)]
+    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        self.driver.submit(op)
+    }
+    fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.driver.cancel(ticket)
+    }
+}
+
+impl<D: Driver> Complete for Watcher<D> {
+    type Item = Completion;
+    #[inline]
+    fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
+        self.driver.complete(wait, out)
+    }
+}
+
+impl<D: Driver> std::fmt::Debug for Watcher<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher")
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
