@@ -3,15 +3,20 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Reads fill the spare capacity of a `Vec` through a raw pointer; its length is set to what the
-//! kernel says it has written. No reference to uninitialised bytes is ever made.
+//! A [`Buf`] is an owner taken apart: where the bytes are, how many, and what to do with the owner
+//! when it goes. It is put together again by the tag in `owner` (invariant B1: the three fields are
+//! what the constructor of that tag has stored). Reads fill the spare capacity of a `Vec` through a
+//! raw pointer; its length is set to what the kernel says it has written. No reference to
+//! uninitialised bytes is ever made.
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::ptr;
 use std::sync::Arc;
 
-use crate::swap::Lease;
+use crate::swap::{self, Lease};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
@@ -28,25 +33,32 @@ use crate::swap::Lease;
 /// assert_eq!(buf.into_vec(), [1, 2, 3]);
 /// assert!(Buf::default().is_eof());
 /// ```
-#[derive(Default)]
-pub struct Buf(pub(crate) Repr);
-
-#[derive(Default)]
-pub(crate) enum Repr {
-    #[default]
-    None,
-    Vec(Vec<u8>),
-    Static(&'static [u8]),
-    Shared(Arc<[u8]>),
-    Lease(Lease),
-    // A `Box` keeps `Buf` at 24 bytes: vectors of buffers are rare, buffers are everywhere.
-    List(Box<Vec<Buf>>),
-    Owner(Box<Owner>),
+pub struct Buf {
+    /// Where the bytes start.
+    start: *const u8,
+    /// How many there are; of the first part for a list.
+    len: usize,
+    /// The owner: a tag in the low bits, a pointer or a number above them.
+    owner: *mut (),
 }
 
-pub(crate) struct Owner {
-    /// The bytes that `owner` borrowed out once; `owner` is not touched again until it drops.
-    bytes: *const [u8],
+/// Nobody: static bytes, or none.
+const STATIC: usize = 0;
+/// A lease: its chunk, which is aligned to 64 bytes.
+const LEASE: usize = 1;
+/// A vector: its capacity.
+const VEC: usize = 2;
+/// An `Arc<[u8]>`: `start` and `len` are its raw pointer.
+const SHARED: usize = 3;
+/// A boxed vector of buffers.
+const LIST: usize = 4;
+/// A boxed `Owner`.
+const OWNER: usize = 5;
+/// The bits of the tag.
+const TAG: usize = 7;
+const TAG_BITS: u32 = 3;
+
+struct Owner {
     /// From `Box::into_raw`: moving a `Box` would claim to be its only user.
     owner: *mut (dyn Send + 'static),
 }
@@ -58,109 +70,142 @@ impl Drop for Owner {
     }
 }
 
-// SAFETY: the bytes are owned by `owner`, which is `Send`, and are only read.
-unsafe impl Send for Owner {}
+// SAFETY: every owner is `Send`: `Lease`, `Vec<u8>`, `Arc<[u8]>`, and `Owner`'s by its bound.
+unsafe impl Send for Buf {}
 // SAFETY: through a shared reference only the bytes can be read, and nothing writes them.
-unsafe impl Sync for Owner {}
+unsafe impl Sync for Buf {}
 
 const _: () = assert!(size_of::<Buf>() <= 32);
 
 impl Buf {
+    /// No bytes.
+    pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
+
     /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map.
     /// `as_ref` is called once.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Buf {
         let owner = Box::into_raw(Box::new(owner));
         // SAFETY: a live allocation from right above; it is not touched again until it drops.
-        let bytes: *const [u8] = unsafe { (*owner).as_ref() };
-        Buf(Repr::Owner(Box::new(Owner { bytes, owner })))
+        let bytes: &[u8] = unsafe { (*owner).as_ref() };
+        let (start, len) = (bytes.as_ptr(), bytes.len());
+        let boxed = Box::into_raw(Box::new(Owner { owner }));
+        Buf { start, len, owner: tagged(boxed, OWNER) }
+    }
+
+    #[inline(always)]
+    fn tag(&self) -> usize {
+        self.owner.addr() & TAG
+    }
+
+    fn untagged<T>(&self) -> *mut T {
+        self.owner.map_addr(|addr| addr & !TAG).cast()
+    }
+
+    /// The vector of a `VEC`.
+    ///
+    /// # Safety
+    /// The tag is `VEC`, and the vector is not put together twice: it is forgotten, or `self` is.
+    unsafe fn vec(&self) -> ManuallyDrop<Vec<u8>> {
+        let capacity = self.owner.addr() >> TAG_BITS;
+        // SAFETY: B1.
+        ManuallyDrop::new(unsafe { Vec::from_raw_parts(self.start.cast_mut(), self.len, capacity) })
+    }
+
+    /// The parts of a `LIST`.
+    fn list(&self) -> Option<&Vec<Buf>> {
+        // SAFETY: B1: the pointer comes from `Box::into_raw` and is freed when `self` drops.
+        (self.tag() == LIST).then(|| unsafe { &*self.untagged::<Vec<Buf>>() })
+    }
+
+    fn list_mut(&mut self) -> Option<&mut Vec<Buf>> {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
     }
 
     /// The number of bytes; of all parts for a list.
-    #[inline]
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Repr::List(parts) => parts.iter().map(Buf::len).sum(),
-            _ => self.as_slice().len(),
-        }
+        if self.tag() == LIST { self.list_len() } else { self.len }
+    }
+
+    #[cold]
+    fn list_len(&self) -> usize {
+        self.parts().iter().map(Buf::len).sum()
     }
 
     /// Whether there are no bytes.
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0 && self.len() == 0
     }
 
     /// Whether the read that returned this has met the end of the file: it has no bytes. (A read
     /// into no room is refused, so nothing else reads as empty; an empty *datagram* is one, too.)
-    #[inline]
+    #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()
     }
 
-    /// The bytes; of the first part for a list.
-    #[inline]
+    /// The bytes; none for a list, whose [parts](Buf::parts) have them.
+    #[inline(always)]
     pub fn as_slice(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Lease(lease) => lease,
-            Repr::Vec(vec) => vec,
-            Repr::Static(bytes) => bytes,
-            Repr::Shared(bytes) => bytes,
-            Repr::None => &[],
-            Repr::List(parts) => parts.first().map_or(&[], |part| part.as_slice()),
-            // SAFETY: `from_owner` borrowed the bytes from the owner, which is alive and untouched.
-            Repr::Owner(owner) => unsafe { &*owner.bytes },
-        }
+        // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores none.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// The parts of a list; a single part otherwise.
     pub fn parts(&self) -> &[Buf] {
-        match &self.0 {
-            Repr::List(parts) => parts,
-            _ => std::slice::from_ref(self),
+        match self.list() {
+            Some(parts) => parts,
+            None => std::slice::from_ref(self),
         }
     }
 
     /// The parts of a list; a single part otherwise.
-    pub fn into_parts(self) -> Vec<Buf> {
-        match self.0 {
-            Repr::List(parts) => *parts,
-            repr => vec![Buf(repr)],
+    pub fn into_parts(mut self) -> Vec<Buf> {
+        match self.list_mut() {
+            Some(parts) => std::mem::take(parts),
+            None => vec![self],
         }
     }
 
     /// The bytes as a `Vec`: the very one that was moved in where it was one, else a copy.
     pub fn into_vec(self) -> Vec<u8> {
-        match self.0 {
-            Repr::Vec(vec) => vec,
-            Repr::List(parts) => parts
-                .iter()
-                .flat_map(|part| part.as_slice())
-                .copied()
-                .collect(),
-            repr => Buf(repr).as_slice().to_vec(),
+        match self.tag() {
+            VEC => {
+                // SAFETY: the tag says so, and `self` is forgotten.
+                let vec = ManuallyDrop::into_inner(unsafe { self.vec() });
+                std::mem::forget(self);
+                vec
+            }
+            LIST => self.parts().iter().flat_map(|part| part.as_slice()).copied().collect(),
+            _ => self.as_slice().to_vec(),
         }
     }
 
     /// The lease, where the bytes are the library's.
+    ///
+    /// # Errors
+    /// The buffer comes back where they are not.
     pub fn into_lease(self) -> Result<Lease, Buf> {
-        match self.0 {
-            Repr::Lease(lease) => Ok(lease),
-            repr => Err(Buf(repr)),
+        if self.tag() != LEASE {
+            return Err(self);
         }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: B1, and `self` is forgotten.
+        Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
-    /// The lease, where the bytes are the library's.
-    pub fn as_lease(&self) -> Option<&Lease> {
-        match &self.0 {
-            Repr::Lease(lease) => Some(lease),
-            _ => None,
-        }
+    /// Whether the bytes are the library's: a lease.
+    pub fn is_lease(&self) -> bool {
+        self.tag() == LEASE
     }
 
     /// How many bytes a read into this buffer can take: the capacity of its vectors.
     pub fn room(&self) -> usize {
-        match &self.0 {
-            Repr::Vec(vec) => vec.capacity(),
-            Repr::List(parts) => parts.iter().map(Buf::room).sum(),
+        match self.tag() {
+            VEC => self.owner.addr() >> TAG_BITS,
+            LIST => self.parts().iter().map(Buf::room).sum(),
             _ => 0,
         }
     }
@@ -169,24 +214,12 @@ impl Buf {
     /// driver lets the kernel write. Empty for what cannot be read into.
     #[inline]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
-        match &mut self.0 {
-            Repr::Vec(vec) => {
-                let len = vec.capacity().saturating_sub(from).min(most);
-                let from = from.min(vec.capacity());
-                // SAFETY: `from` is at most the capacity, so the pointer stays in the allocation.
-                let start = unsafe { vec.as_mut_ptr().add(from) };
-                Target {
-                    start,
-                    len,
-                    owner: PhantomData,
-                }
-            }
-            _ => Target {
-                start: std::ptr::dangling_mut(),
-                len: 0,
-                owner: PhantomData,
-            },
-        }
+        let room = if self.tag() == VEC { self.room() } else { 0 };
+        let from = from.min(room);
+        let len = (room - from).min(most);
+        // SAFETY: `from` is at most the capacity, so the pointer stays in the allocation.
+        let start = unsafe { self.start.cast_mut().add(from) };
+        Target { start, len, owner: PhantomData }
     }
 
     /// The targets of a list from byte `from` of its whole room on, at most `most` of them.
@@ -196,10 +229,7 @@ impl Buf {
         targets: &mut Vec<Target<'a>>,
         most: usize,
     ) {
-        let Repr::List(parts) = &mut self.0 else {
-            return;
-        };
-        for part in parts.iter_mut() {
+        for part in self.list_mut().into_iter().flatten() {
             let room = part.room();
             if from >= room {
                 from -= room;
@@ -219,33 +249,70 @@ impl Buf {
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
     pub unsafe fn set_filled(&mut self, mut len: usize) {
-        match &mut self.0 {
-            Repr::Vec(vec) => {
-                let len = len.min(vec.capacity());
-                // SAFETY: at most the capacity, and written, says the caller.
-                unsafe { vec.set_len(len) }
+        if self.tag() == VEC {
+            self.len = len.min(self.room());
+        } else if let Some(parts) = self.list_mut() {
+            for part in parts {
+                let share = len.min(part.room());
+                // SAFETY: as for this function: the parts are filled in order.
+                unsafe { part.set_filled(share) };
+                len -= share;
             }
-            Repr::List(parts) => {
-                for part in parts.iter_mut() {
-                    let share = len.min(part.room());
-                    // SAFETY: as for this function: the parts are filled in order.
-                    unsafe { part.set_filled(share) };
-                    len -= share;
-                }
-            }
-            _ => {}
         }
     }
 
     /// Takes the buffer out, leaving nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> Buf {
-        std::mem::take(self)
+        std::mem::replace(self, Buf::NONE)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self.0, Repr::List(_))
+        self.tag() == LIST
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release(&mut self) {
+        match self.tag() {
+            // SAFETY: B1, here and below: each owner is put together once, as `self` goes away.
+            VEC => drop(ManuallyDrop::into_inner(unsafe { self.vec() })),
+            SHARED => {
+                let raw = ptr::slice_from_raw_parts(self.start, self.len);
+                // SAFETY: as above: the raw pointer of `Arc::into_raw`.
+                drop(unsafe { Arc::from_raw(raw) });
+            }
+            // SAFETY: as above.
+            LIST => drop(unsafe { Box::from_raw(self.untagged::<Vec<Buf>>()) }),
+            // SAFETY: as above.
+            OWNER => drop(unsafe { Box::from_raw(self.untagged::<Owner>()) }),
+            _ => {}
+        }
+    }
+}
+
+/// A pointer with a tag in its low bits, which its alignment leaves free.
+fn tagged<T>(pointer: *mut T, tag: usize) -> *mut () {
+    const { assert!(align_of::<T>() > TAG) };
+    pointer.cast::<()>().map_addr(|addr| addr | tag)
+}
+
+impl Drop for Buf {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match self.tag() {
+            STATIC => {}
+            // SAFETY: B1: the lease's token goes away with `self`.
+            LEASE => unsafe { swap::drop_token(self.untagged()) },
+            _ => self.release(),
+        }
+    }
+}
+
+impl Default for Buf {
+    fn default() -> Buf {
+        Buf::NONE
     }
 }
 
@@ -337,14 +404,13 @@ impl AsRef<[u8]> for Buf {
 
 impl fmt::Debug for Buf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match &self.0 {
-            Repr::None => return write!(f, "Buf(none)"),
-            Repr::Vec(_) => "Vec",
-            Repr::Static(_) => "static",
-            Repr::Shared(_) => "Arc",
-            Repr::Lease(_) => "Lease",
-            Repr::List(parts) => return f.debug_list().entries(parts.iter()).finish(),
-            Repr::Owner(_) => "owner",
+        let owner = match self.tag() {
+            STATIC => "static",
+            LEASE => "Lease",
+            VEC => "Vec",
+            SHARED => "Arc",
+            LIST => return f.debug_list().entries(self.parts()).finish(),
+            _ => "owner",
         };
         write!(f, "Buf({owner}, {} bytes)", self.len())
     }
@@ -352,48 +418,59 @@ impl fmt::Debug for Buf {
 
 impl From<Vec<u8>> for Buf {
     fn from(vec: Vec<u8>) -> Buf {
-        Buf(Repr::Vec(vec))
+        let mut vec = ManuallyDrop::new(vec);
+        let (start, len, capacity) = (vec.as_mut_ptr(), vec.len(), vec.capacity());
+        if capacity > usize::MAX >> TAG_BITS {
+            // No address space holds this; capacities of vectors without bytes are 0.
+            return Buf::from_owner(ManuallyDrop::into_inner(vec));
+        }
+        let owner = ptr::without_provenance_mut(capacity << TAG_BITS | VEC);
+        Buf { start, len, owner }
     }
 }
 impl From<Box<[u8]>> for Buf {
     fn from(bytes: Box<[u8]>) -> Buf {
-        Buf(Repr::Vec(bytes.into_vec()))
+        Buf::from(bytes.into_vec())
     }
 }
 impl From<String> for Buf {
     fn from(text: String) -> Buf {
-        Buf(Repr::Vec(text.into_bytes()))
+        Buf::from(text.into_bytes())
     }
 }
 impl From<&'static [u8]> for Buf {
     fn from(bytes: &'static [u8]) -> Buf {
-        Buf(Repr::Static(bytes))
+        Buf { start: bytes.as_ptr(), len: bytes.len(), owner: ptr::null_mut() }
     }
 }
 impl<const N: usize> From<&'static [u8; N]> for Buf {
     fn from(bytes: &'static [u8; N]) -> Buf {
-        Buf(Repr::Static(bytes))
+        Buf::from(bytes.as_slice())
     }
 }
 impl From<&'static str> for Buf {
     fn from(text: &'static str) -> Buf {
-        Buf(Repr::Static(text.as_bytes()))
+        Buf::from(text.as_bytes())
     }
 }
 impl From<Arc<[u8]>> for Buf {
     fn from(bytes: Arc<[u8]>) -> Buf {
-        Buf(Repr::Shared(bytes))
+        let len = bytes.len();
+        let start = Arc::into_raw(bytes).cast::<u8>();
+        Buf { start, len, owner: ptr::without_provenance_mut(SHARED) }
     }
 }
 impl From<Lease> for Buf {
-    #[inline]
+    #[inline(always)]
     fn from(lease: Lease) -> Buf {
-        Buf(Repr::Lease(lease))
+        let (chunk, start, len) = lease.into_parts();
+        Buf { start, len, owner: chunk.map_addr(|addr| addr | LEASE) }
     }
 }
 impl From<Vec<Buf>> for Buf {
     fn from(parts: Vec<Buf>) -> Buf {
-        Buf(Repr::List(Box::new(parts)))
+        let list = Box::into_raw(Box::new(parts));
+        Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }
 }
 

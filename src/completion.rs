@@ -116,19 +116,31 @@ pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
 
 impl Message {
     /// Takes the value, if it is a `T`.
+    ///
+    /// # Errors
+    /// The message comes back if it is not.
     pub fn downcast<T: 'static>(self) -> Result<T, Message> {
-        match self.0 {
-            Some(value) => value
-                .downcast::<T>()
-                .map(|v| *v)
-                .map_err(|v| Message(Some(v))),
-            None => Err(self),
+        let mut this = self;
+        match this.0.take() {
+            Some(value) => match value.downcast::<T>() {
+                Ok(value) => Ok(*value),
+                Err(value) => Err(Message(Some(value))),
+            },
+            None => Err(this),
         }
     }
 
     /// Whether it carries no value but its token.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+}
+
+impl Drop for Message {
+    // Out of line, so that dropping a completion stays small.
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.0 = None;
     }
 }
 

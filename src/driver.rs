@@ -383,10 +383,10 @@ pub enum Due {
 impl Op {
     /// Opens the operation (for authors of drivers).
     pub fn into_parts(self) -> OpParts {
-        let deadline = match (self.deadline_ns, self.flags & RELATIVE != 0) {
-            (0, _) => None,
-            (ns, true) => Some(Due::After(Duration::from_nanos(ns))),
-            (ns, false) => Some(Due::At(clock::instant_of(ns))),
+        let deadline = match self.deadline_ns {
+            0 => None,
+            ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
+            ns => Some(Due::At(clock::instant_of(ns))),
         };
         OpParts {
             code: self.code,

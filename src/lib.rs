@@ -4,6 +4,7 @@
 
 mod address;
 mod auto;
+mod batch;
 mod buf;
 mod builder;
 mod clock;
@@ -16,6 +17,7 @@ mod interest;
 mod op;
 mod proactor;
 pub mod remote;
+pub mod sim;
 pub mod slots;
 mod source;
 pub mod swap;

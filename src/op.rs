@@ -100,7 +100,7 @@ impl Code {
 pub struct Op {
     pub(crate) source: Source,
     pub(crate) token: u64,
-    /// Absolute (nanoseconds of `clock`), or a span if `RELATIVE`; 0 is none.
+    /// Absolute (nanoseconds of `clock`), or a span with the bit `RELATIVE`; 0 is none.
     pub(crate) deadline_ns: u64,
     pub(crate) buf: Buf,
     pub(crate) address: Option<Address>,
@@ -114,7 +114,12 @@ const _: () = assert!(size_of::<Op>() <= 64);
 /// The operation stays in flight after a completion.
 pub(crate) const MULTISHOT: u8 = 1;
 /// `deadline_ns` counts from the submission.
-pub(crate) const RELATIVE: u8 = 2;
+pub(crate) const RELATIVE: u64 = 1 << 63;
+
+/// A time as an operation carries it: at least 1, clamped to 292 years.
+fn bounded(ns: u64) -> u64 {
+    ns.clamp(1, RELATIVE - 1)
+}
 
 impl Op {
     #[inline(always)]
@@ -123,7 +128,7 @@ impl Op {
             source,
             token: 0,
             deadline_ns: 0,
-            buf: Buf(crate::buf::Repr::None),
+            buf: Buf::NONE,
             address: None,
             count: 0,
             code,
@@ -133,9 +138,7 @@ impl Op {
 
     #[inline(always)]
     fn with_buf(code: Code, source: Source, buf: Buf) -> Op {
-        let mut op = Op::plain(code, source);
-        op.buf = buf;
-        op
+        Op { source, token: 0, deadline_ns: 0, buf, address: None, count: 0, code, flags: 0 }
     }
 
     /// Completes with [`Done::Nop`](crate::Done::Nop) at the next wait.
@@ -148,15 +151,14 @@ impl Op {
     /// in the order of submission.
     pub fn timer(span: Duration) -> Op {
         let mut op = Op::plain(Code::Timer, Source::NONE);
-        op.deadline_ns = clock::ns_of_duration(span).max(1);
-        op.flags = RELATIVE;
+        op.deadline_ns = bounded(clock::ns_of_duration(span)) | RELATIVE;
         op
     }
 
     /// As [`timer`](Op::timer), at an absolute time.
     pub fn timer_at(deadline: Instant) -> Op {
         let mut op = Op::plain(Code::Timer, Source::NONE);
-        op.deadline_ns = clock::ns_of(deadline);
+        op.deadline_ns = bounded(clock::ns_of(deadline));
         op
     }
 
@@ -327,16 +329,14 @@ impl Op {
     /// the head of its queue: data that is there wins. The source stays usable.
     #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Op {
-        self.deadline_ns = clock::ns_of(deadline);
-        self.flags &= !RELATIVE;
+        self.deadline_ns = bounded(clock::ns_of(deadline));
         self
     }
 
     /// As [`deadline`](Op::deadline), counted from the submission.
     #[inline]
     pub fn timeout(mut self, timeout: Duration) -> Op {
-        self.deadline_ns = clock::ns_of_duration(timeout).max(1);
-        self.flags |= RELATIVE;
+        self.deadline_ns = bounded(clock::ns_of_duration(timeout)) | RELATIVE;
         self
     }
 

@@ -605,7 +605,7 @@ mod tests {
             ("late", Reason::Closed)
         );
         assert!(
-            matches!(remote.take(), Some(Request::Submit(_, op)) if &*op.into_buf() == b"first")
+            matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first")
         );
         assert!(
             matches!(remote.take(), Some(Request::Cancel(_))),

@@ -74,6 +74,12 @@ impl<T: Entry> Table<T> {
     /// is as its last user (or `Default`) left it.
     #[inline]
     pub fn occupy(&mut self) -> Option<(u32, NonZeroU32)> {
+        self.occupy_entry().map(|(index, generation, _)| (index, generation))
+    }
+
+    /// As [`occupy`](Table::occupy), with the entry.
+    #[inline(always)]
+    pub fn occupy_entry(&mut self) -> Option<(u32, NonZeroU32, &mut T)> {
         if self.vacant == NOWHERE {
             self.grow()?;
         }
@@ -83,16 +89,27 @@ impl<T: Entry> Table<T> {
         let generation = entry.generation() | 1;
         entry.set_generation(generation);
         self.len += 1;
-        Some((index, NonZeroU32::new(generation).expect("odd")))
+        Some((index, NonZeroU32::new(generation).expect("odd"), entry))
     }
 
     /// Vacates the occupied place `index`: its names go stale.
-    #[inline]
+    #[inline(always)]
     pub fn vacate(&mut self, index: u32) {
         let vacant = self.vacant;
         let entry = &mut self[index];
         debug_assert!(entry.generation() & 1 == 1, "vacated twice");
         entry.set_generation(entry.generation().wrapping_add(1));
+        entry.set_next_vacant(vacant);
+        self.vacant = index;
+        self.len -= 1;
+    }
+
+    /// Takes an occupation back: the next [`occupy`](Table::occupy) gives the same name again.
+    pub fn reopen(&mut self, index: u32) {
+        let vacant = self.vacant;
+        let entry = &mut self[index];
+        debug_assert!(entry.generation() & 1 == 1, "reopened while vacant");
+        entry.set_generation(entry.generation() - 1);
         entry.set_next_vacant(vacant);
         self.vacant = index;
         self.len -= 1;
@@ -141,6 +158,11 @@ impl<T: Entry> Table<T> {
         } else {
             None
         }
+    }
+
+    /// The entry at `index`, occupied or not.
+    pub fn peek(&self, index: u32) -> Option<&T> {
+        self.chunks.get((index >> CHUNK_BITS) as usize).map(|chunk| &chunk[index as usize % CHUNK])
     }
 
     /// The indices of the occupied places.
@@ -261,6 +283,18 @@ mod tests {
         assert!(newer > generation);
         assert!(table.find(index, generation).is_none());
         assert!(table.find(NOWHERE, generation).is_none());
+    }
+
+    #[test]
+    fn a_reopened_place_gets_its_name_again() {
+        let mut table = Table::<Operation>::new(8);
+        let first = table.occupy().unwrap();
+        table.vacate(first.0);
+        let name = table.occupy().unwrap();
+        table.occupy().unwrap();
+        table.reopen(name.0);
+        assert!(table.find(name.0, name.1).is_none());
+        assert_eq!(table.occupy().unwrap(), name);
     }
 
     #[test]

@@ -262,6 +262,8 @@ impl<T: Into<OwnedFd>> From<T> for Handle {
 }
 
 impl Drop for Handle {
+    // Out of line, so that dropping a completion stays small.
+    #[inline(never)]
     fn drop(&mut self) {
         if self.fd < 0 {
             return;

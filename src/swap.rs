@@ -11,8 +11,8 @@
 //!                              └── all leases gone: written again from its start ──┘
 //! ```
 //!
-//! Counting: a current chunk holds `FULL` tokens of which `given` belong to leases, so that handing
-//! a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes the
+//! Counting: a current chunk holds `FULL` tokens of which all but `rest` belong to leases, so that
+//! handing a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes the
 //! pool's tokens away; who brings the count to zero owns the chunk.
 //!
 //! Invariants: (S1) bytes between a chunk's start and `offset` are never written while a lease of
@@ -138,7 +138,26 @@ impl Lease {
         unsafe { self.chunk.as_ref() }.size as usize
     }
 
-    #[inline]
+    /// Takes the lease apart: its chunk, where its bytes start, how many there are.
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> (*mut (), *const u8, usize) {
+        let this = std::mem::ManuallyDrop::new(self);
+        (this.chunk.as_ptr().cast(), this.as_ptr(), this.len as usize)
+    }
+
+    /// Puts a lease together again.
+    ///
+    /// # Safety
+    /// The parts come from `into_parts`, and are used once.
+    #[inline(always)]
+    pub(crate) unsafe fn from_parts(chunk: *mut (), start: *const u8, len: usize) -> Lease {
+        let offset = (start.addr() - chunk.addr() - HEADER) as u32;
+        // SAFETY: the chunk of a lease, says the caller.
+        let chunk = unsafe { NonNull::new_unchecked(chunk.cast::<Chunk>()) };
+        Lease { chunk, offset, len: len as u32 }
+    }
+
+    #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         // SAFETY: `offset` lies inside the chunk's allocation.
         unsafe {
@@ -148,37 +167,51 @@ impl Lease {
                 .add(HEADER + self.offset as usize)
         }
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn release(&mut self) {
-        fence(Ordering::Acquire);
-        // SAFETY: S3: this lease held the last token, the chunk is ours.
-        let chunk = unsafe { self.chunk.as_ref() };
-        let shared = Arc::clone(&chunk.pool);
-        let mut head = shared.returned.load(Ordering::Relaxed);
-        loop {
-            chunk.next.store(head, Ordering::Relaxed);
-            let new = self.chunk.as_ptr();
-            match shared.returned.compare_exchange_weak(
-                head,
-                new,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
+/// Drops one lease's token of a chunk.
+///
+/// # Safety
+/// The caller owns that token and does not use it again.
+#[inline(always)]
+pub(crate) unsafe fn drop_token(chunk: *mut ()) {
+    let chunk = chunk.cast::<Chunk>();
+    // SAFETY: a token keeps its chunk alive (S3).
+    if unsafe { &*chunk }.refs.fetch_sub(1, Ordering::Release) == 1 {
+        // SAFETY: that was the last token: the chunk is the caller's.
+        unsafe { release(chunk) };
+    }
+}
+
+/// Puts a chunk onto its return stack.
+///
+/// # Safety
+/// The caller has dropped the chunk's last token (S3).
+#[cold]
+#[inline(never)]
+unsafe fn release(chunk: *mut Chunk) {
+    fence(Ordering::Acquire);
+    // SAFETY: the chunk is ours.
+    let header = unsafe { &*chunk };
+    let shared = Arc::clone(&header.pool);
+    let mut head = shared.returned.load(Ordering::Relaxed);
+    loop {
+        header.next.store(head, Ordering::Relaxed);
+        let put =
+            shared.returned.compare_exchange_weak(head, chunk, Ordering::SeqCst, Ordering::Relaxed);
+        match put {
+            Ok(_) => break,
+            Err(now) => head = now,
         }
-        // From here on the chunk may be gone; `shared` is held by the clone above.
-        if shared.closed.load(Ordering::SeqCst) {
-            // SAFETY: S3: chunks on the return stack have no tokens left.
-            shared.drain(|chunk| unsafe { free_chunk(chunk) });
-        } else if shared.starving.load(Ordering::SeqCst)
-            && shared.starving.swap(false, Ordering::SeqCst)
-        {
-            (shared.wake)();
-        }
+    }
+    // From here on the chunk may be gone; `shared` is held by the clone above.
+    if shared.closed.load(Ordering::SeqCst) {
+        // SAFETY: S3: chunks on the return stack have no tokens left.
+        shared.drain(|chunk| unsafe { free_chunk(chunk) });
+    } else if shared.starving.load(Ordering::SeqCst)
+        && shared.starving.swap(false, Ordering::SeqCst)
+    {
+        (shared.wake)();
     }
 }
 
@@ -218,14 +251,8 @@ impl Clone for Lease {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: a lease keeps its chunk alive (S3).
-        if unsafe { self.chunk.as_ref() }
-            .refs
-            .fetch_sub(1, Ordering::Release)
-            == 1
-        {
-            self.release();
-        }
+        // SAFETY: the lease's token goes with it.
+        unsafe { drop_token(self.chunk.as_ptr().cast()) };
     }
 }
 
@@ -242,8 +269,8 @@ pub struct Pool {
     current: Option<NonNull<Chunk>>,
     /// Where its next lease starts.
     offset: u32,
-    /// How many leases of it were handed out.
-    given: u32,
+    /// The tokens of it that are the pool's: `FULL` less one for each lease handed out.
+    rest: u32,
     chunk_size: u32,
     /// A chunk with less room than this is retired: no read gets a smaller buffer.
     least_room: u32,
@@ -269,7 +296,7 @@ impl Pool {
             }),
             current: None,
             offset: 0,
-            given: 0,
+            rest: FULL,
             chunk_size,
             least_room: (chunk_size / 2).max(ALIGN as u32),
             free: Vec::new(),
@@ -287,13 +314,13 @@ impl Pool {
         if let Some(current) = self.current {
             // SAFETY: the pool holds tokens of its current chunk (S3).
             let chunk = unsafe { current.as_ref() };
-            if self.given != 0 && chunk.refs.load(Ordering::Acquire) == FULL - self.given {
+            if chunk.refs.load(Ordering::Acquire) == self.rest {
                 // Every lease is gone: write the hot memory again.
                 chunk.refs.store(FULL, Ordering::Relaxed);
-                self.given = 0;
+                self.rest = FULL;
                 self.offset = 0;
             }
-            let room = chunk.size - self.offset;
+            let room = self.chunk_size - self.offset;
             if room >= self.least_room {
                 // SAFETY: `offset` lies inside the chunk's allocation.
                 let start = unsafe {
@@ -322,7 +349,7 @@ impl Pool {
             len,
         };
         self.offset += len.next_multiple_of(ALIGN as u32);
-        self.given += 1;
+        self.rest -= 1;
         lease
     }
 
@@ -359,7 +386,7 @@ impl Pool {
             .store(FULL, Ordering::Relaxed);
         self.current = Some(chunk);
         self.offset = 0;
-        self.given = 0;
+        self.rest = FULL;
         // SAFETY: the data starts behind the header, inside the allocation.
         let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
         Some((start, self.chunk_size))
@@ -369,7 +396,7 @@ impl Pool {
         let Some(chunk) = self.current.take() else {
             return;
         };
-        let rest = FULL - self.given;
+        let rest = self.rest;
         // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
         if unsafe { chunk.as_ref() }
             .refs

@@ -6,32 +6,30 @@
 //! A read that ends early gives its buffer back with the length that the kernel has written.
 
 use super::*;
+use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
+use crate::slots::Entry;
 
 impl<K: Kernel> Proactor<K> {
-    /// Delivers a read-side result: the final one, or with `more` if the operation goes on.
+    /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
+    /// goes on.
     #[inline(always)]
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
-        let op = &self.slots[slot];
-        let (token, multishot, timed) = (op.token, op.multishot, op.heap_index != NOWHERE);
-        let ticket = self.ticket(slot);
+        let op = &mut self.slots[slot];
+        let (token, more, next) = (op.token, op.multishot, op.next);
+        let generation = NonZeroU32::new(op.generation()).expect("occupied");
+        let timed = op.heap_index != NOWHERE;
         let state = &mut self.sources[index];
         let source = state.name(index);
-        if !multishot {
-            state.reads.remove(&mut self.slots, slot);
+        if !more {
+            state.reads.pop(&mut self.slots, next);
             if timed {
                 self.deadlines.remove(&mut self.slots, slot);
             }
             self.slots.vacate(slot);
         }
-        self.batch.push(Completion {
-            source,
-            ticket,
-            token,
-            more: multishot,
-            late: false,
-            result,
-        });
+        let ticket = Ticket::from_parts(slot, generation);
+        self.batch.push(Completion { source, ticket, token, more, late: false, result });
     }
 
     /// Delivers the result of a write-side operation.
@@ -47,8 +45,7 @@ impl<K: Kernel> Proactor<K> {
         };
         self.unlink(slot);
         self.slots.vacate(slot);
-        self.batch
-            .push(Completion::new(source, ticket, token, result));
+        self.batch.push(Completion::new(source, ticket, token, result));
     }
 
     /// Delivers the result of a poll.
@@ -77,7 +74,13 @@ impl<K: Kernel> Proactor<K> {
             | Code::SendTo
             | Code::SendDescriptors
             | Code::Close => &mut state.writes,
-            Code::Poll => &mut state.polls,
+            Code::Poll => {
+                take_out(&mut state.polls, &mut self.slots, slot);
+                if state.polls == NOWHERE {
+                    state.flags &= !(POLLS | POLLED);
+                }
+                return;
+            }
             Code::Nop | Code::Timer => return,
         };
         queue.remove(&mut self.slots, slot);
@@ -104,8 +107,7 @@ impl<K: Kernel> Proactor<K> {
             _ => self.sources[index].name(index),
         };
         let error = Error::new(kind, moved, buf);
-        self.batch
-            .push(Completion::new(source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(source, ticket, token, Err(error)));
         match code {
             Code::Connect => {
                 self.close_source(index);
@@ -140,6 +142,16 @@ impl<K: Kernel> Proactor<K> {
 
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.index();
+        if slot & RESTS != 0 {
+            let index = slot & !RESTS;
+            let rests = self.sources.peek(index).is_some_and(|state| {
+                state.has(RESTING) && state.read_generation == ticket.generation().get()
+            });
+            if rests {
+                self.fail_rest(index, ErrorKind::Cancelled);
+            }
+            return rests;
+        }
         match self.slots.find(slot, ticket.generation()) {
             Some(op) if !op.reserved => {
                 self.fail(slot, ErrorKind::Cancelled);
@@ -156,22 +168,40 @@ impl<K: Kernel> Proactor<K> {
         {
             return 0;
         }
-        let before = self.slots.len();
+        let before = self.batch.len();
         self.end_operations(source.index(), ErrorKind::Cancelled);
-        (before - self.slots.len()) as usize
+        self.batch.len() - before
     }
 
     /// Ends every operation of a source, each queue in its order.
     fn end_operations(&mut self, index: u32, kind: ErrorKind) {
-        while self.sources[index].reads.head != NOWHERE {
-            self.fail(self.sources[index].reads.head, kind);
-        }
+        self.fail_reads(index, kind);
         while self.sources[index].writes.head != NOWHERE {
             self.fail(self.sources[index].writes.head, kind);
         }
-        while self.sources[index].polls.head != NOWHERE {
-            self.fail(self.sources[index].polls.head, kind);
+        while self.sources[index].polls != NOWHERE {
+            self.fail(self.sources[index].polls, kind);
         }
+    }
+
+    /// Ends the reads of a source in their order.
+    pub(super) fn fail_reads(&mut self, index: u32, kind: ErrorKind) {
+        if self.sources[index].has(RESTING) {
+            self.fail_rest(index, kind);
+        }
+        while self.sources[index].reads.head != NOWHERE {
+            self.fail(self.sources[index].reads.head, kind);
+        }
+    }
+
+    /// Ends the resting read.
+    pub(super) fn fail_rest(&mut self, index: u32, kind: ErrorKind) {
+        let state = &mut self.sources[index];
+        state.flags &= !(RESTING | RESTING_MORE);
+        let (source, ticket) = (state.name(index), state.resting_ticket(index));
+        let token = state.read_token;
+        let error = Error::new(kind, 0, Buf::NONE);
+        self.batch.push(Completion::new(source, ticket, token, Err(error)));
     }
 
     pub(super) fn free_source(&mut self, source: Source) -> bool {

@@ -12,8 +12,8 @@
 //! Invariants: (P1) an operation is in exactly one queue of its source (or none, for timers and
 //! nops) from its acceptance until its final completion is put into the batch, and its place is
 //! vacated at that moment; (P2) a direction that has operations but is not worth trying has a
-//! registration that will report, a pause that will end, or a lease that will come back; (P3) all
-//! events of a turn are applied before any source runs.
+//! registration that will report, a pause that will end, or a lease that will come back; (P3) a
+//! source runs only after the event of its turn has been applied to it.
 
 mod end;
 mod kernel;
@@ -32,6 +32,8 @@ pub use kernel::{Kernel, Received, WAKE};
 pub use os::Os;
 
 use crate::address::Address;
+use crate::batch::Batch;
+use crate::buf::Buf;
 use crate::clock;
 use crate::completion::{Completion, Completions, Done};
 use crate::config::Config;
@@ -56,7 +58,7 @@ pub struct Proactor<K: Kernel> {
     slots: Table<Operation>,
     deadlines: Deadlines,
     pool: Pool,
-    batch: Vec<Completion>,
+    batch: Batch,
     /// Sources with something worth trying, by name, each at most once.
     ready: Vec<Source>,
     /// The queue that a turn is running through; kept for its memory.
@@ -64,7 +66,7 @@ pub struct Proactor<K: Kernel> {
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waiting: Vec<Source>,
     /// Directions that are tried again when a time has come.
-    paused: Vec<(u64, Source, u16)>,
+    paused: Vec<(u64, Source, u32)>,
     /// Memory of addresses that have served.
     addresses: Vec<Address>,
     remote: Remote,
@@ -74,13 +76,15 @@ pub struct Proactor<K: Kernel> {
     /// Turns in a row that delivered without asking the kernel.
     skipped: u32,
     /// Bytes that this turn may still move before it delivers.
-    turn_bytes: usize,
+    turn_bytes: isize,
     /// Connections in the batch, which need places for their sources.
     accepted: usize,
     /// Numbers the tickets of operations that ended at once.
     loose: u32,
-    /// The reserved place that the next submission takes, while another thread's is being started.
-    forced: u32,
+    /// Why the last read or write was refused, and its buffer: their answers travel in one register.
+    refusal: (Reason, Buf),
+    /// A request of another thread is being served.
+    serving: bool,
     forks: u32,
     /// The remote flag says that we sleep.
     dozing: bool,
@@ -89,6 +93,7 @@ pub struct Proactor<K: Kernel> {
 
 #[derive(Default)]
 struct Counts {
+    /// By code; of writes, those that were not out at once.
     submitted: [u64; Code::COUNT],
     messages: u64,
     completed: u64,
@@ -119,7 +124,7 @@ impl<K: Kernel> Proactor<K> {
             slots: Table::new(config.operations),
             deadlines: Deadlines::new(),
             pool,
-            batch: Vec::new(),
+            batch: Batch::default(),
             ready: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),
@@ -128,10 +133,11 @@ impl<K: Kernel> Proactor<K> {
             remote,
             counts: Counts::default(),
             skipped: 0,
-            turn_bytes: config.turn_bytes,
+            turn_bytes: 0,
             accepted: 0,
             loose: 1,
-            forced: NOWHERE,
+            refusal: (Reason::Closed, Buf::NONE),
+            serving: false,
             forks: fork::generation(),
             dozing: false,
             closed: false,
@@ -182,7 +188,7 @@ impl<K: Kernel> Proactor<K> {
         Ticket::from_parts(slot, generation)
     }
 
-    fn adopt(&mut self, handle: Handle, flags: u16) -> Result<Source, Rejected<Handle>> {
+    fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Rejected<Handle>> {
         let reject = |op, reason| Err(Rejected { op, reason });
         if let Err(reason) = self.check_fork() {
             return reject(handle, reason);
@@ -208,7 +214,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Puts a handle of this kernel into an occupied place.
-    fn open(&mut self, index: u32, handle: Handle, flags: u16) {
+    fn open(&mut self, index: u32, handle: Handle, flags: u32) {
         // A descriptor that no driver has made may have duplicates.
         let duplicated = if handle.is_fresh() { 0 } else { DUPLICATED };
         let (fd, kind) = handle.into_raw();
@@ -230,39 +236,46 @@ impl<K: Kernel> Submit for Proactor<K> {
     type Op = Op;
 
     #[inline(always)]
-    fn submit(&mut self, mut op: Op) -> Result<Ticket, Rejected<Op>> {
-        let Op {
-            source,
-            token,
-            deadline_ns,
-            flags,
-            count,
-            ..
-        } = op;
-        let due = submit::Due {
-            ns: deadline_ns,
-            flags,
-        };
-        let answer = match op.code {
-            Code::Read => self.submit_read(source, token, due),
-            Code::Write => self.submit_write(source, token, due, &mut op.buf),
-            Code::ReadInto => self.submit_read_into(source, token, due, &mut op.buf),
-            Code::ReadExact => self.submit_read_exact(source, token, due, count, &mut op.buf),
-            Code::Accept => self.submit_accept(source, token, due),
-            Code::Connect => self.submit_connect(token, due, count, &mut op.address),
-            Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, due),
-            Code::Close => self.submit_after_writes(Code::Close, source, token, due),
-            Code::RecvFrom => self.submit_recv_from(source, token, due, count, &mut op.buf),
-            Code::SendTo => self.submit_send_to(source, token, due, &mut op.buf, &mut op.address),
-            Code::RecvDescriptors => self.submit_recv_descriptors(source, token, due),
+    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        // Taken apart, so that of an operation whose code is known here only what it uses is built.
+        let Op { source, token, deadline_ns, mut buf, mut address, count, code, flags } = op;
+        let multishot = flags & MULTISHOT != 0;
+        let at = deadline_ns;
+        let answer = match code {
+            Code::Read => match self.submit_read(source, token, at, multishot) {
+                Some(ticket) => Ok(ticket),
+                None => Err(self.refusal.0),
+            },
+            Code::Write => match self.submit_write(source, token, at, buf) {
+                Some(ticket) => return Ok(ticket),
+                None => {
+                    buf = self.refusal.1.take();
+                    Err(self.refusal.0)
+                }
+            },
+            Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
+            Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
+            Code::Accept => self.submit_accept(source, token, at, multishot),
+            Code::Connect => self.submit_connect(token, at, count, &mut address),
+            Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, at),
+            Code::Close => self.submit_after_writes(Code::Close, source, token, at),
+            Code::RecvFrom => self.submit_recv_from(source, token, at, count, &mut buf),
+            Code::SendTo => self.submit_send_to(source, token, at, &mut buf, &mut address),
+            Code::RecvDescriptors => self.submit_recv_descriptors(source, token, at),
             Code::SendDescriptors => {
-                self.submit_send_descriptors(source, token, due, &mut op.buf, &mut op.address)
+                self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
-            Code::Poll => self.submit_poll(source, token, due, count),
-            Code::Timer => self.submit_timer(token, due),
+            Code::Poll => self.submit_poll(source, token, at, count),
+            Code::Timer => self.submit_timer(token, at),
             Code::Nop => self.submit_nop(token),
         };
-        answer.map_err(|reason| Rejected { op, reason })
+        match answer {
+            Ok(ticket) => Ok(ticket),
+            Err(reason) => {
+                let op = Op { source, token, deadline_ns, buf, address, count, code, flags };
+                Err(Rejected { op, reason })
+            }
+        }
     }
 
     fn cancel(&mut self, ticket: Ticket) -> bool {
@@ -276,7 +289,7 @@ impl<K: Kernel> Complete for Proactor<K> {
     fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
         self.take_turns(wait)?;
         self.counts.completed += self.batch.len() as u64;
-        Ok(out.take_from(&mut self.batch))
+        Ok(self.batch.deliver(out))
     }
 }
 
@@ -385,21 +398,19 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn counters(&self) -> Counters {
-        let submitted: u64 = self.counts.submitted.iter().sum();
+        let queued: u64 = self.counts.submitted.iter().sum();
+        let submitted = queued + self.counts.inline_writes + self.counts.messages;
         let reserved = self
             .slots
             .occupied()
             .filter(|&slot| self.slots[slot].reserved)
             .count();
-        let reserved_sources = self
-            .sources
-            .occupied()
-            .filter(|&index| self.sources[index].has(RESERVED))
-            .count();
+        let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
+        let (reserved_sources, resting) = (with(RESERVED), with(RESTING));
         Counters {
-            submitted: submitted + self.counts.messages,
+            submitted,
             completed: self.counts.completed,
-            in_flight: u64::from(self.slots.len()) - reserved as u64,
+            in_flight: u64::from(self.slots.len()) + resting as u64 - reserved as u64,
             sources: u64::from(self.sources.len()) - reserved_sources as u64,
             turns: self.counts.turns,
             wakes: self.counts.wakes,
@@ -428,7 +439,7 @@ impl<K: Kernel> Driver for Proactor<K> {
             "nothing was queued before it",
             inline,
         );
-        let queued = count(Code::Write) - inline;
+        let queued = count(Code::Write);
         let after = "behind other writes, or the socket was full";
         explain.row("write", "send / sendmsg from the queue", after, queued);
         explain.row(

@@ -11,7 +11,6 @@ use std::io::IoSlice;
 use super::*;
 use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
-use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
 
 /// How long accepts pause when descriptors have run out.
@@ -26,17 +25,95 @@ const fn is(moved: isize, errno: i32) -> bool {
 }
 
 impl<K: Kernel> Proactor<K> {
+    /// The usual turn of a source: its resting read finds bytes, and nothing else is to be done. False
+    /// when it is not that: then nothing has been done.
+    #[inline(always)]
+    pub(super) fn run_rest(&mut self, source: Source) -> bool {
+        const LOOK: u32 = READABLE
+            | UNSETTLED
+            | REGISTERED
+            | STREAM
+            | WAITING
+            | READ_PAUSED
+            | RESTING
+            | RESTING_MORE
+            | POLLS;
+        let index = source.index();
+        let Some(state) = self.sources.find(index, source.generation()) else { return true };
+        let flags = state.flags;
+        if flags & LOOK != READABLE | REGISTERED | STREAM | RESTING
+            || !state.writes.is_empty()
+            || !state.reads.is_empty()
+        {
+            return false;
+        }
+        let Some((start, room)) = self.pool.space() else { return false };
+        self.batch.make_room();
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        let got = self.kernel.recv(state.fd, state.kind, target);
+        if got.moved <= 0 || got.cut {
+            return self.run_rest_on(index, got);
+        }
+        let len = got.moved as u32;
+        // As `settle` does.
+        let settled = if len < room { READABLE } else { 0 };
+        state.flags = flags & !(RESTING | settled);
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let lease = unsafe { self.pool.commit(len) };
+        self.turn_bytes -= len as isize;
+        let (ticket, token) = (state.resting_ticket(index), state.read_token);
+        self.batch.put(Completion {
+            source,
+            ticket,
+            token,
+            more: false,
+            late: false,
+            result: Ok(Done::Read(Buf::from(lease))),
+        });
+        true
+    }
+
+    /// The attempt of `run_rest` has met something unusual.
+    #[cold]
+    #[inline(never)]
+    fn run_rest_on(&mut self, index: u32, got: Received) -> bool {
+        if got.moved <= 0 {
+            self.rest_stopped(index, got.moved);
+        } else {
+            self.rest_done(index, got, u32::MAX);
+        }
+        self.requeue(index);
+        true
+    }
+
+    /// The resting read has bytes.
+    fn rest_done(&mut self, index: u32, got: Received, room: u32) {
+        let len = got.moved as u32;
+        let state = &mut self.sources[index];
+        state.settle(len < room, got.cut);
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let lease = unsafe { self.pool.commit(len) };
+        self.turn_bytes -= len as isize;
+        let more = state.has(RESTING_MORE);
+        if !more {
+            state.flags &= !RESTING;
+        }
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.resting_ticket(index);
+        let result = Ok(Done::Read(Buf::from(lease)));
+        self.batch.push(Completion { source, ticket, token, more, late: false, result });
+    }
+
     /// Tries the reads of a source for as long as they are worth trying and `left` bytes allow.
-    #[inline]
     pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
         while *left > 0 {
             let state = &mut self.sources[index];
             if !state.can_read() {
                 return;
             }
-            let slot = state.reads.head;
-            if self.slots[slot].code != Code::Read {
-                self.run_other_read(index, slot, left);
+            if !state.has(RESTING) {
+                self.run_queued_read(index, left);
                 continue;
             }
             let Some((start, room)) = self.pool.space() else {
@@ -46,22 +123,37 @@ impl<K: Kernel> Proactor<K> {
             let target = unsafe { Target::from_raw(start, room as usize) };
             let got = self.kernel.recv(state.fd, state.kind, target);
             if got.moved <= 0 {
-                self.read_stopped(index, slot, got.moved);
+                self.rest_stopped(index, got.moved);
                 continue;
             }
-            let len = got.moved as u32;
-            state.settle(len < room, got.cut);
-            // SAFETY: the kernel has written `len` bytes of the space.
-            let lease = unsafe { self.pool.commit(len) };
-            *left = left.saturating_sub(len as usize);
-            self.turn_bytes = self.turn_bytes.saturating_sub(len as usize);
-            self.finish_read(index, slot, Ok(Done::Read(Buf::from(lease))));
+            *left = left.saturating_sub(got.moved as usize);
+            self.rest_done(index, got, room);
         }
     }
 
+    /// An attempt of the resting read moved nothing.
+    #[cold]
     #[inline(never)]
-    fn run_other_read(&mut self, index: u32, slot: u32, left: &mut usize) {
+    fn rest_stopped(&mut self, index: u32, moved: isize) {
+        if moved == 0 {
+            let state = &mut self.sources[index];
+            let (source, ticket) = (state.name(index), state.resting_ticket(index));
+            let token = state.read_token;
+            state.flags &= !(RESTING | RESTING_MORE);
+            state.settle(false, false);
+            let eof = Ok(Done::Read(Buf::NONE));
+            self.batch.push(Completion::new(source, ticket, token, eof));
+        } else if let Some(kind) = self.read_blocked(index, moved) {
+            self.fail_rest(index, kind);
+        }
+    }
+
+    /// One attempt of the read at the head of the queue.
+    #[inline(never)]
+    fn run_queued_read(&mut self, index: u32, left: &mut usize) {
+        let slot = self.sources[index].reads.head;
         match self.slots[slot].code {
+            Code::Read => self.run_read(index, slot, left),
             Code::Accept => {
                 *left = left.saturating_sub(ACCEPT_COST);
                 self.run_accept(index, slot);
@@ -70,6 +162,27 @@ impl<K: Kernel> Proactor<K> {
             Code::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
             _ => self.run_read_into(index, slot, left),
         }
+    }
+
+    /// A read without a buffer that has a place: behind another, or with a deadline.
+    fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let Some((start, room)) = self.pool.space() else {
+            return self.wait_for_lease(index);
+        };
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        let got = self.kernel.recv(state.fd, state.kind, target);
+        if got.moved <= 0 {
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as u32;
+        state.settle(len < room, got.cut);
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let lease = unsafe { self.pool.commit(len) };
+        *left = left.saturating_sub(len as usize);
+        self.turn_bytes -= len as isize;
+        self.finish_read(index, slot, Ok(Done::Read(Buf::from(lease))));
     }
 
     /// `ReadInto` and `ReadExact`.
@@ -112,21 +225,26 @@ impl<K: Kernel> Proactor<K> {
         self.finish_read(index, slot, Ok(Done::Read(buf)));
     }
 
+    /// An attempt to read answered `-errno`: blocked, paused, to be repeated, or an error.
+    fn read_blocked(&mut self, index: u32, moved: isize) -> Option<ErrorKind> {
+        match -moved as i32 {
+            libc::EAGAIN => self.block_read(index),
+            libc::EINTR => {}
+            // The kernel's memory, not the connection's.
+            libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS),
+            errno => return Some(ErrorKind::Os(errno)),
+        }
+        None
+    }
+
     /// An attempt to read moved nothing: the end of the file, or `-errno`.
     #[inline(never)]
     fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
-        if is(moved, libc::EAGAIN) {
-            return self.block_read(index);
-        }
-        if is(moved, libc::EINTR) {
-            return;
-        }
-        // ENOBUFS and ENOMEM are the kernel's, not the connection's.
-        if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
-            return self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS);
-        }
         if moved < 0 {
-            return self.fail(slot, ErrorKind::Os(-moved as i32));
+            if let Some(kind) = self.read_blocked(index, moved) {
+                self.fail(slot, kind);
+            }
+            return;
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind.is_message() {
@@ -227,7 +345,7 @@ impl<K: Kernel> Proactor<K> {
             Buf::from(unsafe { self.pool.commit(len as u32) })
         };
         *left = left.saturating_sub(len.max(1));
-        self.turn_bytes = self.turn_bytes.saturating_sub(len);
+        self.turn_bytes -= len as isize;
         self.finish_read(
             index,
             slot,
@@ -357,8 +475,7 @@ impl<K: Kernel> Proactor<K> {
             return self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
         }
         // A stream that took less than it was offered is full; of others only EAGAIN says so.
-        let stream = matches!(self.sources[index].kind, Kind::Stream | Kind::UnixStream);
-        if stream && (moved as usize) < offered {
+        if self.sources[index].has(STREAM) && (moved as usize) < offered {
             self.block_write(index);
         }
     }
@@ -410,7 +527,7 @@ impl<K: Kernel> Proactor<K> {
     /// Answers the polls of a source whose conditions hold.
     pub(super) fn run_polls(&mut self, index: u32) {
         self.sources[index].flags &= !POLLED;
-        let mut slot = self.sources[index].polls.head;
+        let mut slot = self.sources[index].polls;
         let mut pending = false;
         while slot != NOWHERE {
             let next = self.slots[slot].next;
@@ -423,8 +540,8 @@ impl<K: Kernel> Proactor<K> {
             slot = next;
         }
         if pending && let Err(errno) = self.register(index) {
-            while self.sources[index].polls.head != NOWHERE {
-                self.fail(self.sources[index].polls.head, ErrorKind::Os(errno));
+            while self.sources[index].polls != NOWHERE {
+                self.fail(self.sources[index].polls, ErrorKind::Os(errno));
             }
         }
     }
@@ -433,9 +550,7 @@ impl<K: Kernel> Proactor<K> {
     fn block_read(&mut self, index: u32) {
         self.sources[index].flags &= !(READABLE | UNSETTLED);
         if let Err(errno) = self.register(index) {
-            while self.sources[index].reads.head != NOWHERE {
-                self.fail(self.sources[index].reads.head, ErrorKind::Os(errno));
-            }
+            self.fail_reads(index, ErrorKind::Os(errno));
             self.sources[index].flags |= READABLE;
         }
     }
@@ -468,7 +583,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Tries a direction again when `span_ns` has passed.
-    fn pause(&mut self, index: u32, which: u16, span_ns: u64) {
+    fn pause(&mut self, index: u32, which: u32, span_ns: u64) {
         let state = &mut self.sources[index];
         if state.has(which) {
             return;
@@ -540,8 +655,7 @@ impl State {
         if cut {
             self.flags |= UNSETTLED;
         }
-        let stream = matches!(self.kind, Kind::Stream | Kind::UnixStream);
-        if short && stream && self.flags & (UNSETTLED | REGISTERED) == REGISTERED {
+        if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
         }
     }

@@ -5,40 +5,57 @@ use std::os::fd::RawFd;
 
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table};
-use crate::source::{Kind, Source};
+use crate::source::{Kind, Source, Ticket};
 
-/// A read is worth trying.
-pub(super) const READABLE: u16 = 1;
-/// A write is worth trying.
-pub(super) const WRITABLE: u16 = 1 << 1;
+/// A read is worth trying: the bit of `Ready::READABLE`.
+pub(super) const READABLE: u32 = 1;
+/// A write is worth trying: the bit of `Ready::WRITABLE`.
+pub(super) const WRITABLE: u32 = 1 << 2;
 /// A short read does not prove that nothing is left.
-pub(super) const UNSETTLED: u16 = 1 << 2;
+pub(super) const UNSETTLED: u32 = 1 << 1;
 /// The selector knows the descriptor.
-pub(super) const REGISTERED: u16 = 1 << 3;
+pub(super) const REGISTERED: u32 = 1 << 3;
 /// It stands in the ready queue.
-pub(super) const QUEUED: u16 = 1 << 4;
+pub(super) const QUEUED: u32 = 1 << 4;
 /// A close operation is accepted: nothing more is.
-pub(super) const CLOSING: u16 = 1 << 5;
+pub(super) const CLOSING: u32 = 1 << 5;
 /// The name is kept for another thread and has no descriptor yet.
-pub(super) const RESERVED: u16 = 1 << 6;
+pub(super) const RESERVED: u32 = 1 << 6;
 /// The open file description is somebody else's, too.
-pub(super) const SHARED: u16 = 1 << 7;
+pub(super) const SHARED: u32 = 1 << 7;
 /// We have set O_NONBLOCK.
-pub(super) const CHANGED: u16 = 1 << 8;
+pub(super) const CHANGED: u32 = 1 << 8;
 /// There may be duplicates, so that closing does not end the registration.
-pub(super) const DUPLICATED: u16 = 1 << 9;
+pub(super) const DUPLICATED: u32 = 1 << 9;
 /// Its reads wait for a lease, or its accepts for room.
-pub(super) const WAITING: u16 = 1 << 10;
+pub(super) const WAITING: u32 = 1 << 10;
 /// Reads (accepts) are not tried until a time has come.
-pub(super) const READ_PAUSED: u16 = 1 << 11;
+pub(super) const READ_PAUSED: u32 = 1 << 11;
 /// Writes are not tried until a time has come.
-pub(super) const WRITE_PAUSED: u16 = 1 << 12;
+pub(super) const WRITE_PAUSED: u32 = 1 << 12;
 /// An event has come for its polls.
-pub(super) const POLLED: u16 = 1 << 13;
+pub(super) const POLLED: u32 = 1 << 13;
 /// It belongs to a connect operation.
-pub(super) const CONNECTING: u16 = 1 << 14;
+pub(super) const CONNECTING: u32 = 1 << 14;
 /// What it is is known, and its calls do not block.
-pub(super) const PREPARED: u16 = 1 << 15;
+pub(super) const PREPARED: u32 = 1 << 15;
+/// It is prepared and takes reads and writes of bytes: not a listener, not a connect's.
+pub(super) const BYTES: u32 = 1 << 16;
+/// A read without buffer and deadline rests in the source itself, ahead of its queue.
+pub(super) const RESTING: u32 = 1 << 17;
+/// The resting read is a multishot one.
+pub(super) const RESTING_MORE: u32 = 1 << 18;
+
+/// A short read says that nothing is left: a stream socket.
+pub(super) const STREAM: u32 = 1 << 20;
+/// There are polls.
+pub(super) const POLLS: u32 = 1 << 19;
+
+const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
+const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
+
+/// Marks the tickets of resting reads: the rest of the index is the source's.
+pub(super) const RESTS: u32 = 1 << 31;
 
 /// A first-in-first-out list of operations, linked through their places.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +89,17 @@ impl Queue {
         self.tail = slot;
     }
 
+    /// Takes the head out, given the operation behind it.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, slots: &mut Table<Operation>, next: u32) {
+        self.head = next;
+        if next == NOWHERE {
+            self.tail = NOWHERE;
+        } else {
+            slots[next].previous = NOWHERE;
+        }
+    }
+
     #[inline]
     pub(super) fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
         let (previous, next) = (slots[slot].previous, slots[slot].next);
@@ -88,17 +116,47 @@ impl Queue {
     }
 }
 
+/// Puts an operation at the head of a list without a tail.
+pub(super) fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
+    let next = std::mem::replace(head, slot);
+    slots[slot].next = next;
+    slots[slot].previous = NOWHERE;
+    if next != NOWHERE {
+        slots[next].previous = slot;
+    }
+}
+
+/// Takes an operation out of a list without a tail.
+pub(super) fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
+    let (previous, next) = (slots[slot].previous, slots[slot].next);
+    if previous == NOWHERE {
+        *head = next;
+    } else {
+        slots[previous].next = next;
+    }
+    if next != NOWHERE {
+        slots[next].previous = previous;
+    }
+}
+
 /// A source.
+///
+/// Most sources wait with one plain read pending: it takes no place in the table of operations but
+/// rests here, as a flag, a token and a generation for its ticket.
 #[derive(Debug)]
 pub(super) struct State {
     generation: u32,
     pub(super) fd: RawFd,
+    /// While vacant, its head is the next vacant place.
     pub(super) reads: Queue,
     pub(super) writes: Queue,
-    pub(super) polls: Queue,
-    pub(super) flags: u16,
+    /// The head of the polls, whose order does not matter.
+    pub(super) polls: u32,
+    pub(super) flags: u32,
+    /// Counts resting reads, over all uses of the place.
+    pub(super) read_generation: u32,
     pub(super) kind: Kind,
-    next_vacant: u32,
+    pub(super) read_token: u64,
 }
 
 const _: () = assert!(size_of::<State>() <= 48);
@@ -110,10 +168,11 @@ impl Default for State {
             fd: -1,
             reads: Queue::EMPTY,
             writes: Queue::EMPTY,
-            polls: Queue::EMPTY,
+            polls: NOWHERE,
             flags: 0,
+            read_generation: 0,
             kind: Kind::Unknown,
-            next_vacant: NOWHERE,
+            read_token: 0,
         }
     }
 }
@@ -129,34 +188,40 @@ impl Entry for State {
     }
     #[inline(always)]
     fn next_vacant(&self) -> u32 {
-        self.next_vacant
+        self.reads.head
     }
     #[inline(always)]
     fn set_next_vacant(&mut self, index: u32) {
-        self.next_vacant = index;
+        self.reads.head = index;
     }
 }
 
 impl State {
     /// A fresh source in an occupied place. What it is is known, or asked at its first operation;
     /// until then nothing is worth trying.
-    pub(super) fn open(&mut self, fd: RawFd, kind: Kind, flags: u16) {
-        let known = !matches!(kind, Kind::Unknown | Kind::Pollable | Kind::Listener);
+    pub(super) fn open(&mut self, fd: RawFd, kind: Kind, flags: u32) {
         self.fd = fd;
         self.kind = kind;
-        self.flags = flags
-            | if known {
-                PREPARED | READABLE | WRITABLE
-            } else {
-                0
-            };
+        self.flags = flags;
+        if !matches!(kind, Kind::Unknown | Kind::Pollable | Kind::Listener) {
+            self.prepare(kind);
+        }
         self.reads = Queue::EMPTY;
         self.writes = Queue::EMPTY;
-        self.polls = Queue::EMPTY;
+        self.polls = NOWHERE;
+    }
+
+    /// What it is is known now, and its calls do not block.
+    pub(super) fn prepare(&mut self, kind: Kind) {
+        self.kind = kind;
+        self.flags |= PREPARED | READABLE | WRITABLE;
+        self.flags |= if kind == Kind::Listener { 0 } else { BYTES };
+        let stream = matches!(kind, Kind::Stream | Kind::UnixStream);
+        self.flags |= if stream { STREAM } else { 0 };
     }
 
     #[inline(always)]
-    pub(super) fn has(&self, flags: u16) -> bool {
+    pub(super) fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
 
@@ -165,9 +230,31 @@ impl State {
         Source::from_parts(index, NonZeroU32::new(self.generation).expect("occupied"))
     }
 
+    /// The ticket of the resting read.
+    #[inline(always)]
+    pub(super) fn resting_ticket(&self, index: u32) -> Ticket {
+        let generation = NonZeroU32::new(self.read_generation).unwrap_or(NonZeroU32::MIN);
+        Ticket::from_parts(RESTS | index, generation)
+    }
+
+    /// Lets a read rest here: nothing is queued and none rests yet.
+    #[inline(always)]
+    pub(super) fn rest(&mut self, index: u32, token: u64, multishot: bool) -> Ticket {
+        self.flags |= if multishot { RESTING | RESTING_MORE } else { RESTING };
+        self.read_token = token;
+        self.read_generation = self.read_generation.wrapping_add(1);
+        self.resting_ticket(index)
+    }
+
+    /// Whether any read (accept, receive) is pending.
+    #[inline(always)]
+    pub(super) fn has_reads(&self) -> bool {
+        self.has(RESTING) || !self.reads.is_empty()
+    }
+
     #[inline(always)]
     pub(super) fn can_read(&self) -> bool {
-        self.flags & (READABLE | READ_PAUSED | WAITING) == READABLE && !self.reads.is_empty()
+        self.flags & (READABLE | READ_PAUSED | WAITING) == READABLE && self.has_reads()
     }
 
     #[inline(always)]
@@ -176,27 +263,36 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.reads.is_empty() && self.writes.is_empty() && self.polls.is_empty()
+        !self.has_reads() && self.writes.is_empty() && self.polls == NOWHERE
     }
 
-    /// Remembers what the selector has reported; true when an operation is worth trying.
+    /// Remembers what the selector has reported; true for the usual report, of data or room alone.
     #[inline(always)]
     pub(super) fn apply(&mut self, ready: Ready) -> bool {
-        let mut flags = self.flags;
+        const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
+        self.flags |= u32::from(ready.and(PLAIN).bits());
+        let plain = PLAIN.contains(ready) && !self.has(POLLS);
+        if !plain {
+            self.apply_more(ready);
+        }
+        plain
+    }
+
+    /// Conditions other than "readable" and "writable" let both be tried, as far as they concern them.
+    #[cold]
+    #[inline(never)]
+    fn apply_more(&mut self, ready: Ready) {
         if ready.intersects(Ready::READ_SIDE) {
-            flags |= READABLE;
+            self.flags |= READABLE;
         }
         if ready.intersects(Ready::WRITE_SIDE) {
-            flags |= WRITABLE;
+            self.flags |= WRITABLE;
         }
         if ready.intersects(Ready::UNSETTLED) {
-            flags |= UNSETTLED;
+            self.flags |= UNSETTLED;
         }
-        self.flags = flags;
-        if !self.polls.is_empty() {
+        if self.has(POLLS) {
             self.flags |= POLLED;
-            return true;
         }
-        self.can_read() || self.can_write()
     }
 }

@@ -15,65 +15,111 @@ pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 /// The index in the tickets of operations that ended at once, which have no place.
 const LOOSE: u32 = NOWHERE - 1;
 
-/// A deadline as an operation carries it, with the operation's flags.
-#[derive(Clone, Copy)]
-pub(super) struct Due {
-    pub(super) ns: u64,
-    pub(super) flags: u8,
-}
-
 type Answer = Result<Ticket, Reason>;
 
 impl<K: Kernel> Proactor<K> {
+    /// The usual read comes when nothing is there to read: it comes to rest in its source. (What is
+    /// not usual is in a function of its own with the same arguments, so that this one needs no
+    /// registers saved.)
     #[inline(never)]
-    pub(super) fn submit_read(&mut self, source: Source, token: u64, due: Due) -> Answer {
-        let index = self.reader(source)?;
-        let slot = self.place(Code::Read, index, token)?;
-        self.slots[slot].multishot = due.flags & MULTISHOT != 0;
-        Ok(self.start_read(index, slot, due))
+    pub(super) fn submit_read(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        multishot: bool,
+    ) -> Option<Ticket> {
+        if self.forks == fork::generation()
+            && due_ns == 0
+            && let Some(state) = self.sources.find(source.index(), source.generation())
+            && state.flags & (BYTES | CLOSING | RESTING | READABLE) == BYTES
+            && state.reads.is_empty()
+        {
+            self.counts.submitted[Code::Read as usize] += 1;
+            return Some(state.rest(source.index(), token, multishot));
+        }
+        self.submit_read_slowly(source, token, due_ns, multishot)
     }
 
+    #[inline(never)]
+    fn submit_read_slowly(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        multishot: bool,
+    ) -> Option<Ticket> {
+        let answer = self.reader(source).and_then(|index| {
+            let state = &mut self.sources[index];
+            if due_ns != 0 || state.has_reads() {
+                return self.queue_read(index, token, due_ns, multishot);
+            }
+            self.counts.submitted[Code::Read as usize] += 1;
+            let ticket = state.rest(index, token, multishot);
+            if state.can_read() {
+                self.try_reads_now(index);
+            }
+            Ok(ticket)
+        });
+        answer.map_err(|reason| self.refusal = (reason, Buf::NONE)).ok()
+    }
+
+    /// Accepts a read that needs a place of its own.
+    fn queue_read(&mut self, index: u32, token: u64, due_ns: u64, multishot: bool) -> Answer {
+        let ticket = self.place(Code::Read, index, token)?;
+        self.slots[ticket.index()].multishot = multishot;
+        Ok(self.start_read(index, ticket, due_ns))
+    }
+
+    /// The usual write finds nothing queued before it and goes out whole.
     #[inline(never)]
     pub(super) fn submit_write(
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
-        buf: &mut Buf,
-    ) -> Answer {
-        self.check_fork()?;
-        if let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (PREPARED | WRITABLE | WRITE_PAUSED | CLOSING | CONNECTING)
-                == PREPARED | WRITABLE
+        due_ns: u64,
+        buf: Buf,
+    ) -> Option<Ticket> {
+        if self.forks == fork::generation()
+            && let Some(state) = self.sources.find(source.index(), source.generation())
+            && state.flags & (BYTES | WRITABLE | WRITE_PAUSED | CLOSING) == BYTES | WRITABLE
             && state.writes.is_empty()
-            && !buf.is_list()
+            // Between 1 and the most; a list shows none.
+            && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
-            let bytes = buf.as_slice();
-            let len = bytes.len();
-            // Between 1 and the most.
-            if len.wrapping_sub(1) < MOST_BYTES && state.kind != Kind::Listener {
-                let moved = self.kernel.send(state.fd, state.kind, bytes);
-                if moved == len as isize {
-                    self.counts.submitted[Code::Write as usize] += 1;
-                    self.counts.inline_writes += 1;
-                    let ticket = self.loose_ticket();
-                    self.batch.push(Completion {
-                        source,
-                        ticket,
-                        token,
-                        more: false,
-                        late: false,
-                        result: Ok(Done::Written {
-                            buf: buf.take(),
-                            bytes: len as u32,
-                        }),
-                    });
-                    return Ok(ticket);
-                }
-                return self.queue_write(source.index(), token, due, buf, moved);
+            self.batch.make_room();
+            let len = buf.as_slice().len();
+            let moved = self.kernel.send(state.fd, state.kind, buf.as_slice());
+            if moved != len as isize {
+                return self.submit_rest_of_write(source.index(), token, due_ns, buf, moved);
             }
+            self.counts.inline_writes += 1;
+            let ticket = self.loose_ticket();
+            self.batch.put(Completion {
+                source,
+                ticket,
+                token,
+                more: false,
+                late: false,
+                result: Ok(Done::Written { buf, bytes: len as u32 }),
+            });
+            return Some(ticket);
         }
-        self.submit_write_slowly(source, token, due, buf)
+        self.submit_write_slowly(source, token, due_ns, buf)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn submit_rest_of_write(
+        &mut self,
+        index: u32,
+        token: u64,
+        due_ns: u64,
+        mut buf: Buf,
+        moved: isize,
+    ) -> Option<Ticket> {
+        let answer = self.queue_write(index, token, due_ns, &mut buf, moved);
+        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
     #[cold]
@@ -82,18 +128,15 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
-        buf: &mut Buf,
-    ) -> Answer {
-        let index = self.usable(source)?;
-        if self.sources[index].kind == Kind::Listener {
-            return Err(Reason::Unsupported);
-        }
-        match buf.len() {
+        due_ns: u64,
+        mut buf: Buf,
+    ) -> Option<Ticket> {
+        let answer = self.reader(source).and_then(|index| match buf.len() {
             0 => Err(Reason::EmptyBuffer),
             len if len > MOST_BYTES => Err(Reason::TooLong),
-            _ => self.queue_write(index, token, due, buf, 0),
-        }
+            _ => self.queue_write(index, token, due_ns, &mut buf, 0),
+        });
+        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
     /// Accepts a write of which `moved` bytes are out, or whose attempt answered `-errno`; 0 says that
@@ -104,19 +147,19 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         index: u32,
         token: u64,
-        due: Due,
+        due_ns: u64,
         buf: &mut Buf,
         moved: isize,
     ) -> Answer {
-        let slot = self.place(Code::Write, index, token)?;
+        let ticket = self.place(Code::Write, index, token)?;
+        let slot = ticket.index();
         let offered = buf.len();
         self.slots[slot].buf = buf.take();
-        let ticket = self.ticket(slot);
         self.sources[index].writes.push(&mut self.slots, slot);
         if moved != 0 {
             self.wrote(index, slot, moved, offered);
         }
-        self.finish_write_start(index, ticket, due);
+        self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
     }
 
@@ -125,7 +168,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         buf: &mut Buf,
     ) -> Answer {
         let index = self.reader(source)?;
@@ -134,9 +177,9 @@ impl<K: Kernel> Proactor<K> {
             room if room > MOST_BYTES => return Err(Reason::TooLong),
             _ => {}
         }
-        let slot = self.place(Code::ReadInto, index, token)?;
-        self.slots[slot].buf = buf.take();
-        Ok(self.start_read(index, slot, due))
+        let ticket = self.place(Code::ReadInto, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        Ok(self.start_read(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -144,7 +187,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         count: u32,
         buf: &mut Buf,
     ) -> Answer {
@@ -155,21 +198,27 @@ impl<K: Kernel> Proactor<K> {
         if count == 0 || count as usize > buf.room() {
             return Err(Reason::BadCount);
         }
-        let slot = self.place(Code::ReadExact, index, token)?;
-        self.slots[slot].buf = buf.take();
-        self.slots[slot].count = count;
-        Ok(self.start_read(index, slot, due))
+        let ticket = self.place(Code::ReadExact, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        self.slots[ticket.index()].count = count;
+        Ok(self.start_read(index, ticket, due_ns))
     }
 
     #[inline(never)]
-    pub(super) fn submit_accept(&mut self, source: Source, token: u64, due: Due) -> Answer {
+    pub(super) fn submit_accept(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        multishot: bool,
+    ) -> Answer {
         let index = self.usable(source)?;
         if self.sources[index].kind != Kind::Listener {
             return Err(Reason::Unsupported);
         }
-        let slot = self.place(Code::Accept, index, token)?;
-        self.slots[slot].multishot = due.flags & MULTISHOT != 0;
-        Ok(self.start_read(index, slot, due))
+        let ticket = self.place(Code::Accept, index, token)?;
+        self.slots[ticket.index()].multishot = multishot;
+        Ok(self.start_read(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -177,7 +226,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         own: u32,
         buf: &mut Buf,
     ) -> Answer {
@@ -191,10 +240,10 @@ impl<K: Kernel> Proactor<K> {
         if buf.room() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let slot = self.place(Code::RecvFrom, index, token)?;
-        self.slots[slot].buf = buf.take();
-        self.slots[slot].count = own;
-        Ok(self.start_read(index, slot, due))
+        let ticket = self.place(Code::RecvFrom, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        self.slots[ticket.index()].count = own;
+        Ok(self.start_read(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -202,7 +251,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         buf: &mut Buf,
         address: &mut Option<Address>,
     ) -> Answer {
@@ -213,10 +262,10 @@ impl<K: Kernel> Proactor<K> {
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let slot = self.place(Code::SendTo, index, token)?;
-        self.slots[slot].buf = buf.take();
-        self.slots[slot].address = address.take();
-        Ok(self.start_write(index, slot, due))
+        let ticket = self.place(Code::SendTo, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        self.slots[ticket.index()].address = address.take();
+        Ok(self.start_write(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -224,7 +273,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
     ) -> Answer {
         let index = self.usable(source)?;
         if !matches!(
@@ -233,8 +282,8 @@ impl<K: Kernel> Proactor<K> {
         ) {
             return Err(Reason::Unsupported);
         }
-        let slot = self.place(Code::RecvDescriptors, index, token)?;
-        Ok(self.start_read(index, slot, due))
+        let ticket = self.place(Code::RecvDescriptors, index, token)?;
+        Ok(self.start_read(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -242,7 +291,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         buf: &mut Buf,
         address: &mut Option<Address>,
     ) -> Answer {
@@ -259,10 +308,10 @@ impl<K: Kernel> Proactor<K> {
             len if len > MOST_BYTES => return Err(Reason::TooLong),
             _ => {}
         }
-        let slot = self.place(Code::SendDescriptors, index, token)?;
-        self.slots[slot].buf = buf.take();
-        self.slots[slot].address = address.take();
-        Ok(self.start_write(index, slot, due))
+        let ticket = self.place(Code::SendDescriptors, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        self.slots[ticket.index()].address = address.take();
+        Ok(self.start_write(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -271,17 +320,17 @@ impl<K: Kernel> Proactor<K> {
         code: Code,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
     ) -> Answer {
         let index = self.usable(source)?;
         if code == Code::Shutdown && !self.sources[index].kind.is_socket() {
             return Err(Reason::Unsupported);
         }
-        let slot = self.place(code, index, token)?;
+        let ticket = self.place(code, index, token)?;
         if code == Code::Close {
             self.sources[index].flags |= CLOSING;
         }
-        Ok(self.start_write(index, slot, due))
+        Ok(self.start_write(index, ticket, due_ns))
     }
 
     #[inline(never)]
@@ -289,17 +338,16 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        due: Due,
+        due_ns: u64,
         interest: u32,
     ) -> Answer {
         let index = self.usable(source)?;
-        let slot = self.place(Code::Poll, index, token)?;
-        self.slots[slot].count = interest;
-        let ticket = self.ticket(slot);
-        self.sources[index].polls.push(&mut self.slots, slot);
-        self.sources[index].flags |= POLLED;
+        let ticket = self.place(Code::Poll, index, token)?;
+        self.slots[ticket.index()].count = interest;
+        push_front(&mut self.sources[index].polls, &mut self.slots, ticket.index());
+        self.sources[index].flags |= POLLS | POLLED;
         self.run_polls(index);
-        self.set_deadline(ticket, due);
+        self.set_deadline(ticket, due_ns);
         Ok(ticket)
     }
 
@@ -307,7 +355,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn submit_connect(
         &mut self,
         token: u64,
-        due: Due,
+        due_ns: u64,
         foreign: u32,
         address: &mut Option<Address>,
     ) -> Answer {
@@ -328,32 +376,32 @@ impl<K: Kernel> Proactor<K> {
                 count: limit,
             });
         };
-        let slot = match self.place(Code::Connect, index, token) {
-            Ok(slot) => slot,
+        let ticket = match self.place(Code::Connect, index, token) {
+            Ok(ticket) => ticket,
             Err(reason) => {
                 self.sources.vacate(index);
                 return Err(reason);
             }
         };
         let prepared = to.take_descriptors().pop();
-        let ticket = self.ticket(slot);
+        let slot = ticket.index();
         let answer = self.kernel.connect(to, prepared);
         self.keep_address(address.take());
         match answer {
             Ok((fd, kind, going_on)) => {
                 let state = &mut self.sources[index];
-                state.open(fd, kind, CONNECTING | PREPARED);
-                state.flags &= !(READABLE | WRITABLE);
+                state.open(fd, kind, 0);
+                state.flags = CONNECTING | PREPARED | WRITABLE;
                 state.writes.push(&mut self.slots, slot);
                 if going_on {
                     self.block_write(index);
                 } else {
                     self.connected(index, slot);
                 }
-                self.set_deadline(ticket, due);
+                self.set_deadline(ticket, due_ns);
             }
             Err(errno) => {
-                self.sources[index].open(-1, Kind::Stream, CONNECTING);
+                self.sources[index].open(-1, Kind::Unknown, CONNECTING);
                 self.sources[index].writes.push(&mut self.slots, slot);
                 self.fail(slot, ErrorKind::Os(errno));
             }
@@ -362,14 +410,13 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(never)]
-    pub(super) fn submit_timer(&mut self, token: u64, due: Due) -> Answer {
+    pub(super) fn submit_timer(&mut self, token: u64, due_ns: u64) -> Answer {
         self.check_fork()?;
         if self.closed {
             return Err(Reason::Closed);
         }
-        let slot = self.place(Code::Timer, NOWHERE, token)?;
-        let ticket = self.ticket(slot);
-        self.set_deadline(ticket, due);
+        let ticket = self.place(Code::Timer, NOWHERE, token)?;
+        self.set_deadline(ticket, due_ns);
         Ok(ticket)
     }
 
@@ -381,41 +428,21 @@ impl<K: Kernel> Proactor<K> {
         }
         self.counts.submitted[Code::Nop as usize] += 1;
         let ticket = self.loose_ticket();
-        self.batch
-            .push(Completion::new(Source::NONE, ticket, token, Ok(Done::Nop)));
+        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(Done::Nop)));
         Ok(ticket)
     }
 
-    /// The index of a source that takes operations.
-    #[inline(always)]
+    /// The index of a source that takes reads and writes of bytes.
     fn reader(&mut self, source: Source) -> Result<u32, Reason> {
-        self.check_fork()?;
-        match self.sources.find(source.index(), source.generation()) {
-            Some(state)
-                if state.flags & (PREPARED | CLOSING | CONNECTING) == PREPARED
-                    && state.kind != Kind::Listener =>
-            {
-                Ok(source.index())
-            }
-            _ => self.reader_slowly(source),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reader_slowly(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
-        if self.sources[index].kind == Kind::Listener {
-            return Err(Reason::Unsupported);
-        }
-        Ok(index)
+        if self.sources[index].has(BYTES) { Ok(index) } else { Err(Reason::Unsupported) }
     }
 
     /// The index of a source that takes operations, made ready for its first one.
     fn usable(&mut self, source: Source) -> Result<u32, Reason> {
         self.check_fork()?;
         let stale = self.stale();
-        if self.state(source).is_some_and(|state| state.has(RESERVED)) {
+        if !self.serving && self.state(source).is_some_and(|state| state.has(RESERVED)) {
             // Another thread has attached it, and told this one before the queue did.
             self.take_requests();
         }
@@ -427,32 +454,26 @@ impl<K: Kernel> Proactor<K> {
             let (fd, kind, shared) = (state.fd, state.kind, state.has(SHARED));
             let (kind, changed) = self.kernel.prepare(fd, kind, shared)?;
             let state = &mut self.sources[source.index()];
-            state.kind = kind;
-            state.flags |= PREPARED | READABLE | WRITABLE | if changed { CHANGED } else { 0 };
+            state.prepare(kind);
+            state.flags |= if changed { CHANGED } else { 0 };
         }
         Ok(source.index())
     }
 
     /// Occupies a place for an operation.
     #[inline(always)]
-    fn place(&mut self, code: Code, source: u32, token: u64) -> Result<u32, Reason> {
-        let slot = if self.forced == NOWHERE {
-            match self.slots.occupy() {
-                Some((slot, _)) => slot,
-                None => return Err(self.full()),
-            }
-        } else {
-            self.take_forced()
+    fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
+        let Some((slot, generation, op)) = self.slots.occupy_entry() else {
+            return Err(self.full());
         };
         self.counts.submitted[code as usize] += 1;
-        let op = &mut self.slots[slot];
         op.source = source;
         op.token = token;
         op.moved = 0;
         op.count = 0;
         op.code = code;
         op.multishot = false;
-        Ok(slot)
+        Ok(Ticket::from_parts(slot, generation))
     }
 
     #[cold]
@@ -463,38 +484,24 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    #[cold]
-    fn take_forced(&mut self) -> u32 {
-        let slot = std::mem::replace(&mut self.forced, NOWHERE);
-        self.slots[slot].reserved = false;
-        slot
-    }
-
     /// The ticket of an operation that has ended at once: it needs no place.
     #[inline(always)]
     pub(super) fn loose_ticket(&mut self) -> Ticket {
-        if self.forced != NOWHERE {
-            let slot = self.take_forced();
-            let ticket = self.ticket(slot);
-            self.slots.vacate(slot);
-            return ticket;
-        }
         self.loose = self.loose.wrapping_add(2);
-        Ticket::from_parts(LOOSE, NonZeroU32::new(self.loose | 1).expect("odd"))
+        Ticket::from_parts(LOOSE, NonZeroU32::new(self.loose).unwrap_or(NonZeroU32::MIN))
     }
 
     /// Queues a read and tries it if it is worth trying.
     #[inline(always)]
-    fn start_read(&mut self, index: u32, slot: u32, due: Due) -> Ticket {
-        let ticket = self.ticket(slot);
+    fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
-        let first = state.reads.is_empty();
-        state.reads.push(&mut self.slots, slot);
+        let first = !state.has_reads();
+        state.reads.push(&mut self.slots, ticket.index());
         if first && state.can_read() {
             self.try_reads_now(index);
         }
-        if due.ns != 0 {
-            self.set_deadline(ticket, due);
+        if due_ns != 0 {
+            self.set_deadline(ticket, due_ns);
         }
         ticket
     }
@@ -506,14 +513,13 @@ impl<K: Kernel> Proactor<K> {
         self.requeue(index);
     }
 
-    fn start_write(&mut self, index: u32, slot: u32, due: Due) -> Ticket {
-        let ticket = self.ticket(slot);
-        self.sources[index].writes.push(&mut self.slots, slot);
-        self.finish_write_start(index, ticket, due);
+    fn start_write(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
+        self.sources[index].writes.push(&mut self.slots, ticket.index());
+        self.finish_write_start(index, ticket, due_ns);
         ticket
     }
 
-    fn finish_write_start(&mut self, index: u32, ticket: Ticket, due: Due) {
+    fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {
         // The operation just queued is tried now if all before it are out; if they are not, the
         // direction is not worth trying or stands in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {
@@ -521,12 +527,12 @@ impl<K: Kernel> Proactor<K> {
             self.run_writes(index, &mut left);
             self.requeue(index);
         }
-        self.set_deadline(ticket, due);
+        self.set_deadline(ticket, due_ns);
     }
 
     /// Gives an operation that is still in flight its deadline.
-    fn set_deadline(&mut self, ticket: Ticket, due: Due) {
-        if due.ns == 0
+    fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
+        if due_ns == 0
             || self
                 .slots
                 .find(ticket.index(), ticket.generation())
@@ -534,10 +540,10 @@ impl<K: Kernel> Proactor<K> {
         {
             return;
         }
-        let at_ns = if due.flags & RELATIVE != 0 {
-            self.kernel.now_ns().saturating_add(due.ns)
+        let at_ns = if due_ns & RELATIVE != 0 {
+            self.kernel.now_ns().saturating_add(due_ns ^ RELATIVE)
         } else {
-            due.ns
+            due_ns
         };
         self.deadlines.push(&mut self.slots, ticket.index(), at_ns);
     }
@@ -545,12 +551,36 @@ impl<K: Kernel> Proactor<K> {
     /// Starts what another thread has submitted under a reserved name; a refusal becomes the
     /// operation's completion.
     pub(super) fn submit_reserved(&mut self, ticket: Ticket, op: Op) {
-        let slot = ticket.index();
-        let known = self.slots.find(slot, ticket.generation());
-        debug_assert!(known.is_some_and(|op| op.reserved));
-        self.forced = slot;
-        let Err(Rejected { op, reason }) = self.submit(op) else {
-            return;
+        debug_assert!(self.slots[ticket.index()].reserved);
+        // The next place that is occupied is the reserved one.
+        self.slots[ticket.index()].reserved = false;
+        self.slots.reopen(ticket.index());
+        let answer = match op.code {
+            // It needs the place, because it has its ticket already.
+            Code::Read => {
+                                self.reader(op.source)
+                    .and_then(|index| {
+                        let multishot = op.flags & MULTISHOT != 0;
+                        self.queue_read(index, op.token, op.deadline_ns, multishot)
+                    })
+                    .map_err(|reason| Rejected { op, reason })
+            }
+            _ => self.submit(op),
+        };
+        if !matches!(answer, Ok(started) if started == ticket) {
+            self.slots.occupy();
+            self.slots.vacate(ticket.index());
+        }
+        let Rejected { op, reason } = match answer {
+            Err(rejected) => rejected,
+            Ok(started) => {
+                if started != ticket && let Some(last) = self.batch.last_mut() {
+                    // It ended at once, without a place.
+                    debug_assert_eq!(last.ticket, started);
+                    last.ticket = ticket;
+                }
+                return;
+            }
         };
         let kind = match reason {
             Reason::Stale => ErrorKind::Freed,
@@ -562,11 +592,7 @@ impl<K: Kernel> Proactor<K> {
         };
         self.counts.submitted[op.code as usize] += 1;
         let (source, token) = (op.source, op.token);
-        if self.forced != NOWHERE {
-            self.loose_ticket();
-        }
         let error = Error::new(kind, 0, op.into_buf());
-        self.batch
-            .push(Completion::new(source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(source, ticket, token, Err(error)));
     }
 }

@@ -43,7 +43,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.counts.turns += 1;
-        self.turn_bytes = self.config.turn_bytes;
+        self.turn_bytes = self.config.turn_bytes as isize;
         if self.dozing || self.remote.has_rung() {
             self.wake_up();
         }
@@ -148,30 +148,49 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Applies the events of a select to the sources (P3).
+    /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
+    /// others come into the ready queue.
     fn apply(&mut self, count: usize) {
         for i in 0..count {
             let (key, ready) = self.kernel.event(i);
             let index = key as u32;
             let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
+            let source = Source::from_parts(index, generation);
             let Some(state) = self.sources.find(index, generation) else {
-                if key == WAKE {
-                    self.counts.wakes += 1;
-                } else {
-                    self.counts.stale_events += 1;
-                }
+                self.count_odd_event(key);
                 continue;
             };
-            if !state.apply(ready) || state.has(QUEUED) {
+            if state.apply(ready) && self.turn_bytes > 0 && self.run_rest(source) {
                 continue;
             }
-            state.flags |= QUEUED;
-            self.ready.push(Source::from_parts(index, generation));
-            if state.kind == Kind::Listener {
-                // Connections first, or a storm of them meets retransmissions.
-                let last = self.ready.len() - 1;
-                self.ready.swap(0, last);
-            }
+            self.enqueue_ready(source);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_odd_event(&mut self, key: u64) {
+        if key == WAKE {
+            self.counts.wakes += 1;
+        } else {
+            self.counts.stale_events += 1;
+        }
+    }
+
+    /// Puts a source to which an event has come into the ready queue if it has anything to try.
+    #[inline(never)]
+    fn enqueue_ready(&mut self, source: Source) {
+        let state = &mut self.sources[source.index()];
+        let worth = state.has(POLLED) || state.can_read() || state.can_write();
+        if !worth || state.has(QUEUED) {
+            return;
+        }
+        state.flags |= QUEUED;
+        self.ready.push(source);
+        if state.kind == Kind::Listener {
+            // Connections first, or a storm of them meets retransmissions.
+            let last = self.ready.len() - 1;
+            self.ready.swap(0, last);
         }
     }
 
@@ -193,28 +212,19 @@ impl<K: Kernel> Proactor<K> {
         self.running.clear();
     }
 
-    #[inline]
+    #[inline(never)]
     fn run_source(&mut self, source: Source) {
         let index = source.index();
-        let Some(state) = self.sources.find(index, source.generation()) else {
-            return;
-        };
+        let Some(state) = self.sources.find(index, source.generation()) else { return };
         state.flags &= !QUEUED;
         let mut left = self.config.source_bytes;
-        if state.has(POLLED) || state.can_write() {
-            self.run_beside_reads(source, &mut left);
+        if state.has(POLLED) {
+            self.run_polls(index);
         }
-        // A vacant place has no operations, so it is harmless to look at.
+        // A write may free the source; a vacant place has no operations and is harmless to look at.
+        self.run_writes(index, &mut left);
         self.run_reads(index, &mut left);
         self.requeue(index);
-    }
-
-    #[inline(never)]
-    fn run_beside_reads(&mut self, source: Source, left: &mut usize) {
-        if self.sources[source.index()].has(POLLED) {
-            self.run_polls(source.index());
-        }
-        self.run_writes(source.index(), left);
     }
 
     /// Puts a source that has used up its share back into the queue.
@@ -286,7 +296,9 @@ impl<K: Kernel> Proactor<K> {
             let Some(request) = self.remote.take() else {
                 return self.fill_reserve();
             };
+            self.serving = true;
             self.serve(request);
+            self.serving = false;
         }
         // There may be more: look again in the next turn.
         self.fill_reserve();
@@ -333,8 +345,7 @@ impl<K: Kernel> Proactor<K> {
         self.counts.messages += 1;
         let ticket = self.loose_ticket();
         let done = Done::Message(Message(value));
-        self.batch
-            .push(Completion::new(Source::NONE, ticket, token, Ok(done)));
+        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(done)));
     }
 
     /// Keeps ids ready for other threads.

@@ -1,0 +1,68 @@
+//! The completions that a driver has made and not yet delivered.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! A vector's spare capacity is written once, right before its length says so.
+
+use crate::completion::{Completion, Completions};
+
+/// Completions in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Batch(Vec<Completion>);
+
+impl Batch {
+    /// Adds one.
+    #[inline]
+    pub(crate) fn push(&mut self, completion: Completion) {
+        self.make_room();
+        self.put(completion);
+    }
+
+    /// Makes room for one more.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self) {
+        if self.0.len() == self.0.capacity() {
+            self.grow();
+        }
+    }
+
+    /// Adds one for which [`make_room`](Batch::make_room) has made room. Nothing can unwind while the
+    /// completion is in hand, so the compiler builds it where it stays.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, completion: Completion) {
+        let len = self.0.len();
+        if len == self.0.capacity() {
+            std::process::abort();
+        }
+        // SAFETY: there is room for one more behind the first `len`.
+        unsafe { self.0.as_mut_ptr().add(len).write(completion) };
+        // SAFETY: it was written right above.
+        unsafe { self.0.set_len(len + 1) };
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.0.reserve(64);
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Completion> {
+        self.0.last_mut()
+    }
+
+    /// Moves all of it behind what is in `out`: by a swap where nothing is.
+    #[inline]
+    pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
+        out.take_from(&mut self.0)
+    }
+}
