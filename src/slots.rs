@@ -139,9 +139,15 @@ impl<T: Entry> Table<T> {
     /// The entry that `index` and `generation` name, if the place is still theirs.
     #[inline(always)]
     pub fn find(&mut self, index: u32, generation: NonZeroU32) -> Option<&mut T> {
+        self.find_key(index, generation.get())
+    }
+
+    /// As [`find`](Table::find), with a generation that may be no one's (0).
+    #[inline(always)]
+    pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        if entry.generation() == generation.get() {
+        if entry.generation() == generation {
             Some(entry)
         } else {
             None

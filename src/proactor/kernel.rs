@@ -140,7 +140,7 @@ pub unsafe trait Kernel {
         prepared: Option<OwnedFd>,
     ) -> Result<(RawFd, Kind, bool), i32>;
 
-    /// How a connection that went on has ended: 0 or the errno.
+    /// How a connection that went on has ended: 0 or the errno; `EINPROGRESS` when it goes on still.
     fn connect_result(&mut self, fd: RawFd) -> i32;
 
     /// Shuts the writing side: 0 or `-errno`.

@@ -232,30 +232,15 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-impl<K: Kernel> Submit for Proactor<K> {
-    type Op = Op;
-
-    #[inline(always)]
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        // Taken apart, so that of an operation whose code is known here only what it uses is built.
-        let Op { source, token, deadline_ns, mut buf, mut address, count, code, flags } = op;
-        let multishot = flags & MULTISHOT != 0;
-        let at = deadline_ns;
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    fn submit_other(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        let Op { source, token, deadline_ns: at, mut buf, mut address, count, code, flags } = op;
         let answer = match code {
-            Code::Read => match self.submit_read(source, token, at, multishot) {
-                Some(ticket) => Ok(ticket),
-                None => Err(self.refusal.0),
-            },
-            Code::Write => match self.submit_write(source, token, at, buf) {
-                Some(ticket) => return Ok(ticket),
-                None => {
-                    buf = self.refusal.1.take();
-                    Err(self.refusal.0)
-                }
-            },
+            Code::Read | Code::Write => unreachable!("served by the caller"),
             Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
             Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
-            Code::Accept => self.submit_accept(source, token, at, multishot),
+            Code::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
             Code::Connect => self.submit_connect(token, at, count, &mut address),
             Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, at),
             Code::Close => self.submit_after_writes(Code::Close, source, token, at),
@@ -269,12 +254,53 @@ impl<K: Kernel> Submit for Proactor<K> {
             Code::Timer => self.submit_timer(token, at),
             Code::Nop => self.submit_nop(token),
         };
-        match answer {
-            Ok(ticket) => Ok(ticket),
-            Err(reason) => {
-                let op = Op { source, token, deadline_ns, buf, address, count, code, flags };
-                Err(Rejected { op, reason })
+        answer.map_err(|reason| {
+            let op = Op { source, token, deadline_ns: at, buf, address, count, code, flags };
+            Rejected { op, reason }
+        })
+    }
+
+    /// A read or write was refused: puts it together again.
+    #[cold]
+    #[inline(never)]
+    fn refuse(
+        &mut self,
+        code: Code,
+        source: Source,
+        token: u64,
+        deadline_ns: u64,
+        flags: u8,
+    ) -> Rejected<Op> {
+        let buf = self.refusal.1.take();
+        let op = Op { source, token, deadline_ns, buf, address: None, count: 0, code, flags };
+        Rejected { op, reason: self.refusal.0 }
+    }
+}
+
+impl<K: Kernel> Submit for Proactor<K> {
+    type Op = Op;
+
+    #[inline(always)]
+    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        // Inlined where the operation is made, so that of the usual two nothing is built in memory.
+        match op.code {
+            Code::Read => {
+                let (source, token, due_ns, flags) = (op.source, op.token, op.deadline_ns, op.flags);
+                // It has no buffer and no address to drop.
+                std::mem::forget(op);
+                match self.submit_read(source, token, due_ns, flags & MULTISHOT != 0) {
+                    Some(ticket) => Ok(ticket),
+                    None => Err(self.refuse(Code::Read, source, token, due_ns, flags)),
+                }
             }
+            Code::Write => {
+                let Op { source, token, deadline_ns, buf, .. } = op;
+                match self.submit_write(source, token, deadline_ns, buf) {
+                    Some(ticket) => Ok(ticket),
+                    None => Err(self.refuse(Code::Write, source, token, deadline_ns, 0)),
+                }
+            }
+            _ => self.submit_other(op),
         }
     }
 

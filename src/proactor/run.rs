@@ -25,10 +25,11 @@ const fn is(moved: isize, errno: i32) -> bool {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// The usual turn of a source: its resting read finds bytes, and nothing else is to be done. False
-    /// when it is not that: then nothing has been done.
+    /// Applies an event, and if it is the usual one (a stream socket whose resting read finds bytes,
+    /// and nothing else to be done) runs the source. False when it is not that: then the event has
+    /// been applied and nothing else done.
     #[inline(always)]
-    pub(super) fn run_rest(&mut self, source: Source) -> bool {
+    pub(super) fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
         const LOOK: u32 = READABLE
             | UNSETTLED
             | REGISTERED
@@ -38,12 +39,13 @@ impl<K: Kernel> Proactor<K> {
             | RESTING
             | RESTING_MORE
             | POLLS;
-        let index = source.index();
-        let Some(state) = self.sources.find(index, source.generation()) else { return true };
-        let flags = state.flags;
+        let index = key as u32;
+        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
+        let flags = state.apply(ready);
         if flags & LOOK != READABLE | REGISTERED | STREAM | RESTING
             || !state.writes.is_empty()
             || !state.reads.is_empty()
+            || self.turn_bytes <= 0
         {
             return false;
         }
@@ -62,7 +64,8 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let lease = unsafe { self.pool.commit(len) };
         self.turn_bytes -= len as isize;
-        let (ticket, token) = (state.resting_ticket(index), state.read_token);
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.resting_ticket(index);
         self.batch.put(Completion {
             source,
             ticket,
@@ -437,6 +440,8 @@ impl<K: Kernel> Proactor<K> {
                 }
                 Code::Connect => match self.kernel.connect_result(state.fd) {
                     0 => self.connected(index, slot),
+                    // The report was not about this: the connection goes on.
+                    libc::EINPROGRESS => self.block_write(index),
                     errno => self.fail(slot, ErrorKind::Os(errno)),
                 },
                 Code::Shutdown => {

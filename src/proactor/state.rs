@@ -153,7 +153,7 @@ pub(super) struct State {
     /// The head of the polls, whose order does not matter.
     pub(super) polls: u32,
     pub(super) flags: u32,
-    /// Counts resting reads, over all uses of the place.
+    /// Counts resting reads in odd numbers, over all uses of the place.
     pub(super) read_generation: u32,
     pub(super) kind: Kind,
     pub(super) read_token: u64,
@@ -233,7 +233,7 @@ impl State {
     /// The ticket of the resting read.
     #[inline(always)]
     pub(super) fn resting_ticket(&self, index: u32) -> Ticket {
-        let generation = NonZeroU32::new(self.read_generation).unwrap_or(NonZeroU32::MIN);
+        let generation = NonZeroU32::new(self.read_generation | 1).expect("odd");
         Ticket::from_parts(RESTS | index, generation)
     }
 
@@ -242,7 +242,7 @@ impl State {
     pub(super) fn rest(&mut self, index: u32, token: u64, multishot: bool) -> Ticket {
         self.flags |= if multishot { RESTING | RESTING_MORE } else { RESTING };
         self.read_token = token;
-        self.read_generation = self.read_generation.wrapping_add(1);
+        self.read_generation = self.read_generation.wrapping_add(2) | 1;
         self.resting_ticket(index)
     }
 
@@ -266,16 +266,19 @@ impl State {
         !self.has_reads() && self.writes.is_empty() && self.polls == NOWHERE
     }
 
-    /// Remembers what the selector has reported; true for the usual report, of data or room alone.
+    /// Remembers what the selector has reported; answers the flags as they then are.
     #[inline(always)]
-    pub(super) fn apply(&mut self, ready: Ready) -> bool {
+    pub(super) fn apply(&mut self, ready: Ready) -> u32 {
         const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
-        self.flags |= u32::from(ready.and(PLAIN).bits());
-        let plain = PLAIN.contains(ready) && !self.has(POLLS);
-        if !plain {
+        if PLAIN.contains(ready) {
+            self.flags |= u32::from(ready.bits());
+        } else {
             self.apply_more(ready);
         }
-        plain
+        if self.has(POLLS) {
+            self.flags |= POLLED;
+        }
+        self.flags
     }
 
     /// Conditions other than "readable" and "writable" let both be tried, as far as they concern them.
@@ -290,9 +293,6 @@ impl State {
         }
         if ready.intersects(Ready::UNSETTLED) {
             self.flags |= UNSETTLED;
-        }
-        if self.has(POLLS) {
-            self.flags |= POLLED;
         }
     }
 }

@@ -488,7 +488,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     pub(super) fn loose_ticket(&mut self) -> Ticket {
         self.loose = self.loose.wrapping_add(2);
-        Ticket::from_parts(LOOSE, NonZeroU32::new(self.loose).unwrap_or(NonZeroU32::MIN))
+        Ticket::from_parts(LOOSE, NonZeroU32::new(self.loose | 1).expect("odd"))
     }
 
     /// Queues a read and tries it if it is worth trying.

@@ -153,34 +153,25 @@ impl<K: Kernel> Proactor<K> {
     fn apply(&mut self, count: usize) {
         for i in 0..count {
             let (key, ready) = self.kernel.event(i);
-            let index = key as u32;
-            let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
-            let source = Source::from_parts(index, generation);
-            let Some(state) = self.sources.find(index, generation) else {
-                self.count_odd_event(key);
-                continue;
-            };
-            if state.apply(ready) && self.turn_bytes > 0 && self.run_rest(source) {
-                continue;
+            if !self.run_rest(key, ready) {
+                self.enqueue_ready(key);
             }
-            self.enqueue_ready(source);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn count_odd_event(&mut self, key: u64) {
-        if key == WAKE {
-            self.counts.wakes += 1;
-        } else {
-            self.counts.stale_events += 1;
         }
     }
 
     /// Puts a source to which an event has come into the ready queue if it has anything to try.
     #[inline(never)]
-    fn enqueue_ready(&mut self, source: Source) {
-        let state = &mut self.sources[source.index()];
+    fn enqueue_ready(&mut self, key: u64) {
+        let index = key as u32;
+        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else {
+            if key == WAKE {
+                self.counts.wakes += 1;
+            } else {
+                self.counts.stale_events += 1;
+            }
+            return;
+        };
+        let source = state.name(index);
         let worth = state.has(POLLED) || state.can_read() || state.can_write();
         if !worth || state.has(QUEUED) {
             return;
