@@ -49,7 +49,10 @@ fn main() -> io::Result<()> {
                 },
                 Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(c.source))),
                 Ok(Done::Read(data)) => drop(watcher.submit(Op::write(c.source, data))),
-                Ok(Done::Written { .. }) if !multishot => drop(watcher.submit(read(c.source))),
+                Ok(Done::Written { buf, .. }) if !multishot => {
+                    drop(buf);
+                    drop(watcher.submit(read(c.source)));
+                }
                 Ok(_) => {}
                 Err(error) => {
                     if error.raw_os_error().is_some() && watcher.free(c.source) {

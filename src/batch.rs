@@ -16,7 +16,8 @@ impl Batch {
     #[inline]
     pub(crate) fn push(&mut self, completion: Completion) {
         self.make_room();
-        self.put(completion);
+        // SAFETY: right above.
+        unsafe { self.put(completion) };
     }
 
     /// Makes room for one more.
@@ -27,15 +28,16 @@ impl Batch {
         }
     }
 
-    /// Adds one for which [`make_room`](Batch::make_room) has made room. Nothing can unwind while the
-    /// completion is in hand, so the compiler builds it where it stays.
+    /// Adds one. Nothing can unwind while the completion is in hand, so that the compiler builds it
+    /// where it stays.
+    ///
+    /// # Safety
+    /// [`make_room`](Batch::make_room) was called, and nothing added since.
     #[inline(always)]
-    pub(crate) fn put(&mut self, completion: Completion) {
+    pub(crate) unsafe fn put(&mut self, completion: Completion) {
         let len = self.0.len();
-        if len == self.0.capacity() {
-            std::process::abort();
-        }
-        // SAFETY: there is room for one more behind the first `len`.
+        debug_assert!(len < self.0.capacity());
+        // SAFETY: there is room for one more behind the first `len`, says the caller.
         unsafe { self.0.as_mut_ptr().add(len).write(completion) };
         // SAFETY: it was written right above.
         unsafe { self.0.set_len(len + 1) };

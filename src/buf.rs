@@ -16,7 +16,7 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::swap::{self, Lease};
+use crate::swap::{self, Lease, Pool};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
@@ -90,6 +90,17 @@ impl Buf {
         let (start, len) = (bytes.as_ptr(), bytes.len());
         let boxed = Box::into_raw(Box::new(Owner { owner }));
         Buf { start, len, owner: tagged(boxed, OWNER) }
+    }
+
+    /// What [`Pool::commit`] answers, as a buffer.
+    ///
+    /// # Safety
+    /// As for `commit`.
+    #[inline(always)]
+    pub(crate) unsafe fn from_pool(pool: &mut Pool, len: u32) -> Buf {
+        // SAFETY: the same promise.
+        let (chunk, start) = unsafe { pool.commit_parts(len) };
+        Buf { start, len: len as usize, owner: chunk.map_addr(|addr| addr | LEASE) }
     }
 
     #[inline(always)]

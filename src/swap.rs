@@ -60,6 +60,12 @@ struct Shared {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
+/// Stands for a chunk where there is none: a count that never equals the pool's tokens.
+fn no_chunk() -> NonNull<Chunk> {
+    static NO_CHUNK: AtomicU32 = AtomicU32::new(0);
+    NonNull::from(&NO_CHUNK).cast()
+}
+
 fn layout(size: u32) -> Layout {
     Layout::from_size_align(HEADER + size as usize, ALIGN).expect("chunk sizes fit an isize")
 }
@@ -265,10 +271,12 @@ impl fmt::Debug for Lease {
 /// The swap buffers of one driver.
 pub struct Pool {
     shared: Arc<Shared>,
-    /// The chunk at hand, if there is one.
-    current: Option<NonNull<Chunk>>,
+    /// The chunk at hand; `no_chunk` when there is none.
+    current: NonNull<Chunk>,
     /// Where its next lease starts.
-    offset: u32,
+    start: *mut u8,
+    /// How many bytes are left from there.
+    room: u32,
     /// The tokens of it that are the pool's: `FULL` less one for each lease handed out.
     rest: u32,
     chunk_size: u32,
@@ -294,8 +302,9 @@ impl Pool {
                 closed: AtomicBool::new(false),
                 wake: Box::new(wake),
             }),
-            current: None,
-            offset: 0,
+            current: no_chunk(),
+            start: ptr::null_mut(),
+            room: 0,
             rest: FULL,
             chunk_size,
             least_room: (chunk_size / 2).max(ALIGN as u32),
@@ -311,28 +320,31 @@ impl Pool {
     /// The memory stays the pool's until [`commit`](Pool::commit).
     #[inline]
     pub fn space(&mut self) -> Option<(*mut u8, u32)> {
-        if let Some(current) = self.current {
-            // SAFETY: the pool holds tokens of its current chunk (S3).
-            let chunk = unsafe { current.as_ref() };
-            if chunk.refs.load(Ordering::Acquire) == self.rest {
-                // Every lease is gone: write the hot memory again.
-                chunk.refs.store(FULL, Ordering::Relaxed);
-                self.rest = FULL;
-                self.offset = 0;
-            }
-            let room = self.chunk_size - self.offset;
-            if room >= self.least_room {
-                // SAFETY: `offset` lies inside the chunk's allocation.
-                let start = unsafe {
-                    current
-                        .as_ptr()
-                        .cast::<u8>()
-                        .add(HEADER + self.offset as usize)
-                };
-                return Some((start, room));
-            }
+        self.space_at_hand().or_else(|| self.refill())
+    }
+
+    /// As [`space`](Pool::space), in the chunk at hand only.
+    #[inline(always)]
+    pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
+        // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
+        // holds tokens of its current chunk (S3).
+        let refs = unsafe { self.current.cast::<AtomicU32>().as_ref() };
+        if refs.load(Ordering::Acquire) == self.rest {
+            // Every lease is gone: write the hot memory again.
+            self.open(self.current);
         }
-        self.refill()
+        if self.room >= self.least_room { Some((self.start, self.room)) } else { None }
+    }
+
+    /// Starts to fill a chunk that is the pool's alone (S1).
+    fn open(&mut self, chunk: NonNull<Chunk>) {
+        // SAFETY: the pool keeps the chunk alive (S3).
+        unsafe { chunk.as_ref() }.refs.store(FULL, Ordering::Relaxed);
+        self.current = chunk;
+        self.rest = FULL;
+        self.room = self.chunk_size;
+        // SAFETY: the data starts behind the header, inside the allocation.
+        self.start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
     }
 
     /// Turns the first `len` bytes of the last [`space`](Pool::space) into a lease.
@@ -342,15 +354,26 @@ impl Pool {
     /// answered have been written; `len` is at most the room that it told.
     #[inline]
     pub unsafe fn commit(&mut self, len: u32) -> Lease {
-        let chunk = self.current.expect("commit follows space");
-        let lease = Lease {
-            chunk,
-            offset: self.offset,
-            len,
-        };
-        self.offset += len.next_multiple_of(ALIGN as u32);
+        // SAFETY: the same promise.
+        let (chunk, start) = unsafe { self.commit_parts(len) };
+        // SAFETY: the parts of a lease, used once.
+        unsafe { Lease::from_parts(chunk, start, len as usize) }
+    }
+
+    /// As [`commit`](Pool::commit): the lease's chunk, and where its bytes start.
+    ///
+    /// # Safety
+    /// As for `commit`.
+    #[inline(always)]
+    pub(crate) unsafe fn commit_parts(&mut self, len: u32) -> (*mut (), *const u8) {
+        let start = self.start;
+        // A chunk's size is a multiple of the distance, so this stays in it.
+        let taken = len.next_multiple_of(ALIGN as u32);
+        // SAFETY: at most what is left of the chunk.
+        self.start = unsafe { start.add(taken as usize) };
+        self.room -= taken;
         self.rest -= 1;
-        lease
+        (self.current.as_ptr().cast(), start)
     }
 
     /// Copies `bytes` (at most what the pool has room for) into a lease: for drivers whose kernel
@@ -380,23 +403,17 @@ impl Pool {
                 .pop()
                 .inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
         })?;
-        // SAFETY: S3: a free chunk is ours alone.
-        unsafe { chunk.as_ref() }
-            .refs
-            .store(FULL, Ordering::Relaxed);
-        self.current = Some(chunk);
-        self.offset = 0;
-        self.rest = FULL;
-        // SAFETY: the data starts behind the header, inside the allocation.
-        let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
-        Some((start, self.chunk_size))
+        self.open(chunk);
+        Some((self.start, self.room))
     }
 
     fn retire(&mut self) {
-        let Some(chunk) = self.current.take() else {
+        let chunk = std::mem::replace(&mut self.current, no_chunk());
+        let rest = std::mem::replace(&mut self.rest, FULL);
+        self.room = 0;
+        if chunk == no_chunk() {
             return;
-        };
-        let rest = self.rest;
+        }
         // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
         if unsafe { chunk.as_ref() }
             .refs

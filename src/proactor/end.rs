@@ -22,7 +22,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let source = state.name(index);
         if !more {
-            state.reads.pop(&mut self.slots, next);
+            state.pop_read(&mut self.slots, next);
             if timed {
                 self.deadlines.remove(&mut self.slots, slot);
             }
@@ -61,29 +61,22 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         let state = &mut self.sources[op.source];
-        let queue = match op.code {
+        match op.code {
             Code::Read
             | Code::ReadInto
             | Code::ReadExact
             | Code::Accept
             | Code::RecvFrom
-            | Code::RecvDescriptors => &mut state.reads,
+            | Code::RecvDescriptors => state.remove_read(&mut self.slots, slot),
             Code::Write
             | Code::Connect
             | Code::Shutdown
             | Code::SendTo
             | Code::SendDescriptors
-            | Code::Close => &mut state.writes,
-            Code::Poll => {
-                take_out(&mut state.polls, &mut self.slots, slot);
-                if state.polls == NOWHERE {
-                    state.flags &= !(POLLS | POLLED);
-                }
-                return;
-            }
-            Code::Nop | Code::Timer => return,
-        };
-        queue.remove(&mut self.slots, slot);
+            | Code::Close => state.remove_write(&mut self.slots, slot),
+            Code::Poll => state.remove_poll(&mut self.slots, slot),
+            Code::Nop | Code::Timer => {}
+        }
     }
 
     /// Ends an operation that does not end well, with the bytes that it has moved.

@@ -30,26 +30,17 @@ impl<K: Kernel> Proactor<K> {
     /// been applied and nothing else done.
     #[inline(always)]
     pub(super) fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
-        const LOOK: u32 = READABLE
-            | UNSETTLED
-            | REGISTERED
-            | STREAM
-            | WAITING
-            | READ_PAUSED
-            | RESTING
-            | RESTING_MORE
-            | POLLS;
+        const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
+        const OTHER: u32 =
+            UNSETTLED | WAITING | READ_PAUSED | RESTING_MORE | READS | WRITES | POLLS;
         let index = key as u32;
         let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
         let flags = state.apply(ready);
-        if flags & LOOK != READABLE | REGISTERED | STREAM | RESTING
-            || !state.writes.is_empty()
-            || !state.reads.is_empty()
-            || self.turn_bytes <= 0
-        {
+        if flags & (USUAL | OTHER) != USUAL {
             return false;
         }
-        let Some((start, room)) = self.pool.space() else { return false };
+        // A turn reads no more than one buffer here: opening another is not usual.
+        let Some((start, room)) = self.pool.space_at_hand() else { return false };
         self.batch.make_room();
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
@@ -61,19 +52,14 @@ impl<K: Kernel> Proactor<K> {
         // As `settle` does.
         let settled = if len < room { READABLE } else { 0 };
         state.flags = flags & !(RESTING | settled);
-        // SAFETY: the kernel has written `len` bytes of the space.
-        let lease = unsafe { self.pool.commit(len) };
-        self.turn_bytes -= len as isize;
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
-        self.batch.put(Completion {
-            source,
-            ticket,
-            token,
-            more: false,
-            late: false,
-            result: Ok(Done::Read(Buf::from(lease))),
-        });
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let data = unsafe { Buf::from_pool(&mut self.pool, len) };
+        let result = Ok(Done::Read(data));
+        let done = Completion { source, ticket, token, more: false, late: false, result };
+        // SAFETY: there is room: made before the attempt, which adds none.
+        unsafe { self.batch.put(done) };
         true
     }
 

@@ -48,6 +48,10 @@ pub(super) const RESTING_MORE: u32 = 1 << 18;
 
 /// A short read says that nothing is left: a stream socket.
 pub(super) const STREAM: u32 = 1 << 20;
+/// Reads are queued.
+pub(super) const READS: u32 = 1 << 21;
+/// Writes are queued.
+pub(super) const WRITES: u32 = 1 << 22;
 /// There are polls.
 pub(super) const POLLS: u32 = 1 << 19;
 
@@ -70,13 +74,8 @@ impl Queue {
         tail: NOWHERE,
     };
 
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.head == NOWHERE
-    }
-
     #[inline]
-    pub(super) fn push(&mut self, slots: &mut Table<Operation>, slot: u32) {
+    fn push(&mut self, slots: &mut Table<Operation>, slot: u32) {
         let tail = self.tail;
         let op = &mut slots[slot];
         op.next = NOWHERE;
@@ -91,7 +90,7 @@ impl Queue {
 
     /// Takes the head out, given the operation behind it.
     #[inline(always)]
-    pub(super) fn pop(&mut self, slots: &mut Table<Operation>, next: u32) {
+    fn pop(&mut self, slots: &mut Table<Operation>, next: u32) {
         self.head = next;
         if next == NOWHERE {
             self.tail = NOWHERE;
@@ -101,7 +100,7 @@ impl Queue {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
+    fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
         let (previous, next) = (slots[slot].previous, slots[slot].next);
         if previous == NOWHERE {
             self.head = next;
@@ -117,7 +116,7 @@ impl Queue {
 }
 
 /// Puts an operation at the head of a list without a tail.
-pub(super) fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
+fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
     let next = std::mem::replace(head, slot);
     slots[slot].next = next;
     slots[slot].previous = NOWHERE;
@@ -127,7 +126,7 @@ pub(super) fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32
 }
 
 /// Takes an operation out of a list without a tail.
-pub(super) fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
+fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
     let (previous, next) = (slots[slot].previous, slots[slot].next);
     if previous == NOWHERE {
         *head = next;
@@ -246,10 +245,56 @@ impl State {
         self.resting_ticket(index)
     }
 
+    #[inline]
+    pub(super) fn push_read(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.flags |= READS;
+        self.reads.push(slots, slot);
+    }
+
+    pub(super) fn push_write(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.flags |= WRITES;
+        self.writes.push(slots, slot);
+    }
+
+    pub(super) fn push_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.flags |= POLLS;
+        push_front(&mut self.polls, slots, slot);
+    }
+
+    /// Takes the head of the reads out, given the operation behind it.
+    #[inline]
+    pub(super) fn pop_read(&mut self, slots: &mut Table<Operation>, next: u32) {
+        self.reads.pop(slots, next);
+        if next == NOWHERE {
+            self.flags &= !READS;
+        }
+    }
+
+    pub(super) fn remove_read(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.reads.remove(slots, slot);
+        if self.reads.head == NOWHERE {
+            self.flags &= !READS;
+        }
+    }
+
+    pub(super) fn remove_write(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.writes.remove(slots, slot);
+        if self.writes.head == NOWHERE {
+            self.flags &= !WRITES;
+        }
+    }
+
+    pub(super) fn remove_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        take_out(&mut self.polls, slots, slot);
+        if self.polls == NOWHERE {
+            self.flags &= !(POLLS | POLLED);
+        }
+    }
+
     /// Whether any read (accept, receive) is pending.
     #[inline(always)]
     pub(super) fn has_reads(&self) -> bool {
-        self.has(RESTING) || !self.reads.is_empty()
+        self.has(RESTING | READS)
     }
 
     #[inline(always)]
@@ -259,11 +304,11 @@ impl State {
 
     #[inline(always)]
     pub(super) fn can_write(&self) -> bool {
-        self.flags & (WRITABLE | WRITE_PAUSED) == WRITABLE && !self.writes.is_empty()
+        self.flags & (WRITABLE | WRITE_PAUSED | WRITES) == WRITABLE | WRITES
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        !self.has_reads() && self.writes.is_empty() && self.polls == NOWHERE
+        !self.has(RESTING | READS | WRITES | POLLS)
     }
 
     /// Remembers what the selector has reported; answers the flags as they then are.

@@ -3,6 +3,11 @@
 //! They take what they need of the operation and leave the rest where it is, so that the caller,
 //! into which `submit` is inlined, never builds the operation in memory, and a refusal finds it whole.
 
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The usual write puts its completion where room was made for it before.
+
 use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
@@ -32,8 +37,7 @@ impl<K: Kernel> Proactor<K> {
         if self.forks == fork::generation()
             && due_ns == 0
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (BYTES | CLOSING | RESTING | READABLE) == BYTES
-            && state.reads.is_empty()
+            && state.flags & (BYTES | CLOSING | RESTING | READS | READABLE) == BYTES
         {
             self.counts.submitted[Code::Read as usize] += 1;
             return Some(state.rest(source.index(), token, multishot));
@@ -71,7 +75,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(self.start_read(index, ticket, due_ns))
     }
 
-    /// The usual write finds nothing queued before it and goes out whole.
+    /// The usual write, on a stream socket, finds nothing queued before it and goes out whole.
     #[inline(never)]
     pub(super) fn submit_write(
         &mut self,
@@ -82,27 +86,23 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (BYTES | WRITABLE | WRITE_PAUSED | CLOSING) == BYTES | WRITABLE
-            && state.writes.is_empty()
+            && state.flags & (STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
+                == STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
             self.batch.make_room();
             let len = buf.as_slice().len();
-            let moved = self.kernel.send(state.fd, state.kind, buf.as_slice());
+            let moved = self.kernel.send(state.fd, Kind::Stream, buf.as_slice());
             if moved != len as isize {
                 return self.submit_rest_of_write(source.index(), token, due_ns, buf, moved);
             }
             self.counts.inline_writes += 1;
             let ticket = self.loose_ticket();
-            self.batch.put(Completion {
-                source,
-                ticket,
-                token,
-                more: false,
-                late: false,
-                result: Ok(Done::Written { buf, bytes: len as u32 }),
-            });
+            let result = Ok(Done::Written { buf, bytes: len as u32 });
+            let done = Completion { source, ticket, token, more: false, late: false, result };
+            // SAFETY: there is room: made before the attempt, which adds none.
+            unsafe { self.batch.put(done) };
             return Some(ticket);
         }
         self.submit_write_slowly(source, token, due_ns, buf)
@@ -155,7 +155,7 @@ impl<K: Kernel> Proactor<K> {
         let slot = ticket.index();
         let offered = buf.len();
         self.slots[slot].buf = buf.take();
-        self.sources[index].writes.push(&mut self.slots, slot);
+        self.sources[index].push_write(&mut self.slots, slot);
         if moved != 0 {
             self.wrote(index, slot, moved, offered);
         }
@@ -344,8 +344,8 @@ impl<K: Kernel> Proactor<K> {
         let index = self.usable(source)?;
         let ticket = self.place(Code::Poll, index, token)?;
         self.slots[ticket.index()].count = interest;
-        push_front(&mut self.sources[index].polls, &mut self.slots, ticket.index());
-        self.sources[index].flags |= POLLS | POLLED;
+        self.sources[index].push_poll(&mut self.slots, ticket.index());
+        self.sources[index].flags |= POLLED;
         self.run_polls(index);
         self.set_deadline(ticket, due_ns);
         Ok(ticket)
@@ -392,7 +392,7 @@ impl<K: Kernel> Proactor<K> {
                 let state = &mut self.sources[index];
                 state.open(fd, kind, 0);
                 state.flags = CONNECTING | PREPARED | WRITABLE;
-                state.writes.push(&mut self.slots, slot);
+                state.push_write(&mut self.slots, slot);
                 if going_on {
                     self.block_write(index);
                 } else {
@@ -402,7 +402,7 @@ impl<K: Kernel> Proactor<K> {
             }
             Err(errno) => {
                 self.sources[index].open(-1, Kind::Unknown, CONNECTING);
-                self.sources[index].writes.push(&mut self.slots, slot);
+                self.sources[index].push_write(&mut self.slots, slot);
                 self.fail(slot, ErrorKind::Os(errno));
             }
         }
@@ -496,7 +496,7 @@ impl<K: Kernel> Proactor<K> {
     fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
         let first = !state.has_reads();
-        state.reads.push(&mut self.slots, ticket.index());
+        state.push_read(&mut self.slots, ticket.index());
         if first && state.can_read() {
             self.try_reads_now(index);
         }
@@ -514,7 +514,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn start_write(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
-        self.sources[index].writes.push(&mut self.slots, ticket.index());
+        self.sources[index].push_write(&mut self.slots, ticket.index());
         self.finish_write_start(index, ticket, due_ns);
         ticket
     }
