@@ -19,32 +19,68 @@ use crate::source::{Handle, Source, Ticket};
 pub struct Completion {
     /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages.
     pub source: Source,
-    /// The ticket that `submit` gave.
-    pub ticket: Ticket,
     /// The operation's token, untouched.
     pub token: u64,
-    /// The operation is still in flight: more completions follow.
-    pub more: bool,
-    /// File work that went on after its deadline or cancel and has now ended, with its real result.
-    pub late: bool,
     /// How it ended.
     pub result: Result<Done, Error>,
+    /// The operation's ticket, with `MORE` and `LATE` in its index.
+    ticket: Ticket,
 }
 
-const _: () = assert!(size_of::<Completion>() <= 72);
+// One cache line: completions are written here and read there, a batch at a time.
+const _: () = assert!(size_of::<Completion>() <= 64);
+
+/// Bits of a ticket's index that no driver uses.
+const MORE: u32 = 1 << 30;
+const LATE: u32 = 1 << 29;
 
 impl Completion {
-    /// A final completion (for authors of drivers).
-    #[inline]
+    /// A final completion (for authors of drivers). The indices of tickets are below 2^29 or have the
+    /// highest bit set beside such.
+    #[inline(always)]
     pub fn new(source: Source, ticket: Ticket, token: u64, result: Result<Done, Error>) -> Self {
-        Completion {
-            source,
-            ticket,
-            token,
-            more: false,
-            late: false,
-            result,
-        }
+        debug_assert!(ticket.index() & (MORE | LATE) == 0);
+        Completion { source, token, result, ticket }
+    }
+
+    /// Says that more completions follow (for authors of drivers).
+    #[inline]
+    pub fn and_more(mut self, more: bool) -> Self {
+        let bit = if more { MORE } else { 0 };
+        self.ticket = Ticket::from_parts(self.ticket.index() | bit, self.ticket.generation());
+        self
+    }
+
+    /// Says that the work went on after its deadline or cancel (for authors of drivers).
+    #[inline]
+    pub fn and_late(mut self, late: bool) -> Self {
+        let bit = if late { LATE } else { 0 };
+        self.ticket = Ticket::from_parts(self.ticket.index() | bit, self.ticket.generation());
+        self
+    }
+
+    /// The ticket that `submit` gave.
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        Ticket::from_parts(self.ticket.index() & !(MORE | LATE), self.ticket.generation())
+    }
+
+    /// Whether the operation is still in flight: more completions follow.
+    #[inline]
+    pub fn more(&self) -> bool {
+        self.ticket.index() & MORE != 0
+    }
+
+    /// Whether this is file work that went on after its deadline or cancel and has now ended, with its
+    /// real result.
+    #[inline]
+    pub fn late(&self) -> bool {
+        self.ticket.index() & LATE != 0
+    }
+
+    /// Another ticket for what another thread had submitted under it.
+    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
+        self.ticket = ticket;
     }
 
     /// How many bytes the operation has moved, however it ended.

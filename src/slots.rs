@@ -13,15 +13,18 @@ use crate::op::Code;
 /// The index of no place.
 pub const NOWHERE: u32 = u32::MAX;
 
+/// The generation of a place that was never occupied.
+pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// An entry of a [`Table`]: it stores its own generation, which the table maintains.
 pub trait Entry: Default {
-    /// The generation of the place; odd while it is occupied.
-    fn generation(&self) -> u32;
+    /// The generation of the place; odd while it is occupied, [`VACANT`] at first.
+    fn generation(&self) -> NonZeroU32;
     /// Sets the generation.
-    fn set_generation(&mut self, generation: u32);
+    fn set_generation(&mut self, generation: NonZeroU32);
     /// The next vacant place; used by the table while the place is vacant.
     fn next_vacant(&self) -> u32;
     /// Sets the next vacant place.
@@ -89,7 +92,7 @@ impl<T: Entry> Table<T> {
         let generation = entry.generation() | 1;
         entry.set_generation(generation);
         self.len += 1;
-        Some((index, NonZeroU32::new(generation).expect("odd"), entry))
+        Some((index, generation, entry))
     }
 
     /// Vacates the occupied place `index`: its names go stale.
@@ -97,8 +100,8 @@ impl<T: Entry> Table<T> {
     pub fn vacate(&mut self, index: u32) {
         let vacant = self.vacant;
         let entry = &mut self[index];
-        debug_assert!(entry.generation() & 1 == 1, "vacated twice");
-        entry.set_generation(entry.generation().wrapping_add(1));
+        debug_assert!(entry.generation().get() & 1 == 1, "vacated twice");
+        entry.set_generation(entry.generation().checked_add(1).unwrap_or(VACANT));
         entry.set_next_vacant(vacant);
         self.vacant = index;
         self.len -= 1;
@@ -108,8 +111,9 @@ impl<T: Entry> Table<T> {
     pub fn reopen(&mut self, index: u32) {
         let vacant = self.vacant;
         let entry = &mut self[index];
-        debug_assert!(entry.generation() & 1 == 1, "reopened while vacant");
-        entry.set_generation(entry.generation() - 1);
+        let generation = entry.generation().get();
+        debug_assert!(generation & 1 == 1, "reopened while vacant");
+        entry.set_generation(NonZeroU32::new(generation - 1).unwrap_or(VACANT));
         entry.set_next_vacant(vacant);
         self.vacant = index;
         self.len -= 1;
@@ -147,7 +151,7 @@ impl<T: Entry> Table<T> {
     pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        if entry.generation() == generation {
+        if entry.generation().get() == generation {
             Some(entry)
         } else {
             None
@@ -159,7 +163,7 @@ impl<T: Entry> Table<T> {
     pub fn look(&self, index: u32, generation: NonZeroU32) -> Option<&T> {
         let chunk = self.chunks.get((index >> CHUNK_BITS) as usize)?;
         let entry = &chunk[index as usize % CHUNK];
-        if entry.generation() == generation.get() {
+        if entry.generation() == generation {
             Some(entry)
         } else {
             None
@@ -178,7 +182,7 @@ impl<T: Entry> Table<T> {
             .iter()
             .flat_map(|chunk| chunk.iter())
             .zip(0u32..);
-        all.filter(|(entry, _)| entry.generation() & 1 == 1)
+        all.filter(|(entry, _)| entry.generation().get() & 1 == 1)
             .map(|(_, index)| index)
     }
 }
@@ -201,7 +205,7 @@ impl<T> std::ops::IndexMut<u32> for Table<T> {
 /// What a driver remembers of an operation in flight.
 #[derive(Debug)]
 pub struct Operation {
-    generation: u32,
+    generation: NonZeroU32,
     /// The next operation in its queue; while vacant, the next vacant place.
     pub next: u32,
     /// The operation before it in its queue.
@@ -233,7 +237,7 @@ const _: () = assert!(size_of::<Operation>() <= 96);
 impl Default for Operation {
     fn default() -> Operation {
         Operation {
-            generation: 0,
+            generation: VACANT,
             next: NOWHERE,
             previous: NOWHERE,
             source: NOWHERE,
@@ -252,11 +256,11 @@ impl Default for Operation {
 
 impl Entry for Operation {
     #[inline(always)]
-    fn generation(&self) -> u32 {
+    fn generation(&self) -> NonZeroU32 {
         self.generation
     }
     #[inline(always)]
-    fn set_generation(&mut self, generation: u32) {
+    fn set_generation(&mut self, generation: NonZeroU32) {
         self.generation = generation;
     }
     #[inline(always)]

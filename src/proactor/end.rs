@@ -17,7 +17,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
         let op = &mut self.slots[slot];
         let (token, more, next) = (op.token, op.multishot, op.next);
-        let generation = NonZeroU32::new(op.generation()).expect("occupied");
+        let generation = op.generation();
         let timed = op.heap_index != NOWHERE;
         let state = &mut self.sources[index];
         let source = state.name(index);
@@ -29,7 +29,7 @@ impl<K: Kernel> Proactor<K> {
             self.slots.vacate(slot);
         }
         let ticket = Ticket::from_parts(slot, generation);
-        self.batch.push(Completion { source, ticket, token, more, late: false, result });
+        self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
     }
 
     /// Delivers the result of a write-side operation.

@@ -184,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     fn ticket(&self, slot: u32) -> Ticket {
         use crate::slots::Entry;
-        let generation = NonZeroU32::new(self.slots[slot].generation()).expect("occupied");
+        let generation = self.slots[slot].generation();
         Ticket::from_parts(slot, generation)
     }
 

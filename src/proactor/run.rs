@@ -57,7 +57,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion { source, ticket, token, more: false, late: false, result };
+        let done = Completion::new(source, ticket, token, result);
         // SAFETY: there is room: made before the attempt, which adds none.
         unsafe { self.batch.put(done) };
         true
@@ -91,7 +91,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
         let result = Ok(Done::Read(Buf::from(lease)));
-        self.batch.push(Completion { source, ticket, token, more, late: false, result });
+        self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
     }
 
     /// Tries the reads of a source for as long as they are worth trying and `left` bytes allow.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 
 use crate::interest::Ready;
-use crate::slots::{Entry, NOWHERE, Operation, Table};
+use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
 use crate::source::{Kind, Source, Ticket};
 
 /// A read is worth trying: the bit of `Ready::READABLE`.
@@ -144,7 +144,7 @@ fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
 /// rests here, as a flag, a token and a generation for its ticket.
 #[derive(Debug)]
 pub(super) struct State {
-    generation: u32,
+    generation: NonZeroU32,
     pub(super) fd: RawFd,
     /// While vacant, its head is the next vacant place.
     pub(super) reads: Queue,
@@ -163,7 +163,7 @@ const _: () = assert!(size_of::<State>() <= 48);
 impl Default for State {
     fn default() -> State {
         State {
-            generation: 0,
+            generation: VACANT,
             fd: -1,
             reads: Queue::EMPTY,
             writes: Queue::EMPTY,
@@ -178,11 +178,11 @@ impl Default for State {
 
 impl Entry for State {
     #[inline(always)]
-    fn generation(&self) -> u32 {
+    fn generation(&self) -> NonZeroU32 {
         self.generation
     }
     #[inline(always)]
-    fn set_generation(&mut self, generation: u32) {
+    fn set_generation(&mut self, generation: NonZeroU32) {
         self.generation = generation;
     }
     #[inline(always)]
@@ -226,7 +226,7 @@ impl State {
 
     #[inline(always)]
     pub(super) fn name(&self, index: u32) -> Source {
-        Source::from_parts(index, NonZeroU32::new(self.generation).expect("occupied"))
+        Source::from_parts(index, self.generation)
     }
 
     /// The ticket of the resting read.

@@ -18,7 +18,7 @@ use crate::source::Kind;
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 
 /// The index in the tickets of operations that ended at once, which have no place.
-const LOOSE: u32 = NOWHERE - 1;
+const LOOSE: u32 = RESTS | ((1 << 29) - 1);
 
 type Answer = Result<Ticket, Reason>;
 
@@ -100,7 +100,7 @@ impl<K: Kernel> Proactor<K> {
             self.counts.inline_writes += 1;
             let ticket = self.loose_ticket();
             let result = Ok(Done::Written { buf, bytes: len as u32 });
-            let done = Completion { source, ticket, token, more: false, late: false, result };
+            let done = Completion::new(source, ticket, token, result);
             // SAFETY: there is room: made before the attempt, which adds none.
             unsafe { self.batch.put(done) };
             return Some(ticket);
@@ -576,8 +576,8 @@ impl<K: Kernel> Proactor<K> {
             Ok(started) => {
                 if started != ticket && let Some(last) = self.batch.last_mut() {
                     // It ended at once, without a place.
-                    debug_assert_eq!(last.ticket, started);
-                    last.ticket = ticket;
+                    debug_assert_eq!(last.ticket(), started);
+                    last.set_ticket(ticket);
                 }
                 return;
             }
