@@ -250,6 +250,8 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
+        // The channel lives as long as a submitter: what is in it must not.
+        while self.take().is_some() {}
     }
 }
 

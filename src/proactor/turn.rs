@@ -22,7 +22,6 @@ impl<K: Kernel> Proactor<K> {
                 Ok(())
             };
         }
-        self.accepted = 0;
         loop {
             self.turn(wait)?;
             if !self.batch.is_empty() {

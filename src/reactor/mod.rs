@@ -1,0 +1,354 @@
+//! Readiness: which descriptors can be read or written, without reading or writing them.
+//!
+//! For descriptors that other code does the I/O on: a C library's socket, a `timerfd`, an X11
+//! connection, a loop that is embedded in another. Who wants bytes moved uses a
+//! [`Watcher`](crate::Watcher).
+//!
+//! The reactor speaks the two verbs of [`driver`](crate::driver): its operation is a [`Watch`], its
+//! item is [`Readiness`].
+//!
+//! ```text
+//!             submit                    an event
+//!   Watch ─────────────▶ registered ───────────────▶ Readiness { more: true }   level, edge
+//!             EPERM …    │  ▲   │ │    the one event
+//!   ◀─────── refused     └──┘   │ └────────────────▶ Readiness { more: false, fd }   oneshot
+//!                       modify  │ cancel
+//!                               └──────────────────▶ Readiness { more: false, fd, ready: NONE }
+//! ```
+//!
+//! Invariants: (E1) a registered descriptor is owned here, so its number names nothing else and no
+//! two watches can collide on it (`EEXIST` cannot come); (E2) a registration is removed before its
+//! descriptor leaves the table, or a duplicate of it would keep the registration alive; (E3) every
+//! registration carries its ticket as key, so an event whose watch has ended finds nobody, whoever
+//! uses the place or the descriptor's number by then.
+
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::fmt;
+use std::io;
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use crate::clock;
+use crate::completion::Completions;
+use crate::config::Config;
+use crate::driver::{Complete, Submit, Wait};
+use crate::error::{Limit, Reason, Rejected};
+use crate::interest::{Mode, Ready};
+use crate::slots::Table;
+use crate::source::Ticket;
+use crate::sys::{Selector, fork};
+pub use watch::{Readiness, Waker, Watch};
+use watch::{Registration, Shared};
+
+/// The key of the wake descriptor; its index is no place's.
+const WAKE: u64 = u64::MAX;
+
+/// Tells which descriptors are ready, on the system's selector.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+/// use windlass::{Complete, Completions, Mode, Reactor, Ready, Submit, Wait, Watch};
+///
+/// let (mut ours, mut theirs) = UnixStream::pair()?;
+/// let mut reactor = Reactor::new()?;
+/// let watch = Watch::dup(&ours, Ready::READABLE)?.mode(Mode::Edge).token(7);
+/// let ticket = reactor.submit(watch)?;
+///
+/// theirs.write_all(b"hello")?;
+/// let mut items = Completions::new();
+/// reactor.complete(Wait::Forever, &mut items)?;
+/// for item in items.drain(..) {
+///     assert_eq!((item.ticket, item.token, item.more), (ticket, 7, true));
+///     assert!(item.ready.contains(Ready::READABLE));
+///     ours.read_exact(&mut [0; 5])?;
+/// }
+///
+/// reactor.cancel(ticket); // the answer is a last item, and it gives the descriptor back
+/// reactor.complete(Wait::Now, &mut items)?;
+/// let last = items.drain(..).next().unwrap();
+/// assert!(!last.more && last.ready.is_empty() && last.fd.is_some());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # What differs from mio and polling
+///
+/// | there | here |
+/// |---|---|
+/// | the descriptor is borrowed and must be deregistered before it is closed | the watch owns it and its last item gives it back |
+/// | a oneshot registration stays, disarmed | it ends with its one item; submit the descriptor again, or use [`Mode::Edge`], which needs no re-arming |
+/// | an event is named by a key that may meanwhile be somebody else's | by a [`Ticket`] too: a stale one is an error |
+/// | `register` twice is `EEXIST` | two watches of one file are two duplicates; both report |
+///
+/// # Platform
+///
+/// Errors, hang-ups and a half-close of the peer ([`Ready::ALWAYS`], [`Ready::READ_CLOSED`]) are
+/// reported whether asked for or not. A spurious item is possible, as with poll(2): use non-blocking
+/// reads and writes.
+pub struct Reactor {
+    /// Before the table, so that the registrations end before the descriptors close.
+    selector: Selector,
+    watches: Table<Registration>,
+    batch: Vec<Readiness>,
+    wake: Arc<Shared>,
+    stale_events: u64,
+    forks: u32,
+}
+
+impl Reactor {
+    /// A reactor with the default [`Config`]: at most 2^20 watches, 1024 events in one wait.
+    ///
+    /// # Errors
+    /// What the system reports (`EMFILE`, `ENOMEM` …).
+    pub fn new() -> io::Result<Reactor> {
+        Reactor::with_config(&Config::default())
+    }
+
+    /// A reactor with settings of a [`Builder`](crate::Builder): `operations` bounds its watches,
+    /// `events` what one wait takes.
+    ///
+    /// # Errors
+    /// As for `new`.
+    pub fn with_config(config: &Config) -> io::Result<Reactor> {
+        fork::watch();
+        clock::start();
+        let wake = Shared::new()?;
+        let selector = Selector::new(config.events)?;
+        // Every write to it is an edge, so it is never read.
+        selector.add(wake.fd.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
+        Ok(Reactor {
+            selector,
+            watches: Table::new(config.operations),
+            batch: Vec::new(),
+            wake: Arc::new(wake),
+            stale_events: 0,
+            forks: fork::generation(),
+        })
+    }
+
+    /// Changes what a watch reports and how often; its ticket and token stay. Conditions that hold
+    /// already are reported by the next wait, also with [`Mode::Edge`].
+    ///
+    /// # Errors
+    /// [`Reason::Stale`] when the watch has ended; [`Reason::Forked`]; what the selector reports.
+    pub fn modify(&mut self, ticket: Ticket, interest: Ready, mode: Mode) -> Result<(), Reason> {
+        self.check_fork()?;
+        let watch = self.watches.find(ticket.index(), ticket.generation());
+        let watch = watch.ok_or(Reason::Stale)?;
+        let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
+        self.selector
+            .modify(fd, ticket.key(), interest, mode)
+            .map_err(reason)?;
+        watch.mode = mode;
+        Ok(())
+    }
+
+    /// Lends the descriptor of a watch out, to read, write or set options.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`] when the watch has ended.
+    pub fn fd(&self, ticket: Ticket) -> Result<BorrowedFd<'_>, Reason> {
+        let watch = self.watches.look(ticket.index(), ticket.generation());
+        Ok(watch.ok_or(Reason::Stale)?.fd.as_ref().expect("E1").as_fd())
+    }
+
+    /// A handle that ends the wait from any thread.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wake))
+    }
+
+    /// How many watches there are.
+    pub fn len(&self) -> usize {
+        self.watches.len() as usize
+    }
+
+    /// Whether there is no watch.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many events the selector has reported for watches that had ended. None are expected, as
+    /// registrations end before their descriptors close; they are passed over (E3).
+    pub fn stale_events(&self) -> u64 {
+        self.stale_events
+    }
+
+    fn check_fork(&self) -> Result<(), Reason> {
+        if self.forks == fork::generation() {
+            Ok(())
+        } else {
+            Err(Reason::Forked)
+        }
+    }
+
+    /// Turns the events of a select into items.
+    fn apply(&mut self, count: usize) {
+        for i in 0..count {
+            let (key, ready) = self.selector.event(i);
+            let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
+            let ticket = Ticket::from_parts(key as u32, generation);
+            match self.watches.find(ticket.index(), generation) {
+                Some(watch) if watch.mode == Mode::Oneshot => self.end(ticket, ready),
+                Some(watch) => self.batch.push(Readiness {
+                    ticket,
+                    token: watch.token,
+                    ready,
+                    more: true,
+                    fd: None,
+                }),
+                None => self.stale_events += u64::from(key != WAKE),
+            }
+        }
+    }
+
+    /// Ends a watch: its last item takes the descriptor along.
+    fn end(&mut self, ticket: Ticket, ready: Ready) {
+        let watch = &mut self.watches[ticket.index()];
+        let fd = watch.fd.take().expect("E1");
+        let token = watch.token;
+        // E2. The descriptor is open and registered, so this cannot fail.
+        let removed = self.selector.remove(fd.as_raw_fd());
+        debug_assert!(removed.is_ok(), "{removed:?}");
+        self.watches.vacate(ticket.index());
+        self.batch.push(Readiness {
+            ticket,
+            token,
+            ready,
+            more: false,
+            fd: Some(fd),
+        });
+    }
+}
+
+impl Submit for Reactor {
+    type Op = Watch;
+
+    /// Registers a descriptor. Conditions that hold already are reported by the next wait.
+    ///
+    /// # Errors
+    /// The watch comes back with its descriptor: [`Reason::Unsupported`] for what cannot be waited
+    /// for (`EPERM`: regular files, directories, some devices), [`Reason::Full`] at the bound on
+    /// watches, [`Reason::Forked`], else the system's errno: `ENOSPC` at
+    /// `/proc/sys/fs/epoll/max_user_watches`, `ENOMEM`, `ELOOP` for selectors that watch each other.
+    fn submit(&mut self, op: Watch) -> Result<Ticket, Rejected<Watch>> {
+        if let Err(reason) = self.check_fork() {
+            return Err(Rejected { op, reason });
+        }
+        let Some((index, generation)) = self.watches.occupy() else {
+            let reason = Reason::Full {
+                limit: Limit::Operations,
+                count: self.watches.limit(),
+            };
+            return Err(Rejected { op, reason });
+        };
+        let ticket = Ticket::from_parts(index, generation);
+        let raw = op.fd.as_raw_fd();
+        if let Err(error) = self.selector.add(raw, ticket.key(), op.interest, op.mode) {
+            self.watches.vacate(index);
+            let reason = reason(error);
+            return Err(Rejected { op, reason });
+        }
+        let watch = &mut self.watches[index];
+        watch.token = op.token;
+        watch.mode = op.mode;
+        watch.fd = Some(op.fd);
+        Ok(ticket)
+    }
+
+    /// Ends a watch at once: nothing is reported for it any more but the last item, which the next
+    /// wait delivers, with no conditions and the descriptor. False when it has ended already.
+    fn cancel(&mut self, ticket: Ticket) -> bool {
+        let known = self.watches.look(ticket.index(), ticket.generation());
+        if known.is_none() || self.check_fork().is_err() {
+            return false;
+        }
+        self.end(ticket, Ready::NONE);
+        true
+    }
+}
+
+impl Complete for Reactor {
+    type Item = Readiness;
+
+    /// Waits until there is an item, `wait` says that it is enough, or a [`Waker`] ends the wait,
+    /// which can make the answer 0.
+    ///
+    /// # Errors
+    /// [`Reason::Forked`] in a child process; what the selector reports for the wait itself.
+    fn complete(&mut self, wait: Wait, out: &mut Completions<Readiness>) -> io::Result<usize> {
+        self.check_fork()?;
+        loop {
+            let mut timeout_ns = match wait {
+                _ if !self.batch.is_empty() => Some(0),
+                Wait::Now => Some(0),
+                Wait::Forever => None,
+                Wait::Until(at) => Some(clock::ns_of(at).saturating_sub(clock::now_ns())),
+            };
+            if timeout_ns != Some(0) && !self.wake.bell.doze() {
+                timeout_ns = Some(0);
+            }
+            let count = self.selector.select(timeout_ns)?;
+            let woken = self.wake.bell.rouse();
+            self.apply(count);
+            match wait {
+                _ if !self.batch.is_empty() => break,
+                Wait::Now => {
+                    // Whoever embeds this loop sleeps on its descriptor now: wakes must be heard.
+                    while !self.wake.bell.doze() {
+                        self.wake.bell.rouse();
+                    }
+                    break;
+                }
+                _ if woken => break,
+                Wait::Until(at) if clock::now_ns() >= clock::ns_of(at) => break,
+                Wait::Until(_) | Wait::Forever => {}
+            }
+        }
+        Ok(out.take_from(&mut self.batch))
+    }
+}
+
+/// The reactor's own descriptor, for embedding in another loop: readable when
+/// [`complete`](Complete::complete) with [`Wait::Now`] would find something or a [`Waker`] was used.
+/// Call that until it answers 0, then sleep on this.
+impl AsFd for Reactor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.selector.as_fd()
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor")
+            .field("watches", &self.len())
+            .field("stale_events", &self.stale_events)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Reactor {
+    /// Removes the registrations, then closes the descriptors (E2).
+    fn drop(&mut self) {
+        // In a forked child the selector is the parent's, too, and stays as it is.
+        if self.check_fork().is_err() {
+            return;
+        }
+        for index in self.watches.occupied() {
+            let fd = self.watches[index].fd.as_ref().expect("E1");
+            // A duplicate of the selector may live on in another loop.
+            let _ = self.selector.remove(fd.as_raw_fd());
+        }
+    }
+}
+
+/// Why the selector refuses a descriptor.
+fn reason(error: io::Error) -> Reason {
+    match error.raw_os_error() {
+        Some(libc::EPERM) | None => Reason::Unsupported,
+        Some(errno) => Reason::Os(errno),
+    }
+}

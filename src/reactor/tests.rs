@@ -1,0 +1,375 @@
+//! The reactor against the system's selector.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Only fork(2), waitpid(2) and _exit(2) are called; the child allocates nothing that another thread
+//! could hold a lock of but through libc's own fork handlers.
+
+use std::fs::File;
+use std::io::{Read, Write, pipe};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::sys::descriptor;
+use crate::sys::waker::WakeFd;
+
+/// Something that can be made readable and be drained again.
+struct Subject {
+    name: &'static str,
+    reader: File,
+    write: Box<dyn FnMut()>,
+}
+
+fn subjects() -> Vec<Subject> {
+    let file = |fd: OwnedFd| File::from(fd);
+    let (pipe_out, mut pipe_in) = pipe().unwrap();
+    let (socket, mut peer) = pair();
+    let event = WakeFd::new().unwrap();
+    let event_out = descriptor::duplicate(descriptor::borrow(event.raw())).unwrap();
+    vec![
+        Subject {
+            name: "pipe",
+            reader: file(pipe_out.into()),
+            write: Box::new(move || pipe_in.write_all(&[1; 8]).unwrap()),
+        },
+        Subject {
+            name: "socketpair",
+            reader: socket,
+            write: Box::new(move || peer.write_all(&[1; 8]).unwrap()),
+        },
+        Subject {
+            name: "eventfd",
+            reader: file(event_out),
+            write: Box::new(move || event.signal()),
+        },
+    ]
+}
+
+/// A socketpair. As files, because Miri knows their read(2) and write(2) but not send(2).
+fn pair() -> (File, File) {
+    let (a, b) = UnixStream::pair().unwrap();
+    (File::from(OwnedFd::from(a)), File::from(OwnedFd::from(b)))
+}
+
+/// A watch for readability that every selector can serve.
+fn edge(descriptor: impl Into<OwnedFd>) -> Watch {
+    Watch::new(descriptor, Ready::READABLE).mode(Mode::Edge)
+}
+
+/// What a wait without blocking finds.
+fn now(reactor: &mut Reactor) -> Vec<Readiness> {
+    let mut items = Completions::new();
+    let count = reactor.complete(Wait::Now, &mut items).unwrap();
+    assert_eq!(count, items.len());
+    items.into_iter().collect()
+}
+
+fn only(items: Vec<Readiness>) -> Readiness {
+    let [item] = <[Readiness; 1]>::try_from(items).unwrap();
+    item
+}
+
+/// One watch through its whole life.
+fn life_of_a_watch(mode: Mode) {
+    for Subject {
+        name,
+        mut reader,
+        mut write,
+    } in subjects()
+    {
+        let mut reactor = Reactor::new().unwrap();
+        let watch = Watch::dup(&reader, Ready::READABLE).unwrap();
+        let ticket = reactor.submit(watch.mode(mode).token(9)).unwrap();
+        assert!(now(&mut reactor).is_empty(), "{name}: nothing has come yet");
+
+        write();
+        let item = only(now(&mut reactor));
+        assert_eq!((item.ticket, item.token), (ticket, 9), "{name}");
+        assert!(item.ready.contains(Ready::READABLE), "{name}: {item:?}");
+        assert_eq!(item.more, mode != Mode::Oneshot, "{name}");
+        assert_eq!(item.fd.is_some(), mode == Mode::Oneshot, "{name}");
+
+        // The condition lasts: only a level tells it again.
+        let again = now(&mut reactor);
+        assert_eq!(again.len(), usize::from(mode == Mode::Level), "{name}");
+        reader.read_exact(&mut [0; 8]).unwrap();
+        assert!(now(&mut reactor).is_empty(), "{name}: drained");
+
+        // It arises anew: only a oneshot has ended.
+        write();
+        let anew = now(&mut reactor);
+        assert_eq!(anew.len(), usize::from(mode != Mode::Oneshot), "{name}");
+        assert_eq!(reactor.len(), anew.len(), "{name}");
+
+        // The end gives the descriptor back, once, and is the last of it.
+        assert_eq!(reactor.cancel(ticket), mode != Mode::Oneshot, "{name}");
+        assert!(!reactor.cancel(ticket), "{name}: stale");
+        for last in now(&mut reactor) {
+            assert!(!last.more && last.ready.is_empty(), "{name}: {last:?}");
+            let mut same = File::from(last.fd.expect("the descriptor comes back"));
+            same.read_exact(&mut [0; 8]).unwrap();
+        }
+        write();
+        assert!(now(&mut reactor).is_empty(), "{name}: after its end");
+        assert!(reactor.is_empty());
+        assert_eq!(reactor.stale_events(), 0, "{name}");
+    }
+}
+
+macro_rules! per_mode {
+    ($($(#[$attribute:meta])* $name:ident: $mode:expr;)*) => {$(
+        #[test]
+        $(#[$attribute])*
+        fn $name() {
+            life_of_a_watch($mode);
+        }
+    )*};
+}
+
+per_mode! {
+    #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
+    a_level_reports_for_as_long_as_the_condition_lasts: Mode::Level;
+    an_edge_reports_when_the_condition_arises: Mode::Edge;
+    #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
+    a_oneshot_reports_once_and_ends: Mode::Oneshot;
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
+fn what_holds_already_is_reported_at_submission_and_modification() {
+    for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
+        let (socket, _peer) = pair();
+        let mut reactor = Reactor::new().unwrap();
+        let watch = Watch::new(socket, Ready::READABLE)
+            .mode(Mode::Edge)
+            .token(3);
+        let ticket = reactor.submit(watch).unwrap();
+        assert!(now(&mut reactor).is_empty());
+        reactor.modify(ticket, Ready::WRITABLE, mode).unwrap();
+        let item = only(now(&mut reactor));
+        assert_eq!((item.ticket, item.token), (ticket, 3));
+        assert_eq!(item.ready, Ready::WRITABLE);
+        assert_eq!(item.more, mode != Mode::Oneshot, "the new mode rules");
+        assert_eq!(reactor.fd(ticket).is_ok(), item.more);
+        let answer = reactor.modify(ticket, Ready::READABLE, Mode::Edge);
+        assert_eq!(answer.is_ok(), item.more, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_number_that_is_used_again_gets_none_of_its_predecessors_events() {
+    let (first, mut first_peer) = pair();
+    // Keeps the open file description, and with it a registration that is not removed, alive.
+    let kept = first.try_clone().unwrap();
+    let mut reactor = Reactor::new().unwrap();
+    let old = reactor.submit(edge(first)).unwrap();
+    first_peer.write_all(b"x").unwrap();
+    let held = only(now(&mut reactor));
+    assert!(reactor.cancel(old));
+    drop(now(&mut reactor)); // closes the number, with bytes unread
+
+    // Gets the number, unless another test has been quicker, and in any case the place.
+    let (second, mut second_peer) = pair();
+    let new = reactor.submit(edge(second)).unwrap();
+    assert_eq!(new.index(), old.index(), "the same place");
+    first_peer.write_all(b"y").unwrap();
+    assert!(now(&mut reactor).is_empty(), "an event of the old watch");
+    assert_eq!(reactor.stale_events(), 0, "its registration was removed");
+    // Whoever still holds an item of the old watch reaches nobody with it.
+    assert_eq!(reactor.fd(held.ticket).unwrap_err(), Reason::Stale);
+    assert!(!reactor.cancel(held.ticket));
+    second_peer.write_all(b"z").unwrap();
+    assert_eq!(only(now(&mut reactor)).ticket, new);
+    drop(kept);
+}
+
+#[test]
+fn an_event_whose_watch_has_ended_finds_nobody() {
+    let (socket, mut peer) = pair();
+    let mut reactor = Reactor::new().unwrap();
+    let ticket = reactor.submit(edge(socket)).unwrap();
+    peer.write_all(b"x").unwrap();
+    // What no caller can do: the selector has the event, then the place changes hands.
+    assert_eq!(reactor.selector.select(Some(0)).unwrap(), 1);
+    reactor.cancel(ticket);
+    let (other, _other_peer) = pair();
+    let other = reactor.submit(edge(other)).unwrap();
+    assert_eq!(other.index(), ticket.index());
+    reactor.apply(1);
+    assert_eq!(reactor.stale_events(), 1);
+    let last = only(now(&mut reactor));
+    assert_eq!((last.ticket, last.more), (ticket, false));
+}
+
+#[test]
+fn a_file_may_be_watched_twice() {
+    let (socket, _peer) = pair();
+    let mut reactor = Reactor::new().unwrap();
+    let watches = [1, 2].map(|token| {
+        Watch::dup(&socket, Ready::WRITABLE)
+            .unwrap()
+            .mode(Mode::Edge)
+            .token(token)
+    });
+    let tickets = watches.map(|watch| reactor.submit(watch).unwrap());
+    assert_ne!(tickets[0], tickets[1]);
+    let mut tokens: Vec<u64> = now(&mut reactor).iter().map(|item| item.token).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [1, 2]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's epoll does not know regular files")]
+fn what_cannot_be_watched_comes_back() {
+    let mut reactor = Reactor::with_config(&Config {
+        operations: 1,
+        ..Config::default()
+    })
+    .unwrap();
+    let file = File::open(std::env::current_exe().unwrap()).unwrap();
+    let refused = reactor.submit(edge(file)).unwrap_err();
+    assert_eq!(refused.reason, Reason::Unsupported);
+    File::from(refused.op.into_fd())
+        .read_exact(&mut [0; 4])
+        .unwrap();
+
+    let (a, b) = pair();
+    reactor.submit(edge(a)).unwrap();
+    let refused = reactor.submit(edge(b)).unwrap_err();
+    let (limit, count) = (Limit::Operations, 1);
+    assert_eq!(refused.reason, Reason::Full { limit, count });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
+fn the_end_of_the_peer_is_reported_unasked() {
+    let (socket, peer) = UnixStream::pair().unwrap();
+    let mut reactor = Reactor::new().unwrap();
+    reactor
+        .submit(Watch::new(socket, Ready::NONE).mode(Mode::Edge))
+        .unwrap();
+    assert!(now(&mut reactor).is_empty());
+    peer.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(only(now(&mut reactor)).ready, Ready::READ_CLOSED);
+    drop(peer);
+    assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP));
+}
+
+#[test]
+fn another_thread_ends_the_wait() {
+    let mut reactor = Reactor::new().unwrap();
+    let mut items = Completions::new();
+    let waker = reactor.waker();
+    waker.wake();
+    waker.clone().wake();
+    assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
+    for _ in 0..50 {
+        let waker = waker.clone();
+        let thread = thread::spawn(move || waker.wake());
+        assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri's selectors cannot watch each other")]
+fn a_wake_reaches_the_loop_that_the_reactor_is_embedded_in() {
+    let mut inner = Reactor::new().unwrap();
+    let mut outer = Reactor::new().unwrap();
+    outer
+        .submit(Watch::dup(&inner, Ready::READABLE).unwrap())
+        .unwrap();
+    let waker = inner.waker();
+    for _ in 0..3 {
+        waker.wake(); // while it is awake: this costs no system call …
+        assert!(now(&mut inner).is_empty());
+        assert!(now(&mut outer).is_empty());
+        waker.wake(); // … but now the outer loop sleeps
+        assert_eq!(now(&mut outer).len(), 1);
+        assert!(now(&mut inner).is_empty());
+    }
+}
+
+#[test]
+fn timeouts_are_never_early() {
+    let mut reactor = Reactor::new().unwrap();
+    let mut items = Completions::new();
+    for span_us in [0, 1, 300, 1_500, 10_000] {
+        let until = Instant::now() + Duration::from_micros(span_us);
+        reactor.wake.fd.signal(); // for no reason: the wait goes on
+        assert_eq!(reactor.complete(Wait::Until(until), &mut items).unwrap(), 0);
+        assert!(Instant::now() >= until, "{span_us} µs");
+    }
+    let past = Instant::now();
+    assert_eq!(reactor.complete(Wait::Until(past), &mut items).unwrap(), 0);
+}
+
+#[test]
+fn readiness_ends_a_long_wait() {
+    let (socket, mut peer) = pair();
+    let mut reactor = Reactor::new().unwrap();
+    reactor.submit(edge(socket)).unwrap();
+    let thread = thread::spawn(move || peer.write_all(b"x").map(|()| peer).unwrap());
+    let mut items = Completions::new();
+    let far = Instant::now() + Duration::from_secs(3600);
+    assert_eq!(reactor.complete(Wait::Until(far), &mut items).unwrap(), 1);
+    thread.join().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no poll(2)")]
+fn dropping_the_reactor_ends_its_registrations() {
+    let (socket, mut peer) = pair();
+    let kept = socket.try_clone().unwrap();
+    let mut reactor = Reactor::new().unwrap();
+    reactor.submit(edge(socket)).unwrap();
+    // Another loop holds the selector, somebody else the file.
+    let selector = reactor.as_fd().try_clone_to_owned().unwrap();
+    drop(reactor);
+    peer.write_all(b"x").unwrap();
+    assert!(
+        descriptor::poll_now(selector.as_raw_fd(), Ready::READABLE)
+            .unwrap()
+            .is_empty()
+    );
+    drop(kept);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_forked_child_leaves_its_parents_registrations_alone() {
+    let (socket, mut peer) = pair();
+    let mut reactor = Reactor::new().unwrap();
+    let ticket = reactor.submit(edge(socket)).unwrap();
+    // SAFETY: the child below does nothing but look, close descriptors and exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = reactor.complete(Wait::Now, &mut Completions::new());
+        let forked = refused.is_err_and(|error| Reason::of(&error) == Some(Reason::Forked));
+        let refused = !reactor.cancel(ticket)
+            && reactor.modify(ticket, Ready::NONE, Mode::Edge) == Err(Reason::Forked);
+        drop(reactor);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if forked && refused { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: one status of our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "what the child saw");
+    peer.write_all(b"x").unwrap();
+    assert_eq!(only(now(&mut reactor)).ticket, ticket);
+}
+
+#[test]
+fn its_types_cross_threads() {
+    fn crosses<T: Send>() {}
+    fn is_shared<T: Send + Sync + Clone>() {}
+    crosses::<Reactor>();
+    crosses::<Watch>();
+    crosses::<Readiness>();
+    is_shared::<Waker>();
+}

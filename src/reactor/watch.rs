@@ -1,0 +1,155 @@
+//! What the reactor takes and what it answers: watches, readiness, wakes.
+
+use std::num::NonZeroU32;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::interest::{Mode, Ready};
+use crate::remote::Bell;
+use crate::slots::{Entry, NOWHERE, VACANT};
+use crate::source::Ticket;
+use crate::sys::descriptor;
+use crate::sys::waker::WakeFd;
+
+/// The reactor's operation: a descriptor, what to tell of it, how often.
+#[derive(Debug)]
+#[must_use = "a watch does nothing until it is submitted"]
+pub struct Watch {
+    pub(super) fd: OwnedFd,
+    pub(super) interest: Ready,
+    pub(super) mode: Mode,
+    pub(super) token: u64,
+}
+
+impl Watch {
+    /// Watches a descriptor that is given away: the last item of the watch gives it back.
+    /// [`Mode::Level`], token 0.
+    pub fn new(descriptor: impl Into<OwnedFd>, interest: Ready) -> Watch {
+        Watch {
+            fd: descriptor.into(),
+            interest,
+            mode: Mode::Level,
+            token: 0,
+        }
+    }
+
+    /// Watches a duplicate (with CLOEXEC) of a descriptor that the caller keeps. The caller may close
+    /// its own at any time; the file stays open until the watch has ended.
+    ///
+    /// # Errors
+    /// What dup(2) reports (`EMFILE`).
+    pub fn dup(descriptor: impl AsFd, interest: Ready) -> io::Result<Watch> {
+        let duplicate = descriptor::duplicate(descriptor.as_fd())?;
+        Ok(Watch::new(duplicate, interest))
+    }
+
+    /// Sets how often it reports.
+    pub fn mode(mut self, mode: Mode) -> Watch {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets the number that every item returns untouched.
+    pub fn token(mut self, token: u64) -> Watch {
+        self.token = token;
+        self
+    }
+
+    /// Takes the descriptor back out of a refused watch.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+/// The reactor's item: what holds for a watched descriptor.
+#[derive(Debug)]
+pub struct Readiness {
+    /// The ticket that `submit` gave.
+    pub ticket: Ticket,
+    /// The watch's token, untouched.
+    pub token: u64,
+    /// The conditions that hold; none in the last item of a cancelled watch.
+    pub ready: Ready,
+    /// The watch goes on: more items may follow. Every watch ends in exactly one item without.
+    pub more: bool,
+    /// In the last item, the watch's descriptor. Dropped with the item, it closes.
+    pub fd: Option<OwnedFd>,
+}
+
+const _: () = assert!(size_of::<Readiness>() <= 24);
+
+/// A place in the table of watches.
+pub(super) struct Registration {
+    generation: NonZeroU32,
+    next: u32,
+    pub(super) token: u64,
+    /// There while the place is occupied.
+    pub(super) fd: Option<OwnedFd>,
+    pub(super) mode: Mode,
+}
+
+const _: () = assert!(size_of::<Registration>() <= 24);
+
+impl Default for Registration {
+    fn default() -> Registration {
+        Registration {
+            generation: VACANT,
+            next: NOWHERE,
+            token: 0,
+            fd: None,
+            mode: Mode::Level,
+        }
+    }
+}
+
+impl Entry for Registration {
+    fn generation(&self) -> NonZeroU32 {
+        self.generation
+    }
+    fn set_generation(&mut self, generation: NonZeroU32) {
+        self.generation = generation;
+    }
+    fn next_vacant(&self) -> u32 {
+        self.next
+    }
+    fn set_next_vacant(&mut self, index: u32) {
+        self.next = index;
+    }
+}
+
+/// Ends a reactor's wait from any thread; the wait then answers, if need be with no items.
+///
+/// A wake costs a system call only when the reactor sleeps, and a burst of them costs one. One that
+/// comes while nobody waits ends the next wait at once.
+#[derive(Clone)]
+pub struct Waker(pub(super) Arc<Shared>);
+
+/// What a reactor and its wakers share.
+pub(super) struct Shared {
+    pub(super) bell: Bell,
+    pub(super) fd: WakeFd,
+}
+
+impl Shared {
+    pub(super) fn new() -> io::Result<Shared> {
+        let (bell, fd) = (Bell::new(), WakeFd::new()?);
+        Ok(Shared { bell, fd })
+    }
+}
+
+impl Waker {
+    /// Ends the wait.
+    pub fn wake(&self) {
+        if self.0.bell.ring() {
+            self.0.fd.signal();
+        }
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
+    }
+}

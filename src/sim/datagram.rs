@@ -1,0 +1,144 @@
+//! Datagram sockets: a bounded queue of letters each.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+
+use super::faults::Fault;
+use super::names::{Name, os, wildcards};
+use super::world::*;
+use crate::address::Address;
+use crate::buf::Target;
+use crate::proactor::Received;
+
+/// Most bytes of a datagram (UDP's over IPv4).
+const MOST_DATAGRAM: usize = 65_507;
+/// What a datagram takes up besides its bytes, so that a queue of empty ones is bounded, too.
+const LETTER_BYTES: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Mailbox {
+    pub(super) letters: VecDeque<(Name, Box<[u8]>)>,
+    pub(super) bytes: usize,
+    /// Senders that have found it full.
+    pub(super) waiting: Vec<(u32, u32)>,
+}
+
+impl World {
+    pub(super) fn datagram(&mut self, at: &Address) -> io::Result<RawFd> {
+        let name = self.bind(at)?;
+        if self.mailboxes.contains_key(&name) {
+            return Err(os(libc::EADDRINUSE));
+        }
+        let role = Role::Datagram(Box::default());
+        let index = self.open(role, name.clone(), Name::None);
+        self.mailboxes.insert(name, index);
+        Ok(index as RawFd)
+    }
+
+    pub(super) fn recv_from(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut Address,
+    ) -> Received {
+        if self.dice.on
+            && let Err(errno) = self.recv_faults(fd, to)
+        {
+            return refuse(errno);
+        }
+        match self.take_letter(fd, to) {
+            Ok((got, sender)) => {
+                *from = sender.address();
+                got
+            }
+            Err(errno) => refuse(errno),
+        }
+    }
+
+    pub(super) fn take_letter(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+    ) -> Result<(Received, Name), i32> {
+        let Role::Datagram(mailbox) = &mut self.sockets[fd as usize].role else {
+            return Err(libc::EOPNOTSUPP);
+        };
+        let (sender, bytes) = mailbox.letters.pop_front().ok_or(libc::EAGAIN)?;
+        mailbox.bytes -= bytes.len() + LETTER_BYTES;
+        let waiting = std::mem::take(&mut mailbox.waiting);
+        self.tell_senders(waiting);
+        let mut moved = 0;
+        for target in to {
+            moved += target.write(&bytes[moved..]);
+        }
+        let got = Received {
+            moved: moved as isize,
+            cut: moved < bytes.len(),
+        };
+        Ok((got, sender))
+    }
+
+    pub(super) fn tell_senders(&mut self, waiting: Vec<(u32, u32)>) {
+        for (sender, generation) in waiting {
+            if self.sockets[sender as usize].generation == generation {
+                self.edge(sender);
+            }
+        }
+    }
+
+    pub(super) fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
+        let index = fd as u32;
+        let fault = if self.dice.hits(Fault::Eintr) {
+            libc::EINTR
+        } else if self.dice.hits(Fault::Enobufs) {
+            libc::ENOBUFS
+        } else if self.dice.hits(Fault::Eagain) {
+            self.edge(index);
+            libc::EAGAIN
+        } else {
+            0
+        };
+        if fault != 0 {
+            return -(fault as isize);
+        }
+        let sender = &self.sockets[fd as usize];
+        let errno = match (&sender.role, bytes.len()) {
+            (Role::Datagram(_), ..=MOST_DATAGRAM) if to.is_unspecified() => libc::EDESTADDRREQ,
+            (Role::Datagram(_), ..=MOST_DATAGRAM) => 0,
+            (Role::Datagram(_), _) => libc::EMSGSIZE,
+            _ => libc::EOPNOTSUPP,
+        };
+        if errno != 0 {
+            return -(errno as isize);
+        }
+        let (name, generation) = (sender.local.clone(), sender.generation);
+        let Some(receiver) = self.mailbox_at(&Name::of(to)) else {
+            // A datagram to nobody is lost; a Unix socket knows.
+            let internet = sender.flags & INTERNET != 0;
+            let refused = -(libc::ECONNREFUSED as isize);
+            return if internet {
+                bytes.len() as isize
+            } else {
+                refused
+            };
+        };
+        let limit = self.buffer;
+        if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {
+            let size = bytes.len() + LETTER_BYTES;
+            if !mailbox.letters.is_empty() && mailbox.bytes + size > limit {
+                mailbox.waiting.push((index, generation));
+                return -(libc::EAGAIN as isize);
+            }
+            mailbox.bytes += size;
+            mailbox.letters.push_back((name, bytes.into()));
+        }
+        self.edge(receiver);
+        bytes.len() as isize
+    }
+
+    pub(super) fn mailbox_at(&self, name: &Name) -> Option<u32> {
+        let at = |name: &Name| self.mailboxes.get(name).copied();
+        at(name).or_else(|| wildcards(name).iter().find_map(at))
+    }
+}

@@ -1,0 +1,321 @@
+//! The simulation as the proactor's kernel.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Only the promise of `Kernel` is made here: that received bytes have been written. Everything that
+//! is received goes through `Target::write`, whose answer is what is reported.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::slice;
+use std::sync::Arc;
+
+use super::Sim;
+use super::schedule::Waited;
+use super::world::World;
+use crate::address::Address;
+use crate::buf::Target;
+use crate::driver::{Explain, ListenOptions};
+use crate::error::Reason;
+use crate::interest::Ready;
+use crate::proactor::{Kernel, Received};
+use crate::remote::Wake;
+use crate::source::{Handle, Kind, VirtualDescriptor};
+
+/// What is counted, and traced, under which number.
+#[derive(Clone, Copy)]
+pub(super) enum Call {
+    Wait,
+    Register,
+    Recv,
+    RecvMsg,
+    Send,
+    SendMsg,
+    Accept,
+    Connect,
+    Shutdown,
+    Poll,
+    Close,
+    GetSockOpt,
+}
+
+impl Call {
+    pub(super) const COUNT: usize = Call::GetSockOpt as usize + 1;
+    /// The names that the system's kernel counts them under.
+    const NAMES: [&'static str; Call::COUNT] = [
+        "wait",
+        "register",
+        "recv",
+        "recvmsg",
+        "send",
+        "sendmsg",
+        "accept",
+        "connect",
+        "shutdown",
+        "poll",
+        "close",
+        "getsockopt",
+    ];
+}
+
+/// An answer, as the trace takes it.
+trait Answer {
+    fn code(&self) -> i64;
+}
+
+impl Answer for () {
+    fn code(&self) -> i64 {
+        0
+    }
+}
+
+impl Answer for i32 {
+    fn code(&self) -> i64 {
+        i64::from(*self)
+    }
+}
+
+impl Answer for isize {
+    #[inline(always)]
+    fn code(&self) -> i64 {
+        *self as i64
+    }
+}
+
+impl Answer for Received {
+    #[inline(always)]
+    fn code(&self) -> i64 {
+        self.moved as i64
+    }
+}
+
+impl Answer for Ready {
+    fn code(&self) -> i64 {
+        i64::from(self.bits())
+    }
+}
+
+impl<T> Answer for Result<T, i32> {
+    fn code(&self) -> i64 {
+        self.as_ref().err().map_or(0, |errno| -i64::from(*errno))
+    }
+}
+
+impl Sim {
+    /// Counts a call on `fd`, makes it in the world, and traces it with its answer.
+    #[inline(always)]
+    fn call<A: Answer>(&mut self, call: Call, fd: RawFd, make: impl FnOnce(&mut World) -> A) -> A {
+        self.calls[call as usize] += 1;
+        let world = &mut *self.enter();
+        let answer = make(world);
+        let what = (call as u64) << 32 | u64::from(fd as u32);
+        world.trace(what, answer.code() as u64);
+        answer
+    }
+}
+
+// SAFETY: the world answers the sum of what `Target::write` has written, part by part.
+unsafe impl Kernel for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.world.borrow().schedule.now_ns
+    }
+
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        self.calls[Call::Wait as usize] += 1;
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let answer = loop {
+            let mut world = self.enter();
+            let waited = world.select(self.selector, timeout_ns, self.most_events, &mut events);
+            let (patience, others) = (world.patience, world.schedule.has_ready());
+            drop(world);
+            match waited {
+                Waited::Over => break Ok(events.len()),
+                Waited::Stuck if self.outside.wait(patience) => {}
+                Waited::Stuck => break Err(deadlock(others)),
+            }
+        };
+        self.events = events;
+        answer
+    }
+
+    #[inline(always)]
+    fn event(&self, i: usize) -> (u64, Ready) {
+        self.events[i]
+    }
+
+    fn register(&mut self, fd: RawFd, key: u64) -> Result<(), i32> {
+        let selector = self.selector;
+        self.call(Call::Register, fd, |world| {
+            world.register(fd, selector, key)
+        })
+    }
+
+    fn deregister(&mut self, fd: RawFd) {
+        self.call(Call::Register, fd, |world| world.deregister(fd as u32))
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.make_waker()
+    }
+
+    fn accepts(&self, handle: &Handle) -> bool {
+        let owner: Arc<dyn VirtualDescriptor> = self.owner();
+        handle.is_of(&owner)
+    }
+
+    fn prepare(&mut self, _fd: RawFd, kind: Kind, _shared: bool) -> Result<(Kind, bool), Reason> {
+        Ok((kind, false))
+    }
+
+    fn restore(&mut self, _fd: RawFd) {}
+
+    fn close(&mut self, fd: RawFd) {
+        self.call(Call::Close, fd, |world| world.close(fd))
+    }
+
+    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        Handle::from_virtual(fd, kind, self.owner())
+    }
+
+    #[inline]
+    fn recv(&mut self, fd: RawFd, _kind: Kind, mut to: Target<'_>) -> Received {
+        let to = slice::from_mut(&mut to);
+        self.call(Call::Recv, fd, |world| world.recv(fd, to))
+    }
+
+    #[inline]
+    fn send(&mut self, fd: RawFd, _kind: Kind, bytes: &[u8]) -> isize {
+        let parts = [IoSlice::new(bytes)];
+        self.call(Call::Send, fd, |world| world.send(fd, &parts))
+    }
+
+    fn recv_vectored(&mut self, fd: RawFd, _kind: Kind, to: &mut [Target<'_>]) -> Received {
+        self.call(Call::RecvMsg, fd, |world| world.recv(fd, to))
+    }
+
+    fn send_vectored(&mut self, fd: RawFd, _kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+        self.call(Call::SendMsg, fd, |world| world.send(fd, parts))
+    }
+
+    fn recv_from(&mut self, fd: RawFd, mut to: Target<'_>, from: &mut Address) -> Received {
+        let to = slice::from_mut(&mut to);
+        self.call(Call::RecvMsg, fd, |world| world.recv_from(fd, to, from))
+    }
+
+    fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
+        self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to))
+    }
+
+    fn recv_descriptors(
+        &mut self,
+        _fd: RawFd,
+        _to: Target<'_>,
+        _descriptors: &mut Vec<OwnedFd>,
+    ) -> isize {
+        -(libc::EOPNOTSUPP as isize)
+    }
+
+    fn send_descriptors(&mut self, _fd: RawFd, _bytes: &[u8], _descriptors: &[OwnedFd]) -> isize {
+        -(libc::EOPNOTSUPP as isize)
+    }
+
+    fn accept(&mut self, fd: RawFd, _kind: Kind) -> Result<Handle, i32> {
+        let accepted = self.call(Call::Accept, fd, |world| {
+            let end = world.accept(fd);
+            end.map(|end| (end, Sim::kind_of(world, end)))
+        });
+        accepted.map(|(end, kind)| Handle::from_virtual(end, kind, self.owner()))
+    }
+
+    fn relieve(&mut self, fd: RawFd) {
+        self.call(Call::Accept, fd, |world| world.drop_connection(fd))
+    }
+
+    fn connect(
+        &mut self,
+        to: &Address,
+        prepared: Option<OwnedFd>,
+    ) -> Result<(RawFd, Kind, bool), i32> {
+        if prepared.is_some() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let selector = self.selector as RawFd;
+        self.call(Call::Connect, selector, |world| {
+            let answer = world.connect(to);
+            answer.map(|(fd, going_on)| (fd, Sim::kind_of(world, fd), going_on))
+        })
+    }
+
+    fn connect_result(&mut self, fd: RawFd) -> i32 {
+        self.call(Call::GetSockOpt, fd, |world| world.connect_result(fd))
+    }
+
+    fn shutdown(&mut self, fd: RawFd) -> isize {
+        self.call(Call::Shutdown, fd, |world| world.shutdown(fd))
+    }
+
+    fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
+        let asked = interest | Ready::ALWAYS;
+        Ok(self.call(Call::Poll, fd, |world| {
+            world.conditions(fd as u32).and(asked)
+        }))
+    }
+
+    fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
+        let fd = self.enter().listen(at, options)?;
+        Ok(Handle::from_virtual(fd, Kind::Listener, self.owner()))
+    }
+
+    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        Ok(self.enter().local_address(fd))
+    }
+
+    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        self.enter().peer_address(fd)
+    }
+
+    fn set_nodelay(&mut self, _fd: RawFd, _on: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn borrow(&self, _fd: RawFd) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        let all = Call::NAMES.into_iter().zip(self.calls);
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn explain(&self, explain: &mut Explain) {
+        let waits = self.calls[Call::Wait as usize];
+        let clock = "time passes only in waits";
+        explain.row("wait", "virtual time", clock, waits);
+        for (fault, count) in self.injected().named() {
+            if count > 0 {
+                explain.row("fault", fault, "injected by the simulation", count);
+            }
+        }
+    }
+}
+
+#[cold]
+fn deadlock(others: bool) -> io::Error {
+    let text = if others {
+        "the simulation would block for ever: nothing can happen to this watcher before another \
+         one in its thread, which has events to take, has run"
+    } else {
+        "the simulation would block for ever: nothing is left that could happen"
+    };
+    io::Error::new(io::ErrorKind::Deadlock, text)
+}

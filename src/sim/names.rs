@@ -1,0 +1,239 @@
+//! Names, and how connections come about: addresses, ports, listeners, backlogs.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use super::faults::Fault;
+use super::world::*;
+use crate::address::Address;
+use crate::driver::ListenOptions;
+
+/// Where the ports of clients and of `listen` on port 0 begin.
+pub(super) const FIRST_PORT: u16 = 32_768;
+
+/// What a socket is bound or connected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Name {
+    #[default]
+    None,
+    Ip(SocketAddr),
+    Path(PathBuf),
+}
+
+impl Name {
+    pub(super) fn of(address: &Address) -> Name {
+        match (address.ip(), address.path()) {
+            (Some(ip), _) => Name::Ip(ip),
+            (None, Some(path)) => Name::Path(path),
+            (None, None) => Name::None,
+        }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        match self {
+            Name::None => Address::unspecified(),
+            Name::Ip(ip) => Address::from(*ip),
+            // It came out of an address, so it fits into one.
+            Name::Path(path) => Address::unix(path).unwrap_or_else(|_| Address::unspecified()),
+        }
+    }
+}
+
+pub(super) struct Listener {
+    /// Ends of connections that nobody has accepted yet.
+    pub(super) backlog: VecDeque<u32>,
+    pub(super) limit: usize,
+    pub(super) shared: bool,
+    /// Clients that connect while the backlog is full.
+    pub(super) waiting: VecDeque<u32>,
+}
+
+pub(super) fn os(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
+/// The names of every address with the port of `name`.
+pub(super) fn wildcards(name: &Name) -> Vec<Name> {
+    let Name::Ip(ip) = name else {
+        return Vec::new();
+    };
+    let every: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let port = ip.port();
+    let names = every.into_iter().map(|ip| Name::Ip((ip, port).into()));
+    names.collect()
+}
+
+impl World {
+    /// A port that nobody listens on.
+    pub(super) fn free_port(&mut self, ip: IpAddr) -> SocketAddr {
+        loop {
+            let address = SocketAddr::new(ip, self.port);
+            self.port = self.port.checked_add(1).unwrap_or(FIRST_PORT);
+            if self.listener_at(&Name::Ip(address)).is_none()
+                && self.mailbox_at(&Name::Ip(address)).is_none()
+            {
+                return address;
+            }
+        }
+    }
+
+    pub(super) fn bind(&mut self, at: &Address) -> io::Result<Name> {
+        match Name::of(at) {
+            Name::None => Err(os(libc::EINVAL)),
+            Name::Ip(ip) if ip.port() == 0 => Ok(Name::Ip(self.free_port(ip.ip()))),
+            name => Ok(name),
+        }
+    }
+
+    pub(super) fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<RawFd> {
+        let name = self.bind(at)?;
+        let sharing = self.listeners.get(&name).map_or(&[][..], Vec::as_slice);
+        let shares = |&other: &u32| match &self.sockets[other as usize].role {
+            Role::Listener(listener) => options.reuse_port && listener.shared,
+            _ => false,
+        };
+        if !sharing.iter().all(shares) {
+            return Err(os(libc::EADDRINUSE));
+        }
+        let listener = Listener {
+            backlog: VecDeque::new(),
+            // As Linux: one more than asked for.
+            limit: (options.backlog as usize).saturating_add(1),
+            shared: options.reuse_port,
+            waiting: VecDeque::new(),
+        };
+        let role = Role::Listener(Box::new(listener));
+        let index = self.open(role, name.clone(), Name::None);
+        self.listeners.entry(name).or_default().push(index);
+        Ok(index as RawFd)
+    }
+
+    /// Who listens at `name`, or at every address with its port.
+    pub(super) fn listener_at(&self, name: &Name) -> Option<&[u32]> {
+        let at = |name: &Name| self.listeners.get(name).map(Vec::as_slice);
+        at(name).or_else(|| wildcards(name).iter().find_map(at))
+    }
+
+    /// Opens a socket and connects it; answers whether the connection goes on. As on Linux, a Unix
+    /// socket knows at once, and an internet socket when its edge comes.
+    pub(super) fn connect(&mut self, to: &Address) -> Result<(RawFd, bool), i32> {
+        let remote = Name::of(to);
+        let listener = self.listener_at(&remote).map(<[u32]>::to_vec);
+        let refused = listener.is_some() && self.dice.hits(Fault::ConnectRefused);
+        let listener = match listener {
+            Some(sharing) if !refused => {
+                let which = match sharing.len() {
+                    1 => 0,
+                    count => self.dice.rng.below(count as u64) as usize,
+                };
+                Some(sharing[which])
+            }
+            _ => None,
+        };
+        let local = match &remote {
+            Name::Ip(ip) => Name::Ip(self.free_port(ip.ip())),
+            _ => Name::None,
+        };
+        let internet = matches!(remote, Name::Ip(_));
+        let is_full = listener.is_some_and(|listener| self.is_full(listener));
+        match listener {
+            None if !internet => return Err(libc::ECONNREFUSED),
+            Some(_) if !internet && is_full => return Err(libc::EAGAIN),
+            _ => {}
+        }
+        let client = self.open(Role::Stream, local, remote);
+        match listener {
+            None => self.sever(client, libc::ECONNREFUSED),
+            Some(listener) if is_full => {
+                let socket = &mut self.sockets[client as usize];
+                socket.flags |= WAITING;
+                socket.peer = listener;
+                if let Role::Listener(listener) = &mut self.sockets[listener as usize].role {
+                    listener.waiting.push_back(client);
+                }
+            }
+            Some(listener) => self.establish(client, listener),
+        }
+        Ok((client as RawFd, internet))
+    }
+
+    fn is_full(&self, listener: u32) -> bool {
+        match &self.sockets[listener as usize].role {
+            Role::Listener(listener) => listener.backlog.len() >= listener.limit,
+            _ => false,
+        }
+    }
+
+    /// Makes the connection; its other end waits to be accepted.
+    fn establish(&mut self, client: u32, listener: u32) {
+        let socket = &mut self.sockets[client as usize];
+        socket.flags &= !WAITING;
+        let (local, remote) = (socket.remote.clone(), socket.local.clone());
+        let end = self.open(Role::Stream, local, remote);
+        self.link(client, end);
+        if let Role::Listener(listener) = &mut self.sockets[listener as usize].role {
+            listener.backlog.push_back(end);
+        }
+        self.edge(listener);
+        self.edge(client);
+    }
+
+    /// How a connection that went on has ended.
+    pub(super) fn connect_result(&mut self, fd: RawFd) -> i32 {
+        let socket = &mut self.sockets[fd as usize];
+        match std::mem::take(&mut socket.error) {
+            0 if socket.flags & WAITING != 0 => libc::EINPROGRESS,
+            errno => errno,
+        }
+    }
+
+    pub(super) fn accept(&mut self, fd: RawFd) -> Result<RawFd, i32> {
+        let end = self.head_of_backlog(fd)?;
+        if self.dice.on {
+            if self.dice.hits(Fault::Eintr) {
+                return Err(libc::EINTR);
+            }
+            if self.dice.hits(Fault::Emfile) {
+                return Err(libc::EMFILE);
+            }
+            if self.dice.hits(Fault::Eagain) {
+                self.edge(fd as u32);
+                return Err(libc::EAGAIN);
+            }
+        }
+        self.take_from_backlog(fd);
+        if self.dice.hits(Fault::Aborted) {
+            self.abort(end);
+            return Err(libc::ECONNABORTED);
+        }
+        Ok(end as RawFd)
+    }
+
+    /// Accepts a connection and closes it at once.
+    pub(super) fn drop_connection(&mut self, fd: RawFd) {
+        if let Ok(end) = self.head_of_backlog(fd) {
+            self.take_from_backlog(fd);
+            self.close(end as RawFd);
+        }
+    }
+
+    fn head_of_backlog(&self, fd: RawFd) -> Result<u32, i32> {
+        match &self.sockets[fd as usize].role {
+            Role::Listener(listener) => listener.backlog.front().copied().ok_or(libc::EAGAIN),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    fn take_from_backlog(&mut self, fd: RawFd) {
+        let Role::Listener(listener) = &mut self.sockets[fd as usize].role else {
+            return;
+        };
+        listener.backlog.pop_front();
+        if let Some(client) = listener.waiting.pop_front() {
+            self.establish(client, fd as u32);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What other threads can do to a simulation: wake a watcher, and drop descriptors.
+//!
+//! Invariant: news is written under the lock and then flagged; who takes it clears the flag first. So
+//! news that one taking misses is flagged for the next.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Sim;
+use super::world::World;
+use crate::remote::Wake;
+use crate::source::VirtualDescriptor;
+
+#[derive(Default)]
+pub(super) struct Outside {
+    news: Mutex<News>,
+    bell: Condvar,
+    /// So that an attempt, of which there are many, need not lock to find nothing.
+    flagged: AtomicBool,
+}
+
+#[derive(Default)]
+struct News {
+    closed: Vec<RawFd>,
+    woken: Vec<u32>,
+}
+
+impl Outside {
+    fn lock(&self) -> MutexGuard<'_, News> {
+        // Plain lists are whole whatever became of the thread that held them.
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, write: impl FnOnce(&mut News)) {
+        write(&mut self.lock());
+        self.flagged.store(true, Ordering::Release);
+        self.bell.notify_all();
+    }
+
+    #[inline(always)]
+    pub(super) fn has_news(&self) -> bool {
+        self.flagged.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    pub(super) fn take_news(&self, world: &mut World) {
+        self.flagged.store(false, Ordering::SeqCst);
+        let news = std::mem::take(&mut *self.lock());
+        for fd in news.closed {
+            world.close(fd);
+        }
+        for selector in news.woken {
+            world.schedule.wake(selector);
+        }
+    }
+
+    /// Blocks, in real time, until there is news; false when `patience` is over.
+    pub(super) fn wait(&self, patience: Duration) -> bool {
+        let quiet = |news: &mut News| news.closed.is_empty() && news.woken.is_empty();
+        let waited = self.bell.wait_timeout_while(self.lock(), patience, quiet);
+        let (news, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(news);
+        !timeout.timed_out()
+    }
+}
+
+impl VirtualDescriptor for Outside {
+    fn close(&self, fd: RawFd) {
+        self.tell(|news| news.closed.push(fd));
+    }
+}
+
+/// Wakes one watcher.
+struct Waker {
+    outside: Arc<Outside>,
+    selector: u32,
+}
+
+impl Wake for Waker {
+    fn wake(&self) {
+        self.outside.tell(|news| news.woken.push(self.selector));
+    }
+}
+
+impl Sim {
+    pub(super) fn owner(&self) -> Arc<dyn VirtualDescriptor> {
+        Arc::clone(&self.outside) as Arc<dyn VirtualDescriptor>
+    }
+
+    pub(super) fn make_waker(&self) -> Arc<dyn Wake> {
+        Arc::new(Waker {
+            outside: Arc::clone(&self.outside),
+            selector: self.selector,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! Virtual time, and what is reported to whom and when.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::faults::Fault;
+use super::world::{NOBODY, QUEUED, REGISTERED, World};
+use crate::interest::Ready;
+use crate::proactor::WAKE;
+
+/// When every simulation starts: far enough from 0 for deadlines in the past.
+const START_NS: u64 = 1_000_000_000;
+/// What a wait that finds something costs. Time must pass while there is always something to do, or
+/// no deadline of a busy program would ever come.
+const TURN_NS: u64 = 1_000;
+/// How many keys of gone registrations a selector remembers, to report them in error.
+const REMEMBERED: usize = 16;
+
+/// What one watcher waits on.
+#[derive(Default)]
+pub(super) struct Selector {
+    /// Sockets with something new to report, each once.
+    ready: VecDeque<u32>,
+    /// Another thread ends the next wait.
+    pub(super) woken: bool,
+    /// Keys whose registration has ended.
+    gone: VecDeque<u64>,
+    in_use: bool,
+}
+
+/// The clock and the agenda.
+pub(super) struct Schedule {
+    pub(super) now_ns: u64,
+    selectors: Vec<Selector>,
+    /// When which socket (and which use of its place) is reported late. The running number keeps
+    /// what falls on one time in order.
+    late: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
+    number: u64,
+}
+
+impl Schedule {
+    pub(super) fn new() -> Schedule {
+        Schedule {
+            now_ns: START_NS,
+            selectors: Vec::new(),
+            late: BinaryHeap::new(),
+            number: 0,
+        }
+    }
+
+    pub(super) fn open_selector(&mut self) -> u32 {
+        let vacant = self.selectors.iter().position(|selector| !selector.in_use);
+        let index = vacant.unwrap_or_else(|| {
+            self.selectors.push(Selector::default());
+            self.selectors.len() - 1
+        });
+        self.selectors[index].in_use = true;
+        index as u32
+    }
+
+    pub(super) fn close_selector(&mut self, selector: u32) {
+        self.selectors[selector as usize] = Selector::default();
+    }
+
+    pub(super) fn wake(&mut self, selector: u32) {
+        let selector = &mut self.selectors[selector as usize];
+        // The watcher may be gone while its submitters live on.
+        selector.woken = selector.in_use;
+    }
+
+    #[inline]
+    pub(super) fn report(&mut self, selector: u32, socket: u32) {
+        self.selectors[selector as usize].ready.push_back(socket);
+    }
+
+    pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
+        let at_ns = self.now_ns.saturating_add(delay_ns);
+        self.number += 1;
+        self.late
+            .push(Reverse((at_ns, self.number, socket, generation)));
+    }
+
+    pub(super) fn remember_gone(&mut self, selector: u32, key: u64) {
+        let gone = &mut self.selectors[selector as usize].gone;
+        if gone.len() == REMEMBERED {
+            gone.pop_front();
+        }
+        gone.push_back(key);
+    }
+
+    /// Whether a selector has something to report.
+    pub(super) fn has_ready(&self) -> bool {
+        self.selectors
+            .iter()
+            .any(|selector| selector.woken || !selector.ready.is_empty())
+    }
+
+    /// When something is reported by itself.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.late.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+}
+
+/// What a wait has come to.
+pub(super) enum Waited {
+    /// There are events, or the time has passed.
+    Over,
+    /// Nothing can happen any more, unless another thread does something.
+    Stuck,
+}
+
+impl World {
+    /// Waits in virtual time: collects the events of `selector`, at most `most`, and lets time pass
+    /// until there is one or `timeout_ns` is over.
+    pub(super) fn select(
+        &mut self,
+        selector: u32,
+        timeout_ns: Option<u64>,
+        most: usize,
+        events: &mut Vec<(u64, Ready)>,
+    ) -> Waited {
+        let until = timeout_ns.map(|ns| self.schedule.now_ns.saturating_add(ns));
+        loop {
+            self.report_due();
+            self.collect(selector, most, events);
+            if !events.is_empty() {
+                self.schedule.now_ns = self.schedule.now_ns.saturating_add(TURN_NS);
+                self.report_spuriously(selector, events);
+                break;
+            }
+            let now_ns = self.schedule.now_ns;
+            if until.is_some_and(|until| until <= now_ns) {
+                self.report_spuriously(selector, events);
+                break;
+            }
+            let next = match (until, self.schedule.next_ns()) {
+                (Some(a), Some(b)) => a.min(b),
+                (None, None) => return Waited::Stuck,
+                (a, b) => a.or(b).unwrap_or(now_ns),
+            };
+            // In the middle of the wait; at least a nanosecond on, so that waits come to an end.
+            let span = next.saturating_sub(now_ns);
+            if span > 1 && self.report_spuriously(selector, events) {
+                self.schedule.now_ns += 1 + self.dice.rng.below(span);
+                break;
+            }
+            self.schedule.now_ns = next.max(now_ns);
+        }
+        self.trace(self.schedule.now_ns, u64::from(selector));
+        for (key, ready) in events {
+            self.trace(*key, u64::from(ready.bits()));
+        }
+        Waited::Over
+    }
+
+    /// Puts what was delayed until now where its selector finds it.
+    fn report_due(&mut self) {
+        while let Some(&Reverse((at_ns, _, socket, generation))) = self.schedule.late.peek()
+            && at_ns <= self.schedule.now_ns
+        {
+            self.schedule.late.pop();
+            if self.sockets[socket as usize].generation == generation {
+                self.report(socket);
+            }
+        }
+    }
+
+    /// Has the socket's selector report it.
+    #[inline(always)]
+    pub(super) fn report(&mut self, index: u32) {
+        let socket = &mut self.sockets[index as usize];
+        if socket.flags & (REGISTERED | QUEUED) == REGISTERED {
+            socket.flags |= QUEUED;
+            self.schedule.report(socket.selector, index);
+        }
+    }
+
+    /// As epoll: a report carries all conditions that hold when it is taken; if none holds any more
+    /// there is no report.
+    fn collect(&mut self, selector: u32, most: usize, events: &mut Vec<(u64, Ready)>) {
+        if std::mem::take(&mut self.schedule.selectors[selector as usize].woken) {
+            events.push((WAKE, Ready::READABLE));
+        }
+        while events.len() < most
+            && let Some(index) = self.schedule.selectors[selector as usize].ready.pop_front()
+        {
+            let socket = &mut self.sockets[index as usize];
+            // It may have been closed since, and its place used again, here or elsewhere.
+            if socket.flags & QUEUED == 0 || socket.selector != selector {
+                continue;
+            }
+            socket.flags &= !QUEUED;
+            let key = socket.key;
+            let ready = self.conditions(index);
+            if !ready.is_empty() {
+                events.push((key, ready));
+            }
+        }
+    }
+
+    /// Adds an event that is not true; answers whether it has.
+    fn report_spuriously(&mut self, selector: u32, events: &mut Vec<(u64, Ready)>) -> bool {
+        if !self.dice.on {
+            return false;
+        }
+        let Some(key) = self.key_to_report(selector) else {
+            return false;
+        };
+        let hit = self.dice.hits(Fault::SpuriousReadiness);
+        if hit {
+            events.push((key, Ready::READABLE | Ready::WRITABLE));
+        }
+        hit
+    }
+
+    /// A key of this selector, of a registration that lives or of one that is gone.
+    fn key_to_report(&mut self, selector: u32) -> Option<u64> {
+        let rng = &mut self.dice.rng;
+        let gone = &self.schedule.selectors[selector as usize].gone;
+        if !gone.is_empty() && rng.chance(0.25) {
+            return Some(gone[rng.below(gone.len() as u64) as usize]);
+        }
+        let count = self.sockets.len() as u64;
+        let start = rng.below(count.max(1));
+        (0..count)
+            .map(|i| &self.sockets[((start + i) % count) as usize])
+            .find(|socket| socket.flags & REGISTERED != 0 && socket.selector == selector)
+            .map(|socket| socket.key)
+    }
+
+    /// Ends the registration of a socket.
+    pub(super) fn deregister(&mut self, index: u32) {
+        let socket = &mut self.sockets[index as usize];
+        if socket.flags & REGISTERED == 0 {
+            return;
+        }
+        socket.flags &= !(REGISTERED | QUEUED);
+        let selector = std::mem::replace(&mut socket.selector, NOBODY);
+        if self.dice.on {
+            self.schedule.remember_gone(selector, socket.key);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Random programs on a random network, checked against the contract of [`driver`](crate::driver).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::rng::Rng;
+use super::{Faults, Sim};
+use crate::buf::Buf;
+use crate::completion::{Completion, Completions, Done};
+use crate::config::Config;
+use crate::error::ErrorKind;
+use crate::op::Op;
+use crate::proactor::Proactor;
+use crate::source::{Source, Ticket};
+use crate::watcher::Watcher;
+
+/// The token of the shutdowns at the end.
+const SHUTDOWN: u64 = u64::MAX;
+
+/// What a submitted operation is known to have done.
+#[derive(Debug, Default)]
+struct Record {
+    end: usize,
+    writes: bool,
+    /// The bytes of a write; those that a read has delivered.
+    data: Vec<u8>,
+    moved: usize,
+    ended: Option<Result<(), ErrorKind>>,
+    count: u32,
+}
+
+struct Soak {
+    sim: Sim,
+    rng: Rng,
+    watcher: Watcher<Proactor<Sim>>,
+    ends: Vec<Source>,
+    /// By token, which is the order of submission.
+    records: Vec<Record>,
+    tickets: Vec<Ticket>,
+    done: Completions,
+    next_byte: u32,
+}
+
+impl Soak {
+    fn new(seed: u64) -> Soak {
+        let mut rng = Rng::new(seed);
+        let probability = [0.0, 0.05, 0.3, 0.7][rng.below(4) as usize];
+        let sim = Sim::with_faults(seed, Faults::transient(probability));
+        sim.set_patience(Duration::ZERO);
+        sim.set_buffer(1 + rng.below(5000) as usize);
+        let config = Config {
+            buffer_size: 64 << rng.below(8),
+            swap_limit: 64 << rng.below(12),
+            source_bytes: 1 + rng.below(3000) as usize,
+            turn_bytes: 1 + rng.below(3000) as usize,
+            events: 1 + rng.below(8) as usize,
+            ..Config::default()
+        };
+        let mut watcher = Watcher::simulated_with(&sim, config);
+        let mut ends = Vec::new();
+        for _ in 0..1 + rng.below(3) {
+            let (a, b) = sim.pair();
+            ends.extend([a, b].map(|end| watcher.attach(end).unwrap()));
+        }
+        Soak {
+            sim,
+            rng,
+            watcher,
+            ends,
+            records: Vec::new(),
+            tickets: Vec::new(),
+            done: Completions::new(),
+            next_byte: 0,
+        }
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let most = 1 << self.rng.below(13);
+        let len = 1 + self.rng.below(most);
+        let first = self.next_byte;
+        self.next_byte = first.wrapping_add(len as u32);
+        let byte = |i: u32| (i ^ (i >> 7) ^ (i >> 13)) as u8;
+        (first..).take(len as usize).map(byte).collect()
+    }
+
+    fn submit(&mut self, end: usize, op: Op, writes: bool, data: Vec<u8>) {
+        let deadline = match self.rng.below(6) {
+            0 => Some(Duration::from_nanos(self.rng.below(3_000_000))),
+            _ => None,
+        };
+        let op = match deadline {
+            Some(span) => op.timeout(span),
+            None => op,
+        };
+        let op = op.token(self.records.len() as u64);
+        self.tickets.push(self.watcher.submit(op).unwrap());
+        self.records.push(Record {
+            end,
+            writes,
+            data,
+            ..Record::default()
+        });
+    }
+
+    fn step(&mut self) {
+        let end = self.rng.below(self.ends.len() as u64) as usize;
+        let source = self.ends[end];
+        match self.rng.below(12) {
+            0..=2 => {
+                let data = self.bytes();
+                self.submit(end, Op::write(source, data.clone()), true, data);
+            }
+            3 => {
+                let parts: Vec<Vec<u8>> =
+                    (0..1 + self.rng.below(4)).map(|_| self.bytes()).collect();
+                let data = parts.concat();
+                let parts = parts.into_iter().map(Buf::from).collect();
+                self.submit(end, Op::write_vectored(source, parts), true, data);
+            }
+            4 | 5 => self.submit(end, Op::read(source), false, Vec::new()),
+            6 => {
+                let room: Vec<u8> = Vec::with_capacity(1 + self.rng.below(3000) as usize);
+                self.submit(end, Op::read_into(source, room), false, Vec::new());
+            }
+            7 => {
+                let count = 1 + self.rng.below(3000) as usize;
+                let room: Vec<u8> = Vec::with_capacity(count);
+                let op = Op::read_exact(source, room, count);
+                self.submit(end, op, false, Vec::new());
+            }
+            8 => {
+                let rooms = (0..1 + self.rng.below(3))
+                    .map(|_| Vec::with_capacity(1 + self.rng.below(500) as usize))
+                    .collect();
+                self.submit(end, Op::read_vectored(source, rooms), false, Vec::new());
+            }
+            9 if self.rng.below(10) == 0 => {
+                self.submit(end, Op::read(source).multishot(), false, Vec::new());
+            }
+            10 if !self.tickets.is_empty() => {
+                let which = self.rng.below(self.tickets.len() as u64) as usize;
+                let ended = self.records[which].ended.is_some();
+                // An operation may have ended without its completion having been taken.
+                let found = self.watcher.cancel(self.tickets[which]);
+                assert!(!(ended && found));
+            }
+            _ => {
+                let span = Duration::from_nanos(self.rng.below(2_000_000));
+                self.watcher.wait_timeout(&mut self.done, span).unwrap();
+                self.take();
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        let done: Vec<Completion> = self.done.drain(..).collect();
+        for c in done {
+            if c.token == SHUTDOWN {
+                // Torn: a write before it has ended partly sent.
+                if let Some(kind) = c.error_kind() {
+                    assert_eq!(kind, ErrorKind::Torn);
+                    self.submit_shutdown(c.source);
+                }
+                continue;
+            }
+            let record = &mut self.records[c.token as usize];
+            assert_eq!(c.ticket(), self.tickets[c.token as usize]);
+            assert_eq!(c.source, self.ends[record.end]);
+            assert!(record.ended.is_none(), "a second completion of {}", c.token);
+            record.count += 1;
+            record.moved += c.bytes();
+            if !c.more() {
+                record.ended = Some(c.error_kind().map_or(Ok(()), Err));
+            }
+            match c.result {
+                Ok(Done::Read(data)) => record.data.extend(data.into_vec()),
+                Ok(Done::Written { buf, .. }) => assert!(buf.into_vec() == record.data),
+                Err(error) if record.writes => assert!(error.into_buf().into_vec() == record.data),
+                Err(error) => record.data.extend(error.into_buf().into_vec()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Ends the reads that wait, reads everything that is left, and checks it.
+    fn finish(mut self) -> u64 {
+        for which in 0..self.tickets.len() {
+            if !self.records[which].writes {
+                self.watcher.cancel(self.tickets[which]);
+            }
+        }
+        for end in 0..self.ends.len() {
+            let op = Op::read(self.ends[end]).multishot();
+            let token = self.records.len() as u64;
+            self.tickets
+                .push(self.watcher.submit(op.token(token)).unwrap());
+            self.records.push(Record {
+                end,
+                ..Record::default()
+            });
+            self.submit_shutdown(self.ends[end]);
+        }
+        // Whatever was lost on the way shows as a deadlock.
+        while self.records.iter().any(|record| record.ended.is_none()) {
+            self.watcher.wait(&mut self.done).unwrap();
+            self.take();
+        }
+        assert_eq!(self.watcher.counters().in_flight, 0);
+        let mut sent: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        let mut heard = sent.clone();
+        for record in &self.records {
+            let is_writer = record.writes;
+            let stream = if is_writer { &mut sent } else { &mut heard };
+            let end = if is_writer {
+                record.end ^ 1
+            } else {
+                record.end
+            };
+            let moved = &record.data[..record.moved];
+            stream.entry(end).or_default().extend_from_slice(moved);
+            assert!(is_writer || record.moved == record.data.len());
+            if is_writer && record.ended == Some(Ok(())) {
+                assert_eq!(record.moved, record.data.len());
+            }
+            if record.ended == Some(Err(ErrorKind::Torn)) {
+                assert_eq!(record.moved, 0);
+            }
+        }
+        sent.retain(|_, bytes| !bytes.is_empty());
+        heard.retain(|_, bytes| !bytes.is_empty());
+        assert!(sent == heard);
+        self.sim.trace_hash()
+    }
+
+    fn submit_shutdown(&mut self, source: Source) {
+        let op = Op::shutdown(source).token(SHUTDOWN);
+        self.watcher.submit(op).unwrap();
+    }
+}
+
+fn soak(seed: u64) -> u64 {
+    let mut soak = Soak::new(seed);
+    for _ in 0..200 {
+        soak.step();
+    }
+    soak.finish()
+}
+
+#[test]
+fn random_programs_keep_the_contract() {
+    let seeds = match std::env::var("WINDLASS_SEEDS").as_deref() {
+        Ok(text) => {
+            let (first, last) = text.split_once("..").expect("first..last");
+            first.parse().unwrap()..last.parse().unwrap()
+        }
+        Err(_) => 0..100,
+    };
+    for seed in seeds {
+        let run = std::panic::catch_unwind(|| assert_eq!(soak(seed), soak(seed)));
+        assert!(run.is_ok(), "seed {seed}");
+    }
+}

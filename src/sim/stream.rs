@@ -1,0 +1,231 @@
+//! Attempts on streams: receiving, sending, half-close, reset.
+
+use std::io::IoSlice;
+use std::os::fd::RawFd;
+
+use super::faults::Fault;
+use super::names::Name;
+use super::world::*;
+use crate::buf::Target;
+use crate::proactor::Received;
+
+impl World {
+    /// Receives into `to`, one part after the other.
+    #[inline(always)]
+    pub(super) fn recv(&mut self, fd: RawFd, to: &mut [Target<'_>]) -> Received {
+        let mut most = usize::MAX;
+        if self.dice.on {
+            match self.recv_faults(fd, to) {
+                Ok(limit) => most = limit,
+                Err(errno) => return refuse(errno),
+            }
+        }
+        let socket = &mut self.sockets[fd as usize];
+        if socket.ring.is_empty() {
+            return self.recv_otherwise(fd, to);
+        }
+        let mut moved = 0;
+        for target in to {
+            moved += socket.ring.pop(target, most - moved);
+            if socket.ring.is_empty() {
+                break;
+            }
+        }
+        if socket.flags & AWAITED != 0 {
+            self.tell_room(fd as u32);
+        }
+        if most != usize::MAX {
+            // The rest has "arrived since".
+            self.edge(fd as u32);
+        }
+        Received::plain(moved as isize)
+    }
+
+    /// What goes wrong with a read: an errno, or how many bytes it takes at most.
+    #[cold]
+    pub(super) fn recv_faults(&mut self, fd: RawFd, to: &[Target<'_>]) -> Result<usize, i32> {
+        if self.dice.hits(Fault::Eintr) {
+            return Err(libc::EINTR);
+        }
+        self.reset_by_chance(fd as u32);
+        let socket = &self.sockets[fd as usize];
+        let has_message = matches!(&socket.role, Role::Datagram(m) if !m.letters.is_empty());
+        let works = !socket.ring.is_empty() || socket.flags & ENDED != 0 || has_message;
+        let count = socket.ring.len().min(to.iter().map(Target::len).sum());
+        if works && self.dice.hits(Fault::Eagain) {
+            self.edge(fd as u32);
+            return Err(libc::EAGAIN);
+        }
+        if count > 1 && self.dice.hits(Fault::PartialRead) {
+            return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
+        }
+        Ok(usize::MAX)
+    }
+
+    /// Receives where no byte is in the ring.
+    #[inline(never)]
+    pub(super) fn recv_otherwise(&mut self, fd: RawFd, to: &mut [Target<'_>]) -> Received {
+        let socket = &mut self.sockets[fd as usize];
+        match socket.role {
+            Role::Stream => {}
+            Role::Datagram(_) => {
+                return self.take_letter(fd, to).map_or_else(refuse, |(got, _)| got);
+            }
+            Role::Listener(_) => return refuse(libc::ENOTCONN),
+            Role::Vacant => return refuse(libc::EBADF),
+        }
+        if socket.flags & ENDED != 0 {
+            return Received::plain(0);
+        }
+        match std::mem::take(&mut socket.error) {
+            0 if socket.flags & BROKEN != 0 => Received::plain(0),
+            0 if socket.flags & CONNECTED == 0 => refuse(libc::ENOTCONN),
+            0 => refuse(libc::EAGAIN),
+            errno => refuse(errno),
+        }
+    }
+
+    /// There is room in the ring that this socket reads from: its writer is told.
+    #[cold]
+    fn tell_room(&mut self, index: u32) {
+        let socket = &mut self.sockets[index as usize];
+        if socket.ring.is_roomy() {
+            socket.flags &= !AWAITED;
+            if socket.flags & (CONNECTED | GONE) == CONNECTED {
+                let peer = socket.peer;
+                self.edge(peer);
+            }
+        }
+    }
+
+    /// Sends `parts`, one after the other.
+    #[inline(always)]
+    pub(super) fn send(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> isize {
+        let mut most = usize::MAX;
+        if self.dice.on {
+            match self.send_faults(fd, parts) {
+                Ok(limit) => most = limit,
+                Err(errno) => return -(errno as isize),
+            }
+        }
+        let socket = &self.sockets[fd as usize];
+        if socket.flags & (CONNECTED | SHUT | GONE | BROKEN) != CONNECTED {
+            return self.send_otherwise(fd, parts);
+        }
+        let to = socket.peer;
+        let peer = &mut self.sockets[to as usize];
+        let room = peer.ring.room().min(most);
+        let mut left = room;
+        for part in parts {
+            let count = part.len().min(left);
+            peer.ring.push(&part[..count]);
+            left -= count;
+            if count < part.len() {
+                peer.flags |= AWAITED;
+                break;
+            }
+        }
+        if left == room {
+            return -(libc::EAGAIN as isize);
+        }
+        self.edge(to);
+        if most != usize::MAX {
+            // There is room "again".
+            self.edge(fd as u32);
+        }
+        (room - left) as isize
+    }
+
+    /// What goes wrong with a write: an errno, or how many bytes it takes at most.
+    #[cold]
+    fn send_faults(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> Result<usize, i32> {
+        if self.dice.hits(Fault::Eintr) {
+            return Err(libc::EINTR);
+        }
+        if self.dice.hits(Fault::Enobufs) {
+            return Err(libc::ENOBUFS);
+        }
+        self.reset_by_chance(fd as u32);
+        let socket = &self.sockets[fd as usize];
+        if socket.flags & (CONNECTED | SHUT | GONE | BROKEN) != CONNECTED {
+            return Ok(usize::MAX);
+        }
+        let room = self.sockets[socket.peer as usize].ring.room();
+        let count = room.min(parts.iter().map(|part| part.len()).sum());
+        if count > 0 && self.dice.hits(Fault::Eagain) {
+            self.edge(fd as u32);
+            return Err(libc::EAGAIN);
+        }
+        if count > 1 && self.dice.hits(Fault::PartialWrite) {
+            return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
+        }
+        Ok(usize::MAX)
+    }
+
+    /// Sends on what is not, or no longer, a connected stream.
+    #[inline(never)]
+    fn send_otherwise(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> isize {
+        let socket = &mut self.sockets[fd as usize];
+        let errno = match (&socket.role, std::mem::take(&mut socket.error)) {
+            (Role::Vacant, _) => libc::EBADF,
+            (Role::Listener(_), _) => libc::ENOTCONN,
+            (Role::Datagram(_), _) => libc::EDESTADDRREQ,
+            (Role::Stream, 0) if socket.flags & (SHUT | BROKEN) != 0 => libc::EPIPE,
+            (Role::Stream, 0) if socket.flags & GONE == 0 => libc::ENOTCONN,
+            (Role::Stream, 0) if socket.flags & INTERNET == 0 => libc::EPIPE,
+            (Role::Stream, 0) => {
+                // TCP learns from the answer to this segment that nobody is there.
+                self.sever(fd as u32, libc::EPIPE);
+                let sent: usize = parts.iter().map(|part| part.len()).sum();
+                return sent as isize;
+            }
+            (Role::Stream, errno) => errno,
+        };
+        -(errno as isize)
+    }
+
+    /// A connection breaks off at this end.
+    pub(super) fn sever(&mut self, index: u32, errno: i32) {
+        let socket = &mut self.sockets[index as usize];
+        socket.flags |= BROKEN | GONE;
+        socket.error = errno;
+        self.edge(index);
+    }
+
+    #[cold]
+    fn reset_by_chance(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        if socket.flags & (CONNECTED | GONE | BROKEN) == CONNECTED && self.dice.hits(Fault::Reset) {
+            let peer = socket.peer;
+            self.sever(index, libc::ECONNRESET);
+            self.sever(peer, libc::ECONNRESET);
+        }
+    }
+
+    pub(super) fn shutdown(&mut self, fd: RawFd) -> isize {
+        let socket = &mut self.sockets[fd as usize];
+        if socket.flags & CONNECTED == 0 || socket.flags & BROKEN != 0 {
+            return -(libc::ENOTCONN as isize);
+        }
+        if socket.flags & SHUT != 0 {
+            return 0;
+        }
+        socket.flags |= SHUT;
+        let (peer, flags) = (socket.peer, socket.flags);
+        if flags & GONE == 0 {
+            self.sockets[peer as usize].flags |= ENDED;
+            self.edge(peer);
+        }
+        if flags & ENDED != 0 {
+            self.edge(fd as u32);
+        }
+        0
+    }
+
+    pub(super) fn pair(&mut self) -> (RawFd, RawFd) {
+        let a = self.open(Role::Stream, Name::None, Name::None);
+        let b = self.open(Role::Stream, Name::None, Name::None);
+        self.link(a, b);
+        (a as RawFd, b as RawFd)
+    }
+}

@@ -1,0 +1,611 @@
+//! The simulation under the real proactor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::Duration;
+
+use super::{Faults, Sim};
+use crate::completion::{Completion, Completions, Done};
+use crate::driver::ListenOptions;
+use crate::error::ErrorKind;
+use crate::interest::Ready;
+use crate::op::Op;
+use crate::proactor::Proactor;
+use crate::source::{Handle, Source};
+use crate::watcher::Watcher;
+
+type Simulated = Watcher<Proactor<Sim>>;
+
+const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7007);
+const HOUR: Duration = Duration::from_secs(3600);
+
+const ACCEPT: u64 = 1;
+const SERVE: u64 = 2;
+const CONNECT: u64 = 3;
+const ASK: u64 = 4;
+
+fn watcher(sim: &Sim) -> Simulated {
+    sim.set_patience(Duration::ZERO);
+    Watcher::simulated(sim)
+}
+
+/// The completions of the next wait.
+fn wait(watcher: &mut Simulated) -> Vec<Completion> {
+    let mut done = Completions::new();
+    watcher.wait(&mut done).unwrap();
+    done.into_iter().collect()
+}
+
+/// The only completion of the next wait.
+fn wait_one(watcher: &mut Simulated) -> Completion {
+    let mut done = wait(watcher);
+    assert_eq!(done.len(), 1, "{done:?}");
+    done.remove(0)
+}
+
+fn read(watcher: &mut Simulated, source: Source) -> Result<Vec<u8>, ErrorKind> {
+    watcher.submit(Op::read(source)).unwrap();
+    match wait_one(watcher).result {
+        Ok(Done::Read(data)) => Ok(data.to_vec()),
+        Err(error) => Err(error.kind()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(watcher: &mut Simulated, source: Source, text: &'static str) -> Option<ErrorKind> {
+    watcher.submit(Op::write(source, text)).unwrap();
+    wait_one(watcher).error_kind()
+}
+
+/// A connection over a listener: its client's end and its server's.
+fn connection(watcher: &mut Simulated) -> (Source, Source) {
+    let listener = watcher.listen(ADDRESS).unwrap();
+    watcher.submit(Op::accept(listener)).unwrap();
+    watcher.submit(Op::connect(ADDRESS)).unwrap();
+    let (mut client, mut server) = (None, None);
+    while client.is_none() || server.is_none() {
+        for c in wait(watcher) {
+            match c.result.unwrap() {
+                Done::Connected(socket) => client = Some(watcher.attach(socket).unwrap()),
+                Done::Accepted(socket) => server = Some(watcher.attach(socket).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    watcher.free(listener);
+    (client.unwrap(), server.unwrap())
+}
+
+fn attach_pair(watcher: &mut Simulated, sim: &Sim) -> (Source, Source) {
+    let (a, b) = sim.pair();
+    (watcher.attach(a).unwrap(), watcher.attach(b).unwrap())
+}
+
+/// An echo server and a client that sends `bytes` in chunks, waits for the echo of each, and connects
+/// again when its connection is lost. Answers what came back.
+fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
+    let mut watcher = watcher(sim);
+    let listener = watcher.listen(ADDRESS).unwrap();
+    watcher
+        .submit(Op::accept(listener).token(ACCEPT).multishot())
+        .unwrap();
+    watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
+    let mut echoed = Vec::new();
+    let mut client = Source::NONE;
+    let mut heard = Vec::new();
+    let mut done = Completions::new();
+    while echoed.len() < bytes.len() {
+        let asked = &bytes[echoed.len()..bytes.len().min(echoed.len() + chunk)];
+        watcher.wait(&mut done).unwrap();
+        for c in done.drain(..) {
+            match (c.token, c.result) {
+                (ACCEPT, Ok(Done::Accepted(socket))) => {
+                    let server = watcher.attach(socket).unwrap();
+                    watcher.submit(Op::read(server).token(SERVE)).unwrap();
+                }
+                (SERVE, Ok(Done::Read(data))) if !data.is_eof() => {
+                    watcher
+                        .submit(Op::write(c.source, data).token(SERVE))
+                        .unwrap();
+                }
+                (SERVE, Ok(Done::Written { .. })) => {
+                    watcher.submit(Op::read(c.source).token(SERVE)).unwrap();
+                }
+                (SERVE, _) => {
+                    watcher.free(c.source);
+                }
+                (CONNECT, Ok(Done::Connected(socket))) => {
+                    client = watcher.attach(socket).unwrap();
+                    heard.clear();
+                    watcher
+                        .submit(Op::write(client, asked.to_vec()).token(ASK))
+                        .unwrap();
+                    watcher.submit(Op::read(client).token(ASK)).unwrap();
+                }
+                (ASK, _) if c.source != client => {}
+                (ASK, Ok(Done::Written { .. })) => {}
+                (ASK, Ok(Done::Read(data))) if !data.is_eof() => {
+                    heard.extend_from_slice(&data);
+                    if heard.len() < asked.len() {
+                        watcher.submit(Op::read(client).token(ASK)).unwrap();
+                        continue;
+                    }
+                    echoed.append(&mut heard);
+                    let rest = &bytes[echoed.len()..];
+                    let next = rest[..rest.len().min(chunk)].to_vec();
+                    if !next.is_empty() {
+                        watcher.submit(Op::write(client, next).token(ASK)).unwrap();
+                        watcher.submit(Op::read(client).token(ASK)).unwrap();
+                    }
+                    break;
+                }
+                (CONNECT | ASK, _) => {
+                    watcher.free(client);
+                    client = Source::NONE;
+                    watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
+                }
+                (token, other) => panic!("{token}: {other:?}"),
+            }
+        }
+    }
+    echoed
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32)
+        .map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8)
+        .collect()
+}
+
+#[test]
+fn a_mebibyte_survives_every_fault() {
+    let bytes = pattern(1 << 20);
+    let mut injected = BTreeMap::new();
+    for seed in 0..4 {
+        let sim = Sim::with_faults(seed, Faults::transient(0.2));
+        sim.set_buffer(4096 << seed);
+        assert!(echo(&sim, &bytes, 1 << 20) == bytes, "seed {seed}");
+        let faults = Faults {
+            reset: 0.01,
+            ..Faults::all(0.1)
+        };
+        let sim = Sim::with_faults(seed, faults);
+        sim.set_buffer(5000);
+        assert!(echo(&sim, &bytes, 16 << 10) == bytes, "seed {seed}");
+        for (name, count) in sim.injected().named() {
+            *injected.entry(name).or_insert(0) += count;
+        }
+    }
+    assert!(injected.values().all(|count| *count > 0), "{injected:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let run = |seed| {
+        let sim = Sim::with_faults(seed, Faults::all(0.05));
+        assert_eq!(echo(&sim, &pattern(50_000), 5000), pattern(50_000));
+        (sim.trace_hash(), sim.now(), sim.injected())
+    };
+    assert_eq!(run(1), run(1));
+    let hashes: BTreeSet<u64> = (0..50).map(|seed| run(seed).0).collect();
+    assert_eq!(hashes.len(), 50);
+}
+
+#[test]
+fn every_fault_happens() {
+    for (name, _) in super::Injected::default().named() {
+        let mut faults = Faults::none();
+        let field = match name {
+            "partial_read" => &mut faults.partial_read,
+            "partial_write" => &mut faults.partial_write,
+            "eagain" => &mut faults.eagain,
+            "eintr" => &mut faults.eintr,
+            "spurious_readiness" => &mut faults.spurious_readiness,
+            "delayed_readiness" => &mut faults.delayed_readiness,
+            "enobufs" => &mut faults.enobufs,
+            "emfile" => &mut faults.emfile,
+            "aborted" => &mut faults.aborted,
+            "reset" => &mut faults.reset,
+            "connect_refused" => &mut faults.connect_refused,
+            other => panic!("{other}"),
+        };
+        *field = 0.5;
+        // Some have a chance at each connection only, so it takes a few runs.
+        let mut total = 0;
+        for seed in 0..10 {
+            let sim = Sim::with_faults(seed, faults.clone());
+            assert!(echo(&sim, &pattern(5000), 500) == pattern(5000), "{name}");
+            let injected = sim.injected();
+            total += injected.total();
+            for (other, count) in injected.named() {
+                assert!(count == 0 || other == name, "{other} with {name}");
+            }
+        }
+        assert!(total > 0, "{name}");
+    }
+    let sim = Sim::new(1);
+    echo(&sim, &pattern(5000), 500);
+    assert_eq!(sim.injected().total(), 0);
+}
+
+#[test]
+fn an_hour_takes_no_time() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (real, start) = (std::time::Instant::now(), watcher.now());
+    watcher.submit(Op::timer(HOUR)).unwrap();
+    let mut done = Completions::new();
+    let early = HOUR - Duration::from_nanos(1);
+    assert_eq!(watcher.wait_timeout(&mut done, early).unwrap(), 0);
+    assert_eq!(watcher.now(), start + early);
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Timer)));
+    assert_eq!(watcher.now(), start + HOUR);
+    assert!(real.elapsed() < Duration::from_secs(60));
+    // A deadline on an operation, under a network that is late.
+    sim.set_faults(Faults::transient(0.5));
+    let (a, _b) = attach_pair(&mut watcher, &sim);
+    let start = watcher.now();
+    watcher.submit(Op::read(a).timeout(HOUR)).unwrap();
+    assert_eq!(
+        wait_one(&mut watcher).error_kind(),
+        Some(ErrorKind::Deadline)
+    );
+    assert!(watcher.now() >= start + HOUR);
+    assert!(watcher.now() < start + HOUR + Duration::from_millis(1));
+}
+
+#[test]
+fn nobody_listens() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let unix = crate::Address::unix("/run/nobody").unwrap();
+    for address in [ADDRESS.into(), unix] {
+        watcher.submit(Op::connect(address)).unwrap();
+        let refused = Some(ErrorKind::Os(libc::ECONNREFUSED));
+        assert_eq!(wait_one(&mut watcher).error_kind(), refused);
+    }
+    // Closing the listener refuses who waits for its backlog, and resets who is in it.
+    let listener = watcher
+        .listen_with(ADDRESS, ListenOptions::default().backlog(0))
+        .unwrap();
+    watcher.submit(Op::connect(ADDRESS)).unwrap();
+    watcher.submit(Op::connect(ADDRESS)).unwrap();
+    let Ok(Done::Connected(socket)) = wait_one(&mut watcher).result else {
+        panic!("there was room for one")
+    };
+    let first = watcher.attach(socket).unwrap();
+    watcher.free(listener);
+    let refused = Some(ErrorKind::Os(libc::ECONNREFUSED));
+    assert_eq!(wait_one(&mut watcher).error_kind(), refused);
+    let reset = Err(ErrorKind::Os(libc::ECONNRESET));
+    assert_eq!(read(&mut watcher, first), reset);
+}
+
+#[test]
+fn a_full_backlog_makes_clients_wait() {
+    let sim = Sim::with_faults(
+        1,
+        Faults {
+            spurious_readiness: 0.9,
+            ..Faults::none()
+        },
+    );
+    let mut watcher = watcher(&sim);
+    let listener = watcher
+        .listen_with(ADDRESS, ListenOptions::default().backlog(1))
+        .unwrap();
+    for _ in 0..5 {
+        watcher.submit(Op::connect(ADDRESS)).unwrap();
+    }
+    let mut done = Completions::new();
+    while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
+    assert_eq!(done.len(), 2, "{done:?}");
+    watcher.submit(Op::accept(listener).multishot()).unwrap();
+    while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
+    let connected = |c: &&Completion| matches!(c.result, Ok(Done::Connected(_)));
+    let accepted = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
+    assert_eq!(done.iter().filter(connected).count(), 5);
+    assert_eq!(done.iter().filter(accepted).count(), 5);
+}
+
+#[test]
+fn addresses_are_known_at_both_ends() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (client, server) = connection(&mut watcher);
+    let local = watcher.local_address(client).unwrap();
+    assert_eq!(watcher.peer_address(server).unwrap(), local);
+    assert_eq!(watcher.peer_address(client).unwrap(), ADDRESS.into());
+    assert_eq!(watcher.local_address(server).unwrap(), ADDRESS.into());
+    let any = watcher.listen(([0, 0, 0, 0], 0)).unwrap();
+    let port = watcher.local_address(any).unwrap().ip().unwrap().port();
+    assert_ne!(port, 0);
+    assert!(watcher.listen(([0, 0, 0, 0], port)).is_err());
+    watcher.submit(Op::accept(any)).unwrap();
+    watcher.submit(Op::connect(([10, 1, 2, 3], port))).unwrap();
+    let done = wait(&mut watcher);
+    assert!(done.iter().all(|c| c.result.is_ok()), "{done:?}");
+    let unix = crate::Address::unix("/run/echo").unwrap();
+    let listener = watcher.listen(unix.clone()).unwrap();
+    watcher.submit(Op::connect(unix.clone())).unwrap();
+    watcher.submit(Op::accept(listener)).unwrap();
+    let done = wait(&mut watcher);
+    assert!(done.iter().all(|c| c.result.is_ok()), "{done:?}");
+    assert_eq!(watcher.local_address(listener).unwrap(), unix);
+}
+
+#[test]
+fn half_close_delivers_the_data_before_the_end() {
+    for seed in 0..20 {
+        let sim = Sim::with_faults(seed, Faults::transient(0.3));
+        sim.set_buffer(1000);
+        let mut watcher = watcher(&sim);
+        let (client, server) = connection(&mut watcher);
+        let bytes = pattern(10_000);
+        watcher.submit(Op::write(client, bytes.clone())).unwrap();
+        watcher.submit(Op::shutdown(client)).unwrap();
+        watcher.submit(Op::read(server).multishot()).unwrap();
+        let mut heard = Vec::new();
+        let mut done = Completions::new();
+        'run: loop {
+            watcher.wait(&mut done).unwrap();
+            for c in done.drain(..) {
+                match c.result.unwrap() {
+                    Done::Read(data) if data.is_eof() => break 'run,
+                    Done::Read(data) => heard.extend_from_slice(&data),
+                    _ => {}
+                }
+            }
+        }
+        assert!(heard == bytes, "seed {seed}");
+        // The other direction still works.
+        watcher.submit(Op::write(server, "goodbye")).unwrap();
+        watcher
+            .submit(Op::read_exact(client, vec![0; 7], 7))
+            .unwrap();
+        for c in (0..2).flat_map(|_| wait(&mut watcher)).take(2) {
+            c.result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn closing_with_unread_data_resets() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (a, b) = attach_pair(&mut watcher, &sim);
+    assert_eq!(write(&mut watcher, a, "unread"), None);
+    assert_eq!(write(&mut watcher, b, "read"), None);
+    watcher.free(b);
+    assert_eq!(read(&mut watcher, a).unwrap(), b"read");
+    let reset = ErrorKind::Os(libc::ECONNRESET);
+    assert_eq!(read(&mut watcher, a), Err(reset));
+    assert_eq!(read(&mut watcher, a).unwrap(), b"");
+    let pipe = Some(ErrorKind::Os(libc::EPIPE));
+    assert_eq!(write(&mut watcher, a, "nobody"), pipe);
+    // TCP learns of a closed peer one write later than a Unix socket.
+    let (client, server) = connection(&mut watcher);
+    watcher.free(server);
+    assert_eq!(read(&mut watcher, client).unwrap(), b"");
+    assert_eq!(write(&mut watcher, client, "first"), None);
+    assert_eq!(write(&mut watcher, client, "second"), pipe);
+}
+
+#[test]
+fn vectors_and_bounded_buffers() {
+    let sim = Sim::new(1);
+    sim.set_buffer(8);
+    let mut watcher = watcher(&sim);
+    let (a, b) = attach_pair(&mut watcher, &sim);
+    let parts = vec!["hello, ".into(), "".into(), "world".into()];
+    watcher.submit(Op::write_vectored(a, parts)).unwrap();
+    let into = || vec![Vec::with_capacity(3), Vec::with_capacity(20)];
+    let mut heard = Vec::new();
+    watcher.submit(Op::read_vectored(b, into())).unwrap();
+    while heard.len() < 12 {
+        for c in wait(&mut watcher) {
+            if let Ok(Done::Read(data)) = c.result {
+                heard.extend(data.into_vec());
+                watcher.submit(Op::read_vectored(b, into())).unwrap();
+            }
+        }
+    }
+    assert_eq!(heard, b"hello, world");
+}
+
+#[test]
+fn poll_tells_what_holds() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (a, b) = attach_pair(&mut watcher, &sim);
+    let both = Ready::READABLE | Ready::WRITABLE;
+    watcher.submit(Op::poll(a, both)).unwrap();
+    let ready = |c: Completion| match c.result {
+        Ok(Done::Ready(ready)) => ready,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ready(wait_one(&mut watcher)), Ready::WRITABLE);
+    watcher.submit(Op::poll(a, Ready::READABLE)).unwrap();
+    watcher.submit(Op::timer(HOUR)).unwrap();
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Timer)));
+    watcher.free(b);
+    let hangup = Ready::READABLE | Ready::HANGUP;
+    assert_eq!(ready(wait_one(&mut watcher)), hangup);
+}
+
+#[test]
+fn a_deadlock_is_an_error() {
+    let sim = Sim::with_faults(1, Faults::transient(0.5));
+    let mut watcher = watcher(&sim);
+    let (a, b) = attach_pair(&mut watcher, &sim);
+    watcher.submit(Op::read(a)).unwrap();
+    let mut done = Completions::new();
+    let error = watcher.wait(&mut done).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Deadlock);
+    // And no end: the watcher goes on.
+    watcher.submit(Op::write(b, "free")).unwrap();
+    while done.len() < 2 {
+        watcher.wait(&mut done).unwrap();
+    }
+    // One that waits for another in its thread is told so.
+    let mut other = Watcher::simulated(&sim);
+    let (c, d) = sim.pair();
+    let (c, d) = (watcher.attach(c).unwrap(), other.attach(d).unwrap());
+    watcher.submit(Op::read(c)).unwrap();
+    other.submit(Op::read(d)).unwrap();
+    sim.set_faults(Faults::none());
+    watcher.submit(Op::write(c, "your turn")).unwrap();
+    done.clear();
+    watcher.wait(&mut done).unwrap();
+    let error = watcher.wait(&mut done).unwrap_err();
+    assert!(
+        error.to_string().contains("another one in its thread"),
+        "{error}"
+    );
+}
+
+#[test]
+fn watchers_share_the_network_and_the_clock() {
+    let sim = Sim::with_faults(3, Faults::transient(0.3));
+    let (mut server, mut client) = (watcher(&sim), watcher(&sim));
+    let listener = server.listen(ADDRESS).unwrap();
+    server.submit(Op::accept(listener)).unwrap();
+    client.submit(Op::connect(ADDRESS)).unwrap();
+    client.submit(Op::timer(HOUR)).unwrap();
+    let start = sim.now();
+    let mut done = Completions::new();
+    let mut heard = Vec::new();
+    loop {
+        if server.try_wait(&mut done).unwrap() > 0 {
+            for c in done.drain(..) {
+                match c.result.unwrap() {
+                    Done::Accepted(socket) => {
+                        let socket = server.attach(socket).unwrap();
+                        server
+                            .submit(Op::read_exact(socket, vec![0; 4], 4))
+                            .unwrap();
+                    }
+                    Done::Read(data) => heard.extend_from_slice(&data),
+                    other => panic!("{other:?}"),
+                }
+            }
+        } else if client.try_wait(&mut done).unwrap() > 0 {
+            for c in done.drain(..) {
+                if let Done::Connected(socket) = c.result.unwrap() {
+                    let socket = client.attach(socket).unwrap();
+                    client.submit(Op::write(socket, "ping")).unwrap();
+                }
+            }
+        } else if !sim.advance_to_next([server.next_timeout(), client.next_timeout()]) {
+            break;
+        }
+    }
+    assert_eq!(heard, b"ping");
+    assert!(sim.now() >= start + HOUR);
+    assert_eq!(server.now(), client.now());
+    // A socket of another network is refused.
+    let stranger = Sim::new(1).pair().0;
+    assert!(server.attach(stranger).is_err());
+}
+
+#[test]
+fn other_threads_wake_and_close() {
+    let sim = Sim::new(1);
+    let mut watcher = Watcher::simulated(&sim);
+    let submitter = watcher.submitter();
+    let (a, b) = sim.pair();
+    let a = watcher.attach(a).unwrap();
+    watcher.submit(Op::read(a)).unwrap();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        submitter.post(9, b).unwrap();
+    });
+    let message = wait_one(&mut watcher);
+    thread.join().unwrap();
+    let Ok(Done::Message(b)) = message.result else {
+        panic!("{message:?}")
+    };
+    // A handle that is dropped elsewhere closes its socket here.
+    let b: Handle = b.downcast().unwrap();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        drop(b);
+    });
+    let end = wait_one(&mut watcher);
+    thread.join().unwrap();
+    assert!(matches!(end.result, Ok(Done::Read(data)) if data.is_eof()));
+}
+
+#[test]
+fn datagrams_are_cut_and_bounded() {
+    let sim = Sim::with_faults(1, Faults::transient(0.2));
+    sim.set_buffer(1000);
+    let mut watcher = watcher(&sim);
+    let a = watcher
+        .attach(sim.datagram(([0, 0, 0, 0], 0)).unwrap())
+        .unwrap();
+    let b = watcher.attach(sim.datagram(ADDRESS).unwrap()).unwrap();
+    for i in 0..50u8 {
+        watcher
+            .submit(Op::send_to(a, vec![i; 100], ADDRESS))
+            .unwrap();
+    }
+    let mut done = Completions::new();
+    while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
+    assert!((1..10).contains(&done.len()), "{}", done.len());
+    done.clear();
+    for i in 0..50u8 {
+        let room: Vec<u8> = Vec::with_capacity(60);
+        watcher.submit(Op::recv_from_into(b, room)).unwrap();
+        let received = loop {
+            watcher.wait(&mut done).unwrap();
+            let mut received = done.drain(..).filter(|c| c.source == b);
+            if let Some(c) = received.next() {
+                break c.result.unwrap();
+            }
+        };
+        let Done::Received {
+            data, truncated, ..
+        } = received
+        else {
+            panic!("{received:?}")
+        };
+        assert_eq!((&*data, truncated), (&[i; 60][..], true));
+    }
+}
+
+/// What an operation costs: `cargo test --release --lib costs -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn costs() {
+    const BATCH: usize = 64;
+    const ROUNDS: u32 = 100_000;
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let pairs: Vec<_> = (0..BATCH)
+        .map(|_| attach_pair(&mut watcher, &sim))
+        .collect();
+    let mut done = Completions::new();
+    for reads_first in [false, true] {
+        let start = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            for (a, b) in &pairs {
+                if reads_first {
+                    watcher.submit(Op::read(*b)).unwrap();
+                }
+                watcher.submit(Op::write(*a, &[7u8; 64][..])).unwrap();
+                if !reads_first {
+                    watcher.submit(Op::read(*b)).unwrap();
+                }
+            }
+            let mut seen = 0;
+            while seen < 2 * BATCH {
+                seen += watcher.wait(&mut done).unwrap();
+                done.clear();
+            }
+        }
+        let spent = start.elapsed().as_nanos() as f64 / f64::from(ROUNDS);
+        let each = spent / (2 * BATCH) as f64;
+        println!("{each:.1} ns per operation, reads first: {reads_first}");
+    }
+}

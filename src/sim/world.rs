@@ -1,0 +1,301 @@
+//! The network: its sockets, what holds on them, and how they end.
+//!
+//! A stream is two sockets that name each other; what one sends stands at once in the ring of the
+//! other. What a selector reports of a socket, and when, is as on Linux.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use super::datagram::Mailbox;
+use super::faults::{Dice, Fault, Faults};
+use super::names::{self, Listener, Name, os};
+use super::ring::Ring;
+use super::schedule::Schedule;
+use crate::address::Address;
+use crate::interest::Ready;
+use crate::proactor::Received;
+
+/// No socket, no selector.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// The connection is made; what is sent goes to the peer.
+pub(super) const CONNECTED: u16 = 1;
+/// Our writing side is shut.
+pub(super) const SHUT: u16 = 1 << 1;
+/// The peer's writing side is shut: after the bytes in the ring comes the end.
+pub(super) const ENDED: u16 = 1 << 2;
+/// The peer is closed; nobody reads what we send.
+pub(super) const GONE: u16 = 1 << 3;
+/// The connection is broken, or was never made.
+pub(super) const BROKEN: u16 = 1 << 4;
+/// The selector knows the socket.
+pub(super) const REGISTERED: u16 = 1 << 5;
+/// The selector is going to report it.
+pub(super) const QUEUED: u16 = 1 << 6;
+/// Whoever writes into this ring has found it full, and wants to hear of room.
+pub(super) const AWAITED: u16 = 1 << 7;
+/// Of an internet family.
+pub(super) const INTERNET: u16 = 1 << 8;
+/// Waits for room in the backlog of the listener that `peer` names.
+pub(super) const WAITING: u16 = 1 << 9;
+
+pub(super) enum Role {
+    Vacant,
+    Stream,
+    Listener(Box<Listener>),
+    Datagram(Box<Mailbox>),
+}
+
+pub(super) struct Socket {
+    pub(super) flags: u16,
+    /// The other end while `CONNECTED` and not `GONE`.
+    pub(super) peer: u32,
+    pub(super) ring: Ring,
+    pub(super) selector: u32,
+    pub(super) key: u64,
+    /// How often the place was used before.
+    pub(super) generation: u32,
+    /// An errno that the next attempt takes.
+    pub(super) error: i32,
+    pub(super) role: Role,
+    pub(super) local: Name,
+    pub(super) remote: Name,
+}
+
+pub(super) struct World {
+    pub(super) sockets: Vec<Socket>,
+    pub(super) vacant: Vec<u32>,
+    pub(super) listeners: BTreeMap<Name, Vec<u32>>,
+    pub(super) mailboxes: BTreeMap<Name, u32>,
+    pub(super) dice: Dice,
+    pub(super) schedule: Schedule,
+    pub(super) trace: u64,
+    /// Bytes that a socket made from now on can hold.
+    pub(super) buffer: usize,
+    pub(super) patience: Duration,
+    pub(super) port: u16,
+}
+
+pub(super) fn refuse(errno: i32) -> Received {
+    Received::plain(-(errno as isize))
+}
+
+impl World {
+    pub(super) fn new(seed: u64, faults: Faults) -> World {
+        World {
+            sockets: Vec::new(),
+            vacant: Vec::new(),
+            listeners: BTreeMap::new(),
+            mailboxes: BTreeMap::new(),
+            dice: Dice::new(seed, faults),
+            schedule: Schedule::new(),
+            trace: 0,
+            buffer: 64 << 10,
+            patience: Duration::from_secs(10),
+            port: names::FIRST_PORT,
+        }
+    }
+
+    /// Takes what happens into the hash of everything that has happened.
+    #[inline(always)]
+    pub(super) fn trace(&mut self, what: u64, answer: u64) {
+        let mixed = self.trace.rotate_left(5) ^ what.rotate_left(32) ^ answer;
+        self.trace = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    pub(super) fn open(&mut self, role: Role, local: Name, remote: Name) -> u32 {
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.sockets.push(Socket {
+                flags: 0,
+                peer: NOBODY,
+                ring: Ring::new(0),
+                selector: NOBODY,
+                key: 0,
+                generation: 0,
+                error: 0,
+                role: Role::Vacant,
+                local: Name::None,
+                remote: Name::None,
+            });
+            self.sockets.len() as u32 - 1
+        });
+        let internet = matches!(local, Name::Ip(_));
+        let socket = &mut self.sockets[index as usize];
+        socket.flags = if internet { INTERNET } else { 0 };
+        socket.ring = Ring::new(self.buffer);
+        (socket.role, socket.local, socket.remote) = (role, local, remote);
+        index
+    }
+
+    pub(super) fn link(&mut self, a: u32, b: u32) {
+        for (socket, peer) in [(a, b), (b, a)] {
+            let socket = &mut self.sockets[socket as usize];
+            socket.flags |= CONNECTED;
+            socket.peer = peer;
+        }
+    }
+
+    /// Something new: the socket's selector reports it, now or, when things go wrong, later.
+    #[inline(always)]
+    pub(super) fn edge(&mut self, index: u32) {
+        if self.dice.on && self.edge_is_late(index) {
+            return;
+        }
+        self.report(index);
+    }
+
+    #[cold]
+    fn edge_is_late(&mut self, index: u32) -> bool {
+        let socket = &self.sockets[index as usize];
+        if socket.flags & (REGISTERED | QUEUED) != REGISTERED
+            || !self.dice.hits(Fault::DelayedReadiness)
+        {
+            return false;
+        }
+        let delay_ns = self.dice.latency_ns();
+        self.schedule
+            .report_late(delay_ns, index, socket.generation);
+        true
+    }
+
+    /// The conditions that hold on a socket, as poll(2) says them.
+    pub(super) fn conditions(&mut self, index: u32) -> Ready {
+        let socket = &self.sockets[index as usize];
+        let (flags, peer) = (socket.flags, socket.peer);
+        let mut ready = match &socket.role {
+            Role::Vacant => return Ready::NONE,
+            Role::Listener(listener) if listener.backlog.is_empty() => return Ready::NONE,
+            Role::Listener(_) => return Ready::READABLE,
+            Role::Datagram(mailbox) if mailbox.letters.is_empty() => return Ready::WRITABLE,
+            Role::Datagram(_) => return Ready::READABLE | Ready::WRITABLE,
+            Role::Stream if socket.ring.is_empty() => Ready::NONE,
+            Role::Stream => Ready::READABLE,
+        };
+        if socket.error != 0 {
+            ready |= Ready::ERROR;
+        }
+        if flags & BROKEN != 0 {
+            let all = Ready::READABLE | Ready::WRITABLE | Ready::READ_CLOSED | Ready::HANGUP;
+            return ready | all;
+        }
+        if flags & ENDED != 0 {
+            ready |= Ready::READABLE | Ready::READ_CLOSED;
+            // TCP hangs up when both sides are shut, a Unix socket when its peer is closed.
+            if flags & SHUT != 0 || flags & (GONE | INTERNET) == GONE {
+                ready |= Ready::HANGUP;
+            }
+        }
+        if flags & (SHUT | GONE) != 0 {
+            ready |= Ready::WRITABLE;
+        } else if flags & CONNECTED != 0 {
+            let peer = &mut self.sockets[peer as usize];
+            if peer.ring.is_roomy() {
+                ready |= Ready::WRITABLE;
+            } else {
+                peer.flags |= AWAITED;
+            }
+        }
+        ready
+    }
+
+    pub(super) fn register(&mut self, fd: RawFd, selector: u32, key: u64) -> Result<(), i32> {
+        let socket = &mut self.sockets[fd as usize];
+        if socket.flags & REGISTERED != 0 {
+            return Err(libc::EEXIST);
+        }
+        socket.flags |= REGISTERED;
+        socket.selector = selector;
+        socket.key = key;
+        // What holds already is an edge.
+        if !self.conditions(fd as u32).is_empty() {
+            self.edge(fd as u32);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, fd: RawFd) {
+        let index = fd as u32;
+        self.deregister(index);
+        let socket = &mut self.sockets[fd as usize];
+        let role = std::mem::replace(&mut socket.role, Role::Vacant);
+        let (flags, peer) = (socket.flags, socket.peer);
+        let unread = !socket.ring.is_empty();
+        let local = std::mem::take(&mut socket.local);
+        socket.flags = 0;
+        socket.peer = NOBODY;
+        socket.error = 0;
+        socket.ring = Ring::new(0);
+        socket.remote = Name::None;
+        socket.generation = socket.generation.wrapping_add(1);
+        match role {
+            Role::Vacant => return,
+            Role::Listener(listener) => {
+                if let Some(sharing) = self.listeners.get_mut(&local) {
+                    sharing.retain(|&other| other != index);
+                    if sharing.is_empty() {
+                        self.listeners.remove(&local);
+                    }
+                }
+                for end in listener.backlog {
+                    self.abort(end);
+                }
+                for client in listener.waiting {
+                    self.sockets[client as usize].flags &= !WAITING;
+                    self.sever(client, libc::ECONNREFUSED);
+                }
+            }
+            Role::Datagram(mailbox) => {
+                self.mailboxes.remove(&local);
+                self.tell_senders(mailbox.waiting);
+            }
+            Role::Stream if flags & WAITING != 0 => {
+                if let Role::Listener(listener) = &mut self.sockets[peer as usize].role {
+                    listener.waiting.retain(|&client| client != index);
+                }
+            }
+            Role::Stream if flags & (CONNECTED | GONE) != CONNECTED => {}
+            // Bytes that nobody will read are lost: the peer must know.
+            Role::Stream if unread => self.sever(peer, libc::ECONNRESET),
+            Role::Stream => {
+                self.sockets[peer as usize].flags |= ENDED | GONE;
+                self.edge(peer);
+            }
+        }
+        self.vacant.push(index);
+    }
+
+    /// Closes an end of a connection so that the other end is reset.
+    pub(super) fn abort(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        if socket.flags & (CONNECTED | GONE) == CONNECTED {
+            let peer = socket.peer;
+            self.sever(peer, libc::ECONNRESET);
+            self.sockets[index as usize].flags |= GONE;
+        }
+        self.close(index as RawFd);
+    }
+
+    pub(super) fn local_address(&self, fd: RawFd) -> Address {
+        self.sockets[fd as usize].local.address()
+    }
+
+    pub(super) fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
+        let socket = &self.sockets[fd as usize];
+        if socket.flags & CONNECTED == 0 || socket.flags & BROKEN != 0 {
+            return Err(os(libc::ENOTCONN));
+        }
+        Ok(socket.remote.address())
+    }
+
+    /// Ends what a watcher that is gone has registered.
+    pub(super) fn close_selector(&mut self, selector: u32) {
+        for index in 0..self.sockets.len() as u32 {
+            if self.sockets[index as usize].selector == selector {
+                self.deregister(index);
+            }
+        }
+        self.schedule.close_selector(selector);
+    }
+}
