@@ -1,6 +1,48 @@
 //! Completion I/O without an async runtime: submit operations to one [`Watcher`], wait for
 //! completions.
-#![warn(missing_docs)]
+//!
+//! Sockets, pipes, timers and other threads arrive in one wait. There are no futures, no callbacks, no
+//! hidden threads: the program owns its loop, its memory and its time.
+//!
+//! - [`Watcher`] is the type to start with; [`Op`] says what can be submitted, [`Completion`] what
+//!   comes back.
+//! - [`driver`] is the contract that every driver keeps, and the page to read before writing one.
+//! - [`sim`] runs the same loop on a simulated kernel with virtual time, seeded faults and a trace, to
+//!   test servers on.
+//! - [`Reactor`] is readiness alone, for those who want to make the calls themselves.
+//!
+//! ```
+//! use windlass::{Completions, Done, Op, Watcher};
+//!
+//! let mut watcher = Watcher::new()?;
+//! let listener = watcher.listen(([127, 0, 0, 1], 0))?;
+//! watcher.submit(Op::accept(listener))?;
+//! let address = watcher.local_address(listener)?;
+//! watcher.submit(Op::connect(address))?;
+//! let mut done = Completions::new();
+//! let mut echoed = false;
+//! while !echoed {
+//!     watcher.wait(&mut done)?;
+//!     for c in done.drain(..) {
+//!         match c.result? {
+//!             Done::Accepted(socket) => {
+//!                 let server = watcher.attach(socket)?;
+//!                 watcher.submit(Op::read(server).token(1))?;
+//!             }
+//!             Done::Connected(socket) => {
+//!                 let client = watcher.attach(socket)?;
+//!                 watcher.submit(Op::write(client, "hello"))?;
+//!                 watcher.submit(Op::read(client).token(2))?;
+//!             }
+//!             // The server's bytes go back as they came: a lease, no copy.
+//!             Done::Read(data) if c.token == 1 => drop(watcher.submit(Op::write(c.source, data))?),
+//!             Done::Read(data) => echoed = &*data == b"hello",
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod address;
 mod auto;

@@ -114,7 +114,23 @@ impl<K: Kernel> Proactor<K> {
                     self.fail(self.sources[index].writes.head, ErrorKind::Torn);
                 }
             }
+            _ if !self.waiting.is_empty() => self.stop_waiting(index),
             _ => {}
+        }
+    }
+
+    /// A read that waited for a lease may be gone; what is behind it may need none.
+    #[cold]
+    fn stop_waiting(&mut self, index: u32) {
+        if index == NOWHERE || !self.sources[index].has(WAITING) {
+            return;
+        }
+        let state = &mut self.sources[index];
+        state.flags &= !WAITING;
+        let name = state.name(index);
+        self.waiting.retain(|waiting| *waiting != name);
+        if self.sources[index].can_read() {
+            self.enqueue(index);
         }
     }
 
@@ -195,6 +211,9 @@ impl<K: Kernel> Proactor<K> {
         let token = state.read_token;
         let error = Error::new(kind, 0, Buf::NONE);
         self.batch.push(Completion::new(source, ticket, token, Err(error)));
+        if !self.waiting.is_empty() {
+            self.stop_waiting(index);
+        }
     }
 
     pub(super) fn free_source(&mut self, source: Source) -> bool {
@@ -269,7 +288,11 @@ impl<K: Kernel> Proactor<K> {
     fn refuse_closed(&mut self, request: crate::remote::Request) {
         use crate::remote::Request;
         match request {
-            Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
+            Request::Submit(ticket, op) => {
+                self.slots[ticket.index()].reserved = false;
+                self.slots.vacate(ticket.index());
+                self.refuse_reserved(ticket, op, Reason::Closed);
+            }
             Request::Post(token, value) => self.post(token, value),
             // The handle closes its descriptor.
             Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}

@@ -77,8 +77,10 @@ pub struct Proactor<K: Kernel> {
     skipped: u32,
     /// Bytes that this turn may still move before it delivers.
     turn_bytes: isize,
-    /// Connections in the batch, which need places for their sources.
+    /// Connections that need places for their sources: those in the batch, and those delivered last.
     accepted: usize,
+    /// How many of them were delivered last.
+    handed: usize,
     /// Numbers the tickets of operations that ended at once.
     loose: u32,
     /// Why the last read or write was refused, and its buffer: their answers travel in one register.
@@ -135,6 +137,7 @@ impl<K: Kernel> Proactor<K> {
             skipped: 0,
             turn_bytes: 0,
             accepted: 0,
+            handed: 0,
             loose: 1,
             refusal: (Reason::Closed, Buf::NONE),
             serving: false,
@@ -313,7 +316,10 @@ impl<K: Kernel> Complete for Proactor<K> {
     type Item = Completion;
 
     fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
+        // What was delivered is attached by now, or never will be.
+        self.accepted -= std::mem::take(&mut self.handed);
         self.take_turns(wait)?;
+        self.handed = self.accepted;
         self.counts.completed += self.batch.len() as u64;
         Ok(self.batch.deliver(out))
     }

@@ -260,8 +260,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn run_accept(&mut self, index: u32, slot: u32) {
-        // Every connection needs a place for its source: those accepted in this batch are not
-        // attached yet.
+        // Every connection needs a place for its source.
         let vacant = self.sources.limit() - self.sources.len();
         if self.accepted >= vacant as usize {
             self.counts.table_waits += 1;

@@ -90,6 +90,8 @@ impl<K: Kernel> Proactor<K> {
                 == STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
+            // What goes out in part needs a place: a refusal must not have sent anything.
+            && self.slots.len() < self.slots.limit()
         {
             self.batch.make_room();
             let len = buf.as_slice().len();
@@ -582,6 +584,11 @@ impl<K: Kernel> Proactor<K> {
                 return;
             }
         };
+        self.refuse_reserved(ticket, op, reason);
+    }
+
+    /// A refusal of what another thread has submitted becomes the operation's completion.
+    pub(super) fn refuse_reserved(&mut self, ticket: Ticket, op: Op, reason: Reason) {
         let kind = match reason {
             Reason::Stale => ErrorKind::Freed,
             Reason::Closed => ErrorKind::Closed,
