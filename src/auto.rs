@@ -143,6 +143,9 @@ impl Driver for Auto {
     fn close(&mut self) {
         forward!(self.close())
     }
+    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        forward!(self.queued_bytes(source))
+    }
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         forward!(self.fd(source))
     }

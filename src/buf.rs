@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn owners_are_borrowed_once_and_dropped_once() {
-        struct Counted(Arc<()>, [u8; 3]);
+        struct Counted(#[allow(dead_code)] Arc<()>, [u8; 3]);
         impl AsRef<[u8]> for Counted {
             fn as_ref(&self) -> &[u8] {
                 &self.1

@@ -81,6 +81,13 @@ impl Builder {
         self
     }
 
+    /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write that
+    /// finds others queued and would exceed it is refused; one that finds none is always accepted.
+    pub fn write_limit(mut self, bytes: usize) -> Builder {
+        self.config.write_limit = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self
+    }
+
     /// Bytes that one source may move in a turn before it goes to the back of the queue. Default
     /// 256 KiB.
     pub fn source_budget(mut self, bytes: usize) -> Builder {

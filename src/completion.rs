@@ -137,6 +137,8 @@ pub enum Done {
     Shutdown,
     /// The source is freed, after all writes before the close were out.
     Closed,
+    /// The queued writes have become few enough.
+    Drained,
     /// The conditions that hold, of those that were asked for.
     Ready(Ready),
     /// The time of a timer has come.

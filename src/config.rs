@@ -18,6 +18,8 @@ pub struct Config {
     pub swap_limit: usize,
     /// Bytes of one swap buffer: the most that one read without a buffer takes.
     pub buffer_size: u32,
+    /// Most bytes of writes that one source may have queued.
+    pub write_limit: u32,
     /// Bytes that one source may move in a turn before it goes to the back of the queue.
     pub source_bytes: usize,
     /// Bytes that a turn reads before it delivers what it has.
@@ -39,6 +41,7 @@ impl Default for Config {
             reserve: 256,
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
+            write_limit: u32::MAX,
             source_bytes: 256 << 10,
             turn_bytes: 256 << 10,
             skip_turns: 8,

@@ -77,16 +77,17 @@ impl Deadlines {
         }
     }
 
-    /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation.
+    /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation, and when
+    /// it was.
     #[inline]
-    pub fn pop_due(&mut self, slots: &mut Table<Operation>, now_ns: u64) -> Option<u32> {
+    pub fn pop_due(&mut self, slots: &mut Table<Operation>, now_ns: u64) -> Option<(u32, u64)> {
         let first = self.heap.first()?;
         if first.at_ns > now_ns {
             return None;
         }
-        let slot = first.slot;
+        let due = (first.slot, first.at_ns);
         self.take(slots, 0);
-        Some(slot)
+        Some(due)
     }
 
     fn take(&mut self, slots: &mut Table<Operation>, at: usize) {
@@ -168,7 +169,7 @@ mod tests {
                 slot
             })
             .collect();
-        let popped: Vec<u32> = std::iter::from_fn(|| deadlines.pop_due(&mut slots, 7)).collect();
+        let popped: Vec<u32> = std::iter::from_fn(|| deadlines.pop_due(&mut slots, 7)).map(|due| due.0).collect();
         assert_eq!(pushed, popped);
     }
 
@@ -212,7 +213,7 @@ mod tests {
                     Step::Pop(now) => {
                         let due = model.first_key_value().filter(|((at, _), _)| *at <= now);
                         let expected = due.map(|(_, slot)| *slot);
-                        prop_assert_eq!(deadlines.pop_due(&mut slots, now), expected);
+                        prop_assert_eq!(deadlines.pop_due(&mut slots, now).map(|due| due.0), expected);
                         if let Some(slot) = expected {
                             model.pop_first();
                             slots.vacate(slot);

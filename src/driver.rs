@@ -140,6 +140,12 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Ends everything.
     fn close(&mut self);
 
+    /// Bytes of writes that are queued on the source and not out yet.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`].
+    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason>;
+
     /// Lends the descriptor out, for socket options.
     ///
     /// # Errors
@@ -255,6 +261,11 @@ pub struct Counters {
     pub table_waits: u64,
     /// Events for a source that was gone already.
     pub stale_events: u64,
+    /// Nanoseconds spent in waits that could block.
+    pub idle_ns: u64,
+    /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1 s,
+    /// and by more.
+    pub lateness: [u64; 8],
     /// Bytes of swap buffers that exist.
     pub swap_bytes: u64,
     /// System calls by name, for those that were made.

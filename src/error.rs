@@ -17,6 +17,9 @@ pub enum Limit {
     Sources,
     /// Operations in flight: [`Builder::operations`](crate::Builder::operations).
     Operations,
+    /// Bytes of writes that one source may have queued:
+    /// [`Builder::write_limit`](crate::Builder::write_limit).
+    Writes,
     /// Messages from other threads that wait for the loop: [`Builder::queue`](crate::Builder::queue).
     Queue,
     /// Ids that the loop keeps ready for other threads: [`Builder::reserve`](crate::Builder::reserve).
@@ -62,6 +65,7 @@ impl fmt::Display for Reason {
                 let (what, knob) = match limit {
                     Limit::Sources => ("sources", "Builder::sources"),
                     Limit::Operations => ("operations in flight", "Builder::operations"),
+                    Limit::Writes => ("bytes of queued writes on a source", "Builder::write_limit"),
                     Limit::Queue => ("submissions from other threads", "Builder::queue"),
                     Limit::Reserve => ("ids in reserve for other threads", "Builder::reserve"),
                 };

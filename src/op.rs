@@ -45,11 +45,13 @@ pub enum Code {
     Poll,
     /// Frees the source after the writes before it.
     Close,
+    /// Waits until few bytes are queued for writing.
+    Drained,
 }
 
 impl Code {
     /// How many codes there are.
-    pub const COUNT: usize = Code::Close as usize + 1;
+    pub const COUNT: usize = Code::Drained as usize + 1;
 
     /// Every code, in the order of their numbers.
     pub const ALL: [Code; Code::COUNT] = [
@@ -68,6 +70,7 @@ impl Code {
         Code::SendDescriptors,
         Code::Poll,
         Code::Close,
+        Code::Drained,
     ];
 }
 
@@ -305,6 +308,15 @@ impl Op {
     pub const fn poll(source: Source, interest: Ready) -> Op {
         let mut op = Op::plain(Code::Poll, source);
         op.count = interest.bits() as u32;
+        op
+    }
+
+    /// Waits until at most `bytes` of queued writes are still to go out on the source: the low-water
+    /// mark of back-pressure, with [`Watcher::queued_bytes`](crate::Watcher::queued_bytes) for the
+    /// high one. Completes with [`Done::Drained`](crate::Done::Drained); 0 waits for all of them.
+    pub const fn drained(source: Source, bytes: usize) -> Op {
+        let mut op = Op::plain(Code::Drained, source);
+        op.count = if bytes > u32::MAX as usize { u32::MAX } else { bytes as u32 };
         op
     }
 

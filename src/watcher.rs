@@ -225,6 +225,16 @@ impl<D: Driver> Watcher<D> {
         self.driver.close();
     }
 
+    /// How many bytes of writes are queued on a source and not out yet: what a program looks at before
+    /// it writes more to a peer that may be slow. [`Op::drained`] tells when they have become fewer;
+    /// [`Builder::write_limit`] bounds them.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`].
+    pub fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        self.driver.queued_bytes(source)
+    }
+
     /// Lends a source's descriptor out, for example to set socket options through `socket2::SockRef`.
     ///
     /// # Errors

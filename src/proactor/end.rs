@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
             | Code::SendTo
             | Code::SendDescriptors
             | Code::Close => state.remove_write(&mut self.slots, slot),
-            Code::Poll => state.remove_poll(&mut self.slots, slot),
+            Code::Poll | Code::Drained => state.remove_poll(&mut self.slots, slot),
             Code::Nop | Code::Timer => {}
         }
     }
@@ -99,8 +99,13 @@ impl<K: Kernel> Proactor<K> {
             Code::Connect | Code::Timer | Code::Nop => Source::NONE,
             _ => self.sources[index].name(index),
         };
+        let writes = matches!(code, Code::Write | Code::SendTo | Code::SendDescriptors);
+        let unsent = if writes { buf.len() as u32 - moved } else { 0 };
         let error = Error::new(kind, moved, buf);
         self.batch.push(Completion::new(source, ticket, token, Err(error)));
+        if writes {
+            self.unqueue(index, unsent);
+        }
         match code {
             Code::Connect => {
                 self.close_source(index);
@@ -131,6 +136,30 @@ impl<K: Kernel> Proactor<K> {
         self.waiting.retain(|waiting| *waiting != name);
         if self.sources[index].can_read() {
             self.enqueue(index);
+        }
+    }
+
+    /// Bytes of queued writes are out, or will never be.
+    #[inline]
+    pub(super) fn unqueue(&mut self, index: u32, bytes: u32) {
+        let state = &mut self.sources[index];
+        state.queued_bytes -= bytes;
+        if state.has(DRAINS) {
+            self.run_drains(index);
+        }
+    }
+
+    /// Ends the drains of a source that have waited for what is now.
+    #[cold]
+    pub(super) fn run_drains(&mut self, index: u32) {
+        let mut slot = self.sources[index].polls;
+        while slot != NOWHERE {
+            let op = &self.slots[slot];
+            let next = op.next;
+            if op.code == Code::Drained && self.sources[index].queued_bytes <= op.count {
+                self.finish_write(index, slot, Ok(Done::Drained));
+            }
+            slot = next;
         }
     }
 

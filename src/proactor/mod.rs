@@ -107,6 +107,8 @@ struct Counts {
     descriptor_shortages: u64,
     table_waits: u64,
     stale_events: u64,
+    idle_ns: u64,
+    lateness: [u64; 8],
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -256,6 +258,7 @@ impl<K: Kernel> Proactor<K> {
             Code::Poll => self.submit_poll(source, token, at, count),
             Code::Timer => self.submit_timer(token, at),
             Code::Nop => self.submit_nop(token),
+            Code::Drained => self.submit_drained(source, token, at, count),
         };
         answer.map_err(|reason| {
             let op = Op { source, token, deadline_ns: at, buf, address, count, code, flags };
@@ -344,7 +347,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         if !state.is_idle() {
             return Err(Reason::Busy);
         }
-        let (fd, kind, flags) = (state.fd, state.kind, state.flags);
+        let (fd, kind, flags) = (state.fd, state.kind(), state.flags);
         if flags & REGISTERED != 0 {
             self.kernel.deregister(fd);
         }
@@ -376,6 +379,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         if self.check_fork().is_ok() {
             self.close_all();
         }
+    }
+
+    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        let stale = self.stale();
+        self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
@@ -451,6 +459,8 @@ impl<K: Kernel> Driver for Proactor<K> {
             descriptor_shortages: self.counts.descriptor_shortages,
             table_waits: self.counts.table_waits,
             stale_events: self.counts.stale_events,
+            idle_ns: self.counts.idle_ns,
+            lateness: self.counts.lateness,
             swap_bytes: self.pool.allocated_bytes() as u64,
             system_calls: self.kernel.system_calls(),
         }
@@ -493,6 +503,8 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
         let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);
         explain.row("descriptors", "SCM_RIGHTS", first, passed);
+        let counted = "when a write of the source ends";
+        explain.row("drained", "count of queued bytes", counted, count(Code::Drained));
         let asked = "asked first, then at each edge";
         explain.row("poll", "poll", asked, count(Code::Poll));
         let heap = "one heap for all deadlines; the wait's timeout is its top";

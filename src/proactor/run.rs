@@ -44,7 +44,7 @@ impl<K: Kernel> Proactor<K> {
         self.batch.make_room();
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        let got = self.kernel.recv(state.fd, state.kind, target);
+        let got = self.kernel.recv(state.fd, state.kind(), target);
         if got.moved <= 0 || got.cut {
             return self.run_rest_on(index, got);
         }
@@ -110,7 +110,7 @@ impl<K: Kernel> Proactor<K> {
             };
             // SAFETY: the pool lends `room` bytes at `start` until `commit`.
             let target = unsafe { Target::from_raw(start, room as usize) };
-            let got = self.kernel.recv(state.fd, state.kind, target);
+            let got = self.kernel.recv(state.fd, state.kind(), target);
             if got.moved <= 0 {
                 self.rest_stopped(index, got.moved);
                 continue;
@@ -161,7 +161,7 @@ impl<K: Kernel> Proactor<K> {
         };
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        let got = self.kernel.recv(state.fd, state.kind, target);
+        let got = self.kernel.recv(state.fd, state.kind(), target);
         if got.moved <= 0 {
             return self.read_stopped(index, slot, got.moved);
         }
@@ -190,13 +190,13 @@ impl<K: Kernel> Proactor<K> {
             let room: usize = targets.iter().map(Target::len).sum();
             (
                 self.kernel
-                    .recv_vectored(state.fd, state.kind, &mut targets),
+                    .recv_vectored(state.fd, state.kind(), &mut targets),
                 room,
             )
         } else {
             let target = op.buf.target(from, most);
             let room = target.len();
-            (self.kernel.recv(state.fd, state.kind, target), room)
+            (self.kernel.recv(state.fd, state.kind(), target), room)
         };
         if got.moved <= 0 {
             return self.read_stopped(index, slot, got.moved);
@@ -236,7 +236,7 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
-        if self.sources[index].kind.is_message() {
+        if self.sources[index].kind().is_message() {
             self.sources[index].settle(false, false);
         }
         match self.slots[slot].code {
@@ -269,7 +269,7 @@ impl<K: Kernel> Proactor<K> {
             return self.waiting.push(name);
         }
         let state = &self.sources[index];
-        match self.kernel.accept(state.fd, state.kind) {
+        match self.kernel.accept(state.fd, state.kind()) {
             Ok(handle) => {
                 self.accepted += 1;
                 self.finish_read(index, slot, Ok(Done::Accepted(handle)));
@@ -377,24 +377,22 @@ impl<K: Kernel> Proactor<K> {
             let slot = state.writes.head;
             let op = &mut self.slots[slot];
             match op.code {
+                Code::Write if state.has(STREAM) && (op.next != NOWHERE || op.buf.is_list()) => {
+                    self.run_write_queue(index, left);
+                }
                 Code::Write => {
                     let from = op.moved as usize;
                     let (moved, offered) = if op.buf.is_list() {
                         let parts = slices(&op.buf, from);
                         let parts = &parts.items[..parts.len];
                         let offered = parts.iter().map(|part| part.len()).sum();
-                        (
-                            self.kernel.send_vectored(state.fd, state.kind, parts),
-                            offered,
-                        )
+                        (self.kernel.send_vectored(state.fd, state.kind(), parts), offered)
                     } else {
                         let bytes = &op.buf[from..];
-                        let bytes = if state.kind.is_message() {
-                            bytes
-                        } else {
-                            &bytes[..bytes.len().min(*left)]
-                        };
-                        (self.kernel.send(state.fd, state.kind, bytes), bytes.len())
+                        // A message is not cut to its source's share.
+                        let most = if state.has(STREAM) { *left } else { usize::MAX };
+                        let bytes = &bytes[..bytes.len().min(most)];
+                        (self.kernel.send(state.fd, state.kind(), bytes), bytes.len())
                     };
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
@@ -418,7 +416,7 @@ impl<K: Kernel> Proactor<K> {
                         let descriptors = op.address.as_ref().map_or(&[][..], Address::descriptors);
                         self.kernel.send_descriptors(state.fd, &op.buf, descriptors)
                     } else {
-                        self.kernel.send(state.fd, state.kind, &op.buf[from..])
+                        self.kernel.send(state.fd, state.kind(), &op.buf[from..])
                     };
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
@@ -458,14 +456,72 @@ impl<K: Kernel> Proactor<K> {
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
         }
-        let op = &mut self.slots[slot];
-        op.moved += moved as u32;
-        if op.moved as usize == op.buf.len() {
-            let (buf, bytes) = (op.buf.take(), op.moved);
-            return self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
+        if self.advance(index, slot, moved as u32) {
+            return;
         }
         // A stream that took less than it was offered is full; of others only EAGAIN says so.
         if self.sources[index].has(STREAM) && (moved as usize) < offered {
+            self.block_write(index);
+        }
+    }
+
+    /// `moved` more bytes of a write are out; true when that were all, and it is done.
+    fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
+        let op = &mut self.slots[slot];
+        op.moved += moved;
+        let done = op.moved as usize == op.buf.len();
+        if done {
+            let (buf, bytes) = (op.buf.take(), op.moved);
+            self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
+        }
+        self.unqueue(index, moved);
+        done
+    }
+
+    /// One attempt for the writes at the head of the queue of a stream: as many of them as one call
+    /// and `left` take.
+    fn run_write_queue(&mut self, index: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let mut parts = [IoSlice::new(&[]); VECTORS];
+        let (mut count, mut offered) = (0, 0);
+        let mut slot = state.writes.head;
+        while slot != NOWHERE && self.slots[slot].code == Code::Write {
+            let op = &self.slots[slot];
+            let mut skip = op.moved as usize;
+            for part in op.buf.parts() {
+                let bytes = &part.as_slice()[skip.min(part.len())..];
+                skip -= part.len() - bytes.len();
+                if bytes.is_empty() || count == VECTORS || offered >= *left {
+                    continue;
+                }
+                let bytes = &bytes[..bytes.len().min(*left - offered)];
+                parts[count] = IoSlice::new(bytes);
+                count += 1;
+                offered += bytes.len();
+            }
+            slot = op.next;
+            if count == VECTORS || offered >= *left {
+                break;
+            }
+        }
+        let moved = match &parts[..count] {
+            [one] => self.kernel.send(state.fd, state.kind(), one),
+            many => self.kernel.send_vectored(state.fd, state.kind(), many),
+        };
+        *left = left.saturating_sub(moved.max(1) as usize);
+        let head = state.writes.head;
+        if moved < 0 {
+            return self.write_stopped(index, head, moved);
+        }
+        let mut rest = moved as u32;
+        while rest > 0 {
+            let head = self.sources[index].writes.head;
+            let op = &self.slots[head];
+            let share = rest.min((op.buf.len() - op.moved as usize) as u32);
+            rest -= share;
+            self.advance(index, head, share);
+        }
+        if (moved as usize) < offered {
             self.block_write(index);
         }
     }
@@ -503,7 +559,7 @@ impl<K: Kernel> Proactor<K> {
     /// A connect has succeeded: its socket leaves the table.
     pub(super) fn connected(&mut self, index: u32, slot: u32) {
         let state = &self.sources[index];
-        let (fd, kind, registered) = (state.fd, state.kind, state.has(REGISTERED));
+        let (fd, kind, registered) = (state.fd, state.kind(), state.has(REGISTERED));
         if registered {
             self.kernel.deregister(fd);
         }

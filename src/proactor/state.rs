@@ -55,6 +55,30 @@ pub(super) const WRITES: u32 = 1 << 22;
 /// There are polls.
 pub(super) const POLLS: u32 = 1 << 19;
 
+/// Somebody waits for the queued bytes to become fewer.
+pub(super) const DRAINS: u32 = 1 << 23;
+/// Where the source's kind stands.
+const KIND_SHIFT: u32 = 24;
+const KIND_MASK: u32 = 7 << KIND_SHIFT;
+/// The kinds by their numbers.
+const KINDS: [Kind; 8] = [
+    Kind::Unknown,
+    Kind::Stream,
+    Kind::UnixStream,
+    Kind::Datagram,
+    Kind::Seqpacket,
+    Kind::Listener,
+    Kind::Pollable,
+    Kind::SharedPollable,
+];
+
+const _: () = {
+    let mut i = 0;
+    while i < KINDS.len() {
+        assert!(KINDS[i] as usize == i);
+        i += 1;
+    }
+};
 const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
 const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 
@@ -149,12 +173,13 @@ pub(super) struct State {
     /// While vacant, its head is the next vacant place.
     pub(super) reads: Queue,
     pub(super) writes: Queue,
-    /// The head of the polls, whose order does not matter.
+    /// The head of the polls and drains, whose order does not matter.
     pub(super) polls: u32,
     pub(super) flags: u32,
     /// Counts resting reads in odd numbers, over all uses of the place.
     pub(super) read_generation: u32,
-    pub(super) kind: Kind,
+    /// Bytes of writes that are queued and not out.
+    pub(super) queued_bytes: u32,
     pub(super) read_token: u64,
 }
 
@@ -170,7 +195,7 @@ impl Default for State {
             polls: NOWHERE,
             flags: 0,
             read_generation: 0,
-            kind: Kind::Unknown,
+            queued_bytes: 0,
             read_token: 0,
         }
     }
@@ -200,8 +225,8 @@ impl State {
     /// until then nothing is worth trying.
     pub(super) fn open(&mut self, fd: RawFd, kind: Kind, flags: u32) {
         self.fd = fd;
-        self.kind = kind;
-        self.flags = flags;
+        self.flags = flags | (kind as u32) << KIND_SHIFT;
+        self.queued_bytes = 0;
         if !matches!(kind, Kind::Unknown | Kind::Pollable | Kind::Listener) {
             self.prepare(kind);
         }
@@ -212,11 +237,16 @@ impl State {
 
     /// What it is is known now, and its calls do not block.
     pub(super) fn prepare(&mut self, kind: Kind) {
-        self.kind = kind;
-        self.flags |= PREPARED | READABLE | WRITABLE;
+        self.flags &= !KIND_MASK;
+        self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
         self.flags |= if kind == Kind::Listener { 0 } else { BYTES };
         let stream = matches!(kind, Kind::Stream | Kind::UnixStream);
         self.flags |= if stream { STREAM } else { 0 };
+    }
+
+    #[inline(always)]
+    pub(super) fn kind(&self) -> Kind {
+        KINDS[((self.flags >> KIND_SHIFT) & 7) as usize]
     }
 
     #[inline(always)]
@@ -261,6 +291,11 @@ impl State {
         push_front(&mut self.polls, slots, slot);
     }
 
+    pub(super) fn push_drain(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.flags |= DRAINS;
+        push_front(&mut self.polls, slots, slot);
+    }
+
     /// Takes the head of the reads out, given the operation behind it.
     #[inline]
     pub(super) fn pop_read(&mut self, slots: &mut Table<Operation>, next: u32) {
@@ -287,7 +322,7 @@ impl State {
     pub(super) fn remove_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {
         take_out(&mut self.polls, slots, slot);
         if self.polls == NOWHERE {
-            self.flags &= !(POLLS | POLLED);
+            self.flags &= !(POLLS | POLLED | DRAINS);
         }
     }
 
@@ -308,7 +343,7 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        !self.has(RESTING | READS | WRITES | POLLS)
+        !self.has(RESTING | READS | WRITES) && self.polls == NOWHERE
     }
 
     /// Remembers what the selector has reported; answers the flags as they then are.

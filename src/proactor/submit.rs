@@ -153,13 +153,10 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
         moved: isize,
     ) -> Answer {
-        let ticket = self.place(Code::Write, index, token)?;
-        let slot = ticket.index();
         let offered = buf.len();
-        self.slots[slot].buf = buf.take();
-        self.sources[index].push_write(&mut self.slots, slot);
+        let ticket = self.push_write(Code::Write, index, token, buf)?;
         if moved != 0 {
-            self.wrote(index, slot, moved, offered);
+            self.wrote(index, ticket.index(), moved, offered);
         }
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
@@ -215,7 +212,7 @@ impl<K: Kernel> Proactor<K> {
         multishot: bool,
     ) -> Answer {
         let index = self.usable(source)?;
-        if self.sources[index].kind != Kind::Listener {
+        if self.sources[index].kind() != Kind::Listener {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(Code::Accept, index, token)?;
@@ -233,7 +230,7 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.usable(source)?;
-        if !self.sources[index].kind.is_message() {
+        if !self.sources[index].kind().is_message() {
             return Err(Reason::Unsupported);
         }
         if own != 0 && (buf.room() == 0 || buf.is_list()) {
@@ -258,16 +255,16 @@ impl<K: Kernel> Proactor<K> {
         address: &mut Option<Address>,
     ) -> Answer {
         let index = self.usable(source)?;
-        if !self.sources[index].kind.is_message() || buf.is_list() {
+        if !self.sources[index].kind().is_message() || buf.is_list() {
             return Err(Reason::Unsupported);
         }
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let ticket = self.place(Code::SendTo, index, token)?;
-        self.slots[ticket.index()].buf = buf.take();
+        let ticket = self.push_write(Code::SendTo, index, token, buf)?;
         self.slots[ticket.index()].address = address.take();
-        Ok(self.start_write(index, ticket, due_ns))
+        self.finish_write_start(index, ticket, due_ns);
+        Ok(ticket)
     }
 
     #[inline(never)]
@@ -279,7 +276,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let index = self.usable(source)?;
         if !matches!(
-            self.sources[index].kind,
+            self.sources[index].kind(),
             Kind::UnixStream | Kind::Seqpacket | Kind::Datagram
         ) {
             return Err(Reason::Unsupported);
@@ -299,7 +296,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let index = self.usable(source)?;
         if !matches!(
-            self.sources[index].kind,
+            self.sources[index].kind(),
             Kind::UnixStream | Kind::Seqpacket | Kind::Datagram
         ) || buf.is_list()
         {
@@ -310,10 +307,10 @@ impl<K: Kernel> Proactor<K> {
             len if len > MOST_BYTES => return Err(Reason::TooLong),
             _ => {}
         }
-        let ticket = self.place(Code::SendDescriptors, index, token)?;
-        self.slots[ticket.index()].buf = buf.take();
+        let ticket = self.push_write(Code::SendDescriptors, index, token, buf)?;
         self.slots[ticket.index()].address = address.take();
-        Ok(self.start_write(index, ticket, due_ns))
+        self.finish_write_start(index, ticket, due_ns);
+        Ok(ticket)
     }
 
     #[inline(never)]
@@ -325,7 +322,7 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
     ) -> Answer {
         let index = self.usable(source)?;
-        if code == Code::Shutdown && !self.sources[index].kind.is_socket() {
+        if code == Code::Shutdown && !self.sources[index].kind().is_socket() {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(code, index, token)?;
@@ -350,6 +347,38 @@ impl<K: Kernel> Proactor<K> {
         self.sources[index].flags |= POLLED;
         self.run_polls(index);
         self.set_deadline(ticket, due_ns);
+        Ok(ticket)
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_drained(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        bytes: u32,
+    ) -> Answer {
+        let index = self.usable(source)?;
+        let ticket = self.place(Code::Drained, index, token)?;
+        self.slots[ticket.index()].count = bytes;
+        self.sources[index].push_drain(&mut self.slots, ticket.index());
+        self.run_drains(index);
+        self.set_deadline(ticket, due_ns);
+        Ok(ticket)
+    }
+
+    /// Queues a write, if the source's bound allows it; its bytes count as queued until they are out.
+    fn push_write(&mut self, code: Code, index: u32, token: u64, buf: &mut Buf) -> Answer {
+        let limit = self.config.write_limit;
+        let (queued, len) = (self.sources[index].queued_bytes as usize, buf.len());
+        if queued > 0 && queued + len > limit as usize {
+            return Err(Reason::Full { limit: Limit::Writes, count: limit });
+        }
+        let ticket = self.place(code, index, token)?;
+        self.slots[ticket.index()].buf = buf.take();
+        let state = &mut self.sources[index];
+        state.queued_bytes += len as u32;
+        state.push_write(&mut self.slots, ticket.index());
         Ok(ticket)
     }
 
@@ -393,7 +422,8 @@ impl<K: Kernel> Proactor<K> {
             Ok((fd, kind, going_on)) => {
                 let state = &mut self.sources[index];
                 state.open(fd, kind, 0);
-                state.flags = CONNECTING | PREPARED | WRITABLE;
+                state.flags &= !READABLE;
+                state.flags |= CONNECTING | PREPARED | WRITABLE;
                 state.push_write(&mut self.slots, slot);
                 if going_on {
                     self.block_write(index);
@@ -453,7 +483,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Stale);
         }
         if !state.has(PREPARED) {
-            let (fd, kind, shared) = (state.fd, state.kind, state.has(SHARED));
+            let (fd, kind, shared) = (state.fd, state.kind(), state.has(SHARED));
             let (kind, changed) = self.kernel.prepare(fd, kind, shared)?;
             let state = &mut self.sources[source.index()];
             state.prepare(kind);

@@ -65,7 +65,10 @@ impl<K: Kernel> Proactor<K> {
         }
         if !self.deadlines.is_empty() {
             let now_ns = self.kernel.now_ns();
-            while let Some(slot) = self.deadlines.pop_due(&mut self.slots, now_ns) {
+            while let Some((slot, at_ns)) = self.deadlines.pop_due(&mut self.slots, now_ns) {
+                let late_ns = now_ns - at_ns;
+                let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
+                self.counts.lateness[bucket as usize] += 1;
                 self.expire(slot);
             }
         }
@@ -118,8 +121,10 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(());
             }
         }
+        let start_ns = if self.dozing { self.kernel.now_ns() } else { 0 };
         let count = self.kernel.select(timeout_ns)?;
         if self.dozing {
+            self.counts.idle_ns += self.kernel.now_ns() - start_ns;
             self.wake_up();
         }
         self.apply(count);
@@ -177,7 +182,7 @@ impl<K: Kernel> Proactor<K> {
         }
         state.flags |= QUEUED;
         self.ready.push(source);
-        if state.kind == Kind::Listener {
+        if state.kind() == Kind::Listener {
             // Connections first, or a storm of them meets retransmissions.
             let last = self.ready.len() - 1;
             self.ready.swap(0, last);
@@ -237,7 +242,7 @@ impl<K: Kernel> Proactor<K> {
             let Some(state) = self.state(source) else {
                 continue;
             };
-            let listener = state.kind == Kind::Listener;
+            let listener = state.kind() == Kind::Listener;
             if if listener { room } else { space } {
                 state.flags &= !WAITING;
                 if state.can_read() {

@@ -33,11 +33,6 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     }
 }
 
-/// Whether `fd` is open.
-pub(crate) fn is_open(fd: RawFd) -> bool {
-    // SAFETY: no memory is passed.
-    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
-}
 
 /// Whether reads and writes of the open file description fail rather than block.
 pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
