@@ -16,6 +16,9 @@ pub const NOWHERE: u32 = u32::MAX;
 /// The generation of a place that was never occupied.
 pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
+/// The most places that a table may have.
+const MOST: u32 = 1 << 24;
+
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
@@ -46,7 +49,7 @@ pub struct Table<T> {
 impl<T: Entry> Table<T> {
     /// An empty table for at most `limit` entries (1 to 2^24).
     pub fn new(limit: u32) -> Table<T> {
-        let limit = limit.clamp(1, 1 << 24);
+        let limit = limit.clamp(1, MOST);
         let directory = (limit as usize).div_ceil(CHUNK);
         Table {
             chunks: Vec::with_capacity(directory),
@@ -83,6 +86,9 @@ impl<T: Entry> Table<T> {
     /// As [`occupy`](Table::occupy), with the entry.
     #[inline(always)]
     pub fn occupy_entry(&mut self) -> Option<(u32, NonZeroU32, &mut T)> {
+        if self.len >= self.limit {
+            return None;
+        }
         if self.vacant == NOWHERE {
             self.grow()?;
         }
@@ -93,6 +99,11 @@ impl<T: Entry> Table<T> {
         entry.set_generation(generation);
         self.len += 1;
         Some((index, generation, entry))
+    }
+
+    /// Changes how many places there may be (1 to 2^24). Those occupied beyond it stay.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.clamp(1, MOST);
     }
 
     /// Vacates the occupied place `index`: its names go stale.
@@ -293,6 +304,21 @@ mod tests {
         assert!(newer > generation);
         assert!(table.find(index, generation).is_none());
         assert!(table.find(NOWHERE, generation).is_none());
+    }
+
+    #[test]
+    fn a_limit_that_was_raised_for_a_moment_holds_again() {
+        let mut table = Table::<Operation>::new(2);
+        let names: Vec<_> = (0..2).map(|_| table.occupy().unwrap()).collect();
+        assert!(table.occupy().is_none());
+        table.set_limit(u32::MAX);
+        let more = table.occupy().unwrap();
+        table.set_limit(2);
+        table.vacate(names[0].0);
+        assert!(table.occupy().is_none(), "two of two are occupied");
+        table.vacate(more.0);
+        assert!(table.occupy().is_some());
+        assert!(table.occupy().is_none());
     }
 
     #[test]

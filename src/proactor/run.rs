@@ -44,7 +44,7 @@ impl<K: Kernel> Proactor<K> {
         self.batch.make_room();
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        let got = self.kernel.recv(state.fd, state.kind(), target);
+        let got = self.kernel.recv(state.fd, stream_kind(flags), target);
         if got.moved <= 0 || got.cut {
             return self.run_rest_on(index, got);
         }

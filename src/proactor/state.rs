@@ -72,6 +72,13 @@ const KINDS: [Kind; 8] = [
     Kind::SharedPollable,
 ];
 
+/// The kind that stands in the flags of a stream socket: one of two.
+#[inline(always)]
+pub(super) fn stream_kind(flags: u32) -> Kind {
+    const STREAM_BIT: u32 = (Kind::Stream as u32 & !(Kind::UnixStream as u32)) << KIND_SHIFT;
+    if flags & STREAM_BIT != 0 { Kind::Stream } else { Kind::UnixStream }
+}
+
 const _: () = {
     let mut i = 0;
     while i < KINDS.len() {

@@ -90,8 +90,6 @@ impl<K: Kernel> Proactor<K> {
                 == STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
-            // What goes out in part needs a place: a refusal must not have sent anything.
-            && self.slots.len() < self.slots.limit()
         {
             self.batch.make_room();
             let len = buf.as_slice().len();
@@ -154,7 +152,8 @@ impl<K: Kernel> Proactor<K> {
         moved: isize,
     ) -> Answer {
         let offered = buf.len();
-        let ticket = self.push_write(Code::Write, index, token, buf)?;
+        // What is out in part cannot be refused: it goes beyond the limit, once for each source.
+        let ticket = self.push_write(Code::Write, index, token, buf, moved > 0)?;
         if moved != 0 {
             self.wrote(index, ticket.index(), moved, offered);
         }
@@ -261,7 +260,7 @@ impl<K: Kernel> Proactor<K> {
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let ticket = self.push_write(Code::SendTo, index, token, buf)?;
+        let ticket = self.push_write(Code::SendTo, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
@@ -307,7 +306,7 @@ impl<K: Kernel> Proactor<K> {
             len if len > MOST_BYTES => return Err(Reason::TooLong),
             _ => {}
         }
-        let ticket = self.push_write(Code::SendDescriptors, index, token, buf)?;
+        let ticket = self.push_write(Code::SendDescriptors, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
@@ -368,13 +367,26 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Queues a write, if the source's bound allows it; its bytes count as queued until they are out.
-    fn push_write(&mut self, code: Code, index: u32, token: u64, buf: &mut Buf) -> Answer {
+    fn push_write(
+        &mut self,
+        code: Code,
+        index: u32,
+        token: u64,
+        buf: &mut Buf,
+        anyway: bool,
+    ) -> Answer {
         let limit = self.config.write_limit;
         let (queued, len) = (self.sources[index].queued_bytes as usize, buf.len());
         if queued > 0 && queued + len > limit as usize {
             return Err(Reason::Full { limit: Limit::Writes, count: limit });
         }
-        let ticket = self.place(code, index, token)?;
+        let limit = self.slots.limit();
+        if anyway {
+            self.slots.set_limit(u32::MAX);
+        }
+        let ticket = self.place(code, index, token);
+        self.slots.set_limit(limit);
+        let ticket = ticket?;
         self.slots[ticket.index()].buf = buf.take();
         let state = &mut self.sources[index];
         state.queued_bytes += len as u32;
