@@ -153,6 +153,11 @@ pub enum Done {
 pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
 
 impl Message {
+    /// A message that carries `value` (for authors of drivers).
+    pub fn new(value: Option<Box<dyn Any + Send>>) -> Message {
+        Message(value)
+    }
+
     /// Takes the value, if it is a `T`.
     ///
     /// # Errors

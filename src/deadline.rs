@@ -186,7 +186,7 @@ mod tests {
             2 => any::<usize>().prop_map(Step::Remove),
             1 => (0u64..50).prop_map(Step::Pop),
         ];
-        prop::collection::vec(step, 1..400)
+        prop::collection::vec(step, 1..if cfg!(miri) { 50 } else { 400 })
     }
 
     proptest! {

@@ -104,6 +104,8 @@ pub enum Wait {
 }
 
 /// Both verbs over [`Op`], and the descriptors.
+///
+/// What a driver may lack has a default that answers [`Reason::Unsupported`].
 pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Takes ownership of a descriptor. Makes no system call.
     ///
@@ -129,7 +131,10 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     ///
     /// # Errors
     /// What the system reports for the address.
-    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source>;
+    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
+        let _ = (address, options);
+        Err(Reason::Unsupported.into())
+    }
 
     /// Ends the source's operations and closes its descriptor; false for a stale source.
     fn free(&mut self, source: Source) -> bool;
@@ -144,31 +149,46 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     ///
     /// # Errors
     /// [`Reason::Stale`].
-    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason>;
+    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        let _ = source;
+        Err(Reason::Unsupported)
+    }
 
     /// Lends the descriptor out, for socket options.
     ///
     /// # Errors
     /// [`Reason::Stale`]; [`Reason::Unsupported`] on a simulated kernel.
-    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        let _ = source;
+        Err(Reason::Unsupported)
+    }
 
     /// The address that the source is bound to.
     ///
     /// # Errors
     /// What the system reports; `NotFound` for a stale source.
-    fn local_address(&mut self, source: Source) -> io::Result<Address>;
+    fn local_address(&mut self, source: Source) -> io::Result<Address> {
+        let _ = source;
+        Err(Reason::Unsupported.into())
+    }
 
     /// The address that the source is connected to.
     ///
     /// # Errors
     /// What the system reports (`ENOTCONN` …); `NotFound` for a stale source.
-    fn peer_address(&mut self, source: Source) -> io::Result<Address>;
+    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+        let _ = source;
+        Err(Reason::Unsupported.into())
+    }
 
     /// Sets TCP_NODELAY.
     ///
     /// # Errors
     /// What the system reports; `NotFound` for a stale source.
-    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()>;
+    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+        let _ = (source, on);
+        Err(Reason::Unsupported.into())
+    }
 
     /// The time on the driver's clock, which is virtual on a simulated kernel.
     fn now(&mut self) -> Instant;
@@ -180,7 +200,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     ///
     /// # Errors
     /// [`Reason::Unsupported`] on a simulated kernel.
-    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason>;
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        Err(Reason::Unsupported)
+    }
 
     /// A handle for other threads.
     fn submitter(&mut self) -> Submitter;

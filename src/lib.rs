@@ -85,3 +85,34 @@ pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
 pub use swap::Lease;
 pub use watcher::Watcher;
+
+// What may cross threads, and what may not, is part of the interface.
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn send_and_sync<T: Send + Sync>() {}
+    send::<Op>();
+    send::<Buf>();
+    send::<Handle>();
+    send::<Completion>();
+    send::<Builder>();
+    send::<SourceGuard>();
+    send_and_sync::<Lease>();
+    send_and_sync::<Submitter>();
+    send_and_sync::<Waker>();
+    send_and_sync::<Source>();
+    send_and_sync::<Ticket>();
+};
+
+/// A watcher stays on its thread.
+///
+/// ```compile_fail
+/// fn needs_send<T: Send>() {}
+/// needs_send::<windlass::Watcher>();
+/// ```
+#[cfg(doctest)]
+struct WatcherIsNotSend;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

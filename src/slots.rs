@@ -344,9 +344,11 @@ mod tests {
         assert_eq!(at, &raw const table[first]);
     }
 
+    const STEPS: usize = if cfg!(miri) { 50 } else { 600 };
+
     proptest! {
         #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec(any::<(bool, u8)>(), 1..600)) {
+        fn behaves_like_a_map(steps in prop::collection::vec(any::<(bool, u8)>(), 1..STEPS)) {
             let mut table = Table::<Operation>::new(300);
             let mut model: HashMap<(u32, NonZeroU32), u64> = HashMap::new();
             let mut live = Vec::new();

@@ -15,6 +15,9 @@ use std::num::NonZeroU32;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+/// The index of no place: beyond every table, and without the bits that completions put into tickets.
+const NONE: u32 = 0x9fff_ffff;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -26,7 +29,7 @@ macro_rules! id {
 
         impl $name {
             /// Names nothing; every use of it is refused as stale.
-            pub const NONE: $name = $name { index: u32::MAX, generation: NonZeroU32::MIN };
+            pub const NONE: $name = $name { index: NONE, generation: NonZeroU32::MIN };
 
             /// Builds the name of `index` in its `generation` (for authors of drivers).
             #[inline]
@@ -49,7 +52,7 @@ macro_rules! id {
             /// Whether this is [`NONE`](Self::NONE).
             #[inline]
             pub const fn is_none(self) -> bool {
-                self.index == u32::MAX && self.generation.get() == 1
+                self.index == NONE && self.generation.get() == 1
             }
 
             /// The name as one number, as it travels through the kernel.

@@ -190,6 +190,12 @@ impl<K: Kernel> Proactor<K> {
             }
             return rests;
         }
+        if !self.serving
+            && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
+        {
+            // Another thread has submitted it, and told this one before the queue did.
+            self.take_requests();
+        }
         match self.slots.find(slot, ticket.generation()) {
             Some(op) if !op.reserved => {
                 self.fail(slot, ErrorKind::Cancelled);

@@ -18,7 +18,7 @@ use crate::source::Kind;
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 
 /// The index in the tickets of operations that ended at once, which have no place.
-const LOOSE: u32 = RESTS | ((1 << 29) - 1);
+const LOOSE: u32 = RESTS | ((1 << 29) - 2);
 
 type Answer = Result<Ticket, Reason>;
 

@@ -247,6 +247,7 @@ fn soak(seed: u64) -> u64 {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "100 long programs, twice: too slow")]
 fn random_programs_keep_the_contract() {
     let seeds = match std::env::var("WINDLASS_SEEDS").as_deref() {
         Ok(text) => {

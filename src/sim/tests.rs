@@ -158,6 +158,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a mebibyte in small pieces: too slow")]
 fn a_mebibyte_survives_every_fault() {
     let bytes = pattern(1 << 20);
     let mut injected = BTreeMap::new();
@@ -180,6 +181,7 @@ fn a_mebibyte_survives_every_fault() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
         let sim = Sim::with_faults(seed, Faults::all(0.05));
@@ -192,6 +194,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a hundred runs: too slow")]
 fn every_fault_happens() {
     for (name, _) in super::Injected::default().named() {
         let mut faults = Faults::none();
