@@ -73,6 +73,8 @@ pub struct Proactor<K: Kernel> {
     counts: Counts,
     config: Config,
     reason: String,
+    /// The clock as it was last read in this turn.
+    now_ns: u64,
     /// Turns in a row that delivered without asking the kernel.
     skipped: u32,
     /// Bytes that this turn may still move before it delivers.
@@ -136,6 +138,7 @@ impl<K: Kernel> Proactor<K> {
             addresses: Vec::new(),
             remote,
             counts: Counts::default(),
+            now_ns: 0,
             skipped: 0,
             turn_bytes: 0,
             accepted: 0,

@@ -39,8 +39,12 @@ impl<K: Kernel> Proactor<K> {
         if flags & (USUAL | OTHER) != USUAL {
             return false;
         }
-        // A turn reads no more than one buffer here: opening another is not usual.
-        let Some((start, room)) = self.pool.space_at_hand() else { return false };
+        let at_hand = self.pool.space_at_hand();
+        let Some((start, room)) =
+            at_hand.or_else(|| next_buffer(&mut self.pool, &mut self.turn_bytes))
+        else {
+            return false;
+        };
         self.batch.make_room();
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
@@ -663,6 +667,17 @@ impl<K: Kernel> Proactor<K> {
             self.addresses.push(address);
         }
     }
+}
+
+/// Opens another swap buffer for the usual reads, if the turn's share of bytes is not used up.
+#[cold]
+#[inline(never)]
+fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
+    if *turn_bytes <= 0 {
+        return None;
+    }
+    *turn_bytes -= pool.chunk_bytes() as isize;
+    pool.space()
 }
 
 struct Slices<'a> {

@@ -49,11 +49,17 @@ impl<K: Kernel> Proactor<K> {
         if !self.waiting.is_empty() {
             self.retry_waiting();
         }
+        let timed = !self.deadlines.is_empty() || !self.paused.is_empty();
+        if timed {
+            self.now_ns = self.kernel.now_ns();
+        }
+        // The kernel is asked before a deadline ends an operation, so that data that is there wins.
+        let overdue = timed && self.next_ns().is_some_and(|next| next <= self.now_ns);
         let idle = self.batch.is_empty() && self.ready.is_empty();
-        if idle || self.skipped >= self.config.skip_turns || self.is_overdue() {
+        if idle || overdue || self.skipped >= self.config.skip_turns {
             self.skipped = 0;
-            let timeout_ns = if idle { self.timeout_ns(wait) } else { Some(0) };
-            self.poll(timeout_ns)?;
+            let wait = if idle { wait } else { Wait::Now };
+            self.poll(wait)?;
         } else {
             self.skipped += 1;
         }
@@ -63,25 +69,18 @@ impl<K: Kernel> Proactor<K> {
         if !self.ready.is_empty() {
             self.run_ready();
         }
-        if !self.deadlines.is_empty() {
-            let now_ns = self.kernel.now_ns();
-            while let Some((slot, at_ns)) = self.deadlines.pop_due(&mut self.slots, now_ns) {
-                let late_ns = now_ns - at_ns;
-                let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
-                self.counts.lateness[bucket as usize] += 1;
-                self.expire(slot);
-            }
+        if timed {
+            self.expire_due();
         }
         Ok(())
     }
 
-    /// Whether a deadline has passed: the kernel is asked before it ends an operation, so that data
-    /// that is there wins.
-    #[inline]
-    fn is_overdue(&mut self) -> bool {
-        match self.deadlines.next_ns() {
-            Some(next) => next <= self.kernel.now_ns(),
-            None => false,
+    fn expire_due(&mut self) {
+        while let Some((slot, at_ns)) = self.deadlines.pop_due(&mut self.slots, self.now_ns) {
+            let late_ns = self.now_ns - at_ns;
+            let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
+            self.counts.lateness[bucket as usize] += 1;
+            self.expire(slot);
         }
     }
 
@@ -94,39 +93,39 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// How long the selector may block.
-    fn timeout_ns(&mut self, wait: Wait) -> Option<u64> {
-        let until = match wait {
-            Wait::Now => return Some(0),
-            Wait::Forever => None,
-            Wait::Until(at) => Some(ns_of(at)),
+    /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what it
+    /// reports. The clock is read before a wait that may block, and after it.
+    fn poll(&mut self, wait: Wait) -> io::Result<()> {
+        let until_ns = match wait {
+            Wait::Now => return self.look(),
+            Wait::Forever => self.next_ns(),
+            Wait::Until(at) => Some(self.next_ns().map_or(ns_of(at), |next| next.min(ns_of(at)))),
         };
-        let next = match (until, self.next_ns()) {
-            (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b)?,
-        };
-        Some(next.saturating_sub(self.kernel.now_ns()))
+        self.now_ns = self.kernel.now_ns();
+        let timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
+        if timeout_ns == Some(0) {
+            return self.look();
+        }
+        if !self.config.busy_poll.is_zero() && self.spin(timeout_ns)? {
+            return Ok(());
+        }
+        if !self.remote.doze() {
+            self.wake_up();
+            return Ok(());
+        }
+        self.dozing = true;
+        let start_ns = self.now_ns;
+        let count = self.kernel.select(timeout_ns)?;
+        self.now_ns = self.kernel.now_ns();
+        self.counts.idle_ns += self.now_ns.saturating_sub(start_ns);
+        self.wake_up();
+        self.apply(count);
+        Ok(())
     }
 
-    /// Asks the selector and applies what it reports.
-    fn poll(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
-        if timeout_ns != Some(0) {
-            if !self.config.busy_poll.is_zero() && self.spin(timeout_ns)? {
-                return Ok(());
-            }
-            if self.remote.doze() {
-                self.dozing = true;
-            } else {
-                self.wake_up();
-                return Ok(());
-            }
-        }
-        let start_ns = if self.dozing { self.kernel.now_ns() } else { 0 };
-        let count = self.kernel.select(timeout_ns)?;
-        if self.dozing {
-            self.counts.idle_ns += self.kernel.now_ns() - start_ns;
-            self.wake_up();
-        }
+    /// Asks the selector without blocking.
+    fn look(&mut self) -> io::Result<()> {
+        let count = self.kernel.select(Some(0))?;
         self.apply(count);
         Ok(())
     }
@@ -135,7 +134,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     fn spin(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
         let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
-        let end = self.kernel.now_ns().saturating_add(span);
+        let end = self.now_ns.saturating_add(span);
         loop {
             let count = self.kernel.select(Some(0))?;
             if count > 0 {
@@ -146,7 +145,8 @@ impl<K: Kernel> Proactor<K> {
                 self.wake_up();
                 return Ok(true);
             }
-            if self.kernel.now_ns() >= end {
+            self.now_ns = self.kernel.now_ns();
+            if self.now_ns >= end {
                 return Ok(false);
             }
         }
@@ -257,7 +257,7 @@ impl<K: Kernel> Proactor<K> {
     /// Ends the pauses whose time has come.
     #[cold]
     fn resume_paused(&mut self) {
-        let now_ns = self.kernel.now_ns();
+        let now_ns = self.now_ns;
         let mut i = 0;
         while i < self.paused.len() {
             let (until, source, which) = self.paused[i];
@@ -323,10 +323,10 @@ impl<K: Kernel> Proactor<K> {
                         op.reserved = false;
                         self.slots.vacate(slot);
                     }
-                    Some(_) => {
+                    // Also one that rests in its source, or has ended.
+                    _ => {
                         self.cancel_ticket(ticket);
                     }
-                    None => {}
                 }
             }
             Request::Free(source) => {
