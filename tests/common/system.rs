@@ -1,0 +1,98 @@
+//! What tests need of the system itself.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use windlass::Source;
+
+use super::Bench;
+
+/// How many descriptors this process has open.
+pub fn descriptors() -> usize {
+    let listing = std::fs::read_dir("/proc/self/fd").expect("proc is mounted");
+    // The listing itself is one.
+    listing.count() - 1
+}
+
+/// Two connected TCP sockets of std.
+pub fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let a = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
+    let (b, _) = listener.accept().expect("the same connection");
+    (a, b)
+}
+
+/// Waits until a descriptor is readable; false when `timeout` has passed.
+pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
+    let mut entry = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let ms = timeout.map_or(-1, |span| {
+        i32::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    });
+    // SAFETY: one entry on the stack.
+    let count = unsafe { libc::poll(&mut entry, 1, ms) };
+    count > 0
+}
+
+/// Whether a number names an open descriptor.
+pub fn is_open(fd: RawFd) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// Whether calls on the open file description block.
+pub fn is_blocking(fd: impl AsFd) -> bool {
+    // SAFETY: no memory is passed.
+    let flags = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETFL) };
+    assert!(flags >= 0);
+    flags & libc::O_NONBLOCK == 0
+}
+
+/// The number of a source's descriptor.
+pub fn number<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) -> RawFd {
+    bench.watcher.fd(source).expect("it is open").as_raw_fd()
+}
+
+/// Lets close(2) reset the connection (SO_LINGER 0).
+pub fn reset_on_close<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) {
+    let fd = bench.watcher.fd(source).expect("it is open");
+    socket2::SockRef::from(&fd)
+        .set_linger(Some(Duration::ZERO))
+        .expect("a TCP socket");
+}
+
+/// A directory that goes away with its value.
+pub struct Directory(std::path::PathBuf);
+
+impl Directory {
+    pub fn new() -> Directory {
+        static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("windlass-{}-{n}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a fresh directory");
+        Directory(path)
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether a descriptor is closed by exec.
+pub fn closes_on_exec(fd: RawFd) -> bool {
+    // SAFETY: no memory is passed.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    assert!(flags >= 0, "{fd} is not open");
+    flags & libc::FD_CLOEXEC != 0
+}

@@ -1,0 +1,365 @@
+//! The conformance suite: one body per behaviour of the contract (`windlass::driver`), stamped for
+//! every driver.
+//!
+//! A body that is not in a list below does not run: `every_body_is_stamped` looks.
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // fork, limits and raw descriptors need libc
+
+mod common;
+
+mod conformance {
+    pub mod accept_connect;
+    pub mod bad_input;
+    pub mod basics;
+    pub mod buffers;
+    pub mod calls;
+    pub mod cancel;
+    pub mod close_free_drop;
+    pub mod datagrams;
+    pub mod deadlines;
+    pub mod descriptors;
+    pub mod embedding;
+    pub mod explain;
+    pub mod fairness;
+    pub mod half_close;
+    pub mod leases;
+    pub mod order;
+    pub mod pipes;
+    pub mod poll;
+    pub mod prompt;
+    pub mod remote;
+    pub mod sockets;
+    pub mod streams;
+    pub mod threads;
+    pub mod timers;
+}
+
+/// Stamps lists of bodies for one driver.
+macro_rules! stamp {
+    ($driver:ident $harness:ident: $($group:ident { $($body:ident)* })*) => {
+        mod $driver {
+            $(mod $group {
+                $(#[test]
+                fn $body() {
+                    crate::conformance::$group::$body::<crate::common::$harness>();
+                })*
+            })*
+        }
+    };
+}
+
+/// What every driver must do, also on a network that misbehaves.
+macro_rules! portable {
+    ($driver:ident $harness:ident $($more:tt)*) => {
+        stamp! { $driver $harness:
+            accept_connect {
+                a_connection_waits_for_its_accept
+                accepts_are_served_in_order_one_connection_each
+                handles_know_their_peer
+                a_multishot_accept_takes_hundreds_at_once
+                a_refused_connect_fails_once
+                accepts_wait_while_the_source_table_is_full
+                accepted_connections_that_wait_for_delivery_have_places
+                accept_and_read_know_what_they_can_be_used_on
+                short_connections_again_and_again
+                freeing_a_listener_ends_its_accepts
+            }
+            basics {
+                nop_completes_once_with_its_token
+                nothing_is_delivered_inside_submit
+                a_wait_appends_to_what_the_batch_holds
+                try_wait_does_not_block
+                a_wait_returns_with_the_first_completion
+                a_wait_with_a_timeout_is_never_early
+                tokens_come_back_untouched
+                a_refusal_hands_everything_back
+                the_source_that_is_none_is_stale
+                completions_name_their_source
+                addresses_of_both_ends_agree
+            }
+            buffers {
+                the_same_memory_comes_back_when_done
+                the_same_memory_comes_back_from_every_end
+                the_same_memory_comes_back_from_a_refusal
+                the_same_memory_comes_back_from_a_reset
+                every_kind_of_buffer_can_be_written
+                a_shared_buffer_in_many_writes
+                empty_buffers_are_refused
+                buffers_that_are_too_long_are_refused
+                a_short_read_shows_only_what_was_read
+            }
+            cancel {
+                every_kind_of_read_can_be_cancelled
+                what_waits_behind_a_write_can_be_cancelled
+                accepts_and_timers_can_be_cancelled
+                a_multishot_accept_ends_with_its_cancel
+                a_cancelled_read_exact_keeps_its_bytes
+                a_cancelled_write_says_how_much_is_out
+                a_stale_ticket_never_reaches_another_operation
+                an_operation_that_has_ended_cannot_be_cancelled
+                a_cancel_before_the_delivery_is_answered_once
+                cancel_all_ends_every_operation_of_a_source
+                a_connect_can_be_cancelled
+            }
+            close_free_drop {
+                free_ends_what_is_pending
+                free_closes_the_descriptor
+                completions_that_are_there_survive_free
+                leases_survive_free
+                close_ends_everything_and_delivers_it
+                a_closed_watcher_refuses_everything
+                a_wait_after_close_says_closed
+                a_close_operation_flushes_first
+                a_close_operation_on_an_idle_source
+                free_ends_a_pending_close
+                drop_releases_every_buffer
+                a_forgotten_watcher_frees_nothing
+                sources_that_are_freed_and_made_again_in_traffic
+                sources_freed_by_each_others_completions
+                detach_and_attach_again
+            }
+            deadlines {
+                reads_of_every_kind_expire_and_the_source_lives
+                a_write_to_a_silent_peer_expires_with_its_count
+                read_exact_expires_with_what_it_has
+                a_passed_deadline_without_data_expires
+                a_passed_deadline_behind_another_read_expires
+                never_early
+                a_deadline_that_is_not_needed_never_fires
+                a_huge_timeout_does_not_fire
+                a_thousand_deadlines
+                two_thousand_deadlines
+                four_thousand_deadlines
+                eight_thousand_deadlines
+                what_waits_behind_a_write_expires
+                an_accept_expires_and_the_listener_lives
+            }
+            explain {
+                the_driver_names_itself
+                rows_count_what_ran
+                counters_add_up
+                what_needs_no_system_call_makes_none
+            }
+            fairness {
+                a_flood_does_not_starve_pings
+                a_writer_does_not_starve_pings
+                a_full_table_of_operations_refuses
+                a_write_that_finds_no_place_is_refused_whole_or_sent
+                a_full_table_of_sources_refuses
+            }
+            half_close {
+                the_other_direction_goes_on
+                everything_sent_before_arrives
+                data_and_end_together
+                the_end_of_the_file_stays
+                read_exact_ends_at_the_end_with_what_it_has
+                writes_after_a_shutdown_fail
+                a_second_shutdown_is_harmless
+                both_ends_at_once
+                writes_to_a_peer_that_is_gone_fail
+                reads_and_writes_both_learn_of_a_reset
+                a_shutdown_after_free_is_stale
+            }
+            leases {
+                leases_are_not_overwritten_while_held
+                memory_is_used_again
+                pending_reads_hold_no_buffer
+                reads_wait_at_the_limit
+                reads_that_wait_for_a_lease_end_like_others
+                a_lease_dropped_on_another_thread_lets_reads_go_on
+                leases_outlive_their_watcher
+                a_lease_is_broadcast
+                parts_of_a_lease
+                stalled_readers_do_not_stop_a_ping
+            }
+            order {
+                a_hundred_reads_take_bytes_in_order
+                a_hundred_writes_go_out_in_order
+                reads_and_writes_do_not_wait_for_each_other
+                a_write_cancelled_in_the_middle_tears_those_behind
+                a_write_expired_in_the_middle_tears_those_behind
+                a_close_behind_a_torn_write_is_torn
+                a_write_cancelled_before_its_first_byte_tears_nothing
+                a_read_that_ends_early_leaves_the_others_in_order
+                a_queue_of_writes_fails_in_order
+            }
+            remote {
+                messages_arrive_in_the_order_of_the_queue
+                a_burst_costs_one_wake
+                another_thread_drives_a_connection
+                a_source_can_be_used_here_as_soon_as_its_name_is_known
+                a_remote_refusal_is_a_completion
+                a_full_queue_names_its_bound
+                a_free_passes_a_full_queue
+                an_empty_reserve_names_its_bound
+                the_reserve_stays_within_the_tables
+                guards_dropped_on_other_threads_free_their_sources
+                requests_that_meet_a_close_end_as_closed
+                a_submitter_outlives_its_watcher
+            }
+            streams {
+                echo_with_buffers_of_one_byte
+                echo_huge
+                read_exact_beside_writes_in_both_directions
+                a_read_and_a_write_pending_on_one_source
+                a_read_takes_what_is_there
+                vectored_reads_fill_their_vectors_in_order
+                vectored_writes_with_very_many_parts_arrive_whole
+                vectored_reads_with_very_many_parts
+                a_multishot_read_goes_on_until_the_end
+                echo_1k_connections
+                echo_2k_connections
+                echo_4k_connections
+                echo_8k_connections
+                echo_tiny_on_4k_connections
+                echo_with_a_starved_pool
+                echo_with_the_smallest_budgets
+                a_random_mix_of_reads_and_writes
+            }
+            timers {
+                equal_deadlines_fire_in_order
+                timers_fire_in_the_order_of_their_deadlines
+                cancelled_timers_do_not_fire
+                a_timer_of_zero_fires_at_the_next_wait
+                a_huge_timer_does_not_fire
+                a_chain_of_zero_timers_does_not_starve_io
+                a_flood_does_not_starve_timers
+                timers_started_by_timers
+            }
+            $($more)*
+        }
+    };
+}
+
+/// And what holds where the network answers at once.
+macro_rules! prompt {
+    ($driver:ident $harness:ident $($more:tt)*) => {
+        portable! { $driver $harness
+            prompt {
+                data_that_is_there_wins_over_a_passed_deadline
+                a_storm_of_connections_does_not_starve_pings
+            }
+            $($more)*
+        }
+    };
+}
+
+/// And what needs descriptors of the system: pipes, UDP, Unix sockets, SCM_RIGHTS, eventfd, poll(2),
+/// affinity, embedding, std's sockets, threads that run while the loop waits, system calls that are
+/// counted. A simulated kernel has none of these.
+macro_rules! system {
+    ($driver:ident $harness:ident) => {
+        prompt! { $driver $harness
+            bad_input {
+                files_and_directories_are_unsupported
+                a_closed_descriptor_is_an_error
+                a_foreign_handle_is_refused_and_comes_back
+                a_processor_that_does_not_exist_is_an_error
+                addresses_that_cannot_be_had_are_errors
+                devices_that_never_block
+                an_explicit_choice_says_so
+                an_unknown_choice_of_the_environment_is_an_error
+                a_socket_shut_both_ways_is_at_its_end
+            }
+            calls {
+                an_echo_costs_one_read_and_one_write
+                attach_makes_no_call_and_short_connections_no_registration
+                an_idle_watcher_does_not_spin
+            }
+            datagrams {
+                datagrams_keep_their_boundaries_and_senders
+                a_batch_arrives_in_order
+                what_is_longer_than_the_memory_is_cut_and_says_so
+                a_datagram_that_is_too_big_fails
+                an_unreachable_peer_is_an_error_of_a_connected_socket
+                a_connected_socket_reads_and_writes
+                datagram_operations_end_like_others
+                unix_datagrams_wait_for_a_full_receiver
+                seqpacket_keeps_boundaries
+            }
+            descriptors {
+                descriptors_arrive_with_their_bytes
+                too_many_descriptors_fail
+                plain_reads_get_every_byte_around_descriptors
+                bytes_and_descriptors_keep_their_order
+                sending_descriptors_waits_and_can_be_cancelled
+                receiving_descriptors_ends_like_others
+            }
+            embedding {
+                data_and_timers_come_through_poll
+                what_is_done_already_needs_no_sleep
+                submitters_wake_the_foreign_loop
+                bursts_from_a_thread_arrive_whole
+                a_lease_from_another_thread_wakes_the_foreign_loop
+            }
+            pipes {
+                a_megabyte_through_a_pipe
+                flags_come_back_with_detach
+                a_shared_pipe_is_not_changed
+                a_pipe_without_reader_fails
+                pipe_data_over_a_socket
+                what_a_pipe_cannot_do_is_refused
+                short_reads_of_a_pipe_lose_nothing
+            }
+            poll {
+                an_eventfd_becomes_readable
+                several_polls_on_one_source
+                hang_up_and_error_are_always_reported
+                urgent_data_is_a_priority_condition
+                polls_end_like_other_operations
+                regular_files_cannot_be_polled
+                another_watcher_can_be_polled
+                two_sources_of_one_socket
+                a_listener_becomes_readable
+                other_descriptors_can_be_polled
+            }
+            sockets {
+                a_reset_is_reported_to_a_pending_read
+                a_reset_ends_queued_writes
+                urgent_data_loses_and_reorders_nothing
+                unix_streams
+                a_connect_that_hangs_expires_and_is_cancelled
+                a_connect_with_a_passed_deadline_ends
+                connect_with_a_socket_of_ones_own
+                listeners_share_a_port
+                options_survive_and_are_inherited
+                stds_sockets_can_be_attached
+                a_shared_blocking_listener_is_refused
+                stale_events_of_a_reused_number_are_harmless
+                a_passed_deadline_has_its_try_in_a_busy_turn
+            }
+            threads {
+                no_wake_is_lost
+                many_threads_post_in_their_order
+                threads_submit_beside_the_loop
+                a_spawned_loop_serves
+                a_guard_frees_while_the_loop_sleeps
+                busy_polling_changes_nothing
+            }
+        }
+    };
+}
+
+system!(epoll Epoll);
+prompt!(sim Simulated);
+portable!(faults Faulty);
+
+/// The lists above are written by hand: every public body of every file must be in one.
+#[test]
+fn every_body_is_stamped() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let lists = std::fs::read_to_string(root.join("conformance.rs")).expect("this file");
+    let words: Vec<&str> = lists.split_whitespace().collect();
+    for file in std::fs::read_dir(root.join("conformance")).expect("the bodies") {
+        let path = file.expect("a file").path();
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        for line in text.lines() {
+            let name = line
+                .strip_prefix("pub fn ")
+                .and_then(|rest| rest.split('<').next());
+            if let Some(name) = name.filter(|_| line.contains("H: Harness")) {
+                assert!(words.contains(&name), "{name} of {path:?} is in no list");
+            }
+        }
+    }
+}

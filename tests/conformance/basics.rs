@@ -1,0 +1,172 @@
+//! The two verbs: what submit and wait promise whatever the operation.
+
+use std::time::Duration;
+
+use windlass::{Completions, Done, Op, Reason, Source};
+
+use crate::common::*;
+
+pub fn nop_completes_once_with_its_token<H: Harness>() {
+    let mut b = H::bench();
+    let ticket = b.submit(Op::nop().token(u64::MAX));
+    let c = b.end(ticket);
+    assert!(matches!(c.result, Ok(Done::Nop)));
+    assert_eq!(
+        (c.token, c.ticket(), c.more(), c.late()),
+        (u64::MAX, ticket, false, false)
+    );
+    assert!(c.source.is_none());
+    b.expect_all_ended();
+}
+
+/// C1: a write that could go out at once, a read whose data is there, a nop: all wait for the wait.
+pub fn nothing_is_delivered_inside_submit<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    b.write(there, "data that is there");
+    let before = b.watcher.counters();
+    let tickets = [
+        b.submit(Op::nop()),
+        b.submit(Op::write(here, "out at once")),
+        b.submit(Op::read(here)),
+    ];
+    let after = b.watcher.counters();
+    assert_eq!(before.completed, after.completed);
+    assert_eq!(before.submitted + 3, after.submitted);
+    for ticket in tickets {
+        assert!(b.end(ticket).result.is_ok());
+    }
+    assert_eq!(b.watcher.counters().completed, before.completed + 3);
+    b.expect_all_ended();
+}
+
+pub fn a_wait_appends_to_what_the_batch_holds<H: Harness>() {
+    let mut watcher = H::bench().watcher;
+    let mut done = Completions::new();
+    for token in 0..3 {
+        watcher.submit(Op::nop().token(token)).unwrap();
+        assert_eq!(watcher.wait(&mut done).unwrap(), 1);
+    }
+    let tokens: Vec<u64> = done.iter().map(|c| c.token).collect();
+    assert_eq!(tokens, [0, 1, 2]);
+}
+
+/// libuv's run_nowait.
+pub fn try_wait_does_not_block<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    let read = b.submit(Op::read(here));
+    let mut done = Completions::new();
+    for _ in 0..100 {
+        assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
+    }
+    assert!(b.is_open(read));
+    b.watcher.free(here);
+}
+
+/// libuv's run_once: a wait returns as soon as there is something.
+pub fn a_wait_returns_with_the_first_completion<H: Harness>() {
+    let mut b = H::bench();
+    let late = b.submit(Op::timer(Duration::from_secs(10_000)));
+    b.submit(Op::nop().token(1));
+    let mut done = Completions::new();
+    assert_eq!(b.watcher.wait(&mut done).unwrap(), 1);
+    assert_eq!(done.iter().next().unwrap().token, 1);
+    assert!(b.watcher.cancel(late));
+}
+
+pub fn a_wait_with_a_timeout_is_never_early<H: Harness>() {
+    let mut b = H::bench();
+    let mut done = Completions::new();
+    for micros in [0, 1, 100, 999, 1000, 1001, 2500, 20_000] {
+        let span = Duration::from_micros(micros);
+        let start = b.watcher.now();
+        assert_eq!(b.watcher.wait_timeout(&mut done, span).unwrap(), 0);
+        let passed = b.watcher.now() - start;
+        assert!(passed >= span, "{passed:?} of {span:?}");
+    }
+}
+
+pub fn tokens_come_back_untouched<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let tokens = [0, 1, u64::MAX, 1 << 63, 0xdead_beef];
+    for token in tokens {
+        for op in [
+            Op::read(here),
+            Op::read_into(here, vec![0; 8]),
+            Op::timer(Duration::ZERO),
+            Op::write(here, "x"),
+        ] {
+            let code = op.code();
+            let ticket = b.submit(op.token(token));
+            b.write(there, "y");
+            assert_eq!(b.end(ticket).token, token, "{code:?}");
+            if !matches!(code, windlass::Code::Read | windlass::Code::ReadInto) {
+                b.read(here);
+            }
+        }
+    }
+    b.expect_all_ended();
+}
+
+/// C1: a refusal hands the operation back with its buffer, and nothing is reported for it later.
+pub fn a_refusal_hands_everything_back<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    b.watcher.free(here);
+    let bytes = pattern(1000, 1);
+    let at = bytes.as_ptr();
+    let (reason, op) = b.refuse(Op::write(here, bytes).token(9));
+    assert_eq!(reason, Reason::Stale);
+    assert_eq!(op.source(), here);
+    let back = op.into_buf().into_vec();
+    assert_eq!(back.as_ptr(), at, "the very same memory");
+    expect_same(&back, &pattern(1000, 1));
+    // What came back can be submitted again, elsewhere.
+    let (here, there) = b.pair();
+    b.write(here, back);
+    assert_eq!(b.read_exact(there, 1000), pattern(1000, 1));
+    b.expect_all_ended();
+}
+
+pub fn the_source_that_is_none_is_stale<H: Harness>() {
+    let mut b = H::bench();
+    assert_eq!(b.refuse(Op::read(Source::NONE)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::write(Source::NONE, "x")).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::close(Source::NONE)).0, Reason::Stale);
+    assert!(!b.watcher.free(Source::NONE));
+    assert_eq!(b.watcher.cancel_all(Source::NONE), 0);
+    assert!(b.watcher.local_address(Source::NONE).is_err());
+}
+
+/// A completion says which source it belongs to, an operation which it is for.
+pub fn completions_name_their_source<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    assert_ne!(here, there);
+    let read = b.submit(Op::read(here));
+    let write = b.submit(Op::write(there, "x"));
+    let shutdown = b.submit(Op::shutdown(there));
+    let close = b.submit(Op::close(there));
+    assert_eq!(b.end(read).source, here);
+    assert_eq!(b.end(write).source, there);
+    assert_eq!(b.end(shutdown).source, there);
+    assert_eq!(b.end(close).source, there);
+    b.expect_all_ended();
+}
+
+pub fn addresses_of_both_ends_agree<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let here_at = b.watcher.local_address(here).unwrap();
+    assert_eq!(b.watcher.peer_address(there).unwrap(), here_at);
+    let there_at = b.watcher.local_address(there).unwrap();
+    assert_eq!(b.watcher.peer_address(here).unwrap(), there_at);
+    assert_ne!(here_at, there_at);
+    assert!(b.watcher.set_nodelay(here, true).is_ok());
+    b.watcher.free(here);
+    let gone = b.watcher.peer_address(here).unwrap_err();
+    assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
+    assert!(b.watcher.set_nodelay(here, true).is_err());
+}

@@ -1,0 +1,106 @@
+//! The paths that must be short, in system calls.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use windlass::{Done, Op, Watcher};
+
+use crate::common::*;
+
+/// An echo costs one read and one write per message; registrations are made once.
+pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
+    const CLIENTS: u64 = 10;
+    const ROUNDS: u64 = 100;
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let at = at.ip().unwrap();
+    let clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| TcpStream::connect(at).unwrap())
+        .collect();
+    for _ in 0..CLIENTS {
+        let accept = b.submit(Op::accept(listener));
+        let handle = expect_accepted(b.end(accept));
+        let source = b.watcher.attach(handle).unwrap();
+        b.submit(Op::read(source));
+    }
+    b.look();
+    let before = b.watcher.counters();
+    for round in 0..ROUNDS {
+        for client in &clients {
+            (&*client).write_all(&pattern(100, round)).unwrap();
+        }
+        let mut written = 0;
+        while written < CLIENTS {
+            let c = b.next();
+            match c.result {
+                Ok(Done::Read(data)) => drop(b.submit(Op::write(c.source, data))),
+                Ok(Done::Written { .. }) => {
+                    written += 1;
+                    b.submit(Op::read(c.source));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        for client in &clients {
+            let mut answer = [0; 100];
+            (&*client).read_exact(&mut answer).unwrap();
+            assert_eq!(answer[..], pattern(100, round));
+        }
+    }
+    let after = b.watcher.counters();
+    let messages = CLIENTS * ROUNDS;
+    let grown = |name: &str| after.calls(name) - before.calls(name);
+    assert_eq!(grown("send"), messages);
+    // A message that comes in two packets, rarely, costs a read more.
+    assert!(
+        grown("recv") <= messages + messages / 10,
+        "{} reads",
+        grown("recv")
+    );
+    assert_eq!(grown("register"), 0, "registered once, for life");
+    assert!(
+        grown("wait") <= messages * 2 + 20,
+        "{} waits",
+        grown("wait")
+    );
+}
+
+/// A connection that is served at once needs no registration.
+pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() {
+    let mut b = H::bench();
+    let pairs: Vec<_> = (0..10).map(|_| system::tcp_pair()).collect();
+    let before = b.watcher.counters().system_calls;
+    let sources: Vec<_> = pairs
+        .into_iter()
+        .map(|(here, there)| {
+            (&there).write_all(b"request").unwrap();
+            (b.watcher.attach(here).unwrap(), there)
+        })
+        .collect();
+    assert_eq!(b.watcher.counters().system_calls, before);
+    for (source, there) in sources {
+        let fd = b.watcher.fd(source).unwrap();
+        assert!(system::wait_readable(fd, Some(BOUND)));
+        assert_eq!(b.read(source), b"request");
+        b.write(source, "answer");
+        let close = b.submit(Op::close(source));
+        expect_closed(b.end(close));
+        let mut text = String::new();
+        (&there).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "answer");
+    }
+    assert_eq!(b.watcher.counters().calls("register"), 0);
+}
+
+/// An idle watcher does nothing: turns do not grow while nothing happens.
+pub fn an_idle_watcher_does_not_spin<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder());
+    let (here, there) = b.pair();
+    b.submit(Op::read(here));
+    b.submit(Op::read(there));
+    b.look();
+    let before = b.watcher.counters();
+    b.pass(std::time::Duration::from_millis(100));
+    let turns = b.watcher.counters().turns - before.turns;
+    assert!(turns < 20, "{turns} turns of nothing");
+}

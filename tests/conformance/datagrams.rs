@@ -1,0 +1,232 @@
+//! Datagrams of the system: boundaries, senders, sizes, errors (libuv's udp tests).
+
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Reason, Source};
+
+use crate::common::*;
+
+fn udp<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Address) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    (b.watcher.attach(socket).unwrap(), at.into())
+}
+
+#[track_caller]
+fn received(c: Completion) -> (Buf, Address, bool) {
+    match c.result {
+        Ok(Done::Received {
+            data,
+            from,
+            truncated,
+        }) => (data, from, truncated),
+        other => panic!("wanted a datagram: {other:?}"),
+    }
+}
+
+pub fn datagrams_keep_their_boundaries_and_senders<H: Harness>() {
+    let mut b = H::bench();
+    let (here, here_at) = udp(&mut b);
+    let (there, there_at) = udp(&mut b);
+    let sizes = [1, 0, 1400, 7, 0, 9000];
+    for (i, size) in sizes.into_iter().enumerate() {
+        let send = b.submit(Op::send_to(here, pattern(size, i as u64), there_at.clone()));
+        assert_eq!(expect_written(b.end(send)).len(), size);
+    }
+    for (i, size) in sizes.into_iter().enumerate() {
+        let receive = b.submit(Op::recv_from(there).token(i as u64));
+        let c = b.end(receive);
+        assert_eq!((c.token, c.source), (i as u64, there));
+        let (data, from, truncated) = received(c);
+        assert_eq!((&*data, truncated), (&*pattern(size, i as u64), false));
+        assert_eq!(from, here_at);
+        // Answer the sender with what it sent.
+        let answer = b.submit(Op::send_to(there, data, from));
+        expect_written(b.end(answer));
+        let receive = b.submit(Op::recv_from_into(here, room(9000)));
+        let (data, from, _) = received(b.end(receive));
+        assert_eq!(*data, *pattern(size, i as u64));
+        assert_eq!(from, there_at);
+    }
+    b.expect_all_ended();
+}
+
+/// Many receives outstanding, many datagrams at once.
+pub fn a_batch_arrives_in_order<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let receives: Vec<_> = (0..100).map(|_| b.submit(Op::recv_from(there))).collect();
+    for i in 0..100u32 {
+        b.submit(Op::send_to(here, i.to_be_bytes().to_vec(), at.clone()).token(1));
+    }
+    for (i, receive) in receives.into_iter().enumerate() {
+        assert_eq!(*received(b.end(receive)).0, (i as u32).to_be_bytes());
+    }
+    for c in b.take(100) {
+        expect_written(c);
+    }
+    b.expect_all_ended();
+}
+
+pub fn what_is_longer_than_the_memory_is_cut_and_says_so<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().buffer_size(64));
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    for op in [Op::recv_from_into(there, room(64)), Op::recv_from(there)] {
+        let send = b.submit(Op::send_to(here, pattern(100, 1), at.clone()));
+        expect_written(b.end(send));
+        let receive = b.submit(op);
+        let (data, _, truncated) = received(b.end(receive));
+        assert!(truncated);
+        assert_eq!(*data, pattern(100, 1)[..64]);
+        // Its rest is gone; the next one is whole.
+        let send = b.submit(Op::send_to(here, "whole", at.clone()));
+        expect_written(b.end(send));
+        let receive = b.submit(Op::recv_from_into(there, room(100)));
+        let (data, _, truncated) = received(b.end(receive));
+        assert_eq!((&*data, truncated), (&b"whole"[..], false));
+    }
+    b.expect_all_ended();
+}
+
+/// libuv's udp_dgram_too_big.
+pub fn a_datagram_that_is_too_big_fails<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let big = vec![1; 70_000];
+    let memory = big.as_ptr();
+    let send = b.submit(Op::send_to(here, big, at.clone()));
+    let back = expect_errno(b.end(send), &[libc::EMSGSIZE]).into_vec();
+    assert_eq!((back.as_ptr(), back.len()), (memory, 70_000));
+    let send = b.submit(Op::send_to(here, "fits", at));
+    expect_written(b.end(send));
+    let receive = b.submit(Op::recv_from(there));
+    assert_eq!(&*received(b.end(receive)).0, b"fits");
+}
+
+/// libuv's udp_send_unreachable: the ICMP error comes back to whoever asks next, once.
+pub fn an_unreachable_peer_is_an_error_of_a_connected_socket<H: Harness>() {
+    let mut b = H::bench();
+    let gone = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(gone).unwrap();
+    let source = b.watcher.attach(socket).unwrap();
+    let receive = b.submit(Op::recv_from(source));
+    b.look();
+    let send = b.submit(Op::write(source, "anybody?"));
+    expect_written(b.end(send));
+    expect_errno(b.end(receive), &[libc::ECONNREFUSED]);
+    // The socket lives.
+    let expiring = b.submit(Op::recv_from(source).timeout(Duration::from_millis(2)));
+    expect_unmoved(b.end(expiring), ErrorKind::Deadline);
+    b.expect_all_ended();
+}
+
+pub fn a_connected_socket_reads_and_writes<H: Harness>() {
+    let mut b = H::bench();
+    let (a, c) = (
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
+    a.connect(c.local_addr().unwrap()).unwrap();
+    c.connect(a.local_addr().unwrap()).unwrap();
+    let (a, c) = (b.watcher.attach(a).unwrap(), b.watcher.attach(c).unwrap());
+    for size in [1, 100, 5000] {
+        b.write(a, pattern(size, 1));
+        assert_eq!(b.read(c), pattern(size, 1), "one read is one message");
+    }
+    // Without an address it goes to the peer.
+    let send = b.submit(Op::send_to(a, "to the peer", Address::unspecified()));
+    expect_written(b.end(send));
+    let read = b.submit(Op::read_into(c, room(100)));
+    assert_eq!(&*expect_read(b.end(read)), b"to the peer");
+}
+
+pub fn datagram_operations_end_like_others<H: Harness>() {
+    let mut b = H::bench();
+    let (here, at) = udp(&mut b);
+    let receive = b.submit(Op::recv_from(here).timeout(Duration::from_millis(2)));
+    expect_unmoved(b.end(receive), ErrorKind::Deadline);
+    let memory = vec![1; 10];
+    let address = memory.as_ptr();
+    let receive = b.submit(Op::recv_from_into(here, memory));
+    assert!(b.watcher.cancel(receive));
+    let back = expect_unmoved(b.end(receive), ErrorKind::Cancelled).into_vec();
+    assert_eq!((back.as_ptr(), back.len()), (address, 0));
+    assert_eq!(
+        b.refuse(Op::recv_from_into(here, room(0))).0,
+        Reason::EmptyBuffer
+    );
+    let receive = b.submit(Op::recv_from(here));
+    let close = b.submit(Op::close(here));
+    expect_unmoved(b.end(receive), ErrorKind::Freed);
+    expect_closed(b.end(close));
+    assert_eq!(b.refuse(Op::send_to(here, "x", at)).0, Reason::Stale);
+    let (stream, _peer) = b.pair();
+    let to = Address::from(([127, 0, 0, 1], 9));
+    assert_eq!(
+        b.refuse(Op::send_to(stream, "x", to)).0,
+        Reason::Unsupported
+    );
+    b.expect_all_ended();
+}
+
+/// A Unix datagram socket whose receiver is full: no edge tells when there is room again (unix(7)).
+pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
+    let mut b = H::bench();
+    let dir = system::Directory::new();
+    let path = dir.path().join("receiver");
+    let receiver = UnixDatagram::bind(&path).unwrap();
+    let sender = UnixDatagram::unbound().unwrap();
+    let receiver = b.watcher.attach(receiver).unwrap();
+    let sender = b.watcher.attach(sender).unwrap();
+    let to = Address::unix(&path).unwrap();
+    let sends: Vec<_> = (0..300u32)
+        .map(|i| b.submit(Op::send_to(sender, i.to_be_bytes().to_vec(), to.clone())))
+        .collect();
+    b.look();
+    assert!(b.open() > 0, "the receiver's queue is not endless");
+    let cancelled = b.submit(Op::send_to(sender, "x", to.clone()));
+    assert!(b.watcher.cancel(cancelled));
+    expect_unmoved(b.end(cancelled), ErrorKind::Cancelled);
+    let expiring = b.submit(Op::send_to(sender, "x", to).timeout(Duration::from_millis(5)));
+    expect_unmoved(b.end(expiring), ErrorKind::Deadline);
+    for i in 0..300u32 {
+        let receive = b.submit(Op::recv_from(receiver));
+        let (data, from, _) = received(b.end(receive));
+        assert_eq!(*data, i.to_be_bytes());
+        assert!(from.is_unspecified(), "an unbound sender has no name");
+    }
+    for send in sends {
+        expect_written(b.end(send));
+    }
+    b.expect_all_ended();
+}
+
+/// Seqpacket: connections with boundaries.
+pub fn seqpacket_keeps_boundaries<H: Harness>() {
+    let mut b = H::bench();
+    use socket2::{Domain, Socket, Type};
+    let (here, there) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    let here = b.watcher.attach(OwnedFd::from(here)).unwrap();
+    let there = b.watcher.attach(OwnedFd::from(there)).unwrap();
+    for i in 0..20 {
+        b.submit(Op::write(here, pattern(10 + i, i as u64)));
+    }
+    for i in 0..20 {
+        assert_eq!(b.read(there), pattern(10 + i, i as u64));
+    }
+    for c in b.take(20) {
+        expect_written(c);
+    }
+    b.watcher.free(here);
+    assert!(b.read(there).is_empty());
+}

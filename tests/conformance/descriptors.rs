@@ -1,0 +1,197 @@
+//! Descriptors that travel over Unix sockets (SCM_RIGHTS).
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use windlass::{Completion, Descriptors, Done, ErrorKind, Op, Reason, Source};
+
+use crate::common::*;
+
+fn unix_pair<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Source) {
+    let (here, there) = UnixStream::pair().unwrap();
+    (
+        b.watcher.attach(here).unwrap(),
+        b.watcher.attach(there).unwrap(),
+    )
+}
+
+#[track_caller]
+fn passed(c: Completion) -> (windlass::Buf, Descriptors) {
+    match c.result {
+        Ok(Done::Descriptors { data, descriptors }) => (data, descriptors),
+        other => panic!("wanted descriptors: {other:?}"),
+    }
+}
+
+fn pipe() -> (OwnedFd, File) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    (reader.into(), File::from(OwnedFd::from(writer)))
+}
+
+pub fn descriptors_arrive_with_their_bytes<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    for count in [1, 2, 7, 253] {
+        let (sent, writers): (Vec<_>, Vec<_>) = (0..count).map(|_| pipe()).unzip();
+        let send = b.submit(Op::send_descriptors(here, "these", sent));
+        assert_eq!(&*expect_written(b.end(send)), b"these");
+        let receive = b.submit(Op::recv_descriptors(there));
+        let (data, descriptors) = passed(b.end(receive));
+        assert_eq!((&*data, descriptors.len()), (&b"these"[..], count));
+        for (i, (fd, mut writer)) in descriptors.take().into_iter().zip(writers).enumerate() {
+            write!(writer, "pipe {i}").unwrap();
+            drop(writer);
+            let mut text = String::new();
+            File::from(fd).read_to_string(&mut text).unwrap();
+            assert_eq!(
+                text,
+                format!("pipe {i}"),
+                "our end was closed: the pipe ends"
+            );
+        }
+    }
+    b.expect_all_ended();
+}
+
+pub fn too_many_descriptors_fail<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    let sent = (0..254).map(|_| pipe().0).collect();
+    let send = b.submit(Op::send_descriptors(here, "x", sent));
+    expect_errno(b.end(send), &[libc::EINVAL]);
+    b.expect_alive(here, there);
+}
+
+/// The short-read rule: a read stops at passed descriptors although more is there. Plain reads get
+/// every byte before and behind them.
+pub fn plain_reads_get_every_byte_around_descriptors<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    for round in 0..50u8 {
+        // The reader waits, so that the data comes with an event.
+        let len = 10 + 5 + 7 + 5 + 9;
+        let mut got = Vec::new();
+        let first = b.submit(Op::read(there));
+        b.look();
+        b.submit(Op::write(here, vec![round; 10]));
+        b.submit(Op::send_descriptors(
+            here,
+            vec![round + 1; 5],
+            vec![pipe().0],
+        ));
+        b.submit(Op::write(here, vec![round + 2; 7]));
+        b.submit(Op::send_descriptors(
+            here,
+            vec![round + 3; 5],
+            vec![pipe().0, pipe().0],
+        ));
+        b.submit(Op::write(here, vec![round + 4; 9]));
+        got.extend_from_slice(&expect_read(b.end(first)));
+        while got.len() < len {
+            let rest = len - got.len();
+            let op = match round % 3 {
+                0 => Op::read(there),
+                1 => Op::read_into(there, room(rest)),
+                _ => Op::read_vectored(there, vec![room(3), room(rest)]),
+            };
+            let read = b.submit(op);
+            got.extend(expect_read(b.end(read)).into_vec());
+        }
+        let wanted = [(0, 10), (1, 5), (2, 7), (3, 5), (4, 9)];
+        let wanted: Vec<u8> = wanted
+            .iter()
+            .flat_map(|&(step, len)| vec![round + step; len])
+            .collect();
+        assert_eq!(got, wanted);
+        for c in b.now() {
+            expect_written(c);
+        }
+    }
+    b.expect_all_ended();
+}
+
+pub fn bytes_and_descriptors_keep_their_order<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    b.submit(Op::write(here, "before "));
+    b.submit(Op::send_descriptors(here, "one ", vec![pipe().0]));
+    b.submit(Op::write(here, "between "));
+    b.submit(Op::send_descriptors(here, "two ", vec![pipe().0, pipe().0]));
+    let close = b.submit(Op::close(here));
+    let (mut text, mut counts) = (Vec::new(), Vec::new());
+    loop {
+        let receive = b.submit(Op::recv_descriptors(there));
+        let (data, descriptors) = passed(b.end(receive));
+        if data.is_eof() {
+            assert!(descriptors.is_empty());
+            break;
+        }
+        text.extend_from_slice(&data);
+        if !descriptors.is_empty() {
+            counts.push((text.len(), descriptors.len()));
+        }
+    }
+    assert_eq!(text, b"before one between two ");
+    assert_eq!(counts.iter().map(|c| c.1).collect::<Vec<_>>(), [1, 2]);
+    assert!(
+        counts[0].0 >= 11 && counts[0].0 < 20,
+        "with the bytes they came with: {counts:?}"
+    );
+    expect_closed(b.end(close));
+}
+
+/// Behind a stuck write they wait; cancelled there, they are closed here.
+pub fn sending_descriptors_waits_and_can_be_cancelled<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    let bytes = pattern(4 << 20, 1);
+    let stuck = b.submit(Op::write(here, bytes.clone()));
+    let (reader, mut writer) = pipe();
+    let dropped = b.submit(Op::send_descriptors(here, "dropped", vec![reader]));
+    let expiring = Op::send_descriptors(here, "expired", vec![pipe().0]);
+    let expiring = b.submit(expiring.timeout(Duration::from_millis(2)));
+    let kept = b.submit(Op::send_descriptors(here, "kept", vec![pipe().0]));
+    assert!(b.watcher.cancel(dropped));
+    assert_eq!(
+        &*expect_unmoved(b.end(dropped), ErrorKind::Cancelled),
+        b"dropped"
+    );
+    assert_eq!(
+        writer.write(b"x").unwrap_err().kind(),
+        std::io::ErrorKind::BrokenPipe
+    );
+    assert_eq!(
+        &*expect_unmoved(b.end(expiring), ErrorKind::Deadline),
+        b"expired"
+    );
+    expect_same(&b.read_exact(there, bytes.len()), &bytes);
+    expect_written(b.end(stuck));
+    let receive = b.submit(Op::recv_descriptors(there));
+    let (data, descriptors) = passed(b.end(receive));
+    assert_eq!((&*data, descriptors.len()), (&b"kept"[..], 1));
+    expect_written(b.end(kept));
+    b.expect_all_ended();
+}
+
+pub fn receiving_descriptors_ends_like_others<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = unix_pair(&mut b);
+    let receive = b.submit(Op::recv_descriptors(here).timeout(Duration::from_millis(2)));
+    expect_unmoved(b.end(receive), ErrorKind::Deadline);
+    let receive = b.submit(Op::recv_descriptors(here));
+    assert!(b.watcher.cancel(receive));
+    expect_unmoved(b.end(receive), ErrorKind::Cancelled);
+    let receive = b.submit(Op::recv_descriptors(here));
+    b.watcher.free(here);
+    expect_unmoved(b.end(receive), ErrorKind::Freed);
+    let (tcp, _peer) = b.pair();
+    assert_eq!(b.refuse(Op::recv_descriptors(tcp)).0, Reason::Unsupported);
+    let (reason, op) = b.refuse(Op::send_descriptors(tcp, "x", vec![pipe().0]));
+    assert_eq!((reason, &**op.buf()), (Reason::Unsupported, &b"x"[..]));
+    let (unix, _peer) = unix_pair(&mut b);
+    let op = Op::send_descriptors(unix, "", vec![pipe().0]);
+    assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
+}

@@ -1,0 +1,125 @@
+//! A watcher inside another loop: poll(2) on `pollable`, no longer than `next_timeout`.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use windlass::{Completion, Completions, Done, Driver, Op};
+
+use crate::common::*;
+
+/// What a foreign loop does.
+fn embedded<D: Driver>(b: &mut Bench<D>) -> Vec<Completion> {
+    let mut done = Completions::new();
+    let start = std::time::Instant::now();
+    loop {
+        if b.watcher.try_wait(&mut done).unwrap() > 0 {
+            return done.into_iter().collect();
+        }
+        assert!(start.elapsed() < BOUND, "the embedded loop hangs");
+        let timeout = b.watcher.next_timeout();
+        let fd = b.watcher.pollable().unwrap();
+        let bound = timeout.map_or(BOUND, |timeout| timeout.min(BOUND));
+        system::wait_readable(fd, Some(bound));
+    }
+}
+
+pub fn data_and_timers_come_through_poll<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = UnixStream::pair().unwrap();
+    let source = b.watcher.attach(here).unwrap();
+    for i in 0..50 {
+        let read = b.watcher.submit(Op::read(source)).unwrap();
+        (&there).write_all(&[i]).unwrap();
+        let done = embedded(&mut b);
+        assert_eq!((done.len(), done[0].ticket()), (1, read));
+        let start = b.watcher.now();
+        let span = Duration::from_micros(700);
+        b.watcher.submit(Op::timer(span)).unwrap();
+        assert!(
+            b.watcher
+                .next_timeout()
+                .is_some_and(|timeout| timeout <= span)
+        );
+        let done = embedded(&mut b);
+        assert!(matches!(done[0].result, Ok(Done::Timer)));
+        assert!(b.watcher.now() >= start + span);
+    }
+    assert_eq!(b.watcher.next_timeout(), None);
+}
+
+/// What ended inside submit is there at once: no sleep.
+pub fn what_is_done_already_needs_no_sleep<H: Harness>() {
+    let mut b = H::bench();
+    assert_eq!(b.watcher.next_timeout(), None);
+    b.watcher.submit(Op::nop()).unwrap();
+    assert_eq!(b.watcher.next_timeout(), Some(Duration::ZERO));
+    assert_eq!(embedded(&mut b).len(), 1);
+    assert_eq!(b.watcher.next_timeout(), None);
+    b.watcher.submit(Op::nop()).unwrap();
+    b.watcher.close();
+    assert_eq!(b.watcher.next_timeout(), Some(Duration::ZERO));
+}
+
+/// Another thread's submissions wake the foreign loop, each of many times.
+pub fn submitters_wake_the_foreign_loop<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let (go, gone) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        while let Ok(i) = gone.recv() {
+            submitter.wake(i).unwrap();
+        }
+    });
+    for i in 0..2000u64 {
+        go.send(i).unwrap();
+        let done = embedded(&mut b);
+        assert_eq!((done.len(), done[0].token), (1, i));
+    }
+    drop(go);
+    thread.join().unwrap();
+}
+
+/// A burst, then a pause, then a burst: whatever the interleaving, nothing is lost.
+pub fn bursts_from_a_thread_arrive_whole<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let thread = std::thread::spawn(move || {
+        for i in 0..20_000u64 {
+            while submitter.wake(i).is_err() {
+                std::thread::yield_now();
+            }
+            if i % 97 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut next = 0;
+    while next < 20_000 {
+        for c in embedded(&mut b) {
+            assert_eq!(c.token, next);
+            next += 1;
+        }
+    }
+    thread.join().unwrap();
+}
+
+/// Accepts that are paused, reads that wait for a lease: both are seen from outside.
+pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
+    let builder = windlass::Watcher::builder().buffer_size(64).swap_limit(64);
+    let mut b = H::bench_with(builder);
+    let (here, there) = UnixStream::pair().unwrap();
+    let source = b.watcher.attach(here).unwrap();
+    for i in 0..200 {
+        (&there).write_all(&[i; 64]).unwrap();
+        b.watcher.submit(Op::read(source)).unwrap();
+        let lease = embedded(&mut b).pop().unwrap();
+        assert_eq!(lease.bytes(), 64);
+        b.watcher.submit(Op::read(source)).unwrap();
+        (&there).write_all(&[i; 64]).unwrap();
+        let thread = std::thread::spawn(move || drop(lease));
+        let next = embedded(&mut b).pop().unwrap();
+        assert_eq!(next.bytes(), 64);
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,64 @@
+//! What holds where the network answers at once: one that delays on purpose may let the one try of a
+//! passed deadline find nothing, and virtual time stands still while programs work.
+
+use std::time::Duration;
+
+use windlass::{Done, Op};
+
+use crate::common::*;
+
+/// A deadline that has passed gives one try: data that is there wins.
+pub fn data_that_is_there_wins_over_a_passed_deadline<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    for round in 0..20 {
+        b.write(there, "there");
+        b.pass(Duration::from_millis(2));
+        let past = b.watcher.now() - Duration::from_millis(1);
+        let op = match round % 2 {
+            0 => Op::read(here),
+            _ => Op::read_into(here, vec![0; 5]),
+        };
+        let ticket = b.submit(op.deadline(past));
+        let data = expect_read(b.end(ticket));
+        // A signal, a torn packet: one try may take less than all.
+        assert!(
+            !data.is_empty() && b"there".starts_with(&data),
+            "round {round}"
+        );
+        if data.len() < 5 {
+            b.read_exact(here, 5 - data.len());
+        }
+    }
+    b.expect_all_ended();
+}
+
+/// A storm of connections leaves those that are there their turn.
+pub fn a_storm_of_connections_does_not_starve_pings<H: Harness>() {
+    let mut b = H::bench();
+    let (client, server) = b.pair();
+    let (listener, at) = b.listen();
+    b.submit(Op::accept(listener).multishot().token(1));
+    for _ in 0..20 {
+        b.submit(Op::connect(at.clone()).token(2));
+    }
+    b.submit(Op::write(client, "ping").token(3));
+    b.submit(Op::read_exact(server, vec![0; 4], 4).token(4));
+    let (mut pings, mut connections) = (0, 0);
+    while pings < 200 {
+        let c = b.next();
+        match (c.token, c.result) {
+            (1, Ok(Done::Accepted(_))) => connections += 1,
+            (2, Ok(Done::Connected(_))) => drop(b.submit(Op::connect(at.clone()).token(2))),
+            (2, Err(_)) => drop(b.submit(Op::connect(at.clone()).token(2))),
+            (3, Ok(Done::Written { buf, .. })) => drop(b.submit(Op::write(client, buf).token(3))),
+            (4, Ok(Done::Read(buf))) => {
+                pings += 1;
+                b.submit(Op::read_exact(server, buf, 4).token(4));
+            }
+            (token, other) => panic!("{token}: {other:?}"),
+        }
+        assert!(connections < 20_000, "{pings} pings got through");
+    }
+    assert!(connections > 0);
+}

@@ -1,0 +1,326 @@
+//! Other threads: submitters, guards, wakes. Where time is virtual the threads are joined before
+//! the wait.
+
+use std::thread;
+use std::time::Duration;
+
+use windlass::{Done, ErrorKind, Limit, Op, Reason, Submitter, Watcher};
+
+use crate::common::*;
+
+fn on_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(body).join().unwrap())
+}
+
+#[track_caller]
+fn message<T: 'static>(c: windlass::Completion) -> T {
+    match c.result {
+        Ok(Done::Message(message)) => message.downcast().expect("of this type"),
+        other => panic!("wanted a message: {other:?}"),
+    }
+}
+
+pub fn messages_arrive_in_the_order_of_the_queue<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    on_thread(|| {
+        for i in 0..1000u64 {
+            if i % 2 == 0 {
+                submitter.post(i, format!("message {i}")).unwrap();
+            } else {
+                submitter.wake(i).unwrap();
+            }
+        }
+    });
+    for i in 0..1000u64 {
+        let c = b.next();
+        assert_eq!(c.token, i);
+        assert!(c.source.is_none());
+        if i % 2 == 0 {
+            assert_eq!(message::<String>(c), format!("message {i}"));
+        } else {
+            assert!(matches!(c.result, Ok(Done::Message(m)) if m.is_empty()));
+        }
+    }
+    b.expect_quiet();
+}
+
+/// A burst costs one wake, a loop that is awake none.
+pub fn a_burst_costs_one_wake<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    // Look, so that the loop counts as asleep.
+    b.look();
+    let before = b.watcher.counters().wakes;
+    on_thread(|| (0..500).for_each(|i| submitter.wake(i).unwrap()));
+    assert_eq!(b.take(500).len(), 500);
+    let wakes = b.watcher.counters().wakes - before;
+    assert!(wakes <= 1, "{wakes} wakes");
+}
+
+/// Attach, submit, cancel and free from another thread, each in its place.
+pub fn another_thread_drives_a_connection<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let handle = b.watcher.detach(here).unwrap();
+    let (here, read, write, cancelled) = on_thread(|| {
+        let here = submitter.attach(handle).unwrap();
+        let read = submitter.submit(Op::read(here).token(1)).unwrap();
+        let write = submitter
+            .submit(Op::write(here, "from afar").token(2))
+            .unwrap();
+        let cancelled = submitter.submit(Op::read(here).token(3)).unwrap();
+        submitter.cancel(cancelled).unwrap();
+        (here, read, write, cancelled)
+    });
+    assert_eq!(b.read_exact(there, 9), b"from afar");
+    expect_written(b.end(write));
+    expect_unmoved(b.end(cancelled), ErrorKind::Cancelled);
+    b.write(there, "x");
+    let c = b.end(read);
+    assert_eq!((c.source, c.token), (here, 1));
+    assert_eq!(&*expect_read(c), b"x");
+    b.expect_alive(here, there);
+    let pending = on_thread(|| {
+        let pending = submitter.submit(Op::read(here)).unwrap();
+        submitter.free(here);
+        pending
+    });
+    expect_unmoved(b.end(pending), ErrorKind::Freed);
+    assert!(b.read(there).is_empty());
+}
+
+/// The loop's own submission to a source that another thread has just attached.
+pub fn a_source_can_be_used_here_as_soon_as_its_name_is_known<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let handle = b.watcher.detach(here).unwrap();
+    let here = on_thread(|| submitter.attach(handle).unwrap());
+    b.expect_alive(here, there);
+    assert!(b.watcher.free(here));
+    assert!(b.read(there).is_empty());
+}
+
+/// What only the loop can see becomes the completion, with the buffer.
+pub fn a_remote_refusal_is_a_completion<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    let (listener, _) = b.listen();
+    b.watcher.free(here);
+    let submitter = b.submitter();
+    let memory = vec![5; 10];
+    let at = memory.as_ptr() as usize;
+    let (stale, unsupported, empty) = on_thread(|| {
+        (
+            submitter.submit(Op::write(here, memory).token(8)).unwrap(),
+            submitter
+                .submit(Op::read_into(listener, vec![0; 4]))
+                .unwrap(),
+            submitter.submit(Op::write(listener, "")).unwrap(),
+        )
+    });
+    let c = b.end(stale);
+    assert_eq!(c.token, 8);
+    let back = expect_unmoved(c, ErrorKind::Freed).into_vec();
+    assert_eq!((back.as_ptr() as usize, back.len()), (at, 10));
+    expect_errno(b.end(unsupported), &[libc::EOPNOTSUPP]);
+    assert!(b.end(empty).result.is_err());
+    assert_eq!(b.watcher.counters().in_flight, 0);
+    b.expect_quiet();
+}
+
+pub fn a_full_queue_names_its_bound<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().queue(8));
+    let submitter = b.submitter();
+    let full = Reason::Full {
+        limit: Limit::Queue,
+        count: 8,
+    };
+    on_thread(|| {
+        for i in 0..8 {
+            submitter.post(i, i).unwrap();
+        }
+        let refused = submitter.post(9, vec![1, 2, 3]).unwrap_err();
+        assert_eq!((refused.reason, refused.op), (full, vec![1, 2, 3]));
+        assert_eq!(submitter.wake(9).unwrap_err(), full);
+        let refused = submitter.submit(Op::nop().token(77)).unwrap_err();
+        assert_eq!(refused.reason, full);
+    });
+    for i in 0..8u64 {
+        assert_eq!(message::<u64>(b.next()), i);
+    }
+    b.expect_quiet();
+    // There is room again, and no id was lost.
+    for round in 0..100 {
+        let tickets: Vec<_> = on_thread(|| {
+            let submit = |_| submitter.submit(Op::nop()).unwrap();
+            (0..8).map(submit).collect()
+        });
+        for ticket in tickets {
+            assert!(b.end(ticket).result.is_ok(), "round {round}");
+        }
+    }
+    assert_eq!(b.watcher.counters().in_flight, 0);
+}
+
+/// Frees are never refused for want of room.
+pub fn a_free_passes_a_full_queue<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().queue(2));
+    let pairs = b.pairs(20);
+    let submitter = b.submitter();
+    on_thread(|| {
+        submitter.wake(1).unwrap();
+        submitter.wake(2).unwrap();
+        for &(here, _) in &pairs {
+            submitter.free(here);
+        }
+    });
+    b.take(2);
+    for (_, there) in pairs {
+        assert!(b.read(there).is_empty());
+    }
+    assert_eq!(b.watcher.counters().sources, 20);
+}
+
+pub fn an_empty_reserve_names_its_bound<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().reserve(4));
+    let submitter = b.submitter();
+    let full = Reason::Full {
+        limit: Limit::Reserve,
+        count: 4,
+    };
+    for _ in 0..20 {
+        let tickets: Vec<_> = on_thread(|| {
+            let tickets = (0..4).map(|i| submitter.submit(Op::nop().token(i)).unwrap());
+            let tickets = tickets.collect();
+            let refused = submitter.submit(Op::nop().token(9)).unwrap_err();
+            assert_eq!(refused.reason, full);
+            tickets
+        });
+        for (i, ticket) in tickets.into_iter().enumerate() {
+            assert_eq!(b.end(ticket).token, i as u64);
+        }
+        b.expect_quiet();
+    }
+}
+
+/// Reserved ids count as places: the tables stay within their bounds.
+pub fn the_reserve_stays_within_the_tables<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().sources(6).operations(6).reserve(256));
+    let (here, _there) = b.pair();
+    let submitter = b.submitter();
+    let accepted = on_thread(|| {
+        let submit = |_| submitter.submit(Op::read_into(here, vec![0; 4]));
+        (0..20).map(submit).filter(Result::is_ok).count()
+    });
+    assert!((1..=6).contains(&accepted), "{accepted} operations");
+    b.look();
+    assert_eq!(b.watcher.counters().in_flight, accepted as u64);
+    b.watcher.free(here);
+    assert_eq!(b.take(accepted).len(), accepted);
+}
+
+/// gaio's TestGC made deterministic: guards dropped on other threads free exactly their sources.
+pub fn guards_dropped_on_other_threads_free_their_sources<H: Harness>() {
+    let mut b = H::bench();
+    let pairs = b.pairs(200);
+    b.submitter();
+    let guards: Vec<_> = pairs
+        .iter()
+        .map(|&(here, _)| b.watcher.guard(here))
+        .collect();
+    for &(here, _) in &pairs {
+        b.submit(Op::read(here));
+    }
+    let mut guards = guards.into_iter();
+    let kept: Vec<_> = guards
+        .by_ref()
+        .take(50)
+        .map(|guard| guard.release())
+        .collect();
+    let threads: Vec<Vec<_>> = (0..3).map(|_| guards.by_ref().take(50).collect()).collect();
+    thread::scope(|scope| {
+        for guards in threads {
+            scope.spawn(move || drop(guards));
+        }
+    });
+    for c in b.take(150) {
+        assert!(!kept.contains(&c.source));
+        expect_unmoved(c, ErrorKind::Freed);
+    }
+    b.expect_quiet();
+    assert_eq!(b.watcher.counters().sources, 400 - 150);
+    for (i, &(here, there)) in pairs.iter().enumerate() {
+        if i < 50 {
+            assert_eq!(kept[i], here);
+            b.write(there, "x");
+        } else {
+            assert!(b.read(there).is_empty());
+        }
+    }
+    assert_eq!(b.take(50).len(), 50);
+}
+
+/// What was queued when the watcher closes ends like everything else: exactly once, as closed.
+pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let handle = b.watcher.detach(there).unwrap();
+    let submitter = b.submitter();
+    let tickets = on_thread(|| {
+        let attached = submitter.attach(handle).unwrap();
+        vec![
+            submitter.submit(Op::read(here)).unwrap(),
+            submitter
+                .submit(Op::read_into(attached, vec![0; 4]))
+                .unwrap(),
+            submitter.submit(Op::write(attached, "x")).unwrap(),
+            submitter.submit(Op::timer(Duration::from_secs(9))).unwrap(),
+            submitter.submit(Op::read(attached)).unwrap(),
+        ]
+    });
+    on_thread(|| submitter.post(1, 5u8).unwrap());
+    b.watcher.close();
+    for (i, ticket) in tickets.into_iter().enumerate() {
+        let c = b.end(ticket);
+        assert_eq!(
+            c.error_kind(),
+            Some(ErrorKind::Closed),
+            "request {i}: {c:?}"
+        );
+    }
+    assert_eq!(message::<u8>(b.next()), 5, "the message is delivered, too");
+    let counters = b.watcher.counters();
+    assert_eq!(
+        (counters.in_flight, counters.sources),
+        (0, 0),
+        "{counters:?}"
+    );
+    on_thread(|| {
+        assert!(submitter.is_closed());
+        assert_eq!(
+            submitter.submit(Op::nop()).unwrap_err().reason,
+            Reason::Closed
+        );
+        assert_eq!(submitter.post(1, "x").unwrap_err().reason, Reason::Closed);
+        submitter.free(here);
+    });
+}
+
+/// A submitter outlives its watcher; what it had queued is released.
+pub fn a_submitter_outlives_its_watcher<H: Harness>() {
+    let alive = std::sync::Arc::new(());
+    let mut b = H::bench();
+    let submitter: Submitter = b.submitter();
+    submitter.post(1, alive.clone()).unwrap();
+    drop(b);
+    assert!(submitter.is_closed());
+    assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
+    assert_eq!(
+        std::sync::Arc::strong_count(&alive),
+        1,
+        "the message was dropped"
+    );
+}

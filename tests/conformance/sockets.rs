@@ -1,0 +1,354 @@
+//! Sockets of the system: resets, urgent data, Unix addresses, connects that hang, options.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use windlass::{Address, ErrorKind, ListenOptions, Op, Watcher};
+
+use crate::common::*;
+
+/// RST by SO_LINGER 0: reads say so once, then the stream is at its end.
+pub fn a_reset_is_reported_to_a_pending_read<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    system::reset_on_close(&mut b, there);
+    let read = b.submit(Op::read(here));
+    let next = b.submit(Op::read(here));
+    b.look();
+    assert!(b.watcher.free(there));
+    expect_errno(b.end(read), &[libc::ECONNRESET]);
+    expect_eof(b.end(next));
+    let write = b.submit(Op::write(here, "x"));
+    expect_errno(b.end(write), &[libc::EPIPE]);
+    b.expect_all_ended();
+}
+
+/// libuv's tcp_close_reset_*: a reset with writes queued ends every one of them.
+pub fn a_reset_ends_queued_writes<H: Harness>() {
+    let mut b = H::bench();
+    let stuck = b.stuck();
+    let behind: Vec<_> = (0..20)
+        .map(|_| b.submit(Op::write(stuck.writer, "x")))
+        .collect();
+    let shutdown = b.submit(Op::shutdown(stuck.writer));
+    system::reset_on_close(&mut b, stuck.peer);
+    assert!(b.watcher.free(stuck.peer));
+    let c = b.end(stuck.ticket);
+    assert!(c.bytes() > 0);
+    expect_errno(c, RESET);
+    for ticket in behind.into_iter().chain([shutdown]) {
+        let c = b.end(ticket);
+        assert!(c.result.is_err() && c.bytes() == 0, "{c:?}");
+    }
+    b.expect_all_ended();
+}
+
+/// libuv's tcp_oob: urgent data is skipped, everything else arrives, in order, without a stall.
+pub fn urgent_data_loses_and_reorders_nothing<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = system::tcp_pair();
+    there.set_nodelay(true).unwrap();
+    let source = b.watcher.attach(here).unwrap();
+    for i in 0..100u8 {
+        let read = b.submit(Op::read(source));
+        b.look();
+        (&there).write_all(&[i; 10]).unwrap();
+        socket2::SockRef::from(&there)
+            .send_out_of_band(b"!")
+            .unwrap();
+        (&there).write_all(&[i; 20]).unwrap();
+        let mut got = expect_read(b.end(read)).to_vec();
+        while got.len() < 30 {
+            got.extend(b.read(source));
+        }
+        assert_eq!(got, [i; 30]);
+    }
+    b.expect_all_ended();
+}
+
+/// Unix stream sockets: listen, connect, echo; a path that nobody listens at any more is replaced.
+pub fn unix_streams<H: Harness>() {
+    let mut b = H::bench();
+    let dir = system::Directory::new();
+    let path = dir.path().join("socket");
+    let at = Address::unix(&path).unwrap();
+    let missing = b.submit(Op::connect(at.clone()));
+    expect_errno(b.end(missing), &[libc::ENOENT]);
+    // Left behind by somebody who is gone.
+    drop(UnixListener::bind(&path).unwrap());
+    let refused = b.submit(Op::connect(at.clone()));
+    expect_errno(b.end(refused), &[libc::ECONNREFUSED]);
+    let listener = b
+        .watcher
+        .listen(at.clone())
+        .expect("a stale path is replaced");
+    let error = b.watcher.listen(at.clone()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!(
+        b.watcher.local_address(listener).unwrap().path().unwrap(),
+        path
+    );
+    for i in 0..20 {
+        let (here, there) = b.connect(listener, &at);
+        b.expect_alive(here, there);
+        b.cross(here, there, &pattern(300_000, i));
+        assert!(b.watcher.peer_address(there).unwrap().is_unspecified());
+        assert_eq!(b.watcher.peer_address(here).unwrap().path().unwrap(), path);
+        let close = b.submit(Op::close(here));
+        expect_closed(b.end(close));
+        assert!(b.read(there).is_empty());
+        b.watcher.free(there);
+    }
+    b.expect_all_ended();
+}
+
+/// A listener whose backlog is full lets connects hang: (listener, its address, the connections that
+/// fill it).
+fn full_listener() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let at = listener.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(200)) {
+        filling.push(stream);
+        assert!(filling.len() < 100, "the backlog is not full");
+    }
+    (listener, at, filling)
+}
+
+/// libuv's tcp_connect_timeout and tcp_close_while_connecting.
+pub fn a_connect_that_hangs_expires_and_is_cancelled<H: Harness>() {
+    let mut b = H::bench();
+    let (_listener, at, _filling) = full_listener();
+    let start = b.watcher.now();
+    let span = Duration::from_millis(20);
+    let expiring = b.submit(Op::connect(at).timeout(span).token(1));
+    let hanging = b.submit(Op::connect(at).token(2));
+    let closed = b.submit(Op::connect(at).token(3));
+    let c = b.end(expiring);
+    assert!(b.watcher.now() >= start + span);
+    assert!(c.source.is_none());
+    expect_unmoved(c, ErrorKind::Deadline);
+    assert!(b.watcher.cancel(hanging));
+    expect_unmoved(b.end(hanging), ErrorKind::Cancelled);
+    assert_eq!(b.watcher.counters().sources, 1, "one connect is left");
+    b.watcher.close();
+    expect_unmoved(b.end(closed), ErrorKind::Closed);
+    assert_eq!(b.watcher.counters().sources, 0);
+}
+
+/// Its deadline is in the past: one try, which a refusal or a local success may end.
+pub fn a_connect_with_a_passed_deadline_ends<H: Harness>() {
+    let mut b = H::bench();
+    let (_listener, at, _filling) = full_listener();
+    let past = b.watcher.now() - Duration::from_nanos(1);
+    let hanging = b.submit(Op::connect(at).deadline(past));
+    expect_unmoved(b.end(hanging), ErrorKind::Deadline);
+    b.expect_all_ended();
+}
+
+/// A socket of the program's, bound before.
+pub fn connect_with_a_socket_of_ones_own<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let bound = socket.local_addr().unwrap().as_socket().unwrap();
+    let accept = b.submit(Op::accept(listener));
+    let connect = b.submit(Op::connect_with(OwnedFd::from(socket), at));
+    let accepted = expect_accepted(b.end(accept));
+    assert_eq!(accepted.peer(), Some(bound));
+    let there = b.watcher.attach(accepted).unwrap();
+    let connected = expect_connected(b.end(connect));
+    let here = b.watcher.attach(connected).unwrap();
+    assert_eq!(b.watcher.local_address(here).unwrap().ip(), Some(bound));
+    b.expect_alive(here, there);
+}
+
+/// libuv's tcp_reuseport: two watchers share a port, every connection is accepted once.
+pub fn listeners_share_a_port<H: Harness>() {
+    let (mut a, mut b) = (H::bench(), H::bench());
+    let options = ListenOptions::default().reuse_port(true);
+    let first = a.watcher.listen_with(H::address(), options).unwrap();
+    let at = a.watcher.local_address(first).unwrap();
+    let second = b.watcher.listen_with(at.clone(), options).unwrap();
+    a.submit(Op::accept(first).multishot());
+    b.submit(Op::accept(second).multishot());
+    let clients: Vec<_> = (0..100)
+        .map(|_| TcpStream::connect(at.ip().unwrap()).unwrap())
+        .collect();
+    let (mut left, mut right) = (0, 0);
+    let start = std::time::Instant::now();
+    while left + right < clients.len() {
+        left += a.now().into_iter().map(expect_accepted).count();
+        right += b.now().into_iter().map(expect_accepted).count();
+        assert!(start.elapsed() < BOUND);
+    }
+    assert!(left > 0 && right > 0, "{left} and {right}");
+    assert!(
+        a.watcher.listen(at).is_err(),
+        "without the option the port is taken"
+    );
+}
+
+/// Options that were set before stay; those of a listener reach what it accepts.
+pub fn options_survive_and_are_inherited<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let (here, there) = b.connect(listener, &at);
+    let nodelay = |b: &mut Bench<H::Driver>, source| {
+        let fd = b.watcher.fd(source).unwrap();
+        socket2::SockRef::from(&fd).tcp_nodelay().unwrap()
+    };
+    assert!(nodelay(&mut b, there), "accepted sockets have TCP_NODELAY");
+    assert!(!nodelay(&mut b, here));
+    b.watcher.set_nodelay(here, true).unwrap();
+    assert!(nodelay(&mut b, here));
+    let (std_here, _std_there) = system::tcp_pair();
+    std_here.set_ttl(33).unwrap();
+    let source = b.watcher.attach(std_here).unwrap();
+    let fd = b.watcher.detach(source).unwrap().into_fd().unwrap();
+    assert_eq!(TcpStream::from(fd).ttl().unwrap(), 33);
+    let off = ListenOptions::default().nodelay(false);
+    let listener = b.watcher.listen_with(H::address(), off).unwrap();
+    let at = b.watcher.local_address(listener).unwrap();
+    let (_, there) = b.connect(listener, &at);
+    assert!(!nodelay(&mut b, there));
+}
+
+/// libuv's tcp_open, multiple_listen: std's sockets in every state.
+pub fn stds_sockets_can_be_attached<H: Harness>() {
+    let mut b = H::bench();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let listener = b.watcher.attach(listener).unwrap();
+    let mut client = TcpStream::connect(at).unwrap();
+    let accept = b.submit(Op::accept(listener));
+    let accepted = expect_accepted(b.end(accept));
+    assert_eq!(accepted.peer(), Some(client.local_addr().unwrap()));
+    let source = b.watcher.attach(accepted).unwrap();
+    client.write_all(b"blocking client").unwrap();
+    assert_eq!(b.read_exact(source, 15), b"blocking client");
+    b.write(source, "non-blocking server");
+    let mut text = [0; 19];
+    client.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"non-blocking server");
+    // A duplicate: the caller's socket lives on after the free, and its flags were not changed.
+    let shared = b.watcher.attach_dup(&client).unwrap();
+    b.write(source, "for the duplicate");
+    assert_eq!(b.read_exact(shared, 17), b"for the duplicate");
+    assert!(b.watcher.free(shared));
+    b.write(source, "for the original");
+    let mut text = [0; 16];
+    client.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"for the original");
+    // Not connected.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let lonely = b.watcher.attach(OwnedFd::from(socket)).unwrap();
+    let read = b.submit(Op::read(lonely));
+    expect_errno(b.end(read), &[libc::ENOTCONN]);
+    let write = b.submit(Op::write(lonely, "x"));
+    expect_errno(b.end(write), &[libc::EPIPE, libc::ENOTCONN]);
+    let shutdown = b.submit(Op::shutdown(lonely));
+    expect_errno(b.end(shutdown), &[libc::ENOTCONN]);
+}
+
+/// A blocking listener that somebody else shares cannot be accepted from without blocking.
+pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
+    let mut b = H::bench();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = b.watcher.attach_dup(&listener).unwrap();
+    let (reason, _) = b.refuse(Op::accept(source));
+    assert_eq!(reason, windlass::Reason::Unsupported);
+    assert!(system::is_blocking(&listener));
+    listener.set_nonblocking(true).unwrap();
+    let source = b.watcher.attach_dup(&listener).unwrap();
+    let accept = b.submit(Op::accept(source));
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    expect_accepted(b.end(accept));
+}
+
+/// The number of a freed descriptor is used again at once: events of the old are not the new's,
+/// also when a duplicate keeps the old registration alive.
+pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
+    let mut b = H::bench();
+    let mut reused = 0;
+    for round in 0..200 {
+        let (here, there) = system::tcp_pair();
+        let number = here.as_raw_fd();
+        // Every other time a duplicate survives, so that the kernel keeps the old registration.
+        let duplicate = (round % 2 == 0).then(|| here.try_clone().unwrap());
+        let old = b.watcher.attach(here).unwrap();
+        let read = b.submit(Op::read(old));
+        b.look();
+        let (spare, mine) = system::tcp_pair();
+        // An event is under way when the source goes.
+        (&there).write_all(b"for the old one").unwrap();
+        assert!(b.watcher.free(old));
+        expect_unmoved(b.end(read), ErrorKind::Freed);
+        // A duplicate takes the lowest number that is free.
+        let here = spare.try_clone().unwrap();
+        drop(spare);
+        reused += usize::from(here.as_raw_fd() == number);
+        let new = b.watcher.attach(here).unwrap();
+        let read = b.submit(Op::read(new));
+        let _ = (&there).write_all(b"more for the old one");
+        b.look();
+        assert!(
+            b.is_open(read),
+            "round {round}: nothing was sent to the new one"
+        );
+        (&mine).write_all(b"mine").unwrap();
+        assert_eq!(&*expect_read(b.end(read)), b"mine");
+        b.watcher.free(new);
+        drop(duplicate);
+    }
+    // Other tests run beside this one and take numbers, too, but not every time.
+    assert!(reused > 0, "no number was used again: nothing was tested");
+    b.expect_all_ended();
+}
+
+/// Deadlines in a turn that has no bytes left: the others' data must not cost a source the one try
+/// that its passed deadline leaves it.
+pub fn a_passed_deadline_has_its_try_in_a_busy_turn<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().turn_budget(1).source_budget(1));
+    let pairs: Vec<_> = (0..8)
+        .map(|_| {
+            let (here, there) = system::tcp_pair();
+            (b.watcher.attach(here).unwrap(), there)
+        })
+        .collect();
+    for round in 0..10 {
+        // Find every one empty, so that the driver waits for events.
+        for &(here, _) in &pairs {
+            let ticket = b.submit(Op::read(here).timeout(Duration::from_nanos(1)));
+            expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+        }
+        let past = b.watcher.now() - Duration::from_nanos(1);
+        for (_, there) in &pairs {
+            (&*there).write_all(b"there").unwrap();
+        }
+        for (here, _) in &pairs {
+            // It is there: nobody has been told.
+            let fd = b.watcher.fd(*here).unwrap();
+            assert!(system::wait_readable(fd, Some(BOUND)));
+        }
+        let tickets: Vec<_> = pairs
+            .iter()
+            .map(|&(here, _)| b.submit(Op::read_into(here, vec![0; 5]).deadline(past)))
+            .collect();
+        for (i, ticket) in tickets.into_iter().enumerate() {
+            let c = b.end(ticket);
+            assert_eq!(c.error_kind(), None, "round {round}, source {i}: {c:?}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Submitters on threads that run while the loop waits; loops on threads of their own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+
+use windlass::{Completions, Done, Op, Watcher};
+
+use crate::common::*;
+
+/// A wake is never lost: ping-pong between a thread and the loop, which sleeps each time.
+pub fn no_wake_is_lost<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let (pong, ping) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        for i in 0..20_000u64 {
+            submitter.wake(i).unwrap();
+            assert_eq!(ping.recv(), Ok(i));
+        }
+    });
+    for i in 0..20_000u64 {
+        let c = b.next();
+        assert_eq!(c.token, i);
+        pong.send(i).unwrap();
+    }
+    thread.join().unwrap();
+}
+
+/// Four threads at once: nothing is lost, each one's order is kept.
+pub fn many_threads_post_in_their_order<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().queue(64));
+    let submitter = b.submitter();
+    let threads: Vec<_> = (0..4u64)
+        .map(|t| {
+            let submitter = submitter.clone();
+            thread::spawn(move || {
+                for i in 0..10_000u64 {
+                    let mut value = (t, i);
+                    while let Err(refused) = submitter.post(t, value) {
+                        value = refused.op;
+                        thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut next = [0u64; 4];
+    for _ in 0..40_000 {
+        let c = b.next();
+        let Ok(Done::Message(message)) = c.result else {
+            panic!("{c:?}")
+        };
+        let (t, i) = message.downcast::<(u64, u64)>().unwrap();
+        assert_eq!((t, i), (c.token, next[t as usize]));
+        next[t as usize] += 1;
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    b.expect_quiet();
+}
+
+/// Submissions from threads beside the loop's own, ids from a small reserve: every ticket ends once.
+pub fn threads_submit_beside_the_loop<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().reserve(16).queue(16));
+    let submitter = b.submitter();
+    let (tell, tickets) = mpsc::channel();
+    let threads: Vec<_> = (0..3u64)
+        .map(|t| {
+            let (submitter, tell) = (submitter.clone(), tell.clone());
+            thread::spawn(move || {
+                for i in 0..3000u64 {
+                    let mut op = Op::nop().token(t << 32 | i);
+                    let ticket = loop {
+                        match submitter.submit(op) {
+                            Ok(ticket) => break ticket,
+                            Err(refused) => {
+                                op = refused.op;
+                                thread::yield_now();
+                            }
+                        }
+                    };
+                    tell.send((ticket, t << 32 | i)).unwrap();
+                }
+            })
+        })
+        .collect();
+    drop(tell);
+    let mut ended = std::collections::HashMap::new();
+    let mut own = 0;
+    while ended.len() < 9000 {
+        if own < 5000 {
+            own += 1;
+            b.submit(Op::nop().token(u64::MAX));
+        }
+        let c = b.next();
+        if c.token != u64::MAX {
+            assert!(ended.insert(c.token, c.ticket()).is_none(), "twice: {c:?}");
+        }
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    for (ticket, token) in tickets {
+        assert_eq!(ended.remove(&token), Some(ticket));
+    }
+    assert!(ended.is_empty());
+}
+
+/// A loop on its own thread: an echo server that another thread starts, feeds and ends.
+pub fn a_spawned_loop_serves<H: Harness>() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let spawned = Watcher::builder()
+        .driver(windlass::DriverKind::Epoll)
+        .spawn("echo", move |mut watcher| {
+            assert_eq!(thread::current().name(), Some("echo"));
+            let listener = watcher.attach(listener)?;
+            watcher.submit(Op::accept(listener).multishot())?;
+            let mut done = Completions::new();
+            let mut messages = 0;
+            loop {
+                watcher.wait(&mut done)?;
+                for c in done.drain(..) {
+                    match c.result {
+                        Ok(Done::Message(_)) => return Ok(messages),
+                        Ok(Done::Accepted(socket)) => {
+                            let source = watcher.attach(socket)?;
+                            watcher.submit(Op::read(source))?;
+                        }
+                        Ok(Done::Read(data)) if data.is_eof() => {
+                            watcher.free(c.source);
+                        }
+                        Ok(Done::Read(data)) => {
+                            messages += 1;
+                            watcher.submit(Op::write(c.source, data))?;
+                        }
+                        Ok(Done::Written { .. }) => {
+                            watcher.submit(Op::read(c.source))?;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+        })
+        .unwrap();
+    for i in 0..20u8 {
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(&[i; 100]).unwrap();
+        let mut answer = [0; 100];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [i; 100]);
+    }
+    // A socket can be handed over, too.
+    let (here, mut there) = system::tcp_pair();
+    let source = spawned.submitter.attach(here).unwrap();
+    spawned.submitter.submit(Op::read(source)).unwrap();
+    there.write_all(b"handed over").unwrap();
+    let mut answer = [0; 11];
+    there.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"handed over");
+    spawned.submitter.wake(0).unwrap();
+    assert!(spawned.thread.join().unwrap().unwrap() >= 21);
+    assert!(spawned.submitter.is_closed());
+}
+
+/// A guard that drops on another thread while the loop waits.
+pub fn a_guard_frees_while_the_loop_sleeps<H: Harness>() {
+    let mut b = H::bench();
+    b.submitter();
+    for _ in 0..200 {
+        let (here, there) = system::tcp_pair();
+        let source = b.watcher.attach(here).unwrap();
+        let read = b.submit(Op::read(source));
+        let guard = b.watcher.guard(source);
+        let thread = thread::spawn(move || {
+            drop(guard);
+            let mut end = Vec::new();
+            (&there).read_to_end(&mut end).unwrap();
+            assert!(end.is_empty());
+        });
+        expect_unmoved(b.end(read), windlass::ErrorKind::Freed);
+        thread.join().unwrap();
+    }
+    assert_eq!(b.watcher.counters().sources, 0);
+}
+
+/// A loop that spins before it sleeps does the same: data, timers, wakes.
+pub fn busy_polling_changes_nothing<H: Harness>() {
+    let span = std::time::Duration::from_micros(200);
+    let mut b = H::bench_with(Watcher::builder().busy_poll(span));
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let thread = thread::spawn(move || {
+        for i in 0..500 {
+            submitter.wake(i).unwrap();
+            thread::yield_now();
+        }
+    });
+    for i in 0..500 {
+        b.cross(here, there, &pattern(100, i));
+    }
+    for i in 0..500 {
+        assert_eq!(b.next().token, i);
+    }
+    thread.join().unwrap();
+    let start = b.watcher.now();
+    for millis in [0, 1, 3] {
+        let span = std::time::Duration::from_millis(millis);
+        b.pass(span);
+        assert!(b.watcher.now() >= start + span);
+    }
+    b.expect_quiet();
+}

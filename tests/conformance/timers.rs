@@ -1,0 +1,160 @@
+//! Timers: order, zero, huge, cancel; they and the I/O do not starve each other.
+
+use std::time::Duration;
+
+use windlass::{Done, ErrorKind, Op};
+
+use crate::common::*;
+
+/// libuv's timer order: equal deadlines fire in the order of submission.
+pub fn equal_deadlines_fire_in_order<H: Harness>() {
+    let mut b = H::bench();
+    let at = b.watcher.now() + Duration::from_millis(5);
+    for token in 0..1000 {
+        b.submit(Op::timer_at(at).token(token));
+    }
+    let tokens: Vec<u64> = b.take(1000).iter().map(|c| c.token).collect();
+    assert!(tokens.is_sorted());
+    assert!(b.watcher.now() >= at);
+    b.expect_all_ended();
+}
+
+pub fn timers_fire_in_the_order_of_their_deadlines<H: Harness>() {
+    let mut b = H::bench();
+    let mut random = Random::new(77);
+    let start = b.watcher.now();
+    for _ in 0..2000 {
+        let nanos = random.below(30_000_000) as u64;
+        b.submit(Op::timer_at(start + Duration::from_nanos(nanos)).token(nanos));
+    }
+    let mut last = 0;
+    for _ in 0..2000 {
+        let c = b.next();
+        assert!(c.token >= last, "{} after {last}", c.token);
+        last = c.token;
+        assert!(b.watcher.now() >= start + Duration::from_nanos(last));
+        expect_timer(c);
+    }
+    b.expect_all_ended();
+}
+
+/// nbio: half of them are cancelled; none of those fires, all others do.
+pub fn cancelled_timers_do_not_fire<H: Harness>() {
+    let mut b = H::bench();
+    let tickets: Vec<_> = (0..100)
+        .map(|i| b.submit(Op::timer(Duration::from_micros(i * 37 % 5000)).token(i)))
+        .collect();
+    let mut cancelled = 0;
+    for ticket in tickets.iter().step_by(2) {
+        // Zero spans may have fired already, but nothing has been delivered yet.
+        cancelled += usize::from(b.watcher.cancel(*ticket));
+    }
+    assert_eq!(cancelled, 50);
+    for (i, ticket) in tickets.into_iter().enumerate() {
+        let c = b.end(ticket);
+        if i % 2 == 0 {
+            expect_unmoved(c, ErrorKind::Cancelled);
+        } else {
+            expect_timer(c);
+        }
+    }
+    b.expect_all_ended();
+}
+
+pub fn a_timer_of_zero_fires_at_the_next_wait<H: Harness>() {
+    let mut b = H::bench();
+    let ticket = b.submit(Op::timer(Duration::ZERO));
+    expect_timer(b.end(ticket));
+    let now = b.watcher.now();
+    let ticket = b.submit(Op::timer_at(now));
+    expect_timer(b.end(ticket));
+    let past = now - Duration::from_nanos(1);
+    let ticket = b.submit(Op::timer_at(past));
+    expect_timer(b.end(ticket));
+    b.expect_all_ended();
+}
+
+/// libuv's timer_huge_timeout: no overflow makes a far timer fire now, or keeps a near one from it.
+pub fn a_huge_timer_does_not_fire<H: Harness>() {
+    let mut b = H::bench();
+    let spans = [
+        Duration::MAX,
+        Duration::from_nanos(u64::MAX),
+        Duration::from_nanos(u64::MAX - 1),
+        Duration::from_nanos(i64::MAX as u64),
+        Duration::from_secs(u64::from(u32::MAX)),
+    ];
+    let far = spans.map(|span| b.submit(Op::timer(span)));
+    let near = b.submit(Op::timer(Duration::from_millis(2)));
+    expect_timer(b.end(near));
+    b.look();
+    for ticket in far {
+        assert!(b.is_open(ticket));
+        assert!(b.watcher.cancel(ticket));
+        expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
+    }
+    b.expect_all_ended();
+}
+
+/// TigerBeetle: a chain of timers without delay does not starve the I/O.
+pub fn a_chain_of_zero_timers_does_not_starve_io<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let mut pings = 0;
+    // Where time is virtual, nothing but these timers lets it pass, and the network's delays need it.
+    let step = Duration::from_micros(u64::from(H::NAME == "sim"));
+    b.submit(Op::timer(step));
+    b.submit(Op::read(here));
+    b.submit(Op::write(there, "ping"));
+    let mut turns = 0u64;
+    while pings < 50 {
+        turns += 1;
+        assert!(turns < 5_000_000, "{pings} pings got through");
+        match b.next().result {
+            Ok(Done::Timer) => drop(b.submit(Op::timer(step))),
+            Ok(Done::Read(_)) => {
+                pings += 1;
+                b.submit(Op::read(here));
+                b.submit(Op::write(there, "ping"));
+            }
+            Ok(_) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The other way round: a flood of I/O does not starve the timers.
+pub fn a_flood_does_not_starve_timers<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    b.submit(Op::read(here).multishot());
+    let at = b.watcher.now() + Duration::from_millis(30);
+    let timer = b.submit(Op::timer_at(at));
+    let mut bytes = 0u64;
+    b.submit(Op::write(there, vec![7; 1 << 16]));
+    while b.is_open(timer) {
+        match b.next().result {
+            Ok(Done::Read(data)) => bytes += data.len() as u64,
+            // Virtual time needs a moment in which nothing happens.
+            Ok(Done::Written { buf, .. }) if bytes < 64 << 20 => {
+                b.submit(Op::write(there, buf));
+            }
+            Ok(_) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(b.watcher.now() >= at);
+}
+
+/// Timers started while others fire wait for their own time.
+pub fn timers_started_by_timers<H: Harness>() {
+    let mut b = H::bench();
+    let start = b.watcher.now();
+    let step = Duration::from_micros(300);
+    for i in 1..=50u32 {
+        let ticket = b.submit(Op::timer(step));
+        expect_timer(b.end(ticket));
+        assert!(b.watcher.now() >= start + step * i);
+    }
+    b.expect_all_ended();
+}
