@@ -1,0 +1,85 @@
+//! Performs one of each operation, then says which mechanism has served which, why, and how often.
+//!
+//! ```text
+//! cargo run --release --example explain
+//! WINDLASS_DRIVER=epoll cargo run --release --example explain
+//! ```
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use windlass::{Buf, Completion, Completions, Done, Op, Ready, Source, Watcher};
+
+fn main() -> io::Result<()> {
+    let mut watcher = Watcher::new()?;
+    one(&mut watcher, Op::nop())?;
+    one(&mut watcher, Op::timer(Duration::from_millis(1)))?;
+
+    // A connection to ourselves.
+    let listener = watcher.listen(([127, 0, 0, 1], 0))?;
+    let address = watcher.local_address(listener)?;
+    let client = socket(&mut watcher, Op::connect(address))?;
+    let server = socket(&mut watcher, Op::accept(listener))?;
+    let room = |bytes| Vec::<u8>::with_capacity(bytes);
+    one(&mut watcher, Op::write(client, "onetwothree"))?;
+    one(&mut watcher, Op::read_exact(server, room(3), 3))?;
+    one(&mut watcher, Op::read_into(server, room(3)))?;
+    one(&mut watcher, Op::read(server))?;
+    let parts = vec![Buf::from("fo"), Buf::from("ur")];
+    one(&mut watcher, Op::write_vectored(client, parts))?;
+    one(
+        &mut watcher,
+        Op::read_vectored(server, vec![room(1), room(8)]),
+    )?;
+    one(&mut watcher, Op::poll(client, Ready::WRITABLE))?;
+    one(&mut watcher, Op::shutdown(client))?;
+    one(&mut watcher, Op::read(server))?; // the end of file
+    one(&mut watcher, Op::close(server))?;
+    let ticket = watcher.submit(Op::accept(listener))?;
+    watcher.cancel(ticket);
+    show(&mut watcher)?;
+
+    let udp = UdpSocket::bind("127.0.0.1:0")?;
+    let to = udp.local_addr()?;
+    let udp = watcher.attach(udp)?;
+    one(&mut watcher, Op::send_to(udp, "datagram", to))?;
+    one(&mut watcher, Op::recv_from(udp))?;
+
+    let (a, b) = UnixStream::pair()?;
+    let passed = a.try_clone()?.into();
+    let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
+    one(&mut watcher, Op::send_descriptors(a, "d", vec![passed]))?;
+    one(&mut watcher, Op::recv_descriptors(b))?;
+
+    println!("\n{}\n{:#?}", watcher.explain(), watcher.counters());
+    Ok(())
+}
+
+/// Submits an operation and waits for its end.
+fn one(watcher: &mut Watcher, op: Op) -> io::Result<Completion> {
+    println!("{:?}", op.code());
+    watcher.submit(op)?;
+    show(watcher)
+}
+
+fn show(watcher: &mut Watcher) -> io::Result<Completion> {
+    let mut done = Completions::new();
+    watcher.wait(&mut done)?;
+    let completion = done
+        .drain(..)
+        .next()
+        .expect("a wait without a timeout brings one");
+    println!("    {:?}", completion.result);
+    Ok(completion)
+}
+
+/// As [`one`], for an operation that ends in a socket.
+fn socket(watcher: &mut Watcher, op: Op) -> io::Result<Source> {
+    match one(watcher, op)?.result {
+        Ok(Done::Accepted(socket) | Done::Connected(socket)) => Ok(watcher.attach(socket)?),
+        Ok(other) => Err(io::Error::other(format!("no socket: {other:?}"))),
+        Err(error) => Err(error.into()),
+    }
+}

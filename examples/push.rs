@@ -1,0 +1,83 @@
+//! A push server: at every tick all connections are sent the same bytes, which exist once.
+//!
+//! ```text
+//! cargo run --release --example push -- [--port N] [--interval MS]
+//! ```
+//!
+//! Every write has a deadline of three ticks, so a peer that does not read is dropped and holds
+//! nothing up. Ends on SIGINT and SIGTERM.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass::{Completions, Done, Op, Source, Watcher};
+
+mod shared;
+
+const STOP: u64 = 1;
+
+fn main() -> io::Result<()> {
+    let mut options = shared::Options::new("push [--port N] [--interval MS]");
+    let port: u16 = options.take("--port").unwrap_or(7007);
+    let interval = Duration::from_millis(options.take("--interval").unwrap_or(1000).max(1));
+    options.end();
+
+    let mut watcher = Watcher::new()?;
+    let listener = watcher.listen(([127, 0, 0, 1], port))?;
+    println!("listening on {}", watcher.local_address(listener)?);
+    watcher.submit(Op::accept(listener).multishot())?;
+    let signals = shared::signals(&mut watcher)?;
+    watcher.submit(Op::read(signals).token(STOP))?;
+    // Absolute times, so that ticks do not drift.
+    let mut next = watcher.now() + interval;
+    watcher.submit(Op::timer_at(next))?;
+
+    let mut peers: HashSet<Source> = HashSet::new();
+    let mut ticks = 0u64;
+    let mut done = Completions::new();
+    loop {
+        watcher.wait(&mut done)?;
+        for c in done.drain(..) {
+            match c.result {
+                Ok(Done::Timer) => {
+                    ticks += 1;
+                    let text = format!("tick {ticks} for {} peers\n", peers.len());
+                    let bytes: Arc<[u8]> = Arc::from(text.into_bytes());
+                    for &peer in &peers {
+                        let write = Op::write(peer, Arc::clone(&bytes));
+                        if let Err(refused) = watcher.submit(write.timeout(3 * interval)) {
+                            eprintln!("{peer:?}: {refused}");
+                        }
+                    }
+                    next = watcher.now().max(next + interval);
+                    watcher.submit(Op::timer_at(next))?;
+                }
+                Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
+                    Ok(peer) => {
+                        peers.insert(peer);
+                        watcher.submit(Op::read(peer).multishot())?; // to see its end
+                    }
+                    Err(refused) => eprintln!("{refused}"), // closes the connection
+                },
+                Ok(Done::Read(_)) if c.token == STOP => return Ok(()),
+                Ok(Done::Read(data)) if !data.is_eof() => {} // nobody listens to them
+                Ok(Done::Written { .. }) => {}
+                Ok(Done::Read(_)) => drop_peer(&mut watcher, &mut peers, c.source, "has left"),
+                Ok(other) => eprintln!("unexpected: {other:?}"),
+                Err(error) => {
+                    drop_peer(&mut watcher, &mut peers, c.source, &error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// Frees a peer, once: what was in flight on it completes as freed and comes here again.
+fn drop_peer(watcher: &mut Watcher, peers: &mut HashSet<Source>, peer: Source, why: &str) {
+    if peers.remove(&peer) {
+        eprintln!("{peer:?}: {why}");
+        watcher.free(peer);
+    }
+}

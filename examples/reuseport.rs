@@ -1,0 +1,84 @@
+//! An echo server on all processors: a loop of its own per thread, and the kernel spreads the
+//! connections over their listeners (`SO_REUSEPORT`).
+//!
+//! ```text
+//! cargo run --release --example reuseport -- [--port N] [--threads N]
+//! ```
+//!
+//! Ends on SIGINT and SIGTERM, and tells how many connections each loop has served.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::thread;
+
+use windlass::{Address, Completions, Done, ListenOptions, Op, Source, Watcher};
+
+mod shared;
+
+fn main() -> io::Result<()> {
+    let mut options = shared::Options::new("reuseport [--port N] [--threads N]");
+    let port: u16 = options.take("--port").unwrap_or(7007);
+    let threads = options
+        .take("--threads")
+        .or_else(|| thread::available_parallelism().ok());
+    options.end();
+
+    let mut address = Address::from(([127, 0, 0, 1], port));
+    let mut loops = Vec::new();
+    for i in 0..threads.map_or(1, NonZeroUsize::get) {
+        let (tell, bound) = crossbeam_channel::bounded(1);
+        let at = address.clone();
+        let spawned = Watcher::builder().spawn(format!("loop {i}"), move |mut watcher| {
+            let shared = ListenOptions::default().reuse_port(true);
+            let listener = watcher.listen_with(at, shared)?;
+            let _ = tell.send(watcher.local_address(listener)?);
+            echo(watcher, listener)
+        })?;
+        match bound.recv() {
+            Ok(at) => address = at, // port 0 becomes a number, which the others share
+            Err(_) => return Err(spawned.thread.join().expect("no panic").unwrap_err()),
+        }
+        loops.push(spawned);
+    }
+    println!("listening on {address}");
+
+    let mut watcher = Watcher::new()?;
+    let signals = shared::signals(&mut watcher)?;
+    watcher.submit(Op::read(signals))?;
+    watcher.wait(&mut Completions::new())?;
+    for (i, spawned) in loops.into_iter().enumerate() {
+        spawned.submitter.wake(0)?;
+        println!(
+            "loop {i}: {} connections",
+            spawned.thread.join().expect("no panic")?
+        );
+    }
+    Ok(())
+}
+
+/// Serves until a message comes; answers how many connections that were.
+fn echo(mut watcher: Watcher, listener: Source) -> io::Result<usize> {
+    watcher.submit(Op::accept(listener).multishot())?;
+    let mut count = 0;
+    let mut done = Completions::new();
+    loop {
+        watcher.wait(&mut done)?;
+        for c in done.drain(..) {
+            let next = match c.result {
+                Ok(Done::Message(_)) => return Ok(count),
+                Err(error) if c.source == listener => return Err(error.into()),
+                Ok(Done::Accepted(socket)) => {
+                    count += 1;
+                    Op::read(watcher.attach(socket)?) // accepts wait while the table is full
+                }
+                Ok(Done::Read(data)) if !data.is_eof() => Op::write(c.source, data),
+                Ok(Done::Written { .. }) => Op::read(c.source),
+                _ => {
+                    watcher.free(c.source);
+                    continue;
+                }
+            };
+            watcher.submit(next)?;
+        }
+    }
+}

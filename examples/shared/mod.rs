@@ -1,0 +1,52 @@
+//! What the examples share: options on the command line, and signals as a source.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::str::FromStr;
+
+use windlass::{Source, Watcher};
+
+/// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end.
+pub(crate) fn signals(watcher: &mut Watcher) -> io::Result<Source> {
+    let (tell, hear) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, tell.try_clone()?)?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, tell)?;
+    Ok(watcher.attach(hear)?)
+}
+
+/// Options of the form `--name value`.
+pub(crate) struct Options {
+    usage: &'static str,
+    words: Vec<String>,
+}
+
+impl Options {
+    /// Those that the program was started with.
+    pub(crate) fn new(usage: &'static str) -> Options {
+        let words = std::env::args().skip(1).collect();
+        Options { usage, words }
+    }
+
+    /// Takes the value of `name`, if it was given; explains the usage and exits if it is none.
+    pub(crate) fn take<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        let at = self.words.iter().position(|word| word == name)?;
+        let value = self.words.get(at + 1).and_then(|word| word.parse().ok());
+        if value.is_none() {
+            self.explain();
+        }
+        self.words.drain(at..=at + 1);
+        value
+    }
+
+    /// Explains the usage and exits if anything is left that nobody took.
+    pub(crate) fn end(self) {
+        if !self.words.is_empty() {
+            self.explain();
+        }
+    }
+
+    fn explain(&self) -> ! {
+        eprintln!("usage: {}", self.usage);
+        std::process::exit(2);
+    }
+}
