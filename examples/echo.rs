@@ -1,7 +1,7 @@
 //! An echo server: what comes in goes out again, without a copy.
 //!
 //! ```text
-//! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot]
+//! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]
 //! ```
 //!
 //! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
@@ -15,8 +15,12 @@ use windlass::{Address, Completions, Done, Op, Source, Watcher};
 const STOP: u64 = 1;
 
 fn main() -> io::Result<()> {
-    let (address, multishot) = arguments();
-    let mut watcher = Watcher::new()?;
+    let Arguments {
+        address,
+        multishot,
+        busy_poll,
+    } = arguments();
+    let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
     let listener = watcher.listen(address)?; // backlog 4096, TCP_NODELAY
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
@@ -31,18 +35,22 @@ fn main() -> io::Result<()> {
         }
     };
     let mut done = Completions::new();
-    let mut stopping = false;
+    let mut stop_by = None;
     loop {
-        if stopping {
-            if watcher.wait_timeout(&mut done, Duration::from_millis(100))? == 0 {
-                return Ok(()); // nothing more has come: drained
+        if let Some(stop_by) = stop_by {
+            let quiet = watcher.wait_timeout(&mut done, Duration::from_millis(100))? == 0;
+            if quiet || watcher.now() >= stop_by {
+                return Ok(()); // drained, or a client that never stops
             }
         } else {
             watcher.wait(&mut done)?;
         }
         for c in done.drain(..) {
             match c.result {
-                Ok(Done::Read(_)) if c.token == STOP => stopping = watcher.free(listener),
+                Ok(Done::Read(_)) if c.token == STOP => {
+                    watcher.free(listener);
+                    stop_by = Some(watcher.now() + Duration::from_secs(5));
+                }
                 Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
                     Ok(source) => drop(watcher.submit(read(source))?),
                     Err(refused) => eprintln!("{refused}"), // closes the connection
@@ -72,29 +80,36 @@ fn signals(watcher: &mut Watcher) -> io::Result<Source> {
     Ok(watcher.attach(hear)?)
 }
 
-fn arguments() -> (Address, bool) {
-    let mut address = Address::from(([127, 0, 0, 1], 7007));
-    let mut multishot = false;
-    let mut words = std::env::args().skip(1);
+struct Arguments {
+    address: Address,
+    multishot: bool,
+    busy_poll: Duration,
+}
+
+fn arguments() -> Arguments {
+    parse(std::env::args().skip(1)).unwrap_or_else(|| {
+        eprintln!("usage: echo [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]");
+        std::process::exit(2);
+    })
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    let address = Address::from(([127, 0, 0, 1], 7007));
+    let mut found = Arguments {
+        address,
+        multishot: false,
+        busy_poll: Duration::ZERO,
+    };
     while let Some(word) = words.next() {
-        let value = match word.as_str() {
-            "--multishot" => {
-                multishot = true;
-                continue;
+        match word.as_str() {
+            "--port" => found.address = ([127, 0, 0, 1], words.next()?.parse().ok()?).into(),
+            "--unix" => found.address = Address::unix(words.next()?).ok()?,
+            "--multishot" => found.multishot = true,
+            "--busy-poll" => {
+                found.busy_poll = Duration::from_micros(words.next()?.parse().ok()?);
             }
-            "--port" | "--unix" => words.next(),
-            _ => None,
-        };
-        let parsed = match (word.as_str(), value) {
-            ("--port", Some(port)) => port.parse().ok().map(|n: u16| ([127, 0, 0, 1], n).into()),
-            ("--unix", Some(path)) => Address::unix(path).ok(),
-            _ => None,
-        };
-        let Some(parsed) = parsed else {
-            eprintln!("usage: echo [--port N | --unix PATH] [--multishot]");
-            std::process::exit(2);
-        };
-        address = parsed;
+            _ => return None,
+        }
     }
-    (address, multishot)
+    Some(found)
 }

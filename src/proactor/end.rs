@@ -220,11 +220,12 @@ impl<K: Kernel> Proactor<K> {
     /// Ends every operation of a source, each queue in its order.
     fn end_operations(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
-        while self.sources[index].writes.head != NOWHERE {
-            self.fail(self.sources[index].writes.head, kind);
-        }
+        // Drains before the writes: with these nothing is queued, but nothing has drained.
         while self.sources[index].polls != NOWHERE {
             self.fail(self.sources[index].polls, kind);
+        }
+        while self.sources[index].writes.head != NOWHERE {
+            self.fail(self.sources[index].writes.head, kind);
         }
     }
 

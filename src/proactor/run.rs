@@ -475,7 +475,9 @@ impl<K: Kernel> Proactor<K> {
         op.moved += moved;
         let done = op.moved as usize == op.buf.len();
         if done {
-            let (buf, bytes) = (op.buf.take(), op.moved);
+            let (buf, bytes, address) = (op.buf.take(), op.moved, op.address.take());
+            // Descriptors that were passed are closed here.
+            self.keep_address(address);
             self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
         }
         self.unqueue(index, moved);
@@ -581,17 +583,25 @@ impl<K: Kernel> Proactor<K> {
         let mut pending = false;
         while slot != NOWHERE {
             let next = self.slots[slot].next;
-            let interest = Ready::from_bits(self.slots[slot].count as u16);
-            match self.kernel.poll(self.sources[index].fd, interest) {
-                Ok(ready) if ready.is_empty() => pending = true,
-                Ok(ready) => self.finish_poll(index, slot, Ok(Done::Ready(ready))),
-                Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+            // Drains stand in the same list.
+            if self.slots[slot].code == Code::Poll {
+                let interest = Ready::from_bits(self.slots[slot].count as u16);
+                match self.kernel.poll(self.sources[index].fd, interest) {
+                    Ok(ready) if ready.is_empty() => pending = true,
+                    Ok(ready) => self.finish_poll(index, slot, Ok(Done::Ready(ready))),
+                    Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+                }
             }
             slot = next;
         }
         if pending && let Err(errno) = self.register(index) {
-            while self.sources[index].polls != NOWHERE {
-                self.fail(self.sources[index].polls, ErrorKind::Os(errno));
+            let mut slot = self.sources[index].polls;
+            while slot != NOWHERE {
+                let next = self.slots[slot].next;
+                if self.slots[slot].code == Code::Poll {
+                    self.fail(slot, ErrorKind::Os(errno));
+                }
+                slot = next;
             }
         }
     }

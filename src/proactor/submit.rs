@@ -599,6 +599,9 @@ impl<K: Kernel> Proactor<K> {
         // The next place that is occupied is the reserved one.
         self.slots[ticket.index()].reserved = false;
         self.slots.reopen(ticket.index());
+        // It is its own: the limit does not refuse it, also while the table is beyond the limit.
+        let limit = self.slots.limit();
+        self.slots.set_limit(u32::MAX);
         let answer = match op.code {
             // It needs the place, because it has its ticket already.
             Code::Read => {
@@ -615,6 +618,7 @@ impl<K: Kernel> Proactor<K> {
             self.slots.occupy();
             self.slots.vacate(ticket.index());
         }
+        self.slots.set_limit(limit);
         let Rejected { op, reason } = match answer {
             Err(rejected) => rejected,
             Ok(started) => {
