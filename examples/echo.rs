@@ -15,11 +15,7 @@ use windlass::{Address, Completions, Done, Op, Source, Watcher};
 const STOP: u64 = 1;
 
 fn main() -> io::Result<()> {
-    let Arguments {
-        address,
-        multishot,
-        busy_poll,
-    } = arguments();
+    let Arguments { address, multishot, busy_poll } = arguments();
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
     let listener = watcher.listen(address)?; // backlog 4096, TCP_NODELAY
     println!("listening on {}", watcher.local_address(listener)?);
@@ -28,11 +24,7 @@ fn main() -> io::Result<()> {
     watcher.submit(Op::read(signals).token(STOP))?;
 
     let read = |source| {
-        if multishot {
-            Op::read(source).multishot()
-        } else {
-            Op::read(source)
-        }
+        if multishot { Op::read(source).multishot() } else { Op::read(source) }
     };
     let mut done = Completions::new();
     let mut stop_by = None;
@@ -95,11 +87,7 @@ fn arguments() -> Arguments {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let address = Address::from(([127, 0, 0, 1], 7007));
-    let mut found = Arguments {
-        address,
-        multishot: false,
-        busy_poll: Duration::ZERO,
-    };
+    let mut found = Arguments { address, multishot: false, busy_poll: Duration::ZERO };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--port" => found.address = ([127, 0, 0, 1], words.next()?.parse().ok()?).into(),

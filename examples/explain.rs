@@ -29,10 +29,7 @@ fn main() -> io::Result<()> {
     one(&mut watcher, Op::read(server))?;
     let parts = vec![Buf::from("fo"), Buf::from("ur")];
     one(&mut watcher, Op::write_vectored(client, parts))?;
-    one(
-        &mut watcher,
-        Op::read_vectored(server, vec![room(1), room(8)]),
-    )?;
+    one(&mut watcher, Op::read_vectored(server, vec![room(1), room(8)]))?;
     one(&mut watcher, Op::poll(client, Ready::WRITABLE))?;
     one(&mut watcher, Op::shutdown(client))?;
     one(&mut watcher, Op::read(server))?; // the end of file
@@ -67,10 +64,7 @@ fn one(watcher: &mut Watcher, op: Op) -> io::Result<Completion> {
 fn show(watcher: &mut Watcher) -> io::Result<Completion> {
     let mut done = Completions::new();
     watcher.wait(&mut done)?;
-    let completion = done
-        .drain(..)
-        .next()
-        .expect("a wait without a timeout brings one");
+    let completion = done.drain(..).next().expect("a wait without a timeout brings one");
     println!("    {:?}", completion.result);
     Ok(completion)
 }

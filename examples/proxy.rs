@@ -62,13 +62,7 @@ fn main() -> io::Result<()> {
                     let client = connecting.remove(&c.token).expect("it waits for this");
                     let server = watcher.attach(socket)?;
                     for (side, other) in [(client, server), (server, client)] {
-                        sides.insert(
-                            side,
-                            Side {
-                                other,
-                                complete: false,
-                            },
-                        );
+                        sides.insert(side, Side { other, complete: false });
                         watcher.submit(Op::read(side))?;
                     }
                     continue;

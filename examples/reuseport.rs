@@ -18,9 +18,7 @@ mod shared;
 fn main() -> io::Result<()> {
     let mut options = shared::Options::new("reuseport [--port N] [--threads N]");
     let port: u16 = options.take("--port").unwrap_or(7007);
-    let threads = options
-        .take("--threads")
-        .or_else(|| thread::available_parallelism().ok());
+    let threads = options.take("--threads").or_else(|| thread::available_parallelism().ok());
     options.end();
 
     let mut address = Address::from(([127, 0, 0, 1], port));
@@ -48,10 +46,7 @@ fn main() -> io::Result<()> {
     watcher.wait(&mut Completions::new())?;
     for (i, spawned) in loops.into_iter().enumerate() {
         spawned.submitter.wake(0)?;
-        println!(
-            "loop {i}: {} connections",
-            spawned.thread.join().expect("no panic")?
-        );
+        println!("loop {i}: {} connections", spawned.thread.join().expect("no panic")?);
     }
     Ok(())
 }

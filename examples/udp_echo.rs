@@ -38,11 +38,7 @@ fn main() -> io::Result<()> {
         for c in done.drain(..) {
             match c.result {
                 Ok(Done::Read(_)) => return Ok(()), // a signal
-                Ok(Done::Received {
-                    truncated: true,
-                    from,
-                    ..
-                }) => {
+                Ok(Done::Received { truncated: true, from, .. }) => {
                     eprintln!("{from}: the datagram is longer than a swap buffer");
                 }
                 Ok(Done::Received { data, from, .. }) => {

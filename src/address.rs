@@ -35,10 +35,7 @@ struct Body {
 impl Clone for Body {
     fn clone(&self) -> Body {
         // Descriptors are owned once: a copy of the address carries none.
-        Body {
-            raw: self.raw,
-            descriptors: Vec::new(),
-        }
+        Body { raw: self.raw, descriptors: Vec::new() }
     }
 }
 
@@ -50,10 +47,7 @@ impl Address {
     /// empty, or contains a NUL.
     pub fn unix(path: impl AsRef<Path>) -> io::Result<Address> {
         let raw = RawAddress::unix(path.as_ref())?;
-        Ok(Address(Box::new(Body {
-            raw,
-            descriptors: Vec::new(),
-        })))
+        Ok(Address(Box::new(Body { raw, descriptors: Vec::new() })))
     }
 
     /// No address, as an unnamed Unix socket has.
@@ -77,10 +71,7 @@ impl Address {
     }
 
     pub(crate) fn from_raw(raw: RawAddress) -> Address {
-        Address(Box::new(Body {
-            raw,
-            descriptors: Vec::new(),
-        }))
+        Address(Box::new(Body { raw, descriptors: Vec::new() }))
     }
 
     #[inline]

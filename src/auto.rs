@@ -83,9 +83,7 @@ impl Auto {
         match kind {
             DriverKind::Auto | DriverKind::Epoll => {
                 let kernel = Os::new(config.events)?;
-                Ok(Auto::Readiness(Proactor::with_kernel(
-                    kernel, config, reason,
-                )))
+                Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
             }
         }
     }

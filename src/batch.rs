@@ -37,8 +37,9 @@ impl Batch {
     pub(crate) unsafe fn put(&mut self, completion: Completion) {
         let len = self.0.len();
         debug_assert!(len < self.0.capacity());
+        let end = self.0.as_mut_ptr().wrapping_add(len);
         // SAFETY: there is room for one more behind the first `len`, says the caller.
-        unsafe { self.0.as_mut_ptr().add(len).write(completion) };
+        unsafe { end.write(completion) };
         // SAFETY: it was written right above.
         unsafe { self.0.set_len(len + 1) };
     }

@@ -340,11 +340,7 @@ pub struct Target<'a> {
 impl<'a> Target<'a> {
     /// The memory of `bytes`.
     pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
-        Target {
-            start: bytes.as_mut_ptr(),
-            len: bytes.len(),
-            owner: PhantomData,
-        }
+        Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
     }
 
     /// `len` bytes at `start`.
@@ -353,11 +349,7 @@ impl<'a> Target<'a> {
     /// They can be written, and nothing else reads or writes them, for `'a`.
     #[inline]
     pub unsafe fn from_raw(start: *mut u8, len: usize) -> Target<'a> {
-        Target {
-            start,
-            len,
-            owner: PhantomData,
-        }
+        Target { start, len, owner: PhantomData }
     }
 
     /// How many bytes fit.
@@ -391,11 +383,8 @@ impl<'a> Target<'a> {
     pub fn skip(&mut self, n: usize) -> Target<'_> {
         let n = n.min(self.len);
         // SAFETY: `n` is at most the length, so the pointer stays in the allocation.
-        Target {
-            start: unsafe { self.start.add(n) },
-            len: self.len - n,
-            owner: PhantomData,
-        }
+        let start = unsafe { self.start.add(n) };
+        Target { start, len: self.len - n, owner: PhantomData }
     }
 }
 

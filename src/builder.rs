@@ -174,9 +174,7 @@ impl Builder {
             let _ = built.send(Ok(watcher.submitter()));
             body(watcher)
         })?;
-        let submitter = answer
-            .recv()
-            .map_err(|_| io::Error::other("the thread ended early"))??;
+        let submitter = answer.recv().map_err(|_| io::Error::other("the thread ended early"))??;
         Ok(Spawned { submitter, thread })
     }
 }

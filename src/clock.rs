@@ -25,9 +25,7 @@ pub(crate) fn ns_of_duration(duration: Duration) -> u64 {
 
 /// The `Instant` at `ns` after the base; the base itself where the platform cannot represent it.
 pub(crate) fn instant_of(ns: u64) -> Instant {
-    base()
-        .checked_add(Duration::from_nanos(ns))
-        .unwrap_or_else(base)
+    base().checked_add(Duration::from_nanos(ns)).unwrap_or_else(base)
 }
 
 /// The time now, in nanoseconds since the base.

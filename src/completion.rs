@@ -189,11 +189,7 @@ impl Drop for Message {
 
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() {
-            "Message(empty)"
-        } else {
-            "Message(..)"
-        })
+        f.write_str(if self.is_empty() { "Message(empty)" } else { "Message(..)" })
     }
 }
 

@@ -58,11 +58,7 @@ impl Deadlines {
     /// Gives the operation in `slot` a deadline; it has none yet.
     pub fn push(&mut self, slots: &mut Table<Operation>, slot: u32, at_ns: u64) {
         debug_assert_eq!(slots[slot].heap_index, NOWHERE);
-        let item = Item {
-            at_ns,
-            order: self.order,
-            slot,
-        };
+        let item = Item { at_ns, order: self.order, slot };
         self.order = self.order.wrapping_add(1);
         self.heap.push(item);
         self.rise(slots, self.heap.len() - 1);
@@ -158,10 +154,7 @@ mod tests {
     #[test]
     fn equal_deadlines_leave_in_order_even_across_the_wrap() {
         let mut slots = Table::new(1000);
-        let mut deadlines = Deadlines {
-            heap: Vec::new(),
-            order: u32::MAX - 3,
-        };
+        let mut deadlines = Deadlines { heap: Vec::new(), order: u32::MAX - 3 };
         let pushed: Vec<u32> = (0..100)
             .map(|_| {
                 let slot = slots.occupy().unwrap().0;
@@ -169,7 +162,8 @@ mod tests {
                 slot
             })
             .collect();
-        let popped: Vec<u32> = std::iter::from_fn(|| deadlines.pop_due(&mut slots, 7)).map(|due| due.0).collect();
+        let popped: Vec<u32> =
+            std::iter::from_fn(|| deadlines.pop_due(&mut slots, 7)).map(|due| due.0).collect();
         assert_eq!(pushed, popped);
     }
 

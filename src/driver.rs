@@ -229,11 +229,7 @@ pub struct ListenOptions {
 impl Default for ListenOptions {
     /// Backlog 4096, no sharing, TCP_NODELAY set.
     fn default() -> ListenOptions {
-        ListenOptions {
-            backlog: 4096,
-            reuse_port: false,
-            nodelay: true,
-        }
+        ListenOptions { backlog: 4096, reuse_port: false, nodelay: true }
     }
 }
 
@@ -297,10 +293,7 @@ pub struct Counters {
 impl Counters {
     /// How many system calls of this name were made.
     pub fn calls(&self, name: &str) -> u64 {
-        self.system_calls
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map_or(0, |(_, count)| *count)
+        self.system_calls.iter().find(|(n, _)| *n == name).map_or(0, |(_, count)| *count)
     }
 }
 
@@ -333,11 +326,7 @@ pub struct Mechanism {
 impl Explain {
     /// An explanation without rows (for authors of drivers).
     pub fn new(driver: &'static str, reason: impl Into<String>) -> Explain {
-        Explain {
-            driver,
-            reason: reason.into(),
-            rows: Vec::new(),
-        }
+        Explain { driver, reason: reason.into(), rows: Vec::new() }
     }
 
     /// Adds a row (for authors of drivers).
@@ -349,12 +338,7 @@ impl Explain {
         count: u64,
     ) {
         let (mechanism, reason) = (mechanism.into(), reason.into());
-        self.rows.push(Mechanism {
-            operation,
-            mechanism,
-            reason,
-            count,
-        });
+        self.rows.push(Mechanism { operation, mechanism, reason, count });
     }
 }
 

@@ -206,11 +206,7 @@ impl Error {
     /// A failure of `kind` after `bytes` bytes (for authors of drivers).
     #[inline]
     pub fn new(kind: ErrorKind, bytes: u32, buf: Buf) -> Error {
-        Error {
-            buf,
-            code: kind.code(),
-            bytes,
-        }
+        Error { buf, code: kind.code(), bytes }
     }
 
     /// How the operation ended.
@@ -274,11 +270,7 @@ impl fmt::Display for ErrorKind {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind().fmt(f)?;
-        if self.bytes > 0 {
-            write!(f, " (after {} bytes)", self.bytes)
-        } else {
-            Ok(())
-        }
+        if self.bytes > 0 { write!(f, " (after {} bytes)", self.bytes) } else { Ok(()) }
     }
 }
 

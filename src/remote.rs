@@ -56,10 +56,7 @@ impl Bell {
     #[inline]
     pub(crate) fn doze(&self) -> bool {
         // It may already be asleep: after a wait that returned nothing.
-        match self
-            .0
-            .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
-        {
+        match self.0.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => true,
             Err(state) => state == ASLEEP,
         }
@@ -148,11 +145,8 @@ impl Remote {
         let (overflow_in, overflow) = crossbeam_channel::unbounded();
         let (sources, source_out) = crossbeam_channel::bounded(reserve.max(1));
         let (tickets, ticket_out) = crossbeam_channel::bounded(reserve.max(1));
-        let shared = Arc::new(Shared {
-            bell: Bell::new(),
-            gate: AtomicUsize::new(0),
-            wake: Box::new(wake),
-        });
+        let shared =
+            Arc::new(Shared { bell: Bell::new(), gate: AtomicUsize::new(0), wake: Box::new(wake) });
         let submitter = Submitter {
             shared: Arc::clone(&shared),
             requests: request_in,
@@ -160,15 +154,7 @@ impl Remote {
             sources: source_out,
             tickets: ticket_out,
         };
-        Remote {
-            shared,
-            requests,
-            overflow,
-            sources,
-            tickets,
-            submitter,
-            in_use: false,
-        }
+        Remote { shared, requests, overflow, sources, tickets, submitter, in_use: false }
     }
 
     /// A handle for other threads. The driver should then fill the reserve.
@@ -304,10 +290,7 @@ impl Submitter {
     }
 
     fn full(limit: Limit, count: Option<usize>) -> Reason {
-        Reason::Full {
-            limit,
-            count: count.unwrap_or(0) as u32,
-        }
+        Reason::Full { limit, count: count.unwrap_or(0) as u32 }
     }
 
     fn send(&self, request: Request) -> Result<(), (Request, Reason)> {
@@ -378,8 +361,7 @@ impl Submitter {
     /// # Errors
     /// Refused when the queue is full or the watcher is closed.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
-        self.send(Request::Cancel(ticket))
-            .map_err(|(_, reason)| reason)
+        self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
     }
 
     /// Frees a source: its pending operations end, its descriptor is closed. Never refused for want
@@ -395,16 +377,11 @@ impl Submitter {
     /// Refused when the queue is full or the watcher is closed; the value comes back.
     pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
         // Look before boxing, so that the usual refusals cost no allocation.
-        self.send(Request::Post(token, Some(Box::new(value))))
-            .map_err(|(request, reason)| {
-                let Request::Post(_, Some(value)) = request else {
-                    unreachable!("it comes back")
-                };
-                let op = *value
-                    .downcast::<T>()
-                    .unwrap_or_else(|_| unreachable!("the same value"));
-                Rejected { op, reason }
-            })
+        self.send(Request::Post(token, Some(Box::new(value)))).map_err(|(request, reason)| {
+            let Request::Post(_, Some(value)) = request else { unreachable!("it comes back") };
+            let op = *value.downcast::<T>().unwrap_or_else(|_| unreachable!("the same value"));
+            Rejected { op, reason }
+        })
     }
 
     /// As [`post`](Submitter::post) without a value: only the token arrives.
@@ -412,8 +389,7 @@ impl Submitter {
     /// # Errors
     /// As for `post`.
     pub fn wake(&self, token: u64) -> Result<(), Reason> {
-        self.send(Request::Post(token, None))
-            .map_err(|(_, reason)| reason)
+        self.send(Request::Post(token, None)).map_err(|(_, reason)| reason)
     }
 
     /// Whether the watcher is closed.
@@ -434,11 +410,7 @@ impl Submitter {
     }
 
     fn why_no_id(&self, capacity: Option<usize>) -> Reason {
-        if self.is_closed() {
-            Reason::Closed
-        } else {
-            Self::full(Limit::Reserve, capacity)
-        }
+        if self.is_closed() { Reason::Closed } else { Self::full(Limit::Reserve, capacity) }
     }
 
     /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
@@ -572,10 +544,7 @@ mod tests {
     fn refusals_give_everything_back() {
         let mut remote = Remote::new(1, 4, Nothing);
         let submitter = remote.submitter();
-        assert!(
-            submitter.submit(Op::nop()).is_err(),
-            "the reserve is not filled yet"
-        );
+        assert!(submitter.submit(Op::nop()).is_err(), "the reserve is not filled yet");
         let mut next = 0;
         let generation = std::num::NonZeroU32::MIN;
         remote.fill(
@@ -586,33 +555,17 @@ mod tests {
             },
         );
         submitter.submit(Op::write(Source::NONE, "first")).unwrap();
-        let refused = submitter
-            .submit(Op::write(Source::NONE, "second"))
-            .unwrap_err();
-        assert_eq!(
-            refused.reason,
-            Reason::Full {
-                limit: Limit::Queue,
-                count: 1
-            }
-        );
+        let refused = submitter.submit(Op::write(Source::NONE, "second")).unwrap_err();
+        assert_eq!(refused.reason, Reason::Full { limit: Limit::Queue, count: 1 });
         assert_eq!(&*refused.op.into_buf(), b"second");
         let refused = submitter.post(1, String::from("text")).unwrap_err();
         assert_eq!(refused.op, "text");
         submitter.free(Source::NONE); // not refused
         remote.close();
         let refused = submitter.post(2, String::from("late")).unwrap_err();
-        assert_eq!(
-            (refused.op.as_str(), refused.reason),
-            ("late", Reason::Closed)
-        );
-        assert!(
-            matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first")
-        );
-        assert!(
-            matches!(remote.take(), Some(Request::Cancel(_))),
-            "the unused ticket comes back"
-        );
+        assert_eq!((refused.op.as_str(), refused.reason), ("late", Reason::Closed));
+        assert!(matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first"));
+        assert!(matches!(remote.take(), Some(Request::Cancel(_))), "the unused ticket comes back");
         assert!(matches!(remote.take(), Some(Request::Free(_))));
         assert!(remote.take().is_none());
     }

@@ -51,12 +51,7 @@ impl<T: Entry> Table<T> {
     pub fn new(limit: u32) -> Table<T> {
         let limit = limit.clamp(1, MOST);
         let directory = (limit as usize).div_ceil(CHUNK);
-        Table {
-            chunks: Vec::with_capacity(directory),
-            vacant: NOWHERE,
-            len: 0,
-            limit,
-        }
+        Table { chunks: Vec::with_capacity(directory), vacant: NOWHERE, len: 0, limit }
     }
 
     /// How many places are occupied.
@@ -138,10 +133,8 @@ impl<T: Entry> Table<T> {
             return None;
         }
         let entries: Vec<T> = (0..CHUNK).map(|_| T::default()).collect();
-        let mut chunk: Box<[T; CHUNK]> = entries
-            .into_boxed_slice()
-            .try_into()
-            .unwrap_or_else(|_| unreachable!("a whole chunk"));
+        let mut chunk: Box<[T; CHUNK]> =
+            entries.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("a whole chunk"));
         let end = (start + CHUNK as u32).min(self.limit);
         for index in (start..end).rev() {
             chunk[index as usize % CHUNK].set_next_vacant(self.vacant);
@@ -162,11 +155,7 @@ impl<T: Entry> Table<T> {
     pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        if entry.generation().get() == generation {
-            Some(entry)
-        } else {
-            None
-        }
+        if entry.generation().get() == generation { Some(entry) } else { None }
     }
 
     /// As [`find`](Table::find), to look at.
@@ -174,11 +163,7 @@ impl<T: Entry> Table<T> {
     pub fn look(&self, index: u32, generation: NonZeroU32) -> Option<&T> {
         let chunk = self.chunks.get((index >> CHUNK_BITS) as usize)?;
         let entry = &chunk[index as usize % CHUNK];
-        if entry.generation() == generation {
-            Some(entry)
-        } else {
-            None
-        }
+        if entry.generation() == generation { Some(entry) } else { None }
     }
 
     /// The entry at `index`, occupied or not.
@@ -188,13 +173,8 @@ impl<T: Entry> Table<T> {
 
     /// The indices of the occupied places.
     pub fn occupied(&self) -> impl Iterator<Item = u32> + '_ {
-        let all = self
-            .chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter())
-            .zip(0u32..);
-        all.filter(|(entry, _)| entry.generation().get() & 1 == 1)
-            .map(|(_, index)| index)
+        let all = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0u32..);
+        all.filter(|(entry, _)| entry.generation().get() & 1 == 1).map(|(_, index)| index)
     }
 }
 

@@ -171,22 +171,12 @@ impl Handle {
             Some(SocketAddr::V6(a)) => Origin::V6(a.ip().octets(), a.port(), a.scope_id()),
             None => Origin::Plain,
         };
-        Handle {
-            fd: fd.into_raw_fd(),
-            kind,
-            fresh: true,
-            origin,
-        }
+        Handle { fd: fd.into_raw_fd(), kind, fresh: true, origin }
     }
 
     /// A descriptor of a simulated kernel, closed through `owner` (for authors of kernels).
     pub fn from_virtual(fd: RawFd, kind: Kind, owner: Arc<dyn VirtualDescriptor>) -> Handle {
-        Handle {
-            fd,
-            kind,
-            fresh: true,
-            origin: Origin::Virtual(owner),
-        }
+        Handle { fd, kind, fresh: true, origin: Origin::Virtual(owner) }
     }
 
     /// What the descriptor is; [`Kind::Unknown`] for one that did not come from a driver.
@@ -255,12 +245,7 @@ impl Handle {
 impl<T: Into<OwnedFd>> From<T> for Handle {
     fn from(owner: T) -> Handle {
         let fd: OwnedFd = owner.into();
-        Handle {
-            fd: fd.into_raw_fd(),
-            kind: Kind::Unknown,
-            fresh: false,
-            origin: Origin::Plain,
-        }
+        Handle { fd: fd.into_raw_fd(), kind: Kind::Unknown, fresh: false, origin: Origin::Plain }
     }
 }
 

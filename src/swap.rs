@@ -166,12 +166,7 @@ impl Lease {
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         // SAFETY: `offset` lies inside the chunk's allocation.
-        unsafe {
-            self.chunk
-                .as_ptr()
-                .cast::<u8>()
-                .add(HEADER + self.offset as usize)
-        }
+        unsafe { self.chunk.as_ptr().cast::<u8>().add(HEADER + self.offset as usize) }
     }
 }
 
@@ -240,17 +235,11 @@ impl AsRef<[u8]> for Lease {
 impl Clone for Lease {
     fn clone(&self) -> Lease {
         // SAFETY: a lease keeps its chunk alive (S3).
-        let old = unsafe { self.chunk.as_ref() }
-            .refs
-            .fetch_add(1, Ordering::Relaxed);
+        let old = unsafe { self.chunk.as_ref() }.refs.fetch_add(1, Ordering::Relaxed);
         if old > TOO_MANY {
             std::process::abort();
         }
-        Lease {
-            chunk: self.chunk,
-            offset: self.offset,
-            len: self.len,
-        }
+        Lease { chunk: self.chunk, offset: self.offset, len: self.len }
     }
 }
 
@@ -292,9 +281,7 @@ impl Pool {
     /// `limit` bytes together but never less than one chunk. `wake` is called, on the thread that
     /// dropped the lease, when a read waits for a chunk and one has come back.
     pub fn new(limit: usize, chunk_size: u32, wake: impl Fn() + Send + Sync + 'static) -> Pool {
-        let chunk_size = chunk_size
-            .clamp(ALIGN as u32, 1 << 30)
-            .next_multiple_of(ALIGN as u32);
+        let chunk_size = chunk_size.clamp(ALIGN as u32, 1 << 30).next_multiple_of(ALIGN as u32);
         Pool {
             shared: Arc::new(Shared {
                 returned: AtomicPtr::new(ptr::null_mut()),
@@ -399,9 +386,7 @@ impl Pool {
             // its chunk is seen here.
             self.shared.starving.store(true, Ordering::SeqCst);
             self.take_returned();
-            self.free
-                .pop()
-                .inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
+            self.free.pop().inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
         })?;
         self.open(chunk);
         Some((self.start, self.room))
@@ -415,11 +400,7 @@ impl Pool {
             return;
         }
         // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
-        if unsafe { chunk.as_ref() }
-            .refs
-            .fetch_sub(rest, Ordering::AcqRel)
-            == rest
-        {
+        if unsafe { chunk.as_ref() }.refs.fetch_sub(rest, Ordering::AcqRel) == rest {
             self.free.push(chunk);
         }
     }
@@ -436,9 +417,7 @@ impl Pool {
         let layout = layout(self.chunk_size);
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc(layout) };
-        let Some(chunk) = NonNull::new(memory.cast::<Chunk>()) else {
-            handle_alloc_error(layout)
-        };
+        let Some(chunk) = NonNull::new(memory.cast::<Chunk>()) else { handle_alloc_error(layout) };
         let header = Chunk {
             refs: AtomicU32::new(FULL),
             size: self.chunk_size,

@@ -85,10 +85,7 @@ impl Watcher {
 impl<D: Driver> Watcher<D> {
     /// A watcher over a driver of your own.
     pub fn with_driver(driver: D) -> Watcher<D> {
-        Watcher {
-            driver,
-            _not_send: PhantomData,
-        }
+        Watcher { driver, _not_send: PhantomData }
     }
 
     /// The driver.
@@ -342,8 +339,6 @@ impl<D: Driver> Complete for Watcher<D> {
 
 impl<D: Driver> std::fmt::Debug for Watcher<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watcher")
-            .field("counters", &self.counters())
-            .finish_non_exhaustive()
+        f.debug_struct("Watcher").field("counters", &self.counters()).finish_non_exhaustive()
     }
 }

@@ -38,11 +38,7 @@ impl<K: Kernel> Proactor<K> {
         let token = op.token;
         let connect = op.code == Code::Connect;
         let ticket = self.ticket(slot);
-        let source = if connect {
-            Source::NONE
-        } else {
-            self.sources[index].name(index)
-        };
+        let source = if connect { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
         self.batch.push(Completion::new(source, ticket, token, result));
@@ -170,12 +166,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
         self.slots.vacate(slot);
-        self.batch.push(Completion::new(
-            Source::NONE,
-            ticket,
-            token,
-            Ok(Done::Timer),
-        ));
+        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(Done::Timer)));
     }
 
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
@@ -190,8 +181,7 @@ impl<K: Kernel> Proactor<K> {
             }
             return rests;
         }
-        if !self.serving
-            && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
+        if !self.serving && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
         {
             // Another thread has submitted it, and told this one before the queue did.
             self.take_requests();
@@ -206,10 +196,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(super) fn cancel_source(&mut self, source: Source) -> usize {
-        if self
-            .state(source)
-            .is_none_or(|state| state.has(RESERVED | CONNECTING))
-        {
+        if self.state(source).is_none_or(|state| state.has(RESERVED | CONNECTING)) {
             return 0;
         }
         let before = self.batch.len();

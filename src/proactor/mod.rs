@@ -173,20 +173,12 @@ impl<K: Kernel> Proactor<K> {
     /// Why a source was not found.
     #[cold]
     fn stale(&self) -> Reason {
-        if self.closed {
-            Reason::Closed
-        } else {
-            Reason::Stale
-        }
+        if self.closed { Reason::Closed } else { Reason::Stale }
     }
 
     #[inline(always)]
     fn check_fork(&self) -> Result<(), Reason> {
-        if self.forks == fork::generation() {
-            Ok(())
-        } else {
-            Err(Reason::Forked)
-        }
+        if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
     }
 
     #[inline]
@@ -209,13 +201,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let Some((index, generation)) = self.sources.occupy() else {
             let count = self.sources.limit();
-            return reject(
-                handle,
-                Reason::Full {
-                    limit: Limit::Sources,
-                    count,
-                },
-            );
+            return reject(handle, Reason::Full { limit: Limit::Sources, count });
         };
         self.open(index, handle, flags);
         Ok(Source::from_parts(index, generation))
@@ -294,7 +280,8 @@ impl<K: Kernel> Submit for Proactor<K> {
         // Inlined where the operation is made, so that of the usual two nothing is built in memory.
         match op.code {
             Code::Read => {
-                let (source, token, due_ns, flags) = (op.source, op.token, op.deadline_ns, op.flags);
+                let (source, token, due_ns, flags) =
+                    (op.source, op.token, op.deadline_ns, op.flags);
                 // It has no buffer and no address to drop.
                 std::mem::forget(op);
                 match self.submit_read(source, token, due_ns, flags & MULTISHOT != 0) {
@@ -371,11 +358,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn cancel_all(&mut self, source: Source) -> usize {
-        if self.check_fork().is_ok() {
-            self.cancel_source(source)
-        } else {
-            0
-        }
+        if self.check_fork().is_ok() { self.cancel_source(source) } else { 0 }
     }
 
     fn close(&mut self) {
@@ -425,9 +408,7 @@ impl<K: Kernel> Driver for Proactor<K> {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;
-        Some(Duration::from_nanos(
-            next.saturating_sub(self.kernel.now_ns()),
-        ))
+        Some(Duration::from_nanos(next.saturating_sub(self.kernel.now_ns())))
     }
 
     fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
@@ -443,11 +424,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn counters(&self) -> Counters {
         let queued: u64 = self.counts.submitted.iter().sum();
         let submitted = queued + self.counts.inline_writes + self.counts.messages;
-        let reserved = self
-            .slots
-            .occupied()
-            .filter(|&slot| self.slots[slot].reserved)
-            .count();
+        let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
         let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
         let (reserved_sources, resting) = (with(RESERVED), with(RESTING));
         Counters {
@@ -478,27 +455,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         let into = count(Code::ReadInto) + count(Code::ReadExact);
         explain.row("read_into, read_exact", "recv / readv", own, into);
         let inline = self.counts.inline_writes;
-        explain.row(
-            "write",
-            "send at submission",
-            "nothing was queued before it",
-            inline,
-        );
+        explain.row("write", "send at submission", "nothing was queued before it", inline);
         let queued = count(Code::Write);
         let after = "behind other writes, or the socket was full";
         explain.row("write", "send / sendmsg from the queue", after, queued);
-        explain.row(
-            "accept",
-            "accept4",
-            "until EAGAIN, in listeners' turn",
-            count(Code::Accept),
-        );
-        explain.row(
-            "connect",
-            "connect, then SO_ERROR",
-            "at its first edge",
-            count(Code::Connect),
-        );
+        explain.row("accept", "accept4", "until EAGAIN, in listeners' turn", count(Code::Accept));
+        explain.row("connect", "connect, then SO_ERROR", "at its first edge", count(Code::Connect));
         let queue = "in its place behind the writes";
         explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
         explain.row("close", "close", queue, count(Code::Close));

@@ -62,12 +62,7 @@ impl Os {
         let waker = Arc::new(WakeFd::new()?);
         selector.add(waker.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
         let spare = descriptor::spare();
-        Ok(Os {
-            selector,
-            waker,
-            calls: Calls::default(),
-            spare,
-        })
+        Ok(Os { selector, waker, calls: Calls::default(), spare })
     }
 }
 
@@ -99,10 +94,7 @@ unsafe impl Kernel for Os {
         let errno = |e: io::Error| e.raw_os_error().unwrap_or(libc::EIO);
         match self.selector.add(fd, key, all, Mode::Edge).map_err(errno) {
             // The number was registered and closed while a duplicate kept the registration alive.
-            Err(libc::EEXIST) => self
-                .selector
-                .modify(fd, key, all, Mode::Edge)
-                .map_err(errno),
+            Err(libc::EEXIST) => self.selector.modify(fd, key, all, Mode::Edge).map_err(errno),
             answer => answer,
         }
     }
@@ -191,10 +183,7 @@ unsafe impl Kernel for Os {
         if kind.is_socket() {
             self.calls.recvmsg += 1;
             let (moved, flags) = net::recv_vectored(fd, to, None);
-            Received {
-                moved,
-                cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0,
-            }
+            Received { moved, cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 }
         } else if kind == Kind::SharedPollable {
             let first = to.first_mut().map(|target| target.skip(0));
             first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
@@ -219,19 +208,12 @@ unsafe impl Kernel for Os {
     fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
         self.calls.recvmsg += 1;
         let (moved, flags) = net::recv_vectored(fd, &mut [to], Some(from.raw_mut()));
-        Received {
-            moved,
-            cut: flags & libc::MSG_TRUNC != 0,
-        }
+        Received { moved, cut: flags & libc::MSG_TRUNC != 0 }
     }
 
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
         self.calls.sendmsg += 1;
-        let to = if to.raw().len() == 0 {
-            None
-        } else {
-            Some(to.raw())
-        };
+        let to = if to.raw().len() == 0 { None } else { Some(to.raw()) };
         net::send_vectored(fd, &[IoSlice::new(bytes)], to)
     }
 
@@ -311,7 +293,9 @@ unsafe impl Kernel for Os {
         self.calls.getsockopt += 1;
         match net::pending_error(fd) {
             // No error is also what a connection that goes on has: one that is made is writable.
-            0 if self.poll(fd, Ready::WRITABLE).is_ok_and(|ready| ready.is_empty()) => libc::EINPROGRESS,
+            0 if self.poll(fd, Ready::WRITABLE).is_ok_and(|ready| ready.is_empty()) => {
+                libc::EINPROGRESS
+            }
             errno => errno,
         }
     }
@@ -396,10 +380,7 @@ impl Os {
             _ => {
                 self.calls.recvmsg += 1;
                 let (moved, flags) = net::recv_vectored(fd, &mut [to], None);
-                Received {
-                    moved,
-                    cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0,
-                }
+                Received { moved, cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 }
             }
         }
     }

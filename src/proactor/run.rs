@@ -183,20 +183,12 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let op = &mut self.slots[slot];
         let from = op.moved as usize;
-        let most = if op.code == Code::ReadExact {
-            op.count as usize - from
-        } else {
-            usize::MAX
-        };
+        let most = if op.code == Code::ReadExact { op.count as usize - from } else { usize::MAX };
         let (got, room) = if op.buf.is_list() {
             let mut targets = Vec::with_capacity(VECTORS);
             op.buf.targets(from, &mut targets, VECTORS);
             let room: usize = targets.iter().map(Target::len).sum();
-            (
-                self.kernel
-                    .recv_vectored(state.fd, state.kind(), &mut targets),
-                room,
-            )
+            (self.kernel.recv_vectored(state.fd, state.kind(), &mut targets), room)
         } else {
             let target = op.buf.target(from, most);
             let room = target.len();
@@ -247,10 +239,7 @@ impl<K: Kernel> Proactor<K> {
             Code::ReadExact => self.fail(slot, ErrorKind::Eof),
             Code::RecvDescriptors => {
                 let descriptors = crate::address::Descriptors(self.address());
-                let done = Done::Descriptors {
-                    data: Buf::default(),
-                    descriptors,
-                };
+                let done = Done::Descriptors { data: Buf::default(), descriptors };
                 self.finish_read(index, slot, Ok(done));
             }
             _ => {
@@ -338,15 +327,7 @@ impl<K: Kernel> Proactor<K> {
         };
         *left = left.saturating_sub(len.max(1));
         self.turn_bytes -= len as isize;
-        self.finish_read(
-            index,
-            slot,
-            Ok(Done::Received {
-                data,
-                from,
-                truncated: got.cut,
-            }),
-        );
+        self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
     }
 
     fn run_recv_descriptors(&mut self, index: u32, slot: u32, left: &mut usize) {
@@ -357,9 +338,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
         let mut received = Vec::new();
-        let moved = self
-            .kernel
-            .recv_descriptors(state.fd, target, &mut received);
+        let moved = self.kernel.recv_descriptors(state.fd, target, &mut received);
         if moved <= 0 {
             return self.read_stopped(index, slot, moved);
         }
@@ -541,14 +520,7 @@ impl<K: Kernel> Proactor<K> {
         let buf = op.buf.take();
         let address = op.address.take();
         self.keep_address(address);
-        self.finish_write(
-            index,
-            slot,
-            Ok(Done::Written {
-                buf,
-                bytes: moved as u32,
-            }),
-        );
+        self.finish_write(index, slot, Ok(Done::Written { buf, bytes: moved as u32 }));
     }
 
     fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
@@ -697,10 +669,7 @@ struct Slices<'a> {
 
 /// The parts of a list from byte `from` on, as many as one call takes.
 fn slices(buf: &Buf, mut from: usize) -> Slices<'_> {
-    let mut slices = Slices {
-        items: [IoSlice::new(&[]); VECTORS],
-        len: 0,
-    };
+    let mut slices = Slices { items: [IoSlice::new(&[]); VECTORS], len: 0 };
     for part in buf.parts() {
         let bytes = part.as_slice();
         if from >= bytes.len() {

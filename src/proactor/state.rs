@@ -100,10 +100,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Queue = Queue {
-        head: NOWHERE,
-        tail: NOWHERE,
-    };
+    const EMPTY: Queue = Queue { head: NOWHERE, tail: NOWHERE };
 
     #[inline]
     fn push(&mut self, slots: &mut Table<Operation>, slot: u32) {

@@ -414,10 +414,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let limit = self.sources.limit();
         let Some((index, _)) = self.sources.occupy() else {
-            return Err(Reason::Full {
-                limit: Limit::Sources,
-                count: limit,
-            });
+            return Err(Reason::Full { limit: Limit::Sources, count: limit });
         };
         let ticket = match self.place(Code::Connect, index, token) {
             Ok(ticket) => ticket,
@@ -522,10 +519,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     fn full(&self) -> Reason {
-        Reason::Full {
-            limit: Limit::Operations,
-            count: self.slots.limit(),
-        }
+        Reason::Full { limit: Limit::Operations, count: self.slots.limit() }
     }
 
     /// The ticket of an operation that has ended at once: it needs no place.
@@ -576,12 +570,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives an operation that is still in flight its deadline.
     fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
-        if due_ns == 0
-            || self
-                .slots
-                .find(ticket.index(), ticket.generation())
-                .is_none()
-        {
+        if due_ns == 0 || self.slots.find(ticket.index(), ticket.generation()).is_none() {
             return;
         }
         let at_ns = if due_ns & RELATIVE != 0 {
@@ -604,14 +593,13 @@ impl<K: Kernel> Proactor<K> {
         self.slots.set_limit(u32::MAX);
         let answer = match op.code {
             // It needs the place, because it has its ticket already.
-            Code::Read => {
-                                self.reader(op.source)
-                    .and_then(|index| {
-                        let multishot = op.flags & MULTISHOT != 0;
-                        self.queue_read(index, op.token, op.deadline_ns, multishot)
-                    })
-                    .map_err(|reason| Rejected { op, reason })
-            }
+            Code::Read => self
+                .reader(op.source)
+                .and_then(|index| {
+                    let multishot = op.flags & MULTISHOT != 0;
+                    self.queue_read(index, op.token, op.deadline_ns, multishot)
+                })
+                .map_err(|reason| Rejected { op, reason }),
             _ => self.submit(op),
         };
         if !matches!(answer, Ok(started) if started == ticket) {
@@ -622,7 +610,9 @@ impl<K: Kernel> Proactor<K> {
         let Rejected { op, reason } = match answer {
             Err(rejected) => rejected,
             Ok(started) => {
-                if started != ticket && let Some(last) = self.batch.last_mut() {
+                if started != ticket
+                    && let Some(last) = self.batch.last_mut()
+                {
                     // It ended at once, without a place.
                     debug_assert_eq!(last.ticket(), started);
                     last.set_ticket(ticket);

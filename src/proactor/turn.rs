@@ -16,11 +16,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
-            return if self.batch.is_empty() {
-                Err(Reason::Closed.into())
-            } else {
-                Ok(())
-            };
+            return if self.batch.is_empty() { Err(Reason::Closed.into()) } else { Ok(()) };
         }
         loop {
             self.turn(wait)?;
@@ -345,12 +341,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Keeps ids ready for other threads.
     pub(super) fn fill_reserve(&mut self) {
-        let Proactor {
-            remote,
-            sources,
-            slots,
-            ..
-        } = self;
+        let Proactor { remote, sources, slots, .. } = self;
         remote.fill(
             || {
                 let (index, generation) = sources.occupy()?;

@@ -140,9 +140,7 @@ impl Reactor {
         let watch = self.watches.find(ticket.index(), ticket.generation());
         let watch = watch.ok_or(Reason::Stale)?;
         let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
-        self.selector
-            .modify(fd, ticket.key(), interest, mode)
-            .map_err(reason)?;
+        self.selector.modify(fd, ticket.key(), interest, mode).map_err(reason)?;
         watch.mode = mode;
         Ok(())
     }
@@ -178,11 +176,7 @@ impl Reactor {
     }
 
     fn check_fork(&self) -> Result<(), Reason> {
-        if self.forks == fork::generation() {
-            Ok(())
-        } else {
-            Err(Reason::Forked)
-        }
+        if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
     }
 
     /// Turns the events of a select into items.
@@ -214,13 +208,7 @@ impl Reactor {
         let removed = self.selector.remove(fd.as_raw_fd());
         debug_assert!(removed.is_ok(), "{removed:?}");
         self.watches.vacate(ticket.index());
-        self.batch.push(Readiness {
-            ticket,
-            token,
-            ready,
-            more: false,
-            fd: Some(fd),
-        });
+        self.batch.push(Readiness { ticket, token, ready, more: false, fd: Some(fd) });
     }
 }
 
@@ -239,10 +227,7 @@ impl Submit for Reactor {
             return Err(Rejected { op, reason });
         }
         let Some((index, generation)) = self.watches.occupy() else {
-            let reason = Reason::Full {
-                limit: Limit::Operations,
-                count: self.watches.limit(),
-            };
+            let reason = Reason::Full { limit: Limit::Operations, count: self.watches.limit() };
             return Err(Rejected { op, reason });
         };
         let ticket = Ticket::from_parts(index, generation);

@@ -75,12 +75,7 @@ fn only(items: Vec<Readiness>) -> Readiness {
 
 /// One watch through its whole life.
 fn life_of_a_watch(mode: Mode) {
-    for Subject {
-        name,
-        mut reader,
-        mut write,
-    } in subjects()
-    {
+    for Subject { name, mut reader, mut write } in subjects() {
         let mut reactor = Reactor::new().unwrap();
         let watch = Watch::dup(&reader, Ready::READABLE).unwrap();
         let ticket = reactor.submit(watch.mode(mode).token(9)).unwrap();
@@ -144,9 +139,7 @@ fn what_holds_already_is_reported_at_submission_and_modification() {
     for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
         let (socket, _peer) = pair();
         let mut reactor = Reactor::new().unwrap();
-        let watch = Watch::new(socket, Ready::READABLE)
-            .mode(Mode::Edge)
-            .token(3);
+        let watch = Watch::new(socket, Ready::READABLE).mode(Mode::Edge).token(3);
         let ticket = reactor.submit(watch).unwrap();
         assert!(now(&mut reactor).is_empty());
         reactor.modify(ticket, Ready::WRITABLE, mode).unwrap();
@@ -209,12 +202,8 @@ fn an_event_whose_watch_has_ended_finds_nobody() {
 fn a_file_may_be_watched_twice() {
     let (socket, _peer) = pair();
     let mut reactor = Reactor::new().unwrap();
-    let watches = [1, 2].map(|token| {
-        Watch::dup(&socket, Ready::WRITABLE)
-            .unwrap()
-            .mode(Mode::Edge)
-            .token(token)
-    });
+    let watches = [1, 2]
+        .map(|token| Watch::dup(&socket, Ready::WRITABLE).unwrap().mode(Mode::Edge).token(token));
     let tickets = watches.map(|watch| reactor.submit(watch).unwrap());
     assert_ne!(tickets[0], tickets[1]);
     let mut tokens: Vec<u64> = now(&mut reactor).iter().map(|item| item.token).collect();
@@ -225,17 +214,11 @@ fn a_file_may_be_watched_twice() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri's epoll does not know regular files")]
 fn what_cannot_be_watched_comes_back() {
-    let mut reactor = Reactor::with_config(&Config {
-        operations: 1,
-        ..Config::default()
-    })
-    .unwrap();
+    let mut reactor = Reactor::with_config(&Config { operations: 1, ..Config::default() }).unwrap();
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let refused = reactor.submit(edge(file)).unwrap_err();
     assert_eq!(refused.reason, Reason::Unsupported);
-    File::from(refused.op.into_fd())
-        .read_exact(&mut [0; 4])
-        .unwrap();
+    File::from(refused.op.into_fd()).read_exact(&mut [0; 4]).unwrap();
 
     let (a, b) = pair();
     reactor.submit(edge(a)).unwrap();
@@ -249,9 +232,7 @@ fn what_cannot_be_watched_comes_back() {
 fn the_end_of_the_peer_is_reported_unasked() {
     let (socket, peer) = UnixStream::pair().unwrap();
     let mut reactor = Reactor::new().unwrap();
-    reactor
-        .submit(Watch::new(socket, Ready::NONE).mode(Mode::Edge))
-        .unwrap();
+    reactor.submit(Watch::new(socket, Ready::NONE).mode(Mode::Edge)).unwrap();
     assert!(now(&mut reactor).is_empty());
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(only(now(&mut reactor)).ready, Ready::READ_CLOSED);
@@ -280,9 +261,7 @@ fn another_thread_ends_the_wait() {
 fn a_wake_reaches_the_loop_that_the_reactor_is_embedded_in() {
     let mut inner = Reactor::new().unwrap();
     let mut outer = Reactor::new().unwrap();
-    outer
-        .submit(Watch::dup(&inner, Ready::READABLE).unwrap())
-        .unwrap();
+    outer.submit(Watch::dup(&inner, Ready::READABLE).unwrap()).unwrap();
     let waker = inner.waker();
     for _ in 0..3 {
         waker.wake(); // while it is awake: this costs no system call …
@@ -331,11 +310,7 @@ fn dropping_the_reactor_ends_its_registrations() {
     let selector = reactor.as_fd().try_clone_to_owned().unwrap();
     drop(reactor);
     peer.write_all(b"x").unwrap();
-    assert!(
-        descriptor::poll_now(selector.as_raw_fd(), Ready::READABLE)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(descriptor::poll_now(selector.as_raw_fd(), Ready::READABLE).unwrap().is_empty());
     drop(kept);
 }
 

@@ -1,8 +1,8 @@
 //! What the reactor takes and what it answers: watches, readiness, wakes.
 
-use std::num::NonZeroU32;
 use std::fmt;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -27,12 +27,7 @@ impl Watch {
     /// Watches a descriptor that is given away: the last item of the watch gives it back.
     /// [`Mode::Level`], token 0.
     pub fn new(descriptor: impl Into<OwnedFd>, interest: Ready) -> Watch {
-        Watch {
-            fd: descriptor.into(),
-            interest,
-            mode: Mode::Level,
-            token: 0,
-        }
+        Watch { fd: descriptor.into(), interest, mode: Mode::Level, token: 0 }
     }
 
     /// Watches a duplicate (with CLOEXEC) of a descriptor that the caller keeps. The caller may close
@@ -94,13 +89,7 @@ const _: () = assert!(size_of::<Registration>() <= 24);
 
 impl Default for Registration {
     fn default() -> Registration {
-        Registration {
-            generation: VACANT,
-            next: NOWHERE,
-            token: 0,
-            fd: None,
-            mode: Mode::Level,
-        }
+        Registration { generation: VACANT, next: NOWHERE, token: 0, fd: None, mode: Mode::Level }
     }
 }
 

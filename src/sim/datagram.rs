@@ -72,10 +72,7 @@ impl World {
         for target in to {
             moved += target.write(&bytes[moved..]);
         }
-        let got = Received {
-            moved: moved as isize,
-            cut: moved < bytes.len(),
-        };
+        let got = Received { moved: moved as isize, cut: moved < bytes.len() };
         Ok((got, sender))
     }
 
@@ -117,11 +114,7 @@ impl World {
             // A datagram to nobody is lost; a Unix socket knows.
             let internet = sender.flags & INTERNET != 0;
             let refused = -(libc::ECONNREFUSED as isize);
-            return if internet {
-                bytes.len() as isize
-            } else {
-                refused
-            };
+            return if internet { bytes.len() as isize } else { refused };
         };
         let limit = self.buffer;
         if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {

@@ -143,10 +143,7 @@ impl Dice {
     }
 
     pub(super) fn set_faults(&mut self, faults: Faults) {
-        let none = Faults {
-            latency: faults.latency,
-            ..Faults::none()
-        };
+        let none = Faults { latency: faults.latency, ..Faults::none() };
         self.on = faults != none;
         self.faults = faults;
     }

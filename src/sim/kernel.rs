@@ -151,9 +151,7 @@ unsafe impl Kernel for Sim {
 
     fn register(&mut self, fd: RawFd, key: u64) -> Result<(), i32> {
         let selector = self.selector;
-        self.call(Call::Register, fd, |world| {
-            world.register(fd, selector, key)
-        })
+        self.call(Call::Register, fd, |world| world.register(fd, selector, key))
     }
 
     fn deregister(&mut self, fd: RawFd) {
@@ -262,9 +260,7 @@ unsafe impl Kernel for Sim {
 
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         let asked = interest | Ready::ALWAYS;
-        Ok(self.call(Call::Poll, fd, |world| {
-            world.conditions(fd as u32).and(asked)
-        }))
+        Ok(self.call(Call::Poll, fd, |world| world.conditions(fd as u32).and(asked)))
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {

@@ -296,10 +296,7 @@ impl Proactor<Sim> {
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
         let mut kernel = sim.clone();
         kernel.most_events = config.events.max(1);
-        let config = Config {
-            busy_poll: Duration::ZERO,
-            ..config
-        };
+        let config = Config { busy_poll: Duration::ZERO, ..config };
         Proactor::with_kernel(kernel, config, "a simulation".into())
     }
 }

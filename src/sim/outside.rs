@@ -90,9 +90,6 @@ impl Sim {
     }
 
     pub(super) fn make_waker(&self) -> Arc<dyn Wake> {
-        Arc::new(Waker {
-            outside: Arc::clone(&self.outside),
-            selector: self.selector,
-        })
+        Arc::new(Waker { outside: Arc::clone(&self.outside), selector: self.selector })
     }
 }

@@ -16,12 +16,7 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) const fn new(limit: usize) -> Ring {
-        Ring {
-            bytes: Vec::new(),
-            head: 0,
-            len: 0,
-            limit,
-        }
+        Ring { bytes: Vec::new(), head: 0, len: 0, limit }
     }
 
     #[inline(always)]
@@ -76,11 +71,7 @@ impl Ring {
         }
         self.len -= count;
         // An empty ring starts at its start again, where its memory is hot.
-        self.head = if self.len == 0 {
-            0
-        } else {
-            (self.head + count) & (self.bytes.len() - 1)
-        };
+        self.head = if self.len == 0 { 0 } else { (self.head + count) & (self.bytes.len() - 1) };
         count
     }
 

@@ -40,12 +40,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn new() -> Schedule {
-        Schedule {
-            now_ns: START_NS,
-            selectors: Vec::new(),
-            late: BinaryHeap::new(),
-            number: 0,
-        }
+        Schedule { now_ns: START_NS, selectors: Vec::new(), late: BinaryHeap::new(), number: 0 }
     }
 
     pub(super) fn open_selector(&mut self) -> u32 {
@@ -76,8 +71,7 @@ impl Schedule {
     pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
         let at_ns = self.now_ns.saturating_add(delay_ns);
         self.number += 1;
-        self.late
-            .push(Reverse((at_ns, self.number, socket, generation)));
+        self.late.push(Reverse((at_ns, self.number, socket, generation)));
     }
 
     pub(super) fn remember_gone(&mut self, selector: u32, key: u64) {
@@ -90,9 +84,7 @@ impl Schedule {
 
     /// Whether a selector has something to report.
     pub(super) fn has_ready(&self) -> bool {
-        self.selectors
-            .iter()
-            .any(|selector| selector.woken || !selector.ready.is_empty())
+        self.selectors.iter().any(|selector| selector.woken || !selector.ready.is_empty())
     }
 
     /// When something is reported by itself.

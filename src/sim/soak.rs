@@ -94,12 +94,7 @@ impl Soak {
         };
         let op = op.token(self.records.len() as u64);
         self.tickets.push(self.watcher.submit(op).unwrap());
-        self.records.push(Record {
-            end,
-            writes,
-            data,
-            ..Record::default()
-        });
+        self.records.push(Record { end, writes, data, ..Record::default() });
     }
 
     fn step(&mut self) {
@@ -192,12 +187,8 @@ impl Soak {
         for end in 0..self.ends.len() {
             let op = Op::read(self.ends[end]).multishot();
             let token = self.records.len() as u64;
-            self.tickets
-                .push(self.watcher.submit(op.token(token)).unwrap());
-            self.records.push(Record {
-                end,
-                ..Record::default()
-            });
+            self.tickets.push(self.watcher.submit(op.token(token)).unwrap());
+            self.records.push(Record { end, ..Record::default() });
             self.submit_shutdown(self.ends[end]);
         }
         // Whatever was lost on the way shows as a deadlock.
@@ -211,11 +202,7 @@ impl Soak {
         for record in &self.records {
             let is_writer = record.writes;
             let stream = if is_writer { &mut sent } else { &mut heard };
-            let end = if is_writer {
-                record.end ^ 1
-            } else {
-                record.end
-            };
+            let end = if is_writer { record.end ^ 1 } else { record.end };
             let moved = &record.data[..record.moved];
             stream.entry(end).or_default().extend_from_slice(moved);
             assert!(is_writer || record.moved == record.data.len());

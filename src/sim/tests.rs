@@ -86,9 +86,7 @@ fn attach_pair(watcher: &mut Simulated, sim: &Sim) -> (Source, Source) {
 fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
     let mut watcher = watcher(sim);
     let listener = watcher.listen(ADDRESS).unwrap();
-    watcher
-        .submit(Op::accept(listener).token(ACCEPT).multishot())
-        .unwrap();
+    watcher.submit(Op::accept(listener).token(ACCEPT).multishot()).unwrap();
     watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
     let mut echoed = Vec::new();
     let mut client = Source::NONE;
@@ -104,9 +102,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                     watcher.submit(Op::read(server).token(SERVE)).unwrap();
                 }
                 (SERVE, Ok(Done::Read(data))) if !data.is_eof() => {
-                    watcher
-                        .submit(Op::write(c.source, data).token(SERVE))
-                        .unwrap();
+                    watcher.submit(Op::write(c.source, data).token(SERVE)).unwrap();
                 }
                 (SERVE, Ok(Done::Written { .. })) => {
                     watcher.submit(Op::read(c.source).token(SERVE)).unwrap();
@@ -117,9 +113,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                 (CONNECT, Ok(Done::Connected(socket))) => {
                     client = watcher.attach(socket).unwrap();
                     heard.clear();
-                    watcher
-                        .submit(Op::write(client, asked.to_vec()).token(ASK))
-                        .unwrap();
+                    watcher.submit(Op::write(client, asked.to_vec()).token(ASK)).unwrap();
                     watcher.submit(Op::read(client).token(ASK)).unwrap();
                 }
                 (ASK, _) if c.source != client => {}
@@ -152,9 +146,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
 }
 
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u32)
-        .map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8)
-        .collect()
+    (0..len as u32).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
 }
 
 #[test]
@@ -166,10 +158,7 @@ fn a_mebibyte_survives_every_fault() {
         let sim = Sim::with_faults(seed, Faults::transient(0.2));
         sim.set_buffer(4096 << seed);
         assert!(echo(&sim, &bytes, 1 << 20) == bytes, "seed {seed}");
-        let faults = Faults {
-            reset: 0.01,
-            ..Faults::all(0.1)
-        };
+        let faults = Faults { reset: 0.01, ..Faults::all(0.1) };
         let sim = Sim::with_faults(seed, faults);
         sim.set_buffer(5000);
         assert!(echo(&sim, &bytes, 16 << 10) == bytes, "seed {seed}");
@@ -249,10 +238,7 @@ fn an_hour_takes_no_time() {
     let (a, _b) = attach_pair(&mut watcher, &sim);
     let start = watcher.now();
     watcher.submit(Op::read(a).timeout(HOUR)).unwrap();
-    assert_eq!(
-        wait_one(&mut watcher).error_kind(),
-        Some(ErrorKind::Deadline)
-    );
+    assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Deadline));
     assert!(watcher.now() >= start + HOUR);
     assert!(watcher.now() < start + HOUR + Duration::from_millis(1));
 }
@@ -268,9 +254,7 @@ fn nobody_listens() {
         assert_eq!(wait_one(&mut watcher).error_kind(), refused);
     }
     // Closing the listener refuses who waits for its backlog, and resets who is in it.
-    let listener = watcher
-        .listen_with(ADDRESS, ListenOptions::default().backlog(0))
-        .unwrap();
+    let listener = watcher.listen_with(ADDRESS, ListenOptions::default().backlog(0)).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
     let Ok(Done::Connected(socket)) = wait_one(&mut watcher).result else {
@@ -286,17 +270,9 @@ fn nobody_listens() {
 
 #[test]
 fn a_full_backlog_makes_clients_wait() {
-    let sim = Sim::with_faults(
-        1,
-        Faults {
-            spurious_readiness: 0.9,
-            ..Faults::none()
-        },
-    );
+    let sim = Sim::with_faults(1, Faults { spurious_readiness: 0.9, ..Faults::none() });
     let mut watcher = watcher(&sim);
-    let listener = watcher
-        .listen_with(ADDRESS, ListenOptions::default().backlog(1))
-        .unwrap();
+    let listener = watcher.listen_with(ADDRESS, ListenOptions::default().backlog(1)).unwrap();
     for _ in 0..5 {
         watcher.submit(Op::connect(ADDRESS)).unwrap();
     }
@@ -363,9 +339,7 @@ fn half_close_delivers_the_data_before_the_end() {
         assert!(heard == bytes, "seed {seed}");
         // The other direction still works.
         watcher.submit(Op::write(server, "goodbye")).unwrap();
-        watcher
-            .submit(Op::read_exact(client, vec![0; 7], 7))
-            .unwrap();
+        watcher.submit(Op::read_exact(client, vec![0; 7], 7)).unwrap();
         for c in (0..2).flat_map(|_| wait(&mut watcher)).take(2) {
             c.result.unwrap();
         }
@@ -461,10 +435,7 @@ fn a_deadlock_is_an_error() {
     done.clear();
     watcher.wait(&mut done).unwrap();
     let error = watcher.wait(&mut done).unwrap_err();
-    assert!(
-        error.to_string().contains("another one in its thread"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("another one in its thread"), "{error}");
 }
 
 #[test]
@@ -484,9 +455,7 @@ fn watchers_share_the_network_and_the_clock() {
                 match c.result.unwrap() {
                     Done::Accepted(socket) => {
                         let socket = server.attach(socket).unwrap();
-                        server
-                            .submit(Op::read_exact(socket, vec![0; 4], 4))
-                            .unwrap();
+                        server.submit(Op::read_exact(socket, vec![0; 4], 4)).unwrap();
                     }
                     Done::Read(data) => heard.extend_from_slice(&data),
                     other => panic!("{other:?}"),
@@ -525,9 +494,7 @@ fn other_threads_wake_and_close() {
     });
     let message = wait_one(&mut watcher);
     thread.join().unwrap();
-    let Ok(Done::Message(b)) = message.result else {
-        panic!("{message:?}")
-    };
+    let Ok(Done::Message(b)) = message.result else { panic!("{message:?}") };
     // A handle that is dropped elsewhere closes its socket here.
     let b: Handle = b.downcast().unwrap();
     let thread = std::thread::spawn(move || {
@@ -544,14 +511,10 @@ fn datagrams_are_cut_and_bounded() {
     let sim = Sim::with_faults(1, Faults::transient(0.2));
     sim.set_buffer(1000);
     let mut watcher = watcher(&sim);
-    let a = watcher
-        .attach(sim.datagram(([0, 0, 0, 0], 0)).unwrap())
-        .unwrap();
+    let a = watcher.attach(sim.datagram(([0, 0, 0, 0], 0)).unwrap()).unwrap();
     let b = watcher.attach(sim.datagram(ADDRESS).unwrap()).unwrap();
     for i in 0..50u8 {
-        watcher
-            .submit(Op::send_to(a, vec![i; 100], ADDRESS))
-            .unwrap();
+        watcher.submit(Op::send_to(a, vec![i; 100], ADDRESS)).unwrap();
     }
     let mut done = Completions::new();
     while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
@@ -567,12 +530,7 @@ fn datagrams_are_cut_and_bounded() {
                 break c.result.unwrap();
             }
         };
-        let Done::Received {
-            data, truncated, ..
-        } = received
-        else {
-            panic!("{received:?}")
-        };
+        let Done::Received { data, truncated, .. } = received else { panic!("{received:?}") };
         assert_eq!((&*data, truncated), (&[i; 60][..], true));
     }
 }
@@ -585,9 +543,7 @@ fn costs() {
     const ROUNDS: u32 = 100_000;
     let sim = Sim::new(1);
     let mut watcher = watcher(&sim);
-    let pairs: Vec<_> = (0..BATCH)
-        .map(|_| attach_pair(&mut watcher, &sim))
-        .collect();
+    let pairs: Vec<_> = (0..BATCH).map(|_| attach_pair(&mut watcher, &sim)).collect();
     let mut done = Completions::new();
     for reads_first in [false, true] {
         let start = std::time::Instant::now();

@@ -155,8 +155,7 @@ impl World {
             return false;
         }
         let delay_ns = self.dice.latency_ns();
-        self.schedule
-            .report_late(delay_ns, index, socket.generation);
+        self.schedule.report_late(delay_ns, index, socket.generation);
         true
     }
 

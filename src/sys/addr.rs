@@ -25,10 +25,8 @@ impl Default for RawAddress {
     #[inline]
     fn default() -> RawAddress {
         // SAFETY: a struct of integers; all zeroes is an address of no family.
-        RawAddress {
-            storage: unsafe { std::mem::zeroed() },
-            len: 0,
-        }
+        let storage = unsafe { std::mem::zeroed() };
+        RawAddress { storage, len: 0 }
     }
 }
 
@@ -46,19 +44,15 @@ impl RawAddress {
         }
         let mut raw = RawAddress::default();
         raw.storage.ss_family = libc::AF_UNIX as libc::sa_family_t;
-        let start = (&raw mut raw.storage).cast::<u8>();
+        let start = (&raw mut raw.storage).cast::<u8>().wrapping_add(PATH);
         // SAFETY: `bytes` fit behind the family, checked above; the NUL is there already.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(PATH), bytes.len()) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
         raw.len = (PATH + bytes.len() + 1) as libc::socklen_t;
         Ok(raw)
     }
 
     pub(crate) fn family(&self) -> i32 {
-        if self.len == 0 {
-            libc::AF_UNSPEC
-        } else {
-            i32::from(self.storage.ss_family)
-        }
+        if self.len == 0 { libc::AF_UNSPEC } else { i32::from(self.storage.ss_family) }
     }
 
     pub(crate) fn is_unspecified(&self) -> bool {
@@ -159,12 +153,7 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_round_trip() {
-        for text in [
-            "127.0.0.1:7007",
-            "[::1]:9",
-            "[fe80::1%3]:80",
-            "255.1.2.3:65535",
-        ] {
+        for text in ["127.0.0.1:7007", "[::1]:9", "[fe80::1%3]:80", "255.1.2.3:65535"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(RawAddress::from(address).ip(), Some(address));
         }

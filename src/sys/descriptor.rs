@@ -33,7 +33,6 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     }
 }
 
-
 /// Whether reads and writes of the open file description fail rather than block.
 pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no memory is passed.
@@ -45,11 +44,7 @@ pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
 pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     // SAFETY: no memory is passed.
     let flags = check!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-    let new = if on {
-        flags | libc::O_NONBLOCK
-    } else {
-        flags & !libc::O_NONBLOCK
-    };
+    let new = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
     if new != flags {
         // SAFETY: no memory is passed.
         check!(unsafe { libc::fcntl(fd, libc::F_SETFL, new) })?;
@@ -109,31 +104,21 @@ pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
 /// Whether the kernel can read and write this pipe or terminal without blocking although its
 /// description is blocking (RWF_NOWAIT): asked by a read of no bytes.
 pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
-    let vector = libc::iovec {
-        iov_base: to.as_mut_ptr().cast(),
-        iov_len: to.len(),
-    };
+    let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // SAFETY: one vector over memory that is ours to write.
     attempt!(unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
 /// As [`read_nowait`], the other way.
 pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
-    let vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: one vector over a slice, which the kernel only reads.
     attempt!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
 /// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
 pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
-    let mut entry = libc::pollfd {
-        fd,
-        events: interest.bits() as i16,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd, events: interest.bits() as i16, revents: 0 };
     loop {
         // SAFETY: one entry.
         let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });
@@ -161,18 +146,13 @@ pub(crate) struct Vectors {
 
 impl Vectors {
     pub(crate) fn new() -> Vectors {
-        Vectors {
-            items: [const { MaybeUninit::uninit() }; VECTORS],
-            len: 0,
-        }
+        Vectors { items: [const { MaybeUninit::uninit() }; VECTORS], len: 0 }
     }
 
     pub(crate) fn fill(&mut self, targets: &mut [Target<'_>]) {
         for target in targets.iter_mut().take(VECTORS) {
-            let vector = libc::iovec {
-                iov_base: target.as_mut_ptr().cast(),
-                iov_len: target.len(),
-            };
+            let vector =
+                libc::iovec { iov_base: target.as_mut_ptr().cast(), iov_len: target.len() };
             self.items[self.len].write(vector);
             self.len += 1;
         }

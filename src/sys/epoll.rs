@@ -39,11 +39,7 @@ impl Selector {
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.clamp(1, 1 << 16);
-        Ok(Selector {
-            fd,
-            events: Vec::with_capacity(capacity),
-            has_pwait2: !cfg!(miri),
-        })
+        Ok(Selector { fd, events: Vec::with_capacity(capacity), has_pwait2: !cfg!(miri) })
     }
 
     pub(crate) fn add(&self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
@@ -129,15 +125,9 @@ impl Selector {
     /// How it waits, and why that way.
     pub(crate) fn explain(&self) -> (&'static str, &'static str) {
         if self.has_pwait2 {
-            (
-                "epoll_pwait2",
-                "timeouts have nanosecond precision (Linux 5.11)",
-            )
+            ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")
         } else {
-            (
-                "epoll_wait",
-                "epoll_pwait2 is missing or denied: timeouts round up to milliseconds",
-            )
+            ("epoll_wait", "epoll_pwait2 is missing or denied: timeouts round up to milliseconds")
         }
     }
 }
@@ -172,9 +162,6 @@ mod tests {
         assert_eq!(u32::from(Ready::WRITABLE.bits()), libc::EPOLLOUT as u32);
         assert_eq!(u32::from(Ready::ERROR.bits()), libc::EPOLLERR as u32);
         assert_eq!(u32::from(Ready::HANGUP.bits()), libc::EPOLLHUP as u32);
-        assert_eq!(
-            u32::from(Ready::READ_CLOSED.bits()),
-            libc::EPOLLRDHUP as u32
-        );
+        assert_eq!(u32::from(Ready::READ_CLOSED.bits()), libc::EPOLLRDHUP as u32);
     }
 }

@@ -35,20 +35,14 @@ pub(crate) type Moved = isize;
 /// The errno of the last failed call of this thread.
 #[inline]
 pub(crate) fn errno() -> i32 {
-    std::io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EIO)
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Calls a libc function; its answer, or `-errno`.
 macro_rules! attempt {
     ($call:expr) => {{
         let answer = $call as isize;
-        if answer < 0 {
-            -($crate::sys::errno() as isize)
-        } else {
-            answer
-        }
+        if answer < 0 { -($crate::sys::errno() as isize) } else { answer }
     }};
 }
 pub(crate) use attempt;
@@ -57,11 +51,7 @@ pub(crate) use attempt;
 macro_rules! check {
     ($call:expr) => {{
         let answer = $call;
-        if answer < 0 {
-            Err(std::io::Error::last_os_error())
-        } else {
-            Ok(answer)
-        }
+        if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(answer) }
     }};
 }
 pub(crate) use check;

@@ -147,10 +147,8 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let payload = size_of_val(raw.as_slice());
     let mut control = Control([0; 1088]);
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut vector =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut header = header();
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
@@ -159,13 +157,17 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     header.msg_controllen = unsafe { libc::CMSG_SPACE(payload as u32) } as _;
     // SAFETY: the control buffer is large enough for one header (CMSG_SPACE(253 * 4) is 1032).
     let message = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    // SAFETY: arithmetic only.
+    let len = unsafe { libc::CMSG_LEN(payload as u32) };
+    // SAFETY: arithmetic only.
+    let data = unsafe { libc::CMSG_DATA(message) };
     // SAFETY: as above: the first header lies in `control`, which is zeroed and exclusively ours.
-    unsafe {
-        (*message).cmsg_level = libc::SOL_SOCKET;
-        (*message).cmsg_type = libc::SCM_RIGHTS;
-        (*message).cmsg_len = libc::CMSG_LEN(payload as u32) as _;
-        std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), libc::CMSG_DATA(message), payload);
-    }
+    let first = unsafe { &mut *message };
+    first.cmsg_level = libc::SOL_SOCKET;
+    first.cmsg_type = libc::SCM_RIGHTS;
+    first.cmsg_len = len as _;
+    // SAFETY: the data lies behind its header, and `control` has room for it.
+    unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), data, payload) };
     // SAFETY: everything that the header names lives on this stack or is the caller's slice.
     attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
 }
@@ -177,10 +179,7 @@ pub(crate) fn recv_descriptors(
     descriptors: &mut Vec<OwnedFd>,
 ) -> Moved {
     let mut control = Control([0; 1088]);
-    let mut vector = libc::iovec {
-        iov_base: to.as_mut_ptr().cast(),
-        iov_len: to.len(),
-    };
+    let mut vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let mut header = header();
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
@@ -203,8 +202,9 @@ pub(crate) fn recv_descriptors(
             // SAFETY: the data lies behind its header.
             let data = unsafe { libc::CMSG_DATA(message) }.cast::<RawFd>();
             for i in 0..count {
+                let at = data.wrapping_add(i);
                 // SAFETY: `count` numbers lie there, as the header says; alignment is not promised.
-                let raw = unsafe { data.add(i).read_unaligned() };
+                let raw = unsafe { at.read_unaligned() };
                 // SAFETY: the kernel has installed this descriptor for us alone.
                 descriptors.push(unsafe { OwnedFd::from_raw_fd(raw) });
             }
