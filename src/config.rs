@@ -43,7 +43,7 @@ impl Default for Config {
             buffer_size: 64 << 10,
             write_limit: u32::MAX,
             source_bytes: 256 << 10,
-            turn_bytes: 256 << 10,
+            turn_bytes: 64 << 10,
             skip_turns: 8,
             events: 1024,
             busy_poll: Duration::ZERO,
