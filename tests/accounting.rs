@@ -132,10 +132,7 @@ fn connected_sockets_that_nobody_looks_at() {
         }
         b.watcher.close();
         let (socket, _other) = UnixStream::pair().unwrap();
-        let refused = b
-            .watcher
-            .submit(Op::connect_with(OwnedFd::from(socket), at))
-            .unwrap_err();
+        let refused = b.watcher.submit(Op::connect_with(OwnedFd::from(socket), at)).unwrap_err();
         drop(refused);
     });
 }
@@ -155,11 +152,7 @@ fn passed_descriptors_that_nobody_looks_at() {
             expect_written(b.end(send));
             expect_descriptors(base, 0);
             // A plain read drops them in the kernel.
-            let receive = if plain {
-                Op::read(there)
-            } else {
-                Op::recv_descriptors(there)
-            };
+            let receive = if plain { Op::read(there) } else { Op::recv_descriptors(there) };
             let receive = b.submit(receive);
             let c = b.end(receive);
             expect_descriptors(base, if plain { 0 } else { 5 });

@@ -9,6 +9,7 @@ mod common;
 
 mod conformance {
     pub mod accept_connect;
+    pub mod back_pressure;
     pub mod bad_input;
     pub mod basics;
     pub mod buffers;
@@ -63,6 +64,13 @@ macro_rules! portable {
                 accept_and_read_know_what_they_can_be_used_on
                 short_connections_again_and_again
                 freeing_a_listener_ends_its_accepts
+            }
+            back_pressure {
+                queued_bytes_count_what_is_not_out
+                queued_bytes_fall_however_a_write_ends
+                a_drain_tells_when_few_bytes_are_left
+                drains_end_like_other_operations
+                a_full_queue_of_writes_refuses
             }
             basics {
                 nop_completes_once_with_its_token
@@ -354,9 +362,7 @@ fn every_body_is_stamped() {
         let path = file.expect("a file").path();
         let text = std::fs::read_to_string(&path).expect("it can be read");
         for line in text.lines() {
-            let name = line
-                .strip_prefix("pub fn ")
-                .and_then(|rest| rest.split('<').next());
+            let name = line.strip_prefix("pub fn ").and_then(|rest| rest.split('<').next());
             if let Some(name) = name.filter(|_| line.contains("H: Harness")) {
                 assert!(words.contains(&name), "{name} of {path:?} is in no list");
             }

@@ -29,12 +29,7 @@ struct Peer {
 
 impl Default for Peer {
     fn default() -> Peer {
-        Peer {
-            generation: VACANT,
-            next: 0,
-            socket: None,
-            queue: Vec::new(),
-        }
+        Peer { generation: VACANT, next: 0, socket: None, queue: Vec::new() }
     }
 }
 
@@ -116,13 +111,8 @@ impl PollDriver {
             Ok(done) => Ok(done),
             Err(kind) => Err(Error::new(kind, moved, buf)),
         };
-        let source = if index == u32::MAX {
-            Source::NONE
-        } else {
-            source
-        };
-        self.batch
-            .push(Completion::new(source, ticket, token, result));
+        let source = if index == u32::MAX { Source::NONE } else { source };
+        self.batch.push(Completion::new(source, ticket, token, result));
     }
 
     /// One attempt of an operation; true when it has ended.
@@ -134,9 +124,7 @@ impl PollDriver {
                 let mut bytes = [0; 1024];
                 match socket.read(&mut bytes) {
                     Ok(0) => Ok(Done::Read(Buf::default())),
-                    Ok(n) => Ok(Done::Read(
-                        self.pool.copy(&bytes[..n]).expect("room").into(),
-                    )),
+                    Ok(n) => Ok(Done::Read(self.pool.copy(&bytes[..n]).expect("room").into())),
                     Err(error) if error.kind() == Io::WouldBlock => return false,
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
@@ -147,10 +135,7 @@ impl PollDriver {
                     if (op.moved as usize) < op.buf.len() {
                         return false;
                     }
-                    Ok(Done::Written {
-                        buf: Buf::default(),
-                        bytes: op.moved,
-                    })
+                    Ok(Done::Written { buf: Buf::default(), bytes: op.moved })
                 }
                 Err(error) if error.kind() == Io::WouldBlock => return false,
                 Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
@@ -171,23 +156,13 @@ impl PollDriver {
         while let Some((slot, _)) = self.deadlines.pop_due(&mut self.operations, now) {
             let ticket = Ticket::from_parts(slot, self.operations[slot].generation());
             let timer = self.operations[slot].code == Code::Timer;
-            self.end(
-                ticket,
-                if timer {
-                    Ok(Done::Timer)
-                } else {
-                    Err(ErrorKind::Deadline)
-                },
-            );
+            self.end(ticket, if timer { Ok(Done::Timer) } else { Err(ErrorKind::Deadline) });
         }
     }
 
     fn poll(&mut self, timeout: Option<Duration>) {
-        let mut fds = vec![libc::pollfd {
-            fd: self.bell.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
+        let mut fds =
+            vec![libc::pollfd { fd: self.bell.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
         for peer in self.peers.occupied() {
             let Some(socket) = &self.peers[peer].socket else {
                 continue;
@@ -197,11 +172,7 @@ impl PollDriver {
                 let read = self.operations[ticket.index()].code == Code::Read;
                 events |= if read { libc::POLLIN } else { libc::POLLOUT };
             }
-            fds.push(libc::pollfd {
-                fd: socket.as_raw_fd(),
-                events,
-                revents: 0,
-            });
+            fds.push(libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 });
         }
         let ms = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000) as i32);
         // SAFETY: pointer and length of a vector of entries.
@@ -215,8 +186,7 @@ impl PollDriver {
             // The other requests need ids in reserve, which this driver does not hand out.
             if let Request::Post(token, value) = request {
                 let done = Ok(Done::Message(Message::new(value)));
-                self.batch
-                    .push(Completion::new(Source::NONE, Ticket::NONE, token, done));
+                self.batch.push(Completion::new(Source::NONE, Ticket::NONE, token, done));
             }
         }
     }
@@ -232,16 +202,10 @@ impl Submit for PollDriver {
 
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         if self.closed {
-            return Err(Rejected {
-                op,
-                reason: Reason::Closed,
-            });
+            return Err(Rejected { op, reason: Reason::Closed });
         }
         let source = op.source();
-        let attached = self
-            .peers
-            .find(source.index(), source.generation())
-            .is_some();
+        let attached = self.peers.find(source.index(), source.generation()).is_some();
         let reason = match op.code() {
             Code::Nop | Code::Timer => None,
             Code::Read | Code::Write if attached => None,
@@ -253,13 +217,7 @@ impl Submit for PollDriver {
         }
         let Some((slot, generation)) = self.operations.occupy() else {
             let count = self.operations.limit();
-            return Err(Rejected {
-                op,
-                reason: Reason::Full {
-                    limit: Limit::Operations,
-                    count,
-                },
-            });
+            return Err(Rejected { op, reason: Reason::Full { limit: Limit::Operations, count } });
         };
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
@@ -287,10 +245,7 @@ impl Submit for PollDriver {
     }
 
     fn cancel(&mut self, ticket: Ticket) -> bool {
-        let found = self
-            .operations
-            .find(ticket.index(), ticket.generation())
-            .is_some();
+        let found = self.operations.find(ticket.index(), ticket.generation()).is_some();
         if found {
             self.end(ticket, Err(ErrorKind::Cancelled));
         }
@@ -311,10 +266,7 @@ impl Complete for PollDriver {
             if !self.batch.is_empty() || wait == Wait::Now {
                 return Ok(out.take_from(&mut self.batch));
             }
-            let next = self
-                .deadlines
-                .next_ns()
-                .map(|at| at.saturating_sub(self.now_ns()));
+            let next = self.deadlines.next_ns().map(|at| at.saturating_sub(self.now_ns()));
             let until = match wait {
                 Wait::Until(at) => {
                     let left = at.saturating_duration_since(Instant::now());
@@ -340,19 +292,13 @@ impl Driver for PollDriver {
     fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
         let Some((index, generation)) = self.peers.occupy() else {
             let count = self.peers.limit();
-            let reason = Reason::Full {
-                limit: Limit::Sources,
-                count,
-            };
+            let reason = Reason::Full { limit: Limit::Sources, count };
             return Err(Rejected { op: handle, reason });
         };
         let socket = match handle.into_fd() {
             Ok(fd) => UnixStream::from(fd),
             Err(op) => {
-                return Err(Rejected {
-                    op,
-                    reason: Reason::Unsupported,
-                });
+                return Err(Rejected { op, reason: Reason::Unsupported });
             }
         };
         socket.set_nonblocking(true).expect("a socket");
@@ -365,10 +311,7 @@ impl Driver for PollDriver {
     }
 
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
-        let peer = self
-            .peers
-            .find(source.index(), source.generation())
-            .ok_or(Reason::Stale)?;
+        let peer = self.peers.find(source.index(), source.generation()).ok_or(Reason::Stale)?;
         if !peer.queue.is_empty() {
             return Err(Reason::Busy);
         }
@@ -392,10 +335,7 @@ impl Driver for PollDriver {
     fn cancel_all(&mut self, source: Source) -> usize {
         let peer = self.peers.find(source.index(), source.generation());
         let tickets = peer.map(|peer| peer.queue.clone()).unwrap_or_default();
-        tickets
-            .into_iter()
-            .filter(|&ticket| self.cancel(ticket))
-            .count()
+        tickets.into_iter().filter(|&ticket| self.cancel(ticket)).count()
     }
 
     fn close(&mut self) {
@@ -413,9 +353,7 @@ impl Driver for PollDriver {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
-        self.deadlines
-            .next_ns()
-            .map(|at| Duration::from_nanos(at.saturating_sub(self.now_ns())))
+        self.deadlines.next_ns().map(|at| Duration::from_nanos(at.saturating_sub(self.now_ns())))
     }
 
     fn submitter(&mut self) -> Submitter {
@@ -445,9 +383,7 @@ fn an_echo_runs_on_a_driver_from_outside() {
     let client = watcher.attach(there).unwrap();
     watcher.submit(Op::read(server)).unwrap();
     watcher.submit(Op::write(client, "hello")).unwrap();
-    watcher
-        .submit(Op::read(client).timeout(Duration::from_secs(60)))
-        .unwrap();
+    watcher.submit(Op::read(client).timeout(Duration::from_secs(60))).unwrap();
     let mut done = Completions::new();
     let mut answer = None;
     while answer.is_none() {
@@ -473,9 +409,7 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     let (here, _there) = UnixStream::pair().unwrap();
     let source = watcher.attach(here).unwrap();
     let mut done = Completions::new();
-    let late = watcher
-        .submit(Op::read(source).timeout(Duration::from_millis(1)))
-        .unwrap();
+    let late = watcher.submit(Op::read(source).timeout(Duration::from_millis(1))).unwrap();
     let timer = watcher.submit(Op::timer(Duration::from_millis(2))).unwrap();
     let cancelled = watcher.submit(Op::read(source)).unwrap();
     assert!(watcher.cancel(cancelled));
@@ -488,30 +422,19 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     }
     assert!(watcher.free(source));
     assert!(!watcher.free(source));
-    watcher
-        .submit(Op::timer(Duration::from_secs(3600)))
-        .unwrap();
+    watcher.submit(Op::timer(Duration::from_secs(3600))).unwrap();
     watcher.close();
     watcher.close();
     watcher.wait(&mut done).unwrap();
     ends.extend(done.drain(..).map(|c| (c.ticket(), c.error_kind())));
     assert_eq!(
         ends[..3],
-        [
-            (cancelled, Some(ErrorKind::Cancelled)),
-            (late, Some(ErrorKind::Deadline)),
-            (timer, None)
-        ]
+        [(cancelled, Some(ErrorKind::Cancelled)), (late, Some(ErrorKind::Deadline)), (timer, None)]
     );
     assert_eq!(ends[3], (freed, Some(ErrorKind::Freed)));
     assert_eq!(ends[4].1, Some(ErrorKind::Closed));
-    assert_eq!(
-        Reason::of(&watcher.wait(&mut done).unwrap_err()),
-        Some(Reason::Closed)
-    );
-    let refused = watcher
-        .submit(Op::write(source, vec![1, 2, 3]))
-        .unwrap_err();
+    assert_eq!(Reason::of(&watcher.wait(&mut done).unwrap_err()), Some(Reason::Closed));
+    let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
     assert_eq!(refused.op.into_buf().into_vec(), [1, 2, 3]);
 }
@@ -524,9 +447,7 @@ fn other_threads_reach_it() {
     let mut done = Completions::new();
     watcher.wait(&mut done).unwrap();
     let c = done.drain(..).next().unwrap();
-    let Ok(Done::Message(message)) = c.result else {
-        panic!("{c:?}")
-    };
+    let Ok(Done::Message(message)) = c.result else { panic!("{c:?}") };
     assert_eq!(message.downcast::<String>().unwrap(), "news");
     thread.join().unwrap();
 }

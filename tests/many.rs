@@ -78,10 +78,7 @@ fn eight_thousand_connections_between_two_processes() {
 }
 
 fn serve() {
-    let mut watcher = Watcher::builder()
-        .driver(DriverKind::Epoll)
-        .build()
-        .unwrap();
+    let mut watcher = Watcher::builder().driver(DriverKind::Epoll).build().unwrap();
     let listener = watcher.listen(([127, 0, 0, 1], 0)).unwrap();
     let control = watcher.attach_dup(std::io::stdin()).unwrap();
     watcher.submit(Op::accept(listener).multishot()).unwrap();
@@ -91,10 +88,7 @@ fn serve() {
     let (mut served, mut ended, mut quit) = (0, 0, false);
     while !quit || ended < served {
         let count = watcher.wait_timeout(&mut done, BOUND).unwrap();
-        assert!(
-            count > 0,
-            "{served} served, {ended} ended, and nothing more comes"
-        );
+        assert!(count > 0, "{served} served, {ended} ended, and nothing more comes");
         for c in done.drain(..) {
             match c.result {
                 Ok(Done::Accepted(socket)) => {

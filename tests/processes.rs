@@ -20,10 +20,7 @@ fn a_forked_child_is_told_and_does_no_harm() {
         let mut b = Epoll::bench();
         let (here, there) = b.pair();
         let (blocking, writer) = std::io::pipe().unwrap();
-        let blocking = b
-            .watcher
-            .attach(std::os::fd::OwnedFd::from(blocking))
-            .unwrap();
+        let blocking = b.watcher.attach(std::os::fd::OwnedFd::from(blocking)).unwrap();
         let submitter = b.submitter();
         let read = b.submit(Op::read(here));
         let piped = b.submit(Op::read(blocking));
@@ -62,9 +59,7 @@ fn a_forked_child_is_told_and_does_no_harm() {
 
 fn in_forked_child(mut b: Bench<windlass::Auto>, here: windlass::Source, read: windlass::Ticket) {
     let watcher = &mut b.watcher;
-    let refused = watcher
-        .submit(Op::write(here, b"not mine".to_vec()))
-        .unwrap_err();
+    let refused = watcher.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
     assert_eq!(refused.reason, Reason::Forked);
     assert_eq!(refused.op.into_buf().into_vec(), b"not mine");
     for op in [
@@ -78,11 +73,7 @@ fn in_forked_child(mut b: Bench<windlass::Auto>, here: windlass::Source, read: w
         Op::connect(([127, 0, 0, 1], 9)),
     ] {
         let code = op.code();
-        assert_eq!(
-            watcher.submit(op).unwrap_err().reason,
-            Reason::Forked,
-            "{code:?}"
-        );
+        assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::Forked, "{code:?}");
     }
     let mut done = Completions::new();
     for answer in [
@@ -119,14 +110,8 @@ fn a_storm_of_signals_changes_nothing() {
         // SAFETY: the handler does nothing; no old action is asked for.
         let set = unsafe { libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()) };
         assert_eq!(set, 0);
-        let every = libc::timeval {
-            tv_sec: 0,
-            tv_usec: 1000,
-        };
-        let timer = libc::itimerval {
-            it_interval: every,
-            it_value: every,
-        };
+        let every = libc::timeval { tv_sec: 0, tv_usec: 1000 };
+        let timer = libc::itimerval { it_interval: every, it_value: every };
         // SAFETY: the struct lives across the call; no old value is asked for.
         let set = unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
         assert_eq!(set, 0);
@@ -137,9 +122,8 @@ fn a_storm_of_signals_changes_nothing() {
         let write = b.submit(Op::write(here, bytes.clone()));
         let read = b.submit(Op::read_exact(there, room(len), len));
         let start = b.watcher.now();
-        let timers: Vec<_> = (1..=20)
-            .map(|i| (i, b.submit(Op::timer(Duration::from_millis(i * 7)))))
-            .collect();
+        let timers: Vec<_> =
+            (1..=20).map(|i| (i, b.submit(Op::timer(Duration::from_millis(i * 7))))).collect();
         for (i, ticket) in timers {
             expect_timer(b.end(ticket));
             assert!(b.watcher.now() >= start + Duration::from_millis(i * 7));
@@ -187,10 +171,7 @@ fn a_server_survives_when_descriptors_run_out() {
             (0..60).map(|_| TcpStream::connect(at).unwrap()).collect();
         let answered = clients.iter_mut().filter_map(ask).count();
         // Some were served; the others were connected, then closed: told.
-        assert!(
-            (5..55).contains(&answered),
-            "round {round}: {answered} of 60"
-        );
+        assert!((5..55).contains(&answered), "round {round}: {answered} of 60");
         drop(clients);
         control.write_all(b"f").unwrap();
         answer(&mut out, "FREED");
@@ -216,10 +197,7 @@ fn answer(out: &mut impl BufRead, word: &str) -> String {
     let mut line = String::new();
     loop {
         line.clear();
-        assert!(
-            out.read_line(&mut line).unwrap() > 0,
-            "the server is gone before {word}"
-        );
+        assert!(out.read_line(&mut line).unwrap() > 0, "the server is gone before {word}");
         // The harness may have begun the line.
         if let Some((_, rest)) = line.split_once(word) {
             return rest.trim().to_owned();
@@ -228,28 +206,20 @@ fn answer(out: &mut impl BufRead, word: &str) -> String {
 }
 
 fn serve_with_few_descriptors() {
-    let mut watcher = Watcher::builder()
-        .driver(windlass::DriverKind::Epoll)
-        .build()
-        .unwrap();
+    let mut watcher = Watcher::builder().driver(windlass::DriverKind::Epoll).build().unwrap();
     let listener = watcher.listen(([127, 0, 0, 1], 0)).unwrap();
     let control = watcher.attach_dup(std::io::stdin()).unwrap();
     watcher.submit(Op::read(control)).unwrap();
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     let limit = system::descriptors() as u64 + 20;
-    let limit = libc::rlimit {
-        rlim_cur: limit,
-        rlim_max: limit,
-    };
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: the struct lives across the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
     println!("LISTENING {}", watcher.local_address(listener).unwrap());
     let mut done = Completions::new();
     let mut connections = Vec::new();
     loop {
-        watcher
-            .wait(&mut done)
-            .expect("descriptors that run out end no loop");
+        watcher.wait(&mut done).expect("descriptors that run out end no loop");
         for c in done.drain(..) {
             match c.result {
                 Ok(Done::Accepted(socket)) => {

@@ -128,9 +128,7 @@ pub fn seed() -> u64 {
 /// Tests that need very many descriptors (or much memory) run one after the other.
 pub fn hungry() -> MutexGuard<'static, ()> {
     static HUNGRY: Mutex<()> = Mutex::new(());
-    HUNGRY
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    HUNGRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A watcher, the completions that nobody has asked for yet, and the ledger.
@@ -190,10 +188,7 @@ impl<D: Driver> Bench<D> {
             Ok(_) => panic!("{code:?} was accepted"),
             Err(rejected) => {
                 let after = self.watcher.counters();
-                assert_eq!(
-                    before.in_flight, after.in_flight,
-                    "a refusal takes no place"
-                );
+                assert_eq!(before.in_flight, after.in_flight, "a refusal takes no place");
                 assert_eq!(rejected.op.code(), code, "another operation came back");
                 (rejected.reason, rejected.op)
             }
@@ -340,12 +335,7 @@ impl<D: Driver> Bench<D> {
     #[track_caller]
     pub fn expect_all_ended(&mut self) {
         self.expect_quiet();
-        assert_eq!(
-            self.open(),
-            0,
-            "operations that never ended: {:?}",
-            self.open
-        );
+        assert_eq!(self.open(), 0, "operations that never ended: {:?}", self.open);
         assert_eq!(self.watcher.counters().in_flight, 0);
     }
 
@@ -480,12 +470,7 @@ impl<D: Driver> Bench<D> {
             self.pass(Duration::from_millis(50));
         }
         assert!(self.is_open(ticket), "a silent peer took it all");
-        Stuck {
-            writer,
-            peer,
-            ticket,
-            bytes,
-        }
+        Stuck { writer, peer, ticket, bytes }
     }
 }
 

@@ -25,14 +25,9 @@ pub fn tcp_pair() -> (TcpStream, TcpStream) {
 
 /// Waits until a descriptor is readable; false when `timeout` has passed.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
-    let mut entry = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let ms = timeout.map_or(-1, |span| {
-        i32::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-    });
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ms = timeout
+        .map_or(-1, |span| i32::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
     // SAFETY: one entry on the stack.
     let count = unsafe { libc::poll(&mut entry, 1, ms) };
     count > 0
@@ -60,9 +55,7 @@ pub fn number<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) -> RawF
 /// Lets close(2) reset the connection (SO_LINGER 0).
 pub fn reset_on_close<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) {
     let fd = bench.watcher.fd(source).expect("it is open");
-    socket2::SockRef::from(&fd)
-        .set_linger(Some(Duration::ZERO))
-        .expect("a TCP socket");
+    socket2::SockRef::from(&fd).set_linger(Some(Duration::ZERO)).expect("a TCP socket");
 }
 
 /// A directory that goes away with its value.

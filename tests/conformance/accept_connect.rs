@@ -27,9 +27,7 @@ pub fn a_connection_waits_for_its_accept<H: Harness>() {
 pub fn accepts_are_served_in_order_one_connection_each<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
-    let accepts: Vec<_> = (0..20)
-        .map(|i| b.submit(Op::accept(listener).token(i)))
-        .collect();
+    let accepts: Vec<_> = (0..20).map(|i| b.submit(Op::accept(listener).token(i))).collect();
     let connects: Vec<_> = (0..20).map(|_| b.submit(Op::connect(at.clone()))).collect();
     let mut next = 0;
     for _ in 0..40 {
@@ -159,11 +157,7 @@ pub fn accepted_connections_that_wait_for_delivery_have_places<H: Harness>() {
     }
     let accepts: Vec<_> = (0..8).map(|_| b.submit(Op::accept(listener))).collect();
     b.look_for(Duration::from_millis(5));
-    let ended: Vec<_> = accepts
-        .iter()
-        .filter(|&&t| !b.is_open(t))
-        .copied()
-        .collect();
+    let ended: Vec<_> = accepts.iter().filter(|&&t| !b.is_open(t)).copied().collect();
     let mut attached = Vec::new();
     for ticket in ended {
         let handle = expect_accepted(b.end(ticket));
@@ -180,10 +174,7 @@ pub fn accept_and_read_know_what_they_can_be_used_on<H: Harness>() {
     let (here, there) = b.pair();
     assert_eq!(b.refuse(Op::accept(here)).0, Reason::Unsupported);
     assert_eq!(b.refuse(Op::read(listener)).0, Reason::Unsupported);
-    assert_eq!(
-        b.refuse(Op::read_into(listener, vec![0; 4])).0,
-        Reason::Unsupported
-    );
+    assert_eq!(b.refuse(Op::read_into(listener, vec![0; 4])).0, Reason::Unsupported);
     let (reason, op) = b.refuse(Op::write(listener, "back"));
     assert_eq!((reason, &**op.buf()), (Reason::Unsupported, &b"back"[..]));
     assert_eq!(b.refuse(Op::recv_from(here)).0, Reason::Unsupported);

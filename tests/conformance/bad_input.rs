@@ -47,10 +47,7 @@ pub fn a_closed_descriptor_is_an_error<H: Harness>() {
         // process opens descriptors meanwhile.
         unsafe { libc::close(raw) };
         let (reason, op) = b.refuse(Op::write(source, "back"));
-        assert_eq!(
-            (reason, &**op.buf()),
-            (Reason::Os(libc::EBADF), &b"back"[..])
-        );
+        assert_eq!((reason, &**op.buf()), (Reason::Os(libc::EBADF), &b"back"[..]));
         // Closed after its first operation.
         let (here, _there2) = system::tcp_pair();
         let raw = here.as_raw_fd();
@@ -87,25 +84,15 @@ pub fn a_processor_that_does_not_exist_is_an_error<H: Harness>() {
     let mut b = H::bench();
     for cpu in [1023, 5000, usize::MAX] {
         let error = b.watcher.set_affinity(cpu).unwrap_err();
-        assert_eq!(
-            error.kind(),
-            std::io::ErrorKind::InvalidInput,
-            "{cpu}: {error}"
-        );
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
         let error = Builder::new().affinity(cpu).build().unwrap_err();
-        assert_eq!(
-            error.kind(),
-            std::io::ErrorKind::InvalidInput,
-            "{cpu}: {error}"
-        );
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
         let spawned = Builder::new().affinity(cpu).spawn("loop", |_| Ok(()));
         assert!(spawned.is_err());
     }
     std::thread::spawn(|| {
         let mut b = Epoll::bench();
-        b.watcher
-            .set_affinity(0)
-            .expect("there is a first processor");
+        b.watcher.set_affinity(0).expect("there is a first processor");
         b.watcher.close();
         let error = b.watcher.set_affinity(0).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
@@ -118,10 +105,7 @@ pub fn addresses_that_cannot_be_had_are_errors<H: Harness>() {
     let mut b = H::bench();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
-    assert_eq!(
-        b.watcher.listen(at).unwrap_err().kind(),
-        std::io::ErrorKind::AddrInUse
-    );
+    assert_eq!(b.watcher.listen(at).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let foreign = b.watcher.listen(([192, 0, 2, 1], 80)).unwrap_err();
     assert_eq!(foreign.kind(), std::io::ErrorKind::AddrNotAvailable);
     assert!(b.watcher.listen(windlass::Address::unspecified()).is_err());
@@ -136,11 +120,7 @@ pub fn addresses_that_cannot_be_had_are_errors<H: Harness>() {
 /// A descriptor that polls but does not register: /dev/null is read and written at once.
 pub fn devices_that_never_block<H: Harness>() {
     let mut b = H::bench();
-    let null = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .unwrap();
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
     let source = b.watcher.attach(null).unwrap();
     assert!(b.read(source).is_empty());
     b.write(source, "gone");
@@ -153,10 +133,7 @@ pub fn devices_that_never_block<H: Harness>() {
 
 /// C10: the choice of the program, and of the environment.
 pub fn an_explicit_choice_says_so<H: Harness>() {
-    let watcher = Watcher::builder()
-        .driver(DriverKind::Epoll)
-        .build()
-        .unwrap();
+    let watcher = Watcher::builder().driver(DriverKind::Epoll).build().unwrap();
     let explain = watcher.explain();
     assert_eq!(explain.driver, "epoll");
     assert!(explain.reason.contains("program"), "{}", explain.reason);

@@ -11,10 +11,7 @@ pub fn nop_completes_once_with_its_token<H: Harness>() {
     let ticket = b.submit(Op::nop().token(u64::MAX));
     let c = b.end(ticket);
     assert!(matches!(c.result, Ok(Done::Nop)));
-    assert_eq!(
-        (c.token, c.ticket(), c.more(), c.late()),
-        (u64::MAX, ticket, false, false)
-    );
+    assert_eq!((c.token, c.ticket(), c.more(), c.late()), (u64::MAX, ticket, false, false));
     assert!(c.source.is_none());
     b.expect_all_ended();
 }
@@ -25,11 +22,8 @@ pub fn nothing_is_delivered_inside_submit<H: Harness>() {
     let (here, there) = b.pair();
     b.write(there, "data that is there");
     let before = b.watcher.counters();
-    let tickets = [
-        b.submit(Op::nop()),
-        b.submit(Op::write(here, "out at once")),
-        b.submit(Op::read(here)),
-    ];
+    let tickets =
+        [b.submit(Op::nop()), b.submit(Op::write(here, "out at once")), b.submit(Op::read(here))];
     let after = b.watcher.counters();
     assert_eq!(before.completed, after.completed);
     assert_eq!(before.submitted + 3, after.submitted);

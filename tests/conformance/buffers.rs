@@ -33,12 +33,7 @@ pub fn the_same_memory_comes_back_when_done<H: Harness>() {
 }
 
 pub fn the_same_memory_comes_back_from_every_end<H: Harness>() {
-    for kind in [
-        ErrorKind::Cancelled,
-        ErrorKind::Deadline,
-        ErrorKind::Freed,
-        ErrorKind::Closed,
-    ] {
+    for kind in [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Freed, ErrorKind::Closed] {
         let mut b = H::bench();
         let stuck = b.stuck();
         let (read, exact, write) = (vec![1u8; 64], vec![2u8; 64], vec![3u8; 64]);
@@ -49,16 +44,11 @@ pub fn the_same_memory_comes_back_from_every_end<H: Harness>() {
         };
         let tickets = [
             (b.submit(soon(Op::read_into(stuck.writer, read))), read_at),
-            (
-                b.submit(soon(Op::read_exact(stuck.writer, exact, 64))),
-                exact_at,
-            ),
+            (b.submit(soon(Op::read_exact(stuck.writer, exact, 64))), exact_at),
             (b.submit(soon(Op::write(stuck.writer, write))), write_at),
         ];
         match kind {
-            ErrorKind::Cancelled => tickets
-                .iter()
-                .for_each(|(t, _)| assert!(b.watcher.cancel(*t))),
+            ErrorKind::Cancelled => tickets.iter().for_each(|(t, _)| assert!(b.watcher.cancel(*t))),
             ErrorKind::Freed => assert!(b.watcher.free(stuck.writer)),
             ErrorKind::Closed => b.watcher.close(),
             _ => {}
@@ -135,9 +125,7 @@ pub fn every_kind_of_buffer_can_be_written<H: Harness>() {
         let text = format!("{buf:?}");
         let write = b.submit(Op::write(here, buf));
         let c = b.end(write);
-        let Ok(Done::Written { buf, bytes }) = c.result else {
-            panic!("{text}: {c:?}")
-        };
+        let Ok(Done::Written { buf, bytes }) = c.result else { panic!("{text}: {c:?}") };
         assert_eq!(bytes as usize, len, "{text}");
         assert_eq!(format!("{buf:?}"), text, "the same kind of owner");
         let got = b.read_exact(there, len);
@@ -185,12 +173,7 @@ pub fn empty_buffers_are_refused<H: Harness>() {
         let code = op.code();
         assert_eq!(b.refuse(op.token(1)).0, Reason::EmptyBuffer, "{code:?}");
     }
-    for (buf, count) in [
-        (empty.clone(), 0),
-        (empty, 1),
-        (vec![0; 4], 0),
-        (vec![0; 4], 9),
-    ] {
+    for (buf, count) in [(empty.clone(), 0), (empty, 1), (vec![0; 4], 0), (vec![0; 4], 9)] {
         let op = Op::read_exact(here, buf, count);
         assert_eq!(b.refuse(op).0, Reason::BadCount, "{count} bytes");
     }

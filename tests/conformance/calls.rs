@@ -14,9 +14,7 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
     let at = at.ip().unwrap();
-    let clients: Vec<TcpStream> = (0..CLIENTS)
-        .map(|_| TcpStream::connect(at).unwrap())
-        .collect();
+    let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| TcpStream::connect(at).unwrap()).collect();
     for _ in 0..CLIENTS {
         let accept = b.submit(Op::accept(listener));
         let handle = expect_accepted(b.end(accept));
@@ -52,17 +50,9 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     let grown = |name: &str| after.calls(name) - before.calls(name);
     assert_eq!(grown("send"), messages);
     // A message that comes in two packets, rarely, costs a read more.
-    assert!(
-        grown("recv") <= messages + messages / 10,
-        "{} reads",
-        grown("recv")
-    );
+    assert!(grown("recv") <= messages + messages / 10, "{} reads", grown("recv"));
     assert_eq!(grown("register"), 0, "registered once, for life");
-    assert!(
-        grown("wait") <= messages * 2 + 20,
-        "{} waits",
-        grown("wait")
-    );
+    assert!(grown("wait") <= messages * 2 + 20, "{} waits", grown("wait"));
 }
 
 /// A connection that is served at once needs no registration.

@@ -192,10 +192,7 @@ pub fn cancel_all_ends_every_operation_of_a_source<H: Harness>() {
     for ticket in tickets {
         let c = b.end(ticket);
         let kind = c.error_kind();
-        assert!(
-            matches!(kind, Some(ErrorKind::Cancelled | ErrorKind::Torn)),
-            "{c:?}"
-        );
+        assert!(matches!(kind, Some(ErrorKind::Cancelled | ErrorKind::Torn)), "{c:?}");
         assert_eq!(c.bytes(), 0);
     }
     assert!(b.is_open(bystander));

@@ -169,10 +169,7 @@ pub fn a_closed_watcher_refuses_everything<H: Harness>() {
     assert_eq!(b.watcher.cancel_all(here), 0);
     let submitter = b.submitter();
     assert!(submitter.is_closed());
-    assert_eq!(
-        submitter.submit(Op::nop()).unwrap_err().reason,
-        Reason::Closed
-    );
+    assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
     assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
     assert!(b.watcher.set_affinity(0).is_err());
 }
@@ -202,11 +199,7 @@ pub fn a_close_operation_flushes_first<H: Harness>() {
     wanted.extend_from_slice(b"and the rest");
     expect_same(&got, &wanted);
     let ended = b.next();
-    assert_eq!(
-        ended.ticket(),
-        read,
-        "reads end before the close is reported"
-    );
+    assert_eq!(ended.ticket(), read, "reads end before the close is reported");
     expect_unmoved(ended, ErrorKind::Freed);
     let closed = b.next();
     assert_eq!((closed.ticket(), closed.source), (close, stuck.writer));

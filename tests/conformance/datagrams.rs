@@ -18,11 +18,7 @@ fn udp<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Address) {
 #[track_caller]
 fn received(c: Completion) -> (Buf, Address, bool) {
     match c.result {
-        Ok(Done::Received {
-            data,
-            from,
-            truncated,
-        }) => (data, from, truncated),
+        Ok(Done::Received { data, from, truncated }) => (data, from, truncated),
         other => panic!("wanted a datagram: {other:?}"),
     }
 }
@@ -112,10 +108,7 @@ pub fn a_datagram_that_is_too_big_fails<H: Harness>() {
 /// libuv's udp_send_unreachable: the ICMP error comes back to whoever asks next, once.
 pub fn an_unreachable_peer_is_an_error_of_a_connected_socket<H: Harness>() {
     let mut b = H::bench();
-    let gone = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(gone).unwrap();
     let source = b.watcher.attach(socket).unwrap();
@@ -132,10 +125,7 @@ pub fn an_unreachable_peer_is_an_error_of_a_connected_socket<H: Harness>() {
 
 pub fn a_connected_socket_reads_and_writes<H: Harness>() {
     let mut b = H::bench();
-    let (a, c) = (
-        UdpSocket::bind("127.0.0.1:0").unwrap(),
-        UdpSocket::bind("127.0.0.1:0").unwrap(),
-    );
+    let (a, c) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     a.connect(c.local_addr().unwrap()).unwrap();
     c.connect(a.local_addr().unwrap()).unwrap();
     let (a, c) = (b.watcher.attach(a).unwrap(), b.watcher.attach(c).unwrap());
@@ -161,10 +151,7 @@ pub fn datagram_operations_end_like_others<H: Harness>() {
     assert!(b.watcher.cancel(receive));
     let back = expect_unmoved(b.end(receive), ErrorKind::Cancelled).into_vec();
     assert_eq!((back.as_ptr(), back.len()), (address, 0));
-    assert_eq!(
-        b.refuse(Op::recv_from_into(here, room(0))).0,
-        Reason::EmptyBuffer
-    );
+    assert_eq!(b.refuse(Op::recv_from_into(here, room(0))).0, Reason::EmptyBuffer);
     let receive = b.submit(Op::recv_from(here));
     let close = b.submit(Op::close(here));
     expect_unmoved(b.end(receive), ErrorKind::Freed);
@@ -172,10 +159,7 @@ pub fn datagram_operations_end_like_others<H: Harness>() {
     assert_eq!(b.refuse(Op::send_to(here, "x", at)).0, Reason::Stale);
     let (stream, _peer) = b.pair();
     let to = Address::from(([127, 0, 0, 1], 9));
-    assert_eq!(
-        b.refuse(Op::send_to(stream, "x", to)).0,
-        Reason::Unsupported
-    );
+    assert_eq!(b.refuse(Op::send_to(stream, "x", to)).0, Reason::Unsupported);
     b.expect_all_ended();
 }
 

@@ -24,10 +24,7 @@ pub fn reads_of_every_kind_expire_and_the_source_lives<H: Harness>() {
             let (code, start) = (op.code(), b.watcher.now());
             let ticket = b.submit(op.timeout(SHORT));
             let c = b.end(ticket);
-            assert!(
-                b.watcher.now() >= start + SHORT,
-                "{code:?} in round {round} is early"
-            );
+            assert!(b.watcher.now() >= start + SHORT, "{code:?} in round {round} is early");
             expect_unmoved(c, ErrorKind::Deadline);
         }
         b.expect_alive(here, there);

@@ -12,10 +12,7 @@ use crate::common::*;
 
 fn unix_pair<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Source) {
     let (here, there) = UnixStream::pair().unwrap();
-    (
-        b.watcher.attach(here).unwrap(),
-        b.watcher.attach(there).unwrap(),
-    )
+    (b.watcher.attach(here).unwrap(), b.watcher.attach(there).unwrap())
 }
 
 #[track_caller]
@@ -46,11 +43,7 @@ pub fn descriptors_arrive_with_their_bytes<H: Harness>() {
             drop(writer);
             let mut text = String::new();
             File::from(fd).read_to_string(&mut text).unwrap();
-            assert_eq!(
-                text,
-                format!("pipe {i}"),
-                "our end was closed: the pipe ends"
-            );
+            assert_eq!(text, format!("pipe {i}"), "our end was closed: the pipe ends");
         }
     }
     b.expect_all_ended();
@@ -77,17 +70,9 @@ pub fn plain_reads_get_every_byte_around_descriptors<H: Harness>() {
         let first = b.submit(Op::read(there));
         b.look();
         b.submit(Op::write(here, vec![round; 10]));
-        b.submit(Op::send_descriptors(
-            here,
-            vec![round + 1; 5],
-            vec![pipe().0],
-        ));
+        b.submit(Op::send_descriptors(here, vec![round + 1; 5], vec![pipe().0]));
         b.submit(Op::write(here, vec![round + 2; 7]));
-        b.submit(Op::send_descriptors(
-            here,
-            vec![round + 3; 5],
-            vec![pipe().0, pipe().0],
-        ));
+        b.submit(Op::send_descriptors(here, vec![round + 3; 5], vec![pipe().0, pipe().0]));
         b.submit(Op::write(here, vec![round + 4; 9]));
         got.extend_from_slice(&expect_read(b.end(first)));
         while got.len() < len {
@@ -101,10 +86,8 @@ pub fn plain_reads_get_every_byte_around_descriptors<H: Harness>() {
             got.extend(expect_read(b.end(read)).into_vec());
         }
         let wanted = [(0, 10), (1, 5), (2, 7), (3, 5), (4, 9)];
-        let wanted: Vec<u8> = wanted
-            .iter()
-            .flat_map(|&(step, len)| vec![round + step; len])
-            .collect();
+        let wanted: Vec<u8> =
+            wanted.iter().flat_map(|&(step, len)| vec![round + step; len]).collect();
         assert_eq!(got, wanted);
         for c in b.now() {
             expect_written(c);
@@ -136,10 +119,7 @@ pub fn bytes_and_descriptors_keep_their_order<H: Harness>() {
     }
     assert_eq!(text, b"before one between two ");
     assert_eq!(counts.iter().map(|c| c.1).collect::<Vec<_>>(), [1, 2]);
-    assert!(
-        counts[0].0 >= 11 && counts[0].0 < 20,
-        "with the bytes they came with: {counts:?}"
-    );
+    assert!(counts[0].0 >= 11 && counts[0].0 < 20, "with the bytes they came with: {counts:?}");
     expect_closed(b.end(close));
 }
 
@@ -155,18 +135,9 @@ pub fn sending_descriptors_waits_and_can_be_cancelled<H: Harness>() {
     let expiring = b.submit(expiring.timeout(Duration::from_millis(2)));
     let kept = b.submit(Op::send_descriptors(here, "kept", vec![pipe().0]));
     assert!(b.watcher.cancel(dropped));
-    assert_eq!(
-        &*expect_unmoved(b.end(dropped), ErrorKind::Cancelled),
-        b"dropped"
-    );
-    assert_eq!(
-        writer.write(b"x").unwrap_err().kind(),
-        std::io::ErrorKind::BrokenPipe
-    );
-    assert_eq!(
-        &*expect_unmoved(b.end(expiring), ErrorKind::Deadline),
-        b"expired"
-    );
+    assert_eq!(&*expect_unmoved(b.end(dropped), ErrorKind::Cancelled), b"dropped");
+    assert_eq!(writer.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    assert_eq!(&*expect_unmoved(b.end(expiring), ErrorKind::Deadline), b"expired");
     expect_same(&b.read_exact(there, bytes.len()), &bytes);
     expect_written(b.end(stuck));
     let receive = b.submit(Op::recv_descriptors(there));

@@ -36,11 +36,7 @@ pub fn data_and_timers_come_through_poll<H: Harness>() {
         let start = b.watcher.now();
         let span = Duration::from_micros(700);
         b.watcher.submit(Op::timer(span)).unwrap();
-        assert!(
-            b.watcher
-                .next_timeout()
-                .is_some_and(|timeout| timeout <= span)
-        );
+        assert!(b.watcher.next_timeout().is_some_and(|timeout| timeout <= span));
         let done = embedded(&mut b);
         assert!(matches!(done[0].result, Ok(Done::Timer)));
         assert!(b.watcher.now() >= start + span);

@@ -14,10 +14,7 @@ pub fn the_driver_names_itself<H: Harness>() {
     assert!(!explain.rows.is_empty());
     for row in &explain.rows {
         let text = format!("{row:?}");
-        assert!(
-            !row.operation.is_empty() && !row.mechanism.is_empty(),
-            "{text}"
-        );
+        assert!(!row.operation.is_empty() && !row.mechanism.is_empty(), "{text}");
         assert!(!row.reason.is_empty(), "{text}");
     }
     let text = explain.to_string();
@@ -31,10 +28,7 @@ pub fn rows_count_what_ran<H: Harness>() {
     let count = |b: &Bench<H::Driver>, name: &str| -> u64 {
         let rows = b.watcher.explain().rows;
         let of_name = |operation: &str| operation.split(", ").any(|word| word == name);
-        rows.iter()
-            .filter(|row| of_name(row.operation))
-            .map(|row| row.count)
-            .sum()
+        rows.iter().filter(|row| of_name(row.operation)).map(|row| row.count).sum()
     };
     let before: Vec<u64> = ["read", "write", "read_into", "timer", "shutdown", "close"]
         .map(|name| count(&b, name))
@@ -61,20 +55,13 @@ pub fn counters_add_up<H: Harness>() {
     let start = b.watcher.counters();
     assert_eq!((start.in_flight, start.sources), (0, 2));
     assert_eq!(start.submitted, start.completed);
-    let reads = [
-        b.submit(Op::read(here)),
-        b.submit(Op::read_into(here, vec![0; 4])),
-    ];
+    let reads = [b.submit(Op::read(here)), b.submit(Op::read_into(here, vec![0; 4]))];
     let counters = b.watcher.counters();
     assert_eq!(counters.in_flight, 2);
     assert_eq!(counters.submitted, start.submitted + 2);
     assert_eq!(counters.completed, start.completed);
     drop(b.refuse(Op::read_into(here, room(0))));
-    assert_eq!(
-        b.watcher.counters().submitted,
-        start.submitted + 2,
-        "a refusal does not count"
-    );
+    assert_eq!(b.watcher.counters().submitted, start.submitted + 2, "a refusal does not count");
     b.write(there, "x");
     b.end(reads[0]);
     b.watcher.cancel(reads[1]);
@@ -92,11 +79,7 @@ pub fn what_needs_no_system_call_makes_none<H: Harness>() {
     let (here, _there) = b.pair();
     let calls = |b: &Bench<H::Driver>| -> u64 {
         let calls = b.watcher.counters().system_calls;
-        calls
-            .iter()
-            .filter(|(name, _)| *name != "wait")
-            .map(|(_, count)| count)
-            .sum()
+        calls.iter().filter(|(name, _)| *name != "wait").map(|(_, count)| count).sum()
     };
     let handle = b.watcher.detach(here).unwrap();
     let before = calls(&b);

@@ -79,13 +79,8 @@ pub fn a_writer_does_not_starve_pings<H: Harness>() {
 pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().operations(10));
     let (here, there) = b.pair();
-    let reads: Vec<_> = (0..10)
-        .map(|_| b.submit(Op::read_exact(here, vec![0; 4], 4)))
-        .collect();
-    let full = Reason::Full {
-        limit: Limit::Operations,
-        count: 10,
-    };
+    let reads: Vec<_> = (0..10).map(|_| b.submit(Op::read_exact(here, vec![0; 4], 4))).collect();
+    let full = Reason::Full { limit: Limit::Operations, count: 10 };
     assert_eq!(b.refuse(Op::read(here)).0, full);
     assert_eq!(b.refuse(Op::timer(Duration::ZERO)).0, full);
     assert_eq!(b.refuse(Op::shutdown(here)).0, full);
@@ -94,11 +89,7 @@ pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let sources = b.watcher.counters().sources;
     let (_, at) = b.listen();
     assert_eq!(b.refuse(Op::connect(at)).0, full);
-    assert_eq!(
-        b.watcher.counters().sources,
-        sources + 1,
-        "a refused connect leaves nothing"
-    );
+    assert_eq!(b.watcher.counters().sources, sources + 1, "a refused connect leaves nothing");
     // A refused close does not close.
     assert_eq!(b.refuse(Op::close(here)).0, full);
     assert!(b.watcher.cancel(reads[9]));
@@ -156,10 +147,7 @@ pub fn a_full_table_of_sources_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().sources(3));
     let (listener, at) = b.listen();
     let (here, there) = b.connect(listener, &at);
-    let full = Reason::Full {
-        limit: Limit::Sources,
-        count: 3,
-    };
+    let full = Reason::Full { limit: Limit::Sources, count: 3 };
     let error = b.watcher.listen(H::address()).unwrap_err();
     assert_eq!(Reason::of(&error), Some(full));
     assert!(error.to_string().contains('3'), "{error}");

@@ -30,10 +30,7 @@ pub fn the_other_direction_goes_on<H: Harness>() {
 pub fn everything_sent_before_arrives<H: Harness>() {
     for builder in [
         Watcher::builder(),
-        Watcher::builder()
-            .source_budget(1000)
-            .turn_budget(1000)
-            .buffer_size(4096),
+        Watcher::builder().source_budget(1000).turn_budget(1000).buffer_size(4096),
     ] {
         let mut b = H::bench_with(builder);
         let stuck = b.stuck();
@@ -75,11 +72,7 @@ pub fn the_end_of_the_file_stays<H: Harness>() {
     let shutdown = b.submit(Op::shutdown(there));
     expect_shutdown(b.end(shutdown));
     for _ in 0..5 {
-        let ops = [
-            Op::read(here),
-            Op::read_into(here, vec![1; 4]),
-            Op::read(here).multishot(),
-        ];
+        let ops = [Op::read(here), Op::read_into(here, vec![1; 4]), Op::read(here).multishot()];
         for op in ops {
             let ticket = b.submit(op);
             let c = b.end(ticket);

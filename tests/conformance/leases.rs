@@ -39,10 +39,7 @@ pub fn memory_is_used_again<H: Harness>() {
             left -= b.read(here).len();
         }
     }
-    assert!(
-        b.watcher.counters().swap_bytes <= 128 << 10,
-        "two buffers at most"
-    );
+    assert!(b.watcher.counters().swap_bytes <= 128 << 10, "two buffers at most");
 }
 
 /// An idle source holds no buffer: ten thousand pending reads cost one buffer at most.
@@ -82,10 +79,7 @@ pub fn reads_wait_at_the_limit<H: Harness>() {
         assert!(held.len() < 500, "the limit does not hold");
     };
     let counters = b.watcher.counters();
-    assert!(
-        counters.swap_bytes <= 4096 && counters.lease_waits > 0,
-        "{counters:?}"
-    );
+    assert!(counters.swap_bytes <= 4096 && counters.lease_waits > 0, "{counters:?}");
     let mut pending = pending;
     while got.len() < 20_000 {
         held.clear();
@@ -246,9 +240,7 @@ pub fn parts_of_a_lease<H: Harness>() {
 /// on the writes to the stalled, the ping goes on.
 pub fn stalled_readers_do_not_stop_a_ping<H: Harness>() {
     const BUFFERS: usize = 16;
-    let builder = Watcher::builder()
-        .buffer_size(1024)
-        .swap_limit(BUFFERS * 1024);
+    let builder = Watcher::builder().buffer_size(1024).swap_limit(BUFFERS * 1024);
     let mut b = H::bench_with(builder);
     let stalled: Vec<Stuck> = (0..BUFFERS + 50).map(|_| b.small_stuck()).collect();
     let (client, server) = b.pair();
@@ -287,9 +279,6 @@ pub fn stalled_readers_do_not_stop_a_ping<H: Harness>() {
         }
     }
     let counters = b.watcher.counters();
-    assert!(
-        counters.swap_bytes as usize <= BUFFERS * 1024,
-        "{counters:?}"
-    );
+    assert!(counters.swap_bytes as usize <= BUFFERS * 1024, "{counters:?}");
     assert!(counters.lease_waits > 0, "the limit was reached");
 }

@@ -58,16 +58,8 @@ pub fn a_hundred_writes_go_out_in_order<H: Harness>() {
     let read = b.submit(Op::read_exact(stuck.peer, room(len), len));
     for &ticket in &tickets {
         let c = b.next();
-        assert_ne!(
-            c.ticket(),
-            read,
-            "everything was read before a write completed"
-        );
-        assert_eq!(
-            c.ticket(),
-            ticket,
-            "writes complete in the order of submission"
-        );
+        assert_ne!(c.ticket(), read, "everything was read before a write completed");
+        assert_eq!(c.ticket(), ticket, "writes complete in the order of submission");
         expect_written(c);
         if ticket == tickets[tickets.len() - 2] {
             break;
@@ -128,10 +120,7 @@ fn torn<H: Harness>(end: impl FnOnce(&mut Bench<H::Driver>, &Stuck), kind: Error
 }
 
 pub fn a_write_cancelled_in_the_middle_tears_those_behind<H: Harness>() {
-    torn::<H>(
-        |b, stuck| assert!(b.watcher.cancel(stuck.ticket)),
-        ErrorKind::Cancelled,
-    );
+    torn::<H>(|b, stuck| assert!(b.watcher.cancel(stuck.ticket)), ErrorKind::Cancelled);
 }
 
 pub fn a_write_expired_in_the_middle_tears_those_behind<H: Harness>() {
@@ -197,11 +186,7 @@ pub fn a_read_that_ends_early_leaves_the_others_in_order<H: Harness>() {
     let reads: Vec<_> = (0..9)
         .map(|i| {
             let op = Op::read_exact(here, vec![0; 2], 2).token(i);
-            let op = if i % 3 == 2 {
-                op.timeout(Duration::from_millis(1))
-            } else {
-                op
-            };
+            let op = if i % 3 == 2 { op.timeout(Duration::from_millis(1)) } else { op };
             b.submit(op)
         })
         .collect();

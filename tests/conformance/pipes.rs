@@ -71,10 +71,7 @@ pub fn a_shared_pipe_is_not_changed<H: Harness>() {
     assert!(system::is_blocking(&reader) && system::is_blocking(&writer));
     let mut got = Vec::new();
     while got.len() < bytes.len() {
-        let read = b.submit(Op::read_vectored(
-            read_end,
-            vec![room(10_000), room(10_000)],
-        ));
+        let read = b.submit(Op::read_vectored(read_end, vec![room(10_000), room(10_000)]));
         got.extend(expect_read(b.end(read)).into_vec());
     }
     expect_same(&got, &bytes);
@@ -83,11 +80,7 @@ pub fn a_shared_pipe_is_not_changed<H: Harness>() {
     drop(writer);
     assert!(b.read(read_end).is_empty());
     b.watcher.free(read_end);
-    assert_eq!(
-        reader.read(&mut [0]).unwrap(),
-        0,
-        "the caller's end still works"
-    );
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "the caller's end still works");
 }
 
 pub fn a_pipe_without_reader_fails<H: Harness>() {
@@ -142,10 +135,7 @@ pub fn what_a_pipe_cannot_do_is_refused<H: Harness>() {
     assert_eq!(b.refuse(Op::shutdown(writer)).0, Reason::Unsupported);
     assert_eq!(b.refuse(Op::accept(reader)).0, Reason::Unsupported);
     assert_eq!(b.refuse(Op::recv_from(reader)).0, Reason::Unsupported);
-    assert_eq!(
-        b.refuse(Op::recv_descriptors(reader)).0,
-        Reason::Unsupported
-    );
+    assert_eq!(b.refuse(Op::recv_descriptors(reader)).0, Reason::Unsupported);
     // The wrong end is the system's to say.
     let write = b.submit(Op::write(reader, "x"));
     expect_errno(b.end(write), &[libc::EBADF]);

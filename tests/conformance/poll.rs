@@ -104,9 +104,7 @@ pub fn urgent_data_is_a_priority_condition<H: Harness>() {
     (&there).write_all(b"plain").unwrap();
     b.look();
     assert!(b.is_open(poll), "plain data is not urgent");
-    socket2::SockRef::from(&there)
-        .send_out_of_band(b"!")
-        .unwrap();
+    socket2::SockRef::from(&there).send_out_of_band(b"!").unwrap();
     assert!(ready(b.end(poll)).contains(Ready::PRIORITY));
     assert_eq!(b.read_exact(source, 5), b"plain");
 }
@@ -130,10 +128,7 @@ pub fn polls_end_like_other_operations<H: Harness>() {
     let closed = b.submit(Op::poll(source, Ready::READABLE));
     b.watcher.close();
     expect_unmoved(b.end(closed), ErrorKind::Closed);
-    assert_eq!(
-        b.refuse(Op::poll(source, Ready::READABLE)).0,
-        Reason::Closed
-    );
+    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Reason::Closed);
 }
 
 /// libuv's poll_bad_fdtype.
@@ -141,22 +136,14 @@ pub fn regular_files_cannot_be_polled<H: Harness>() {
     let mut b = H::bench();
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let source = b.watcher.attach(file).unwrap();
-    assert_eq!(
-        b.refuse(Op::poll(source, Ready::READABLE)).0,
-        Reason::Unsupported
-    );
+    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Reason::Unsupported);
 }
 
 /// libuv's poll_nested_epoll: a watcher in a watcher.
 pub fn another_watcher_can_be_polled<H: Harness>() {
     let mut outer = H::bench();
     let mut inner = H::bench();
-    let fd = inner
-        .watcher
-        .pollable()
-        .unwrap()
-        .try_clone_to_owned()
-        .unwrap();
+    let fd = inner.watcher.pollable().unwrap().try_clone_to_owned().unwrap();
     let source = outer.watcher.attach(fd).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let here = inner.watcher.attach(here).unwrap();
@@ -216,14 +203,8 @@ pub fn other_descriptors_can_be_polled<H: Harness>() {
     // SAFETY: a fresh descriptor that nobody else owns.
     let timer = unsafe { OwnedFd::from_raw_fd(fd) };
     let spec = libc::itimerspec {
-        it_interval: libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        },
-        it_value: libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 5_000_000,
-        },
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 },
     };
     // SAFETY: the struct lives across the call; no old value is asked for.
     let set = unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &spec, std::ptr::null_mut()) };

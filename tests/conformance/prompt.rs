@@ -22,10 +22,7 @@ pub fn data_that_is_there_wins_over_a_passed_deadline<H: Harness>() {
         let ticket = b.submit(op.deadline(past));
         let data = expect_read(b.end(ticket));
         // A signal, a torn packet: one try may take less than all.
-        assert!(
-            !data.is_empty() && b"there".starts_with(&data),
-            "round {round}"
-        );
+        assert!(!data.is_empty() && b"there".starts_with(&data), "round {round}");
         if data.len() < 5 {
             b.read_exact(here, 5 - data.len());
         }

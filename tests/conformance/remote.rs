@@ -67,9 +67,7 @@ pub fn another_thread_drives_a_connection<H: Harness>() {
     let (here, read, write, cancelled) = on_thread(|| {
         let here = submitter.attach(handle).unwrap();
         let read = submitter.submit(Op::read(here).token(1)).unwrap();
-        let write = submitter
-            .submit(Op::write(here, "from afar").token(2))
-            .unwrap();
+        let write = submitter.submit(Op::write(here, "from afar").token(2)).unwrap();
         let cancelled = submitter.submit(Op::read(here).token(3)).unwrap();
         submitter.cancel(cancelled).unwrap();
         (here, read, write, cancelled)
@@ -115,9 +113,7 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
     let (stale, unsupported, empty) = on_thread(|| {
         (
             submitter.submit(Op::write(here, memory).token(8)).unwrap(),
-            submitter
-                .submit(Op::read_into(listener, vec![0; 4]))
-                .unwrap(),
+            submitter.submit(Op::read_into(listener, vec![0; 4])).unwrap(),
             submitter.submit(Op::write(listener, "")).unwrap(),
         )
     });
@@ -134,10 +130,7 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
 pub fn a_full_queue_names_its_bound<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().queue(8));
     let submitter = b.submitter();
-    let full = Reason::Full {
-        limit: Limit::Queue,
-        count: 8,
-    };
+    let full = Reason::Full { limit: Limit::Queue, count: 8 };
     on_thread(|| {
         for i in 0..8 {
             submitter.post(i, i).unwrap();
@@ -187,10 +180,7 @@ pub fn a_free_passes_a_full_queue<H: Harness>() {
 pub fn an_empty_reserve_names_its_bound<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().reserve(4));
     let submitter = b.submitter();
-    let full = Reason::Full {
-        limit: Limit::Reserve,
-        count: 4,
-    };
+    let full = Reason::Full { limit: Limit::Reserve, count: 4 };
     for _ in 0..20 {
         let tickets: Vec<_> = on_thread(|| {
             let tickets = (0..4).map(|i| submitter.submit(Op::nop().token(i)).unwrap());
@@ -227,19 +217,12 @@ pub fn guards_dropped_on_other_threads_free_their_sources<H: Harness>() {
     let mut b = H::bench();
     let pairs = b.pairs(200);
     b.submitter();
-    let guards: Vec<_> = pairs
-        .iter()
-        .map(|&(here, _)| b.watcher.guard(here))
-        .collect();
+    let guards: Vec<_> = pairs.iter().map(|&(here, _)| b.watcher.guard(here)).collect();
     for &(here, _) in &pairs {
         b.submit(Op::read(here));
     }
     let mut guards = guards.into_iter();
-    let kept: Vec<_> = guards
-        .by_ref()
-        .take(50)
-        .map(|guard| guard.release())
-        .collect();
+    let kept: Vec<_> = guards.by_ref().take(50).map(|guard| guard.release()).collect();
     let threads: Vec<Vec<_>> = (0..3).map(|_| guards.by_ref().take(50).collect()).collect();
     thread::scope(|scope| {
         for guards in threads {
@@ -273,9 +256,7 @@ pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
         let attached = submitter.attach(handle).unwrap();
         vec![
             submitter.submit(Op::read(here)).unwrap(),
-            submitter
-                .submit(Op::read_into(attached, vec![0; 4]))
-                .unwrap(),
+            submitter.submit(Op::read_into(attached, vec![0; 4])).unwrap(),
             submitter.submit(Op::write(attached, "x")).unwrap(),
             submitter.submit(Op::timer(Duration::from_secs(9))).unwrap(),
             submitter.submit(Op::read(attached)).unwrap(),
@@ -285,25 +266,14 @@ pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
     b.watcher.close();
     for (i, ticket) in tickets.into_iter().enumerate() {
         let c = b.end(ticket);
-        assert_eq!(
-            c.error_kind(),
-            Some(ErrorKind::Closed),
-            "request {i}: {c:?}"
-        );
+        assert_eq!(c.error_kind(), Some(ErrorKind::Closed), "request {i}: {c:?}");
     }
     assert_eq!(message::<u8>(b.next()), 5, "the message is delivered, too");
     let counters = b.watcher.counters();
-    assert_eq!(
-        (counters.in_flight, counters.sources),
-        (0, 0),
-        "{counters:?}"
-    );
+    assert_eq!((counters.in_flight, counters.sources), (0, 0), "{counters:?}");
     on_thread(|| {
         assert!(submitter.is_closed());
-        assert_eq!(
-            submitter.submit(Op::nop()).unwrap_err().reason,
-            Reason::Closed
-        );
+        assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
         assert_eq!(submitter.post(1, "x").unwrap_err().reason, Reason::Closed);
         submitter.free(here);
     });
@@ -318,9 +288,5 @@ pub fn a_submitter_outlives_its_watcher<H: Harness>() {
     drop(b);
     assert!(submitter.is_closed());
     assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
-    assert_eq!(
-        std::sync::Arc::strong_count(&alive),
-        1,
-        "the message was dropped"
-    );
+    assert_eq!(std::sync::Arc::strong_count(&alive), 1, "the message was dropped");
 }

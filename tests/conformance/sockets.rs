@@ -30,9 +30,7 @@ pub fn a_reset_is_reported_to_a_pending_read<H: Harness>() {
 pub fn a_reset_ends_queued_writes<H: Harness>() {
     let mut b = H::bench();
     let stuck = b.stuck();
-    let behind: Vec<_> = (0..20)
-        .map(|_| b.submit(Op::write(stuck.writer, "x")))
-        .collect();
+    let behind: Vec<_> = (0..20).map(|_| b.submit(Op::write(stuck.writer, "x"))).collect();
     let shutdown = b.submit(Op::shutdown(stuck.writer));
     system::reset_on_close(&mut b, stuck.peer);
     assert!(b.watcher.free(stuck.peer));
@@ -56,9 +54,7 @@ pub fn urgent_data_loses_and_reorders_nothing<H: Harness>() {
         let read = b.submit(Op::read(source));
         b.look();
         (&there).write_all(&[i; 10]).unwrap();
-        socket2::SockRef::from(&there)
-            .send_out_of_band(b"!")
-            .unwrap();
+        socket2::SockRef::from(&there).send_out_of_band(b"!").unwrap();
         (&there).write_all(&[i; 20]).unwrap();
         let mut got = expect_read(b.end(read)).to_vec();
         while got.len() < 30 {
@@ -81,16 +77,10 @@ pub fn unix_streams<H: Harness>() {
     drop(UnixListener::bind(&path).unwrap());
     let refused = b.submit(Op::connect(at.clone()));
     expect_errno(b.end(refused), &[libc::ECONNREFUSED]);
-    let listener = b
-        .watcher
-        .listen(at.clone())
-        .expect("a stale path is replaced");
+    let listener = b.watcher.listen(at.clone()).expect("a stale path is replaced");
     let error = b.watcher.listen(at.clone()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-    assert_eq!(
-        b.watcher.local_address(listener).unwrap().path().unwrap(),
-        path
-    );
+    assert_eq!(b.watcher.local_address(listener).unwrap().path().unwrap(), path);
     for i in 0..20 {
         let (here, there) = b.connect(listener, &at);
         b.expect_alive(here, there);
@@ -109,9 +99,7 @@ pub fn unix_streams<H: Harness>() {
 /// fill it).
 fn full_listener() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket
-        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-        .unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let listener = TcpListener::from(socket);
     let at = listener.local_addr().unwrap();
@@ -159,9 +147,7 @@ pub fn connect_with_a_socket_of_ones_own<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket
-        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
-        .unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     let bound = socket.local_addr().unwrap().as_socket().unwrap();
     let accept = b.submit(Op::accept(listener));
     let connect = b.submit(Op::connect_with(OwnedFd::from(socket), at));
@@ -183,9 +169,7 @@ pub fn listeners_share_a_port<H: Harness>() {
     let second = b.watcher.listen_with(at.clone(), options).unwrap();
     a.submit(Op::accept(first).multishot());
     b.submit(Op::accept(second).multishot());
-    let clients: Vec<_> = (0..100)
-        .map(|_| TcpStream::connect(at.ip().unwrap()).unwrap())
-        .collect();
+    let clients: Vec<_> = (0..100).map(|_| TcpStream::connect(at.ip().unwrap()).unwrap()).collect();
     let (mut left, mut right) = (0, 0);
     let start = std::time::Instant::now();
     while left + right < clients.len() {
@@ -194,10 +178,7 @@ pub fn listeners_share_a_port<H: Harness>() {
         assert!(start.elapsed() < BOUND);
     }
     assert!(left > 0 && right > 0, "{left} and {right}");
-    assert!(
-        a.watcher.listen(at).is_err(),
-        "without the option the port is taken"
-    );
+    assert!(a.watcher.listen(at).is_err(), "without the option the port is taken");
 }
 
 /// Options that were set before stay; those of a listener reach what it accepts.
@@ -303,10 +284,7 @@ pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
         let read = b.submit(Op::read(new));
         let _ = (&there).write_all(b"more for the old one");
         b.look();
-        assert!(
-            b.is_open(read),
-            "round {round}: nothing was sent to the new one"
-        );
+        assert!(b.is_open(read), "round {round}: nothing was sent to the new one");
         (&mine).write_all(b"mine").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"mine");
         b.watcher.free(new);

@@ -300,10 +300,7 @@ pub fn a_random_mix_of_reads_and_writes<H: Harness>() {
         let mut b = H::bench_with(Watcher::builder().swap_limit(1 << 20).buffer_size(4096));
         let (here, there) = b.pair();
         let total = 2 << 20;
-        let ends = [
-            (here, pattern(total, seed)),
-            (there, pattern(total, seed + 100)),
-        ];
+        let ends = [(here, pattern(total, seed)), (there, pattern(total, seed + 100))];
         let mut sent = [0usize; 2];
         let mut got = [Vec::new(), Vec::new()];
         let mut reading = [0usize; 2];

@@ -49,9 +49,7 @@ pub fn many_threads_post_in_their_order<H: Harness>() {
     let mut next = [0u64; 4];
     for _ in 0..40_000 {
         let c = b.next();
-        let Ok(Done::Message(message)) = c.result else {
-            panic!("{c:?}")
-        };
+        let Ok(Done::Message(message)) = c.result else { panic!("{c:?}") };
         let (t, i) = message.downcast::<(u64, u64)>().unwrap();
         assert_eq!((t, i), (c.token, next[t as usize]));
         next[t as usize] += 1;

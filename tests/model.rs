@@ -1,0 +1,204 @@
+//! Random programs against a plain model of the contract (`windlass::driver`), on every kernel.
+//!
+//! A program is a list of steps: submissions of every kind, cancels, deadlines, frees, waits, leases
+//! that are held and dropped, work from other threads. The model knows no kernel: it remembers what
+//! was accepted, and says of every completion whether it may be. At the end both sides of every
+//! connection are compared byte by byte, and descriptors are counted.
+//!
+//! `PROPTEST_CASES` sets how many programs run, `PROPTEST_RNG_SEED` repeats a failure (which names
+//! its seed), `WINDLASS_MODEL_SEEDS=first..last` chooses the seeds of the soak.
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngSeed, TestError, TestRng, TestRunner};
+
+mod model {
+    pub mod check;
+    pub mod finish;
+    pub mod run;
+    pub mod state;
+    pub mod steps;
+}
+mod worlds;
+
+use model::state::Model;
+use model::steps::{Case, Ending, case};
+use worlds::{Real, Virtual, World, alone, descriptors, setting};
+
+/// The most steps of a program.
+const STEPS: usize = 120;
+
+type Counts = BTreeMap<String, u64>;
+
+/// Runs a program; answers how often what has happened, and which faults were injected.
+fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
+    let mut model = Model::<W>::new(case);
+    assert_eq!(model.watcher.explain().driver, W::NAME);
+    for step in &case.steps {
+        model.step(step);
+    }
+    match case.ending {
+        _ if model.closed => model.drain_closed(),
+        Ending::Finish => model.finish(),
+        Ending::Close => {
+            model.finish();
+            model.close();
+            model.drain_closed();
+        }
+        Ending::CloseNow => {
+            model.close();
+            model.drain_closed();
+        }
+        Ending::DropNow => {}
+    }
+    let Model { world, watcher, counts, held, done, submitter, .. } = model;
+    drop(watcher);
+    assert!(submitter.is_closed(), "a submitter outlives its watcher");
+    assert!(submitter.wake(1).is_err());
+    // Leases and undelivered completions outlive it, too.
+    held.into_iter().for_each(model::state::Held::release);
+    drop(done);
+    let injected = world.injected();
+    (counts, injected)
+}
+
+/// Runs very many programs; a failure is made small, and told with the seed of its run.
+fn explore<W: World>(cases: u32) -> Counts {
+    let mut config = Config::with_cases(setting("PROPTEST_CASES").unwrap_or(cases));
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64),
+    };
+    config.rng_seed = RngSeed::Fixed(seed);
+    config.failure_persistence = None;
+    config.max_shrink_time = 30_000;
+    let mut runner = TestRunner::new(config);
+    let counts = std::cell::RefCell::new(Counts::new());
+    let tested = runner.run(&case(STEPS), |case| {
+        let before = descriptors_of::<W>();
+        let (new, _) = run::<W>(&case);
+        assert_eq!(descriptors_of::<W>(), before, "descriptors were lost");
+        for (what, count) in new {
+            *counts.borrow_mut().entry(what).or_insert(0) += count;
+        }
+        Ok(())
+    });
+    match tested {
+        Ok(()) => {}
+        Err(TestError::Fail(why, case)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{case:?}"),
+        Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
+    }
+    counts.into_inner()
+}
+
+fn descriptors_of<W: World>() -> usize {
+    if W::NAME == "sim" { 0 } else { descriptors() }
+}
+
+/// The programs are worth something only if all of this happens in them.
+const HAPPENS: [&str; 32] = [
+    "Read Done",
+    "Read Nothing",
+    "Read Failed(Deadline)",
+    "Read Failed(Cancelled)",
+    "Read Failed(Freed)",
+    "ReadInto Done",
+    "ReadInto Failed(Cancelled)",
+    "ReadExact Done",
+    "ReadExact Deadline after bytes",
+    "ReadExact Cancelled after bytes",
+    "Write Done",
+    "Write Cancelled after bytes",
+    "Write Deadline after bytes",
+    "Write Freed after bytes",
+    "Write Failed(Cancelled)",
+    "Write Failed(Torn)",
+    "Shutdown Done",
+    "Close Done",
+    "Accept Done",
+    "Accept Failed(Cancelled)",
+    "Connect Done",
+    "Connect Failed(Os(111))",
+    "Poll Done",
+    "Poll Failed(Deadline)",
+    "Drained Done",
+    "Drained Failed(Cancelled)",
+    "Timer Done",
+    "Timer Failed(Cancelled)",
+    "Nop Done",
+    "refused Stale",
+    "streams compared",
+    "streams compared in part",
+];
+
+fn expect_all(counts: &Counts) {
+    for (what, count) in counts {
+        println!("{count:8}  {what}");
+    }
+    for what in HAPPENS {
+        assert!(counts.contains_key(what), "it never happened: {what}");
+    }
+}
+
+mod epoll {
+    use super::*;
+
+    #[test]
+    fn random_programs_keep_the_contract() {
+        let _alone = alone();
+        expect_all(&explore::<Real>(200));
+    }
+}
+
+mod sim {
+    use super::*;
+
+    #[test]
+    fn random_programs_keep_the_contract() {
+        expect_all(&explore::<Virtual>(400));
+    }
+
+    /// One program per seed, so that a failure is named by a small number.
+    #[test]
+    fn a_soak_over_many_seeds() {
+        let seeds = match setting::<String>("WINDLASS_MODEL_SEEDS") {
+            Some(text) => {
+                let (first, last) = text.split_once("..").expect("first..last");
+                first.parse().expect("a number")..last.parse().expect("a number")
+            }
+            None => 0..300u64,
+        };
+        let enough = seeds.end - seeds.start >= 300;
+        let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+        for seed in seeds {
+            let injected = catch_unwind(AssertUnwindSafe(|| soak(seed)));
+            let injected = injected.unwrap_or_else(|panic| {
+                eprintln!("WINDLASS_MODEL_SEEDS={seed}..{}", seed + 1);
+                resume_unwind(panic)
+            });
+            for (fault, count) in injected {
+                *all.entry(fault).or_insert(0) += count;
+            }
+        }
+        println!("{all:?}");
+        for (fault, count) in all {
+            assert!(count > 0 || !enough, "{fault} was never injected");
+        }
+    }
+
+    fn soak(seed: u64) -> Vec<(&'static str, u64)> {
+        let config = Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() };
+        let rng = TestRng::from_seed(config.rng_algorithm, &[seed.to_le_bytes(); 4].concat());
+        let mut runner = TestRunner::new_with_rng(config, rng);
+        let drawn = case(STEPS).new_tree(&mut runner).expect("a program");
+        let mut case = drawn.current();
+        case.network.seed = seed;
+        if seed.is_multiple_of(3) {
+            case.network.faults = windlass::sim::Faults::all(0.02 + (seed % 7) as f64 * 0.02);
+        }
+        run::<Virtual>(&case).1
+    }
+}

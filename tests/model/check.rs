@@ -1,0 +1,434 @@
+//! Waits: every completion is checked against what is known of its operation.
+
+use std::time::{Duration, Instant};
+
+use windlass::{Buf, Code, Completion, Done, ErrorKind, Handle, Ready, Reason, Source};
+
+use super::state::*;
+use super::steps::Keep;
+use crate::worlds::World;
+
+/// What a broken connection may report.
+const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
+
+impl<W: World> Model<W> {
+    /// One wait, of `span` or without blocking; answers how many completions came.
+    pub fn wait(&mut self, span: Option<Duration>, keep: Keep) -> usize {
+        self.call += 1;
+        let served: Vec<usize> = self
+            .requests
+            .iter()
+            .filter_map(|request| match *request {
+                Request::Submit(op) => Some(op),
+                _ => None,
+            })
+            .collect();
+        self.flush();
+        let mut done = std::mem::take(&mut self.done);
+        let old = done.len();
+        let before = self.watcher.now();
+        let answer = match span {
+            None => self.watcher.try_wait(&mut done),
+            Some(span) => self.watcher.wait_timeout(&mut done, span),
+        };
+        let now = self.watcher.now();
+        let count = match answer {
+            Ok(count) => count,
+            Err(error) => {
+                assert_eq!(Reason::of(&error), Some(Reason::Closed), "{error}");
+                assert!(self.closed, "not closed");
+                assert!(self.pending().next().is_none(), "closed, but not drained");
+                assert!(self.posted.is_empty(), "a message was lost");
+                self.done = done;
+                return 0;
+            }
+        };
+        assert_eq!(old + count, done.len(), "the count of a wait");
+        assert!(!self.closed || count > 0, "a closed watcher waits");
+        if let Some(span) = span {
+            assert!(count > 0 || now >= before + span, "a wait without result is not early");
+        }
+        for c in done.iter().skip(old) {
+            self.account(c, now);
+        }
+        for op in served {
+            // Its timeout began within this wait.
+            if let Some(timeout) = self.ops[op].timeout {
+                self.ops[op].overdue = Some(now + timeout);
+            }
+        }
+        self.last_wait = self.call;
+        self.after_wait(before);
+        match keep {
+            Keep::Take => {
+                let batch: Vec<Completion> = done.drain(..).collect();
+                self.done = done;
+                for c in batch {
+                    self.consume(c);
+                }
+            }
+            Keep::Stay => self.done = done,
+            Keep::Drop => {
+                done.clear();
+                self.done = done;
+            }
+        }
+        count
+    }
+
+    /// What holds after every wait that has delivered everything that there was.
+    fn after_wait(&mut self, before: Instant) {
+        let mut in_flight = 0;
+        let mut connecting = 0;
+        for op in self.pending() {
+            let record = &self.ops[op];
+            assert!(!record.due_now, "its end was not reported: {record:?}");
+            assert!(!record.must_tear, "what is behind a torn write goes on: {record:?}");
+            let late = record.overdue.is_some_and(|overdue| overdue < before);
+            assert!(!late, "it has not expired: {record:?}");
+            in_flight += 1;
+            connecting += u64::from(record.code == Code::Connect);
+        }
+        self.check_queued_bytes();
+        let counters = self.watcher.counters();
+        assert_eq!(counters.in_flight, in_flight, "operations in flight");
+        let sources = self.ports.iter().filter(|port| !port.freed).count() as u64;
+        assert_eq!(counters.sources, sources + connecting, "sources");
+        let most = self.limits.chunk as usize * self.limits.chunks;
+        assert!(counters.swap_bytes as usize <= most, "more swap buffers than allowed");
+        assert_eq!(counters.submitted, self.accepted + self.posts, "submitted");
+        assert_eq!(counters.completed, self.delivered, "completed");
+    }
+
+    /// Bytes of queued writes are counted, and drains wait for nothing else.
+    fn check_queued_bytes(&mut self) {
+        for port in 0..self.ports.len() {
+            let Some(queued) = self.queued_bytes(port) else {
+                assert!(self.ports[port].freed, "a source is stale");
+                continue;
+            };
+            let pending = self.pending().map(|op| &self.ops[op]);
+            let (mut writes, mut unsent) = (0, 0);
+            for record in pending.filter(|record| record.end == Some(port)) {
+                match record.code {
+                    Code::Write => (writes, unsent) = (writes + 1, unsent + record.payload.len()),
+                    Code::Drained => assert!(queued > record.wanted, "drained: {record:?}"),
+                    _ => {}
+                }
+            }
+            assert!(queued >= writes && queued <= unsent, "{queued} bytes in {writes} writes");
+        }
+    }
+
+    /// Enters a completion, and checks it.
+    fn account(&mut self, c: &Completion, now: Instant) {
+        self.delivered += 1;
+        assert!(!c.late(), "nothing here goes on after its deadline: {c:?}");
+        if let Ok(Done::Message(message)) = &c.result {
+            assert!(c.source.is_none() && !c.more());
+            assert_eq!(self.posted.pop_front(), Some(c.token), "the order of messages");
+            assert_eq!(message.is_empty(), (c.token - POSTED).is_multiple_of(3));
+            return;
+        }
+        let index = c.token as usize;
+        assert!(index < self.ops.len(), "the token of nobody: {c:?}");
+        let record = &self.ops[index];
+        assert!(record.ended.is_none(), "it had ended: {c:?}; {record:?}");
+        assert!(!record.queued, "it has not begun: {c:?}");
+        assert_eq!(c.ticket(), record.ticket, "{c:?}; {record:?}");
+        assert_eq!(c.source, if record.end.is_some() { record.source } else { Source::NONE });
+        let end = End::of(&c.result);
+        self.check_end(index, c, end, now);
+        self.check_memory(index, c);
+        self.check_order(index, end);
+        let record = &mut self.ops[index];
+        match &c.result {
+            Ok(Done::Read(data)) => record.data.extend(data.parts().iter().flat_map(|p| &**p)),
+            Err(error) if direction(record.code) == Some(READS) => {
+                record.data.extend(error.buf().parts().iter().flat_map(|p| &**p));
+            }
+            _ => {}
+        }
+        let (code, port) = (record.code, record.end);
+        record.moved += c.bytes();
+        if !c.more() {
+            record.ended = Some(end);
+            record.due_now = false;
+            record.must_tear = false;
+        }
+        let what = match end {
+            End::Failed(kind) if c.bytes() > 0 => format!("{code:?} {kind:?} after bytes"),
+            _ => format!("{code:?} {end:?}"),
+        };
+        self.count(what);
+        let Some(port) = port else { return };
+        match (code, end) {
+            (Code::Close, End::Done) => self.freed(port),
+            (Code::Shutdown, End::Done) => self.ports[port].shut = true,
+            (Code::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
+            (Code::Read | Code::ReadInto, End::Nothing)
+            | (Code::ReadExact, End::Failed(ErrorKind::Eof))
+            | (Code::Read | Code::ReadInto | Code::ReadExact, End::Failed(ErrorKind::Os(_))) => {
+                self.ports[port].over = true
+            }
+            _ => {}
+        }
+        if direction(code) == Some(WRITES) {
+            self.tear(index, port, end, c.bytes());
+        }
+    }
+
+    /// A write that ends partly sent ends those behind it.
+    fn tear(&mut self, index: usize, port: usize, end: End, bytes: usize) {
+        let record = &self.ops[index];
+        let partly = record.code == Code::Write && bytes > 0;
+        let tears = matches!(
+            end,
+            End::Failed(ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Os(_))
+        );
+        if !partly || !tears {
+            return;
+        }
+        let since = match (end, record.cancelled_at) {
+            (End::Failed(ErrorKind::Cancelled), Some(call)) => call,
+            _ => self.last_wait,
+        };
+        let place = record.place;
+        self.ports[port].torn_by = Some((place, self.call));
+        for op in self.ports[port].lists[WRITES].clone() {
+            let behind = &mut self.ops[op];
+            if behind.ended.is_none() && behind.place > place && behind.accepted_at < since {
+                behind.must_tear = true;
+            }
+        }
+    }
+
+    /// Whether an operation may end this way, and whether what it says of bytes can be.
+    fn check_end(&self, index: usize, c: &Completion, end: End, now: Instant) {
+        let record = &self.ops[index];
+        let error_of = |kind| end == End::Failed(kind);
+        let bytes = c.bytes();
+        let fits = match (record.code, &c.result) {
+            (Code::Nop, Ok(Done::Nop)) => true,
+            (Code::Timer, Ok(Done::Timer)) => record.due.is_some_and(|due| due <= now),
+            (Code::Read, Ok(Done::Read(data))) => {
+                let lease = data.is_eof() || data.is_lease();
+                let more = c.more() == (record.multishot && !data.is_eof());
+                lease && more && bytes <= self.limits.chunk as usize
+            }
+            (Code::ReadInto, Ok(Done::Read(_))) => true,
+            (Code::ReadExact, Ok(Done::Read(_))) => bytes == record.wanted,
+            (Code::Write, Ok(Done::Written { buf, bytes })) => {
+                *bytes as usize == record.payload.len() && same(buf, &record.payload)
+            }
+            (Code::Accept, Ok(Done::Accepted(_))) => c.more() == record.multishot,
+            (Code::Connect, Ok(Done::Connected(_))) => record.target.is_some(),
+            (Code::Shutdown, Ok(Done::Shutdown)) => true,
+            (Code::Close, Ok(Done::Closed)) => true,
+            (Code::Poll, Ok(Done::Ready(ready))) => {
+                let asked = Ready::from_bits(record.interest) | Ready::ALWAYS;
+                !ready.is_empty() && asked.contains(*ready)
+            }
+            (Code::Drained, Ok(Done::Drained)) => true,
+            (_, Ok(_)) => false,
+            (Code::ReadExact, Err(error)) => error.buf().len() == bytes && bytes < record.wanted,
+            (Code::Write, Err(error)) => {
+                bytes < record.payload.len() && same(error.buf(), &record.payload)
+            }
+            (_, Err(_)) => bytes == 0,
+        };
+        assert!(fits, "{c:?}; {record:?}");
+        assert!(!c.more() || c.result.is_ok(), "an error is final: {c:?}");
+        if record.must_tear {
+            // Or it was asked to end otherwise before it was known to be torn.
+            let asked = record.cancelled_at.is_some() && error_of(ErrorKind::Cancelled)
+                || error_of(ErrorKind::Freed)
+                || error_of(ErrorKind::Closed);
+            assert!(error_of(ErrorKind::Torn) || asked, "a hole: {c:?}; {record:?}");
+            assert_eq!(bytes, 0, "a hole: {c:?}; {record:?}");
+        }
+        let port = record.end;
+        let has_cause = match end {
+            End::Done => true,
+            End::Nothing | End::Failed(ErrorKind::Eof) => {
+                matches!(record.code, Code::Read | Code::ReadInto | Code::ReadExact)
+                    && (end == End::Nothing) == (record.code != Code::ReadExact)
+                    && port.is_some_and(|port| self.may_be_over(port))
+            }
+            End::Failed(ErrorKind::Deadline) => {
+                record.code != Code::Timer && record.due.is_some_and(|due| due <= now)
+            }
+            End::Failed(ErrorKind::Cancelled) => record.cancelled_at.is_some(),
+            End::Failed(ErrorKind::Freed) => port.is_some_and(|port| self.ports[port].ending),
+            End::Failed(ErrorKind::Closed) => self.closed,
+            End::Failed(ErrorKind::Torn) => {
+                let torn_by = port.and_then(|port| self.ports[port].torn_by);
+                direction(record.code) == Some(WRITES)
+                    && bytes == 0
+                    && torn_by.is_some_and(|(place, call)| {
+                        place < record.place && record.accepted_at <= call
+                    })
+            }
+            End::Failed(ErrorKind::Os(errno)) => self.may_fail(index, errno),
+            End::Failed(_) => false,
+        };
+        assert!(has_cause, "without a cause: {c:?}; {record:?}");
+    }
+
+    /// Whether there may be an end of the file.
+    fn may_be_over(&self, port: usize) -> bool {
+        let asked = self.peer(port).is_some_and(|peer| self.ports[peer].shut_asked);
+        asked || self.is_disturbed(port)
+    }
+
+    /// Whether the system may have reported this.
+    fn may_fail(&self, index: usize, errno: i32) -> bool {
+        let record = &self.ops[index];
+        match (record.code, record.end) {
+            (Code::Connect, _) => {
+                let refused = [libc::ECONNREFUSED, libc::ECONNRESET].contains(&errno);
+                let gone = record.target.is_none_or(|port| self.ports[port].ending);
+                let is_full = errno == libc::ENOBUFS && record.remote;
+                refused && (gone || self.refusals || self.resets) || is_full && self.is_small()
+            }
+            (Code::Write, Some(_)) if errno == libc::ENOBUFS => {
+                record.remote && self.limits.write_bytes < u32::MAX
+            }
+            (Code::Write, Some(port)) => {
+                let shut = errno == libc::EPIPE && self.ports[port].shut_asked;
+                shut || BROKEN.contains(&errno) && self.is_disturbed(port)
+            }
+            (Code::Read | Code::ReadInto | Code::ReadExact | Code::Shutdown, Some(port)) => {
+                BROKEN.contains(&errno) && self.is_disturbed(port)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the table of sources may be full.
+    fn is_small(&self) -> bool {
+        self.limits.sources < 1000
+    }
+
+    /// The memory that was moved in comes back.
+    fn check_memory(&self, index: usize, c: &Completion) {
+        let record = &self.ops[index];
+        let back = match &c.result {
+            Ok(Done::Read(data)) if record.code != Code::Read => data,
+            Ok(Done::Written { buf, .. }) => buf,
+            Ok(_) => return,
+            Err(error) if matches!(record.code, Code::Read | Code::Accept) => {
+                return assert!(error.buf().is_empty());
+            }
+            Err(error) => error.buf(),
+        };
+        match record.code {
+            Code::ReadInto | Code::ReadExact | Code::Write => {
+                assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
+            }
+            _ => assert!(back.is_empty()),
+        }
+    }
+
+    /// What ends done, at the end of the file, or in an error of the system does so in order.
+    fn check_order(&mut self, index: usize, end: End) {
+        let record = &self.ops[index];
+        if record.code == Code::Timer && end == End::Done {
+            return self.check_timers(index);
+        }
+        let (Some(port), Some(direction)) = (record.end, direction(record.code)) else {
+            return;
+        };
+        // What the loop refuses of other threads' requests was never queued.
+        let refused = record.remote && end == End::Failed(ErrorKind::Os(libc::ENOBUFS));
+        if !end.is_ordered() || refused {
+            return;
+        }
+        let last = &mut self.ports[port].last_ordered[direction];
+        let in_order = last.is_none_or(|last| last <= record.place);
+        assert!(in_order, "{end:?} behind place {last:?}: {record:?}");
+        *last = Some(record.place);
+    }
+
+    /// No timer fires while an earlier one has not.
+    fn check_timers(&self, index: usize) {
+        let Some(due) = self.ops[index].due else {
+            return;
+        };
+        for other in self.pending() {
+            let record = &self.ops[other];
+            let earlier = record.overdue.is_some_and(|overdue| overdue < due);
+            let equal = other < index && record.overdue == Some(due) && record.timeout.is_none();
+            let before = record.code == Code::Timer && !record.queued && (earlier || equal);
+            let asked = record.cancelled_at.is_some() || record.due_now;
+            assert!(!before || asked, "{:?} fired before {record:?}", self.ops[index]);
+        }
+    }
+
+    /// Takes a completion apart.
+    fn consume(&mut self, c: Completion) {
+        let index = c.token as usize;
+        match c.result {
+            Ok(Done::Read(data)) if data.is_lease() => {
+                let hold = !self.finishing && index.is_multiple_of(3) && self.held.len() < 20;
+                let lease = data.into_lease().expect("a lease");
+                if hold {
+                    let copy = lease.to_vec();
+                    self.held.push(Held { lease, copy });
+                }
+            }
+            Ok(Done::Read(buf) | Done::Written { buf, .. }) => self.check_vec(index, buf),
+            Ok(Done::Accepted(handle)) => self.connected(handle, 1),
+            Ok(Done::Connected(handle)) => self.connected(handle, 0),
+            Ok(Done::Message(message)) if !message.is_empty() => {
+                let number: u64 = message.downcast().expect("a number");
+                assert_eq!(POSTED + number, c.token);
+            }
+            Ok(_) => {}
+            Err(error) => self.check_vec(index, error.into_buf()),
+        }
+    }
+
+    /// A vector is the very one that was moved in.
+    fn check_vec(&self, index: usize, buf: Buf) {
+        for (part, memory) in buf.into_parts().into_iter().zip(&self.ops[index].memory) {
+            if part.room() > 0 {
+                let vec = part.into_vec();
+                let back = Memory { start: vec.as_ptr() as usize, room: vec.capacity() };
+                assert_eq!(back, *memory);
+            }
+        }
+    }
+
+    /// A socket from an accept or a connect: finds its other end.
+    fn connected(&mut self, handle: Handle, side: usize) {
+        let Some(source) = self.attach(handle) else {
+            return;
+        };
+        let client = match side {
+            0 => self.watcher.local_address(source),
+            _ => self.watcher.peer_address(source),
+        };
+        let known = client.ok().map(|address| address.to_string());
+        let stream = match known.as_ref().and_then(|address| self.by_address.get(address)) {
+            Some(&stream) if self.streams[stream].ports[side].is_none() => stream,
+            _ => {
+                let unmatched = known.is_none();
+                self.streams.push(Stream { unmatched, ..Stream::default() });
+                self.streams.len() - 1
+            }
+        };
+        if let Some(address) = known {
+            self.by_address.insert(address, stream);
+        }
+        self.add_port(source, Some((stream, side)));
+        if stream % 2 == 1 {
+            self.world.narrow(&mut self.watcher, source);
+        }
+        self.count("connections");
+    }
+}
+
+fn same(buf: &Buf, bytes: &[u8]) -> bool {
+    buf.len() == bytes.len() && buf.parts().iter().flat_map(|part| &**part).eq(bytes)
+}

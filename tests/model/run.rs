@@ -1,0 +1,742 @@
+//! Steps: what the program does, and what the answers may be.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use windlass::{Address, Buf, Code, Handle, Limit, Op, Ready, Reason, Source};
+
+use super::state::*;
+use super::steps::*;
+use crate::worlds::World;
+
+/// The most sources that a program makes.
+const PORTS: usize = 14;
+
+/// An operation to be submitted, and what the model needs to know of it.
+pub struct Plan {
+    op: Op,
+    port: Option<usize>,
+    payload: Vec<u8>,
+    wanted: usize,
+    target: Option<usize>,
+    times: Option<(Option<Instant>, Option<Duration>)>,
+}
+
+impl Plan {
+    pub fn new(op: Op, port: Option<usize>) -> Plan {
+        let payload = Vec::new();
+        Plan { op, port, payload, wanted: 0, target: None, times: None }
+    }
+}
+
+/// Bytes with an owner of another type.
+struct Owned(Vec<u8>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn full(reason: Reason, limit: Limit) -> Option<u32> {
+    match reason {
+        Reason::Full { limit: which, count } if which == limit => Some(count),
+        _ => None,
+    }
+}
+
+impl<W: World> Model<W> {
+    /// Requests that stand in the bounded queue: frees pass it.
+    fn queue_len(&self) -> usize {
+        self.requests.len().min(self.limits.queue)
+    }
+
+    /// The loop takes what was asked for from elsewhere.
+    pub fn flush(&mut self) {
+        self.taken = 0;
+        while let Some(request) = self.requests.pop_front() {
+            match request {
+                Request::Attach(port) => self.ports[port].reserved = false,
+                Request::Submit(op) => self.enter(op),
+                Request::Cancel(op) => {
+                    let call = self.call;
+                    self.ops[op].cancelled_at.get_or_insert(call);
+                }
+                Request::Free(port) => self.freed(port),
+                Request::Post => {}
+            }
+        }
+    }
+
+    /// An operation takes its place behind those before it.
+    fn enter(&mut self, op: usize) {
+        let record = &mut self.ops[op];
+        record.queued = false;
+        record.accepted_at = self.call;
+        let Some(port) = record.end else { return };
+        let code = record.code;
+        record.place = self.ports[port].next_place;
+        self.ports[port].next_place += 1;
+        if let Some(direction) = direction(code) {
+            self.ports[port].lists[direction].push(op);
+        }
+        match code {
+            Code::Close => {
+                self.ports[port].ending = true;
+                self.disturb(port);
+            }
+            Code::Shutdown => self.ports[port].shut_asked = true,
+            _ => {}
+        }
+    }
+
+    /// A source is gone, or is about to be.
+    pub fn freed(&mut self, port: usize) {
+        let state = &mut self.ports[port];
+        state.freed = true;
+        state.ending = true;
+        state.reserved = false;
+        self.disturb(port);
+    }
+
+    /// Submits, and checks the answer; the record's place if it was accepted.
+    pub fn submit(&mut self, plan: Plan, how: How) -> Option<usize> {
+        self.call += 1;
+        let (at, timeout) = match plan.times {
+            Some(times) => times,
+            None => self.when(how.due),
+        };
+        let index = self.ops.len();
+        let mut op = plan.op.token(index as u64);
+        if plan.times.is_none() {
+            op = match (at, timeout) {
+                (Some(at), _) => op.deadline(at),
+                (None, Some(timeout)) => op.timeout(timeout),
+                (None, None) => op,
+            };
+        }
+        let memory = Memory::of(op.buf());
+        let (code, source, lease) = (op.code(), op.source(), op.buf().is_lease());
+        let multishot = plan.wanted == usize::MAX;
+        let interest = plan.wanted as u16;
+        if !how.remote && plan.port.is_some_and(|port| self.ports[port].reserved) {
+            // The loop looks at the queue before it says that the name is stale.
+            self.flush();
+        }
+        let must_meet_the_bound = how.remote && self.queue_len() == self.limits.queue;
+        let before = self.watcher.now();
+        let answer = match how.remote {
+            true => self.submitter.submit(op),
+            false => self.watcher.submit(op),
+        };
+        let after = self.watcher.now();
+        let ticket = match answer {
+            Ok(ticket) => ticket,
+            Err(rejected) => {
+                assert_eq!(rejected.op.code(), code, "another operation came back");
+                assert_eq!(rejected.op.source(), source);
+                assert_eq!(Memory::of(rejected.op.buf()), memory, "other memory came back");
+                self.check_refusal(rejected.reason, code, plan.port, how.remote);
+                self.count(format!("refused {:?}", rejected.reason));
+                return None;
+            }
+        };
+        assert!(!self.closed, "a closed watcher has accepted {code:?}");
+        assert!(!must_meet_the_bound, "the queue took more than its bound");
+        if let Some(port) = plan.port
+            && !how.remote
+        {
+            assert!(!self.ports[port].freed, "a freed source has accepted {code:?}");
+        }
+        self.accepted += 1;
+        self.ops.push(Record {
+            code,
+            source,
+            end: plan.port,
+            ticket,
+            multishot,
+            remote: how.remote,
+            queued: how.remote,
+            place: u64::MAX,
+            payload: plan.payload,
+            lease,
+            wanted: plan.wanted,
+            interest,
+            target: plan.target,
+            memory,
+            due: at.or(timeout.map(|timeout| before + timeout)),
+            overdue: match how.remote {
+                true => at,
+                false => at.or(timeout.map(|timeout| after + timeout)),
+            },
+            timeout,
+            accepted_at: u64::MAX,
+            cancelled_at: None,
+            due_now: false,
+            must_tear: false,
+            data: Vec::new(),
+            moved: 0,
+            ended: None,
+        });
+        if how.remote {
+            self.taken += 1;
+            self.requests.push_back(Request::Submit(index));
+        } else {
+            self.enter(index);
+        }
+        Some(index)
+    }
+
+    /// Every refusal has its reason.
+    fn check_refusal(&mut self, reason: Reason, code: Code, port: Option<usize>, remote: bool) {
+        let counters = self.watcher.counters();
+        let limits = &self.limits;
+        let reserve = limits.reserve as u64;
+        // A reserve that met a full table is filled when somebody has asked it in vain.
+        let few_left = limits.operations < 1000 || limits.sources < 1000;
+        let right = match reason {
+            Reason::Closed => self.closed,
+            Reason::Stale => {
+                let gone = |port: usize| self.ports[port].freed || self.is_closing(port);
+                !remote && port.is_some_and(gone)
+            }
+            _ if self.closed => false,
+            _ if full(reason, Limit::Operations) == Some(limits.operations) => {
+                counters.in_flight + reserve >= u64::from(limits.operations)
+            }
+            _ if full(reason, Limit::Sources) == Some(limits.sources) => {
+                code == Code::Connect && counters.sources + reserve >= u64::from(limits.sources)
+            }
+            _ if full(reason, Limit::Writes) == Some(limits.write_bytes) => {
+                let queued = port.and_then(|port| self.queued_bytes(port));
+                code == Code::Write && queued.is_some_and(|queued| queued > 0)
+            }
+            _ if full(reason, Limit::Queue) == Some(limits.queue as u32) => {
+                // The id goes back to the loop, not into the reserve.
+                self.taken += 1;
+                remote && self.queue_len() == self.limits.queue
+            }
+            _ if full(reason, Limit::Reserve) == Some(limits.reserve as u32) => {
+                remote && (self.taken > 0 || few_left)
+            }
+            _ => false,
+        };
+        assert!(right, "{code:?} on {port:?} was refused: {reason:?}; {counters:?}");
+    }
+
+    /// Bytes of writes that wait on a source.
+    pub fn queued_bytes(&mut self, port: usize) -> Option<usize> {
+        self.watcher.queued_bytes(self.ports[port].source).ok()
+    }
+
+    /// A port of the wanted sort, mostly an open one.
+    fn pick(&self, on: u8, listener: bool) -> Option<usize> {
+        let all: Vec<usize> = (0..self.ports.len())
+            .filter(|&port| self.ports[port].stream.is_none() == listener)
+            .collect();
+        let open: Vec<usize> = all.iter().copied().filter(|&port| self.is_open(port)).collect();
+        let from = if on < 245 && !open.is_empty() { open } else { all };
+        (!from.is_empty()).then(|| from[on as usize % from.len()])
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Pair { remote } => self.pair(remote),
+            Step::Listen => self.listen(),
+            Step::Accept { on, many, how } => {
+                let Some(port) = self.pick(on, true) else {
+                    return;
+                };
+                let op = Op::accept(self.ports[port].source);
+                let op = if many { op.multishot() } else { op };
+                let mut plan = Plan::new(op, Some(port));
+                plan.wanted = if many { usize::MAX } else { 0 };
+                self.submit(plan, how);
+            }
+            Step::Connect { to, how } => self.connect(to, how),
+            Step::Read { on, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                self.submit(Plan::new(Op::read(self.ports[port].source), Some(port)), how);
+            }
+            Step::ReadMany { on, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                self.read_many(port, how);
+            }
+            Step::ReadInto { on, ref rooms, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                let room = |&room: &u16| Vec::with_capacity(room as usize);
+                let mut bufs: Vec<Vec<u8>> = rooms.iter().map(room).collect();
+                if bufs.iter().all(|buf| buf.capacity() == 0) {
+                    bufs[0].reserve_exact(1);
+                }
+                let source = self.ports[port].source;
+                let op = match bufs.len() {
+                    1 => Op::read_into(source, bufs.remove(0)),
+                    _ => Op::read_vectored(source, bufs),
+                };
+                self.submit(Plan::new(op, Some(port)), how);
+            }
+            Step::ReadExact { on, count, spare, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                let room: Vec<u8> = Vec::with_capacity(count as usize + spare as usize);
+                let op = Op::read_exact(self.ports[port].source, room, count as usize);
+                let mut plan = Plan::new(op, Some(port));
+                plan.wanted = count as usize;
+                self.submit(plan, how);
+            }
+            Step::Write { on, len, owner, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                let payload = self.draw(port, (len as usize).min(self.world.most_bytes()));
+                let buf = match owner {
+                    Owner::Vec => Buf::from(payload.clone()),
+                    Owner::Box => Buf::from(payload.clone().into_boxed_slice()),
+                    Owner::Shared => Buf::from(Arc::<[u8]>::from(&*payload)),
+                    Owner::Other => Buf::from_owner(Owned(payload.clone())),
+                };
+                self.write(port, buf, payload, how);
+            }
+            Step::WriteParts { on, ref lens, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                let mut parts: Vec<Vec<u8>> =
+                    lens.iter().map(|&len| self.draw(port, len as usize)).collect();
+                if parts.iter().all(Vec::is_empty) {
+                    parts.push(self.draw(port, 1));
+                }
+                let payload = parts.concat();
+                let parts: Vec<Buf> = parts.into_iter().map(Buf::from).collect();
+                self.write(port, Buf::from(parts), payload, how);
+            }
+            Step::WriteLease { on, which, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                if self.held.is_empty() {
+                    return;
+                }
+                let at = which as usize % self.held.len();
+                let (mut lease, mut payload) = match which % 2 {
+                    0 => (self.held[at].lease.clone(), self.held[at].copy.clone()),
+                    _ => {
+                        let held = self.held.swap_remove(at);
+                        (held.lease, held.copy)
+                    }
+                };
+                if which.is_multiple_of(3) && payload.len() > 1 {
+                    let half = payload.len() / 2;
+                    lease = lease.slice(half..);
+                    payload.drain(..half);
+                }
+                self.write(port, Buf::from(lease), payload, how);
+            }
+            Step::Shutdown { on, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                self.submit(Plan::new(Op::shutdown(self.ports[port].source), Some(port)), how);
+            }
+            Step::Close { on, how } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                    return;
+                };
+                self.submit(Plan::new(Op::close(self.ports[port].source), Some(port)), how);
+            }
+            Step::Poll { on, interest, how } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                    return;
+                };
+                let all = [Ready::READABLE, Ready::WRITABLE, Ready::READ_CLOSED];
+                let chosen = (0..3).filter(|bit| interest >> bit & 1 == 1).map(|bit| all[bit]);
+                let interest = chosen.fold(Ready::NONE, |set, one| set | one);
+                let op = Op::poll(self.ports[port].source, interest);
+                let mut plan = Plan::new(op, Some(port));
+                plan.wanted = interest.bits() as usize;
+                self.submit(plan, how);
+            }
+            Step::Drained { on, bytes, how } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                    return;
+                };
+                let op = Op::drained(self.ports[port].source, bytes.into());
+                let mut plan = Plan::new(op, Some(port));
+                plan.wanted = bytes.into();
+                self.submit(plan, how);
+            }
+            Step::Timer { ns, absolute, remote } => {
+                let times = self.when(if absolute { Due::At(ns) } else { Due::In(ns) });
+                let op = match times {
+                    (Some(at), _) => Op::timer_at(at),
+                    (None, span) => Op::timer(span.unwrap_or_default()),
+                };
+                let mut plan = Plan::new(op, None);
+                plan.times = Some(times);
+                self.submit(plan, How { due: Due::Never, remote });
+            }
+            Step::Nop { remote } => {
+                self.submit(Plan::new(Op::nop(), None), How { due: Due::Never, remote });
+            }
+            Step::Refused { on, which } => self.refused(on, which),
+            Step::Free { on, remote } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                    return;
+                };
+                self.free(port, remote);
+            }
+            Step::Reattach { on } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                    return;
+                };
+                self.reattach(port);
+            }
+            Step::Cancel { which, remote } => self.cancel_some(which, remote),
+            Step::CancelAll { on } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                    return;
+                };
+                self.cancel_all(port);
+            }
+            Step::Post { count, elsewhere } => self.post(count, elsewhere),
+            Step::Release { elsewhere } => self.release(elsewhere),
+            Step::Wait { ns, keep } => {
+                let span = ns.map(|ns| Duration::from_nanos(ns.into()).min(W::LONGEST_WAIT));
+                self.wait(span, keep);
+            }
+            Step::CloseWatcher => self.close(),
+        }
+    }
+
+    fn pair(&mut self, remote: bool) {
+        if self.ports.len() >= PORTS {
+            return;
+        }
+        let (a, b) = self.world.pair();
+        self.streams.push(Stream::default());
+        let stream = self.streams.len() - 1;
+        for (side, handle) in [a, b].into_iter().enumerate() {
+            let attached = match remote && side == 1 {
+                true => self.attach_elsewhere(handle),
+                false => self.attach(handle),
+            };
+            let Some(source) = attached else { continue };
+            let port = self.add_port(source, Some((stream, side)));
+            if remote && side == 1 {
+                self.ports[port].reserved = true;
+                self.requests.push_back(Request::Attach(port));
+            }
+        }
+    }
+
+    /// Attaches, unless there is a reason not to.
+    pub fn attach(&mut self, handle: Handle) -> Option<Source> {
+        match self.watcher.attach(handle) {
+            Ok(source) => Some(source),
+            Err(rejected) => {
+                let counters = self.watcher.counters();
+                let limit = u64::from(self.limits.sources);
+                let near = counters.sources + self.limits.reserve as u64 >= limit;
+                let right = match rejected.reason {
+                    Reason::Closed => self.closed,
+                    reason => full(reason, Limit::Sources).is_some() && near && !self.closed,
+                };
+                assert!(right, "attach was refused: {:?}; {counters:?}", rejected.reason);
+                self.count(format!("attach refused {:?}", rejected.reason));
+                None
+            }
+        }
+    }
+
+    fn attach_elsewhere(&mut self, handle: Handle) -> Option<Source> {
+        match self.submitter.attach(handle) {
+            Ok(source) => {
+                self.taken += 1;
+                Some(source)
+            }
+            Err(rejected) => {
+                let reason = rejected.reason;
+                let few = self.limits.sources < 1000;
+                let right = match reason {
+                    Reason::Closed => self.closed,
+                    _ if full(reason, Limit::Queue).is_some() => {
+                        self.taken += 1;
+                        self.queue_len() == self.limits.queue
+                    }
+                    _ => full(reason, Limit::Reserve).is_some() && (self.taken > 0 || few),
+                };
+                assert!(right, "attach from elsewhere was refused: {reason:?}");
+                None
+            }
+        }
+    }
+
+    fn listen(&mut self) {
+        let listeners = self.ports.iter().filter(|port| port.stream.is_none()).count();
+        if self.ports.len() >= PORTS || listeners >= 3 {
+            return;
+        }
+        match self.watcher.listen(([127, 0, 0, 1], 0)) {
+            Ok(source) => {
+                assert!(!self.closed);
+                let address = self.watcher.local_address(source).expect("it is bound");
+                let port = self.add_port(source, None);
+                self.ports[port].address = Some(address);
+            }
+            Err(error) => {
+                let reason = Reason::of(&error).expect("a reason");
+                assert!(reason == Reason::Closed || full(reason, Limit::Sources).is_some());
+                assert_eq!(reason == Reason::Closed, self.closed);
+            }
+        }
+    }
+
+    fn connect(&mut self, to: u8, how: How) {
+        let target = if to.is_multiple_of(8) { None } else { self.pick(to, true) };
+        let address: Address = match target {
+            Some(port) => self.ports[port].address.clone().expect("a listener has one"),
+            None => self.world.nowhere(),
+        };
+        let mut plan = Plan::new(Op::connect(address), None);
+        plan.target = target;
+        self.submit(plan, how);
+    }
+
+    pub fn read_many(&mut self, port: usize, how: How) -> Option<usize> {
+        let op = Op::read(self.ports[port].source).multishot();
+        let mut plan = Plan::new(op, Some(port));
+        plan.wanted = usize::MAX;
+        self.submit(plan, how)
+    }
+
+    fn write(&mut self, port: usize, buf: Buf, payload: Vec<u8>, how: How) {
+        let op = Op::write(self.ports[port].source, buf);
+        let mut plan = Plan::new(op, Some(port));
+        plan.payload = payload;
+        self.submit(plan, how);
+    }
+
+    /// Submissions that must be refused, and why.
+    fn refused(&mut self, on: u8, which: u8) {
+        let Some(port) = self.pick(on, which % 12 == 5) else {
+            return;
+        };
+        let source = self.ports[port].source;
+        let room = |len: usize| Vec::<u8>::with_capacity(len);
+        let (op, reason) = match which % 12 {
+            0 => (Op::write(source, room(0)), Reason::EmptyBuffer),
+            1 => (Op::read_into(source, room(0)), Reason::EmptyBuffer),
+            2 => (Op::read_exact(source, room(8), 9), Reason::BadCount),
+            3 => (Op::read_exact(source, room(8), 0), Reason::BadCount),
+            4 => (Op::write_vectored(source, vec![Buf::default()]), Reason::EmptyBuffer),
+            5 => (Op::read(source), Reason::Unsupported),
+            6 => (Op::accept(source), Reason::Unsupported),
+            7 => (Op::write(Source::NONE, vec![7; 7]), Reason::Stale),
+            8 => (Op::recv_from(source), Reason::Unsupported),
+            9 => (Op::send_to(source, vec![7; 7], self.world.nowhere()), Reason::Unsupported),
+            10 => (Op::read_vectored(source, vec![room(0), room(0)]), Reason::EmptyBuffer),
+            _ => (Op::read_exact(source, "static", 3), Reason::BadCount),
+        };
+        if self.ports[port].reserved && op.source() == source {
+            self.flush();
+        }
+        let memory = Memory::of(op.buf());
+        let refused = self.watcher.submit(op).expect_err("it cannot be accepted");
+        assert_eq!(Memory::of(refused.op.buf()), memory, "other memory came back");
+        let reason = match refused.op.source() {
+            _ if self.closed => Reason::Closed,
+            Source::NONE => Reason::Stale,
+            _ if self.ports[port].freed => Reason::Stale,
+            _ if refused.reason == Reason::Stale && self.is_closing(port) => Reason::Stale,
+            _ => reason,
+        };
+        assert_eq!(refused.reason, reason);
+    }
+
+    pub fn free(&mut self, port: usize, remote: bool) {
+        self.call += 1;
+        let source = self.ports[port].source;
+        if remote {
+            self.submitter.free(source);
+            if !self.closed {
+                self.requests.push_back(Request::Free(port));
+            }
+            return;
+        }
+        let (was_freed, closing) = (self.ports[port].freed, self.is_closing(port));
+        let answer = self.watcher.free(source);
+        match (was_freed, closing) {
+            (true, _) => assert!(!answer, "a stale source was freed"),
+            (false, false) => assert!(answer, "a source was not freed"),
+            // The close may have been done.
+            (false, true) => {}
+        }
+        if !was_freed {
+            self.freed(port);
+        }
+        assert!(!self.watcher.free(source), "freed twice");
+    }
+
+    fn reattach(&mut self, port: usize) {
+        let asked = self.requests.iter().any(|request| match *request {
+            Request::Attach(other) | Request::Free(other) => other == port,
+            Request::Submit(op) => self.ops[op].end == Some(port),
+            _ => false,
+        });
+        if asked {
+            return;
+        }
+        let source = self.ports[port].source;
+        let pending: Vec<usize> =
+            self.pending().filter(|&op| self.ops[op].end == Some(port)).collect();
+        match self.watcher.detach(source) {
+            Ok(handle) => {
+                assert!(!self.ports[port].freed, "a freed source was detached");
+                // Their completions must have been made.
+                for op in pending {
+                    self.ops[op].due_now = true;
+                }
+                let source = self.watcher.attach(handle).expect("its place is vacant");
+                self.ports[port].source = source;
+            }
+            Err(Reason::Busy) => assert!(!pending.is_empty(), "nothing is in flight"),
+            Err(Reason::Stale) => assert!(self.ports[port].freed || self.is_closing(port)),
+            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+        }
+    }
+
+    fn cancel_some(&mut self, which: u16, remote: bool) {
+        let pending: Vec<usize> = self.pending().collect();
+        let op = match which % 5 {
+            0 if !self.ops.is_empty() => which as usize % self.ops.len(),
+            _ if pending.is_empty() => return,
+            _ => pending[which as usize % pending.len()],
+        };
+        if remote {
+            let full_queue = self.queue_len() == self.limits.queue;
+            match self.submitter.cancel(self.ops[op].ticket) {
+                Ok(()) => {
+                    assert!(!full_queue && !self.closed);
+                    self.requests.push_back(Request::Cancel(op));
+                }
+                Err(reason) => {
+                    let right = if self.closed {
+                        reason == Reason::Closed
+                    } else {
+                        full(reason, Limit::Queue).is_some() && full_queue
+                    };
+                    assert!(right, "{reason:?}");
+                }
+            }
+        } else {
+            self.cancel(op);
+        }
+    }
+
+    pub fn cancel(&mut self, op: usize) {
+        self.call += 1;
+        if self.ops[op].queued {
+            // The loop looks at the queue before it says that the ticket is stale.
+            self.flush();
+        }
+        let answer = self.watcher.cancel(self.ops[op].ticket);
+        let call = self.call;
+        let record = &mut self.ops[op];
+        if record.ended.is_some() {
+            assert!(!answer, "a stale ticket was cancelled: {record:?}");
+        } else if answer {
+            record.cancelled_at.get_or_insert(call);
+        } else {
+            record.due_now = true;
+        }
+    }
+
+    fn cancel_all(&mut self, port: usize) {
+        self.call += 1;
+        let reserved = self.ports[port].reserved;
+        let count = self.watcher.cancel_all(self.ports[port].source);
+        let pending: Vec<usize> = self
+            .pending()
+            .filter(|&op| self.ops[op].end == Some(port) && !self.ops[op].queued)
+            .collect();
+        assert!(count <= pending.len(), "more was cancelled than is in flight");
+        if reserved || self.ports[port].freed {
+            assert_eq!(count, 0);
+            return;
+        }
+        for op in pending {
+            let call = self.call;
+            let record = &mut self.ops[op];
+            record.cancelled_at.get_or_insert(call);
+            record.due_now = true;
+        }
+    }
+
+    fn post(&mut self, count: u8, elsewhere: bool) {
+        for _ in 0..count {
+            let (token, number) = (POSTED + self.next_post, self.next_post);
+            let full_queue = self.queue_len() == self.limits.queue;
+            let submitter = self.submitter.clone();
+            let post = move || {
+                if number.is_multiple_of(3) {
+                    submitter.wake(token)
+                } else {
+                    submitter.post(token, number).map_err(|rejected| {
+                        assert_eq!(rejected.op, number, "another value came back");
+                        rejected.reason
+                    })
+                }
+            };
+            let answer = match elsewhere {
+                true => std::thread::spawn(post).join().expect("it does not panic"),
+                false => post(),
+            };
+            match answer {
+                Ok(()) => {
+                    assert!(!full_queue && !self.closed);
+                    self.next_post += 1;
+                    self.posts += 1;
+                    self.posted.push_back(token);
+                    self.requests.push_back(Request::Post);
+                }
+                Err(Reason::Closed) => assert!(self.closed),
+                Err(reason) => assert!(full(reason, Limit::Queue).is_some() && full_queue),
+            }
+        }
+    }
+
+    /// Drops every lease that is held, here or on another thread.
+    pub fn release(&mut self, elsewhere: bool) {
+        self.done.clear();
+        let held = std::mem::take(&mut self.held);
+        let release = move || held.into_iter().for_each(Held::release);
+        if elsewhere {
+            std::thread::spawn(release).join().expect("it does not panic");
+        } else {
+            release();
+        }
+    }
+
+    pub fn close(&mut self) {
+        self.call += 1;
+        self.watcher.close();
+        self.closed = true;
+        self.flush();
+        for port in 0..self.ports.len() {
+            self.freed(port);
+        }
+        let pending: Vec<usize> = self.pending().collect();
+        for op in pending {
+            self.ops[op].due_now = true;
+        }
+        self.watcher.close();
+    }
+}

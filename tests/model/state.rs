@@ -1,0 +1,346 @@
+//! What the model knows: operations, ends of connections, connections, and what was requested from
+//! elsewhere and not yet taken by the loop.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use windlass::{
+    Buf, Code, Completions, Done, Error, ErrorKind, Lease, Source, Submitter, Ticket, Watcher,
+};
+
+use super::steps::{Case, Due, Limits};
+use crate::worlds::World;
+
+/// Tokens of messages from elsewhere count from here.
+pub const POSTED: u64 = 1 << 40;
+
+/// How an operation has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Done,
+    /// A read at the end of the file.
+    Nothing,
+    Failed(ErrorKind),
+}
+
+impl End {
+    pub fn of(result: &Result<Done, Error>) -> End {
+        match result {
+            Ok(Done::Read(data)) if data.is_eof() => End::Nothing,
+            Ok(_) => End::Done,
+            Err(error) => End::Failed(error.kind()),
+        }
+    }
+
+    /// Whether operations that end so end in their order.
+    pub fn is_ordered(self) -> bool {
+        match self {
+            End::Done | End::Nothing => true,
+            End::Failed(kind) => matches!(kind, ErrorKind::Os(_) | ErrorKind::Eof),
+        }
+    }
+}
+
+/// An operation that was accepted.
+pub struct Record {
+    pub code: Code,
+    /// The source it was submitted for, and where that is in `ends`.
+    pub source: Source,
+    pub end: Option<usize>,
+    pub ticket: Ticket,
+    pub multishot: bool,
+    /// It came through the queue of other threads, and waits there still.
+    pub remote: bool,
+    pub queued: bool,
+    /// Where it stands among the operations of its source.
+    pub place: u64,
+    /// What it writes, and whether that is a lease.
+    pub payload: Vec<u8>,
+    pub lease: bool,
+    /// How many bytes it asks for.
+    pub wanted: usize,
+    pub interest: u16,
+    /// The listener that it connects to.
+    pub target: Option<usize>,
+    /// Where its memory is, and how much.
+    pub memory: Vec<Memory>,
+    /// No completion may say that it expired before this.
+    pub due: Option<Instant>,
+    /// And none may say it later than a wait that started after this.
+    pub overdue: Option<Instant>,
+    pub timeout: Option<Duration>,
+    /// The number of the call that accepted it, and of the one that asked for its end.
+    pub accepted_at: u64,
+    pub cancelled_at: Option<u64>,
+    /// The next wait must report its end.
+    pub due_now: bool,
+    /// A write before it has ended partly sent: it must send nothing.
+    pub must_tear: bool,
+    /// What a read has received.
+    pub data: Vec<u8>,
+    pub moved: usize,
+    pub ended: Option<End>,
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of port {:?}, place {}", self.code, self.end, self.place as i64)?;
+        write!(f, ", {:?}, accepted at {}", self.ticket, self.accepted_at as i64)?;
+        write!(f, ", multishot {}, queued {}", self.multishot, self.queued)?;
+        write!(f, ", wants {}, has {}", self.wanted.max(self.payload.len()), self.moved)?;
+        write!(f, ", due {:?} to {:?}", self.due, self.overdue)?;
+        write!(f, ", cancelled at {:?}, due now {}", self.cancelled_at, self.due_now)?;
+        write!(f, ", must tear {}, ended {:?}", self.must_tear, self.ended)
+    }
+}
+
+/// One piece of memory: where it starts, and its capacity if it is a vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    pub start: usize,
+    pub room: usize,
+}
+
+impl Memory {
+    pub fn of(buf: &Buf) -> Vec<Memory> {
+        let parts = buf.parts().iter();
+        parts
+            .map(|part| Memory { start: part.as_slice().as_ptr() as usize, room: part.room() })
+            .collect()
+    }
+}
+
+/// A source: one end of a connection, or a listener.
+#[derive(Debug)]
+pub struct Port {
+    pub source: Source,
+    /// Its connection and which side of it; none for a listener.
+    pub stream: Option<(usize, usize)>,
+    pub address: Option<windlass::Address>,
+    /// Free was asked for, or a close has completed.
+    pub freed: bool,
+    /// Its operations may end as freed.
+    pub ending: bool,
+    /// Another thread has attached it, and the loop may not know yet.
+    pub reserved: bool,
+    /// Its operations in the order of their submission, by direction.
+    pub lists: [Vec<usize>; 2],
+    pub next_place: u64,
+    /// The place of the last one that ended in order, by direction.
+    pub last_ordered: [Option<u64>; 2],
+    /// The place of the last write that ended partly sent, and the call that brought its end.
+    pub torn_by: Option<(u64, u64)>,
+    /// Nothing more is to be read.
+    pub over: bool,
+    /// The writing side is shut, or was asked to be.
+    pub shut: bool,
+    pub shut_asked: bool,
+}
+
+pub const READS: usize = 0;
+pub const WRITES: usize = 1;
+
+/// Which queue an operation stands in.
+pub fn direction(code: Code) -> Option<usize> {
+    match code {
+        Code::Read | Code::ReadInto | Code::ReadExact | Code::Accept => Some(READS),
+        Code::Write | Code::Shutdown | Code::Close => Some(WRITES),
+        _ => None,
+    }
+}
+
+/// A connection: where its two ends are in `ports`, as far as they are known.
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub ports: [Option<usize>; 2],
+    /// One end was freed or closed, so that the other may meet errors and lose bytes.
+    pub disturbed: bool,
+    /// Which end is the other end of which is not known.
+    pub unmatched: bool,
+    /// Bytes drawn from each side's pattern.
+    pub drawn: [usize; 2],
+}
+
+/// What was asked for from elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    Attach(usize),
+    Submit(usize),
+    Cancel(usize),
+    Free(usize),
+    Post,
+}
+
+/// A lease that is held, and what was in it.
+pub struct Held {
+    pub lease: Lease,
+    pub copy: Vec<u8>,
+}
+
+impl Held {
+    pub fn release(self) {
+        assert!(*self.lease == *self.copy, "a held lease was overwritten");
+    }
+}
+
+pub struct Model<W: World> {
+    pub world: W,
+    pub watcher: Watcher<W::Driver>,
+    pub limits: Limits,
+    /// Connections can break by themselves.
+    pub resets: bool,
+    /// Connects can fail by themselves.
+    pub refusals: bool,
+    pub submitter: Submitter,
+    pub requests: VecDeque<Request>,
+    /// Tickets and sources taken from the reserve since it was filled.
+    pub taken: usize,
+    pub ops: Vec<Record>,
+    pub ports: Vec<Port>,
+    pub streams: Vec<Stream>,
+    /// Connections by the address of their connecting end.
+    pub by_address: HashMap<String, usize>,
+    pub posted: VecDeque<u64>,
+    pub next_post: u64,
+    pub done: Completions,
+    pub held: Vec<Held>,
+    /// Counts calls.
+    pub call: u64,
+    pub last_wait: u64,
+    pub closed: bool,
+    /// Everything is being brought to its end.
+    pub finishing: bool,
+    pub accepted: u64,
+    pub posts: u64,
+    pub delivered: u64,
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl<W: World> Model<W> {
+    pub fn new(case: &Case) -> Model<W> {
+        let world = W::open(&case.network);
+        let mut watcher = world.watcher(case.limits.builder());
+        let submitter = watcher.submitter();
+        let faults = &case.network.faults;
+        Model {
+            world,
+            watcher,
+            limits: case.limits.clone(),
+            resets: faults.reset > 0.0,
+            refusals: faults.connect_refused > 0.0 || faults.aborted > 0.0 || faults.emfile > 0.0,
+            submitter,
+            requests: VecDeque::new(),
+            taken: 0,
+            ops: Vec::new(),
+            ports: Vec::new(),
+            streams: Vec::new(),
+            by_address: HashMap::new(),
+            posted: VecDeque::new(),
+            next_post: 0,
+            done: Completions::new(),
+            held: Vec::new(),
+            call: 0,
+            last_wait: 0,
+            closed: false,
+            finishing: false,
+            accepted: 0,
+            posts: 0,
+            delivered: 0,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    pub fn count(&mut self, what: impl Into<String>) {
+        *self.counts.entry(what.into()).or_insert(0) += 1;
+    }
+
+    /// The operations that have not ended, as far as completions have told.
+    pub fn pending(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.ops.len()).filter(|&i| self.ops[i].ended.is_none())
+    }
+
+    pub fn is_pending_on(&self, port: usize, code: Code) -> bool {
+        let mut pending = self.pending();
+        pending.any(|i| self.ops[i].end == Some(port) && self.ops[i].code == code)
+    }
+
+    /// Whether a close operation is under way.
+    pub fn is_closing(&self, port: usize) -> bool {
+        self.is_pending_on(port, Code::Close)
+    }
+
+    /// Whether the source takes operations, for all that is known.
+    pub fn is_open(&self, port: usize) -> bool {
+        !self.ports[port].freed && !self.is_closing(port)
+    }
+
+    /// Whether an end may meet errors and lose bytes.
+    pub fn is_disturbed(&self, port: usize) -> bool {
+        let Some((stream, _)) = self.ports[port].stream else {
+            return false;
+        };
+        let stream = &self.streams[stream];
+        self.resets || stream.disturbed || stream.ports.contains(&None)
+    }
+
+    pub fn disturb(&mut self, port: usize) {
+        if let Some((stream, _)) = self.ports[port].stream {
+            self.streams[stream].disturbed = true;
+        }
+    }
+
+    /// The other end of a connection.
+    pub fn peer(&self, port: usize) -> Option<usize> {
+        let (stream, side) = self.ports[port].stream?;
+        self.streams[stream].ports[1 - side]
+    }
+
+    pub fn add_port(&mut self, source: Source, stream: Option<(usize, usize)>) -> usize {
+        self.ports.push(Port {
+            source,
+            stream,
+            address: None,
+            freed: false,
+            ending: false,
+            reserved: false,
+            lists: [Vec::new(), Vec::new()],
+            next_place: 0,
+            last_ordered: [None; 2],
+            torn_by: None,
+            over: false,
+            shut: false,
+            shut_asked: false,
+        });
+        let port = self.ports.len() - 1;
+        if let Some((stream, side)) = stream {
+            self.streams[stream].ports[side] = Some(port);
+        }
+        port
+    }
+
+    /// The next bytes of the pattern of a direction.
+    pub fn draw(&mut self, port: usize, len: usize) -> Vec<u8> {
+        let Some((stream, side)) = self.ports[port].stream else {
+            return vec![1; len];
+        };
+        let from = self.streams[stream].drawn[side];
+        self.streams[stream].drawn[side] += len;
+        let salt = (stream * 2 + side) as u64 * 0x51_7CC1;
+        let byte = |i: usize| ((i as u64 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 47) as u8;
+        (from..from + len).map(byte).collect()
+    }
+
+    /// When an operation with this deadline may expire, and its timeout if it is relative.
+    pub fn when(&mut self, due: Due) -> (Option<Instant>, Option<Duration>) {
+        let now = self.watcher.now();
+        let ns = |ns: u32| Duration::from_nanos(u64::from(ns));
+        match due {
+            Due::Never => (None, None),
+            Due::Past => (Some(now - Duration::from_micros(100)), None),
+            Due::At(after) => (Some(now + ns(after)), None),
+            Due::In(after) => (None, Some(ns(after))),
+            Due::Late => (None, Some(Duration::from_secs(3600))),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The kernels that random programs run on: one trait, so that a program is written once.
+#![allow(dead_code)] // each test binary uses its own part
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use windlass::sim::{Faults, Sim};
+use windlass::{Address, Builder, Driver, DriverKind, Handle, Proactor, Watcher};
+
+/// What a kernel is made from: part of every case, so that a failure can be repeated.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Decides everything that a simulation leaves to chance.
+    pub seed: u64,
+    pub faults: Faults,
+    /// Bytes that a socket holds, as far as the kernel lets itself be told.
+    pub buffer: usize,
+}
+
+/// A kernel under test.
+pub trait World: Sized {
+    type Driver: Driver;
+    /// What `explain` calls the driver.
+    const NAME: &'static str;
+    /// How long something may take that has to happen (on the kernel's clock).
+    const BOUND: Duration;
+    /// The longest wait of a random program.
+    const LONGEST_WAIT: Duration;
+
+    fn open(network: &Network) -> Self;
+    fn watcher(&self, builder: Builder) -> Watcher<Self::Driver>;
+    /// Two connected sockets that no watcher has.
+    fn pair(&self) -> (Handle, Handle);
+    /// An address at which nobody listens.
+    fn nowhere(&self) -> Address;
+    /// The longest write that makes sense: very many small pieces only cost time.
+    fn most_bytes(&self) -> usize {
+        usize::MAX
+    }
+    /// How often each fault was injected.
+    fn injected(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// Makes the kernel's buffers of an attached socket small, if it lets itself be told.
+    fn narrow(&self, _watcher: &mut Watcher<Self::Driver>, _source: windlass::Source) {}
+}
+
+/// The system's kernel, by epoll.
+pub struct Real {
+    /// Bound, but not listening.
+    silent: socket2::Socket,
+    buffer: usize,
+}
+
+impl World for Real {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "epoll";
+    const BOUND: Duration = Duration::from_secs(20);
+    const LONGEST_WAIT: Duration = Duration::from_micros(1500);
+
+    fn open(network: &Network) -> Real {
+        let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let silent = silent.expect("a socket");
+        let at = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        silent.bind(&at.into()).expect("a port");
+        let buffer = network.buffer;
+        Real { silent, buffer }
+    }
+
+    fn watcher(&self, builder: Builder) -> Watcher {
+        builder.driver(DriverKind::Epoll).build().expect("epoll is there")
+    }
+
+    fn pair(&self) -> (Handle, Handle) {
+        let (a, b) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+        for end in [&a, &b] {
+            let end = socket2::SockRef::from(end);
+            end.set_send_buffer_size(self.buffer).expect("a size");
+        }
+        (a.into(), b.into())
+    }
+
+    fn nowhere(&self) -> Address {
+        let at = self.silent.local_addr().expect("bound");
+        at.as_socket().expect("an internet address").into()
+    }
+
+    fn narrow(&self, watcher: &mut Watcher, source: windlass::Source) {
+        if let Ok(fd) = watcher.fd(source) {
+            let socket = socket2::SockRef::from(&fd);
+            socket.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
+        }
+    }
+}
+
+/// The simulated kernel.
+pub struct Virtual {
+    pub sim: Sim,
+    buffer: usize,
+}
+
+impl World for Virtual {
+    type Driver = Proactor<Sim>;
+    const NAME: &'static str = "sim";
+    const BOUND: Duration = Duration::from_secs(60);
+    const LONGEST_WAIT: Duration = Duration::from_millis(5);
+
+    fn open(network: &Network) -> Virtual {
+        let sim = Sim::with_faults(network.seed, network.faults.clone());
+        sim.set_buffer(network.buffer);
+        sim.set_patience(Duration::ZERO);
+        Virtual { sim, buffer: network.buffer }
+    }
+
+    fn watcher(&self, builder: Builder) -> Watcher<Proactor<Sim>> {
+        Watcher::simulated_with(&self.sim, builder.config())
+    }
+
+    fn pair(&self) -> (Handle, Handle) {
+        self.sim.pair()
+    }
+
+    fn nowhere(&self) -> Address {
+        Address::from(([127, 0, 0, 1], 9))
+    }
+
+    fn most_bytes(&self) -> usize {
+        self.buffer * 50 + 1000
+    }
+
+    fn injected(&self) -> Vec<(&'static str, u64)> {
+        self.sim.injected().named()
+    }
+}
+
+/// How many descriptors this process has open.
+pub fn descriptors() -> usize {
+    let listing = std::fs::read_dir("/proc/self/fd").expect("proc is mounted");
+    // The listing itself is one.
+    listing.count() - 1
+}
+
+/// Whoever counts descriptors must be the only one to open any.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number from the environment.
+pub fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
