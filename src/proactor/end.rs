@@ -118,6 +118,22 @@ impl<K: Kernel> Proactor<K> {
             _ if !self.waiting.is_empty() => self.stop_waiting(index),
             _ => {}
         }
+        if (writes || code == Code::Shutdown) && self.need_no_room(index) {
+            self.enqueue(index);
+        }
+    }
+
+    /// Whether a shutdown or close is at the head of the writes: it is worth trying however full the
+    /// socket is.
+    pub(super) fn need_no_room(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        let head = state.writes.head;
+        let needs_none =
+            head != NOWHERE && matches!(self.slots[head].code, Code::Shutdown | Code::Close);
+        if needs_none {
+            state.flags |= WRITABLE;
+        }
+        needs_none
     }
 
     /// A read that waited for a lease may be gone; what is behind it may need none.

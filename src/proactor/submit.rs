@@ -328,7 +328,10 @@ impl<K: Kernel> Proactor<K> {
         if code == Code::Close {
             self.sources[index].flags |= CLOSING;
         }
-        Ok(self.start_write(index, ticket, due_ns))
+        self.sources[index].push_write(&mut self.slots, ticket.index());
+        self.need_no_room(index);
+        self.finish_write_start(index, ticket, due_ns);
+        Ok(ticket)
     }
 
     #[inline(never)]
@@ -549,12 +552,6 @@ impl<K: Kernel> Proactor<K> {
         let mut left = self.config.source_bytes;
         self.run_reads(index, &mut left);
         self.requeue(index);
-    }
-
-    fn start_write(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
-        self.sources[index].push_write(&mut self.slots, ticket.index());
-        self.finish_write_start(index, ticket, due_ns);
-        ticket
     }
 
     fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {

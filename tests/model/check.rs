@@ -59,6 +59,9 @@ impl<W: World> Model<W> {
         }
         self.last_wait = self.call;
         self.after_wait(before);
+        if self.calm && count == 0 && self.world.is_quiet(&mut self.watcher) {
+            self.check_quiet();
+        }
         match keep {
             Keep::Take => {
                 let batch: Vec<Completion> = done.drain(..).collect();
@@ -98,6 +101,58 @@ impl<W: World> Model<W> {
         assert!(counters.swap_bytes as usize <= most, "more swap buffers than allowed");
         assert_eq!(counters.submitted, self.accepted + self.posts, "submitted");
         assert_eq!(counters.completed, self.delivered, "completed");
+    }
+
+    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on.
+    fn check_quiet(&self) {
+        let leases = self.pending().any(|op| self.ops[op].lease);
+        let pool_is_free = self.held.is_empty() && self.done.is_empty() && !leases;
+        for port in 0..self.ports.len() {
+            let head = |list: usize| {
+                let list = self.ports[port].lists[list].iter();
+                list.copied().find(|&op| self.ops[op].ended.is_none())
+            };
+            let Some(write) = head(WRITES).map(|op| &self.ops[op]) else { continue };
+            assert!(write.code == Code::Write, "at the head, but not done: {write:?}");
+            let reader = self.peer(port).filter(|&peer| self.is_open(peer));
+            let reads = reader.map(|peer| self.ports[peer].lists[READS].iter());
+            let read = reads.and_then(|mut reads| reads.find(|&&op| self.ops[op].ended.is_none()));
+            if let Some(read) = read.map(|&op| &self.ops[op]) {
+                let waits = read.code == Code::Read && !pool_is_free;
+                assert!(waits, "bytes do not move: {write:?}; {read:?}");
+            }
+        }
+        for op in self.pending() {
+            let record = &self.ops[op];
+            let listener = record.target.filter(|&port| self.is_open(port));
+            assert!(listener.is_none(), "a connection is not made: {record:?}");
+            let Some(port) = record.end.filter(|_| direction(record.code) == Some(READS)) else {
+                continue;
+            };
+            let mut list = self.ports[port].lists[READS].iter();
+            let is_head = list.find(|&&op| self.ops[op].ended.is_none()) == Some(&op);
+            let waits = record.code == Code::Read && !pool_is_free;
+            if is_head && !waits {
+                let unread = self.unread(port);
+                let enough = record.wanted.clamp(1, 1 << 30);
+                let enough = if record.multishot { 1 } else { enough };
+                assert!(unread < enough, "{unread} bytes are not read: {record:?}");
+                let over = self.peer(port).is_some_and(|peer| self.ports[peer].shut);
+                assert!(!over, "the end is not read: {record:?}");
+            }
+        }
+    }
+
+    /// Bytes that writes are known to have sent to a port, and that no read has delivered.
+    fn unread(&self, port: usize) -> usize {
+        let Some(peer) = self.peer(port) else { return 0 };
+        let moved = |port: usize, list: usize| -> usize {
+            let list = self.ports[port].lists[list].iter();
+            list.filter(|&&op| self.ops[op].code != Code::Shutdown)
+                .map(|&op| self.ops[op].moved)
+                .sum()
+        };
+        moved(peer, WRITES).saturating_sub(moved(port, READS))
     }
 
     /// Bytes of queued writes are counted, and drains wait for nothing else.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use windlass::sim::Faults;
 use windlass::{
     Buf, Code, Completions, Done, Error, ErrorKind, Lease, Source, Submitter, Ticket, Watcher,
 };
@@ -188,6 +189,8 @@ pub struct Model<W: World> {
     pub world: W,
     pub watcher: Watcher<W::Driver>,
     pub limits: Limits,
+    /// Nothing goes wrong.
+    pub calm: bool,
     /// Connections can break by themselves.
     pub resets: bool,
     /// Connects can fail by themselves.
@@ -227,6 +230,7 @@ impl<W: World> Model<W> {
             world,
             watcher,
             limits: case.limits.clone(),
+            calm: *faults == Faults::none(),
             resets: faults.reset > 0.0,
             refusals: faults.connect_refused > 0.0 || faults.aborted > 0.0 || faults.emfile > 0.0,
             submitter,

@@ -37,6 +37,10 @@ pub trait World: Sized {
     fn most_bytes(&self) -> usize {
         usize::MAX
     }
+    /// Whether nothing has happened that the watcher has not taken.
+    fn is_quiet(&self, _watcher: &mut Watcher<Self::Driver>) -> bool {
+        false
+    }
     /// How often each fault was injected.
     fn injected(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -126,6 +130,11 @@ impl World for Virtual {
 
     fn most_bytes(&self) -> usize {
         self.buffer * 50 + 1000
+    }
+
+    fn is_quiet(&self, watcher: &mut Watcher<Proactor<Sim>>) -> bool {
+        let now = Some(Duration::ZERO);
+        self.sim.next_timeout() != now && watcher.next_timeout() != now
     }
 
     fn injected(&self) -> Vec<(&'static str, u64)> {
