@@ -725,6 +725,8 @@ fn every_kernel_shows_the_same() {
     let mut config = Config::with_cases(cases);
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
+        // Always the same programs, so that a change is not judged by luck, unless asked to explore.
+        _ if std::env::var_os("WINDLASS_EXPLORE").is_none() => 1,
         _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64),
     };
     config.rng_seed = RngSeed::Fixed(seed);

@@ -70,6 +70,8 @@ fn explore<W: World>(cases: u32) -> Counts {
     let mut config = Config::with_cases(setting("PROPTEST_CASES").unwrap_or(cases));
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
+        // Always the same programs, so that a change is not judged by luck, unless asked to explore.
+        _ if std::env::var_os("WINDLASS_EXPLORE").is_none() => 1,
         _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64),
     };
     config.rng_seed = RngSeed::Fixed(seed);
