@@ -21,10 +21,11 @@ fn message<T: 'static>(c: windlass::Completion) -> T {
 }
 
 pub fn messages_arrive_in_the_order_of_the_queue<H: Harness>() {
-    let mut b = H::bench();
+    // More than one turn takes.
+    let mut b = H::bench_with(Watcher::builder().queue(10_000));
     let submitter = b.submitter();
     on_thread(|| {
-        for i in 0..1000u64 {
+        for i in 0..10_000u64 {
             if i % 2 == 0 {
                 submitter.post(i, format!("message {i}")).unwrap();
             } else {
@@ -32,7 +33,7 @@ pub fn messages_arrive_in_the_order_of_the_queue<H: Harness>() {
             }
         }
     });
-    for i in 0..1000u64 {
+    for i in 0..10_000u64 {
         let c = b.next();
         assert_eq!(c.token, i);
         assert!(c.source.is_none());
