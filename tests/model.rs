@@ -18,6 +18,7 @@ use proptest::test_runner::{Config, RngSeed, TestError, TestRng, TestRunner};
 mod model {
     pub mod check;
     pub mod finish;
+    pub mod found;
     pub mod run;
     pub mod state;
     pub mod steps;
@@ -145,8 +146,32 @@ fn expect_all(counts: &Counts) {
     }
 }
 
+/// Stamps what was found for one kernel.
+macro_rules! found {
+    ($world:ident: $($body:ident)*) => {
+        mod found {
+            $(#[test]
+            fn $body() {
+                let _alone = crate::worlds::alone();
+                crate::model::found::$body::<crate::worlds::$world>();
+            })*
+        }
+    };
+    ($world:ident) => {
+        found! { $world:
+            a_resting_read_is_cancelled_from_elsewhere
+            what_is_queued_elsewhere_is_cancelled_here
+            a_shutdown_needs_no_room
+            a_drain_is_not_a_poll
+            a_reserved_place_is_not_refused
+        }
+    };
+}
+
 mod epoll {
     use super::*;
+
+    found!(Real);
 
     #[test]
     fn random_programs_keep_the_contract() {
@@ -157,6 +182,8 @@ mod epoll {
 
 mod sim {
     use super::*;
+
+    found!(Virtual);
 
     #[test]
     fn random_programs_keep_the_contract() {

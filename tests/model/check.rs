@@ -353,6 +353,10 @@ impl<W: World> Model<W> {
                 let shut = errno == libc::EPIPE && self.ports[port].shut_asked;
                 shut || BROKEN.contains(&errno) && self.is_disturbed(port)
             }
+            // TCP has forgotten a connection that both ends have shut.
+            (Code::Shutdown, Some(port)) if self.ports[port].shut && errno == libc::ENOTCONN => {
+                self.may_be_over(port)
+            }
             (Code::Read | Code::ReadInto | Code::ReadExact | Code::Shutdown, Some(port)) => {
                 BROKEN.contains(&errno) && self.is_disturbed(port)
             }
