@@ -45,7 +45,7 @@ impl Default for Config {
             source_bytes: 256 << 10,
             turn_bytes: 64 << 10,
             skip_turns: 8,
-            events: 1024,
+            events: 64,
             busy_poll: Duration::ZERO,
         }
     }

@@ -53,6 +53,12 @@ impl Ready {
         Ready(self.0 & other.0)
     }
 
+    /// What this set contains and the other does not.
+    #[inline]
+    pub const fn without(self, other: Ready) -> Ready {
+        Ready(self.0 & !other.0)
+    }
+
     /// Whether nothing is in the set.
     #[inline]
     pub const fn is_empty(self) -> bool {

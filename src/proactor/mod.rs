@@ -65,6 +65,10 @@ pub struct Proactor<K: Kernel> {
     running: Vec<Source>,
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waiting: Vec<Source>,
+    /// Unix streams whose last short read may have stopped before the end of what is there.
+    doubted: Vec<Source>,
+    /// Turns since they were last asked.
+    doubt_turns: u32,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
     /// Memory of addresses that have served.
@@ -134,6 +138,8 @@ impl<K: Kernel> Proactor<K> {
             ready: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),
+            doubted: Vec::new(),
+            doubt_turns: 0,
             paused: Vec::new(),
             addresses: Vec::new(),
             remote,
@@ -404,7 +410,8 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
-        if !self.batch.is_empty() || !self.ready.is_empty() || self.remote.has_rung() {
+        let quiet = self.batch.is_empty() && self.ready.is_empty() && self.doubted.is_empty();
+        if !quiet || self.remote.has_rung() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

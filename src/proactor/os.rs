@@ -88,13 +88,18 @@ unsafe impl Kernel for Os {
         self.selector.event(i)
     }
 
-    fn register(&mut self, fd: RawFd, key: u64) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
         self.calls.register += 1;
-        let all = Ready::READABLE | Ready::WRITABLE | Ready::PRIORITY;
+        let on = Ready::READABLE | Ready::PRIORITY;
+        let on = if writes { on | Ready::WRITABLE } else { on };
         let errno = |e: io::Error| e.raw_os_error().unwrap_or(libc::EIO);
-        match self.selector.add(fd, key, all, Mode::Edge).map_err(errno) {
-            // The number was registered and closed while a duplicate kept the registration alive.
-            Err(libc::EEXIST) => self.selector.modify(fd, key, all, Mode::Edge).map_err(errno),
+        match self.selector.add(fd, key, on, Mode::Edge).map_err(errno) {
+            // Writes are added; or the number was registered and closed while a duplicate kept the
+            // registration alive.
+            Err(libc::EEXIST) => {
+                self.calls.register += 1;
+                self.selector.modify(fd, key, on, Mode::Edge).map_err(errno)
+            }
             answer => answer,
         }
     }
@@ -161,7 +166,7 @@ unsafe impl Kernel for Os {
 
     #[inline(always)]
     fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
-        if kind == Kind::Stream {
+        if matches!(kind, Kind::Stream | Kind::UnixStream) {
             self.calls.recv += 1;
             Received::plain(net::recv(fd, to))
         } else {
@@ -347,13 +352,13 @@ unsafe impl Kernel for Os {
     fn explain(&self, explain: &mut Explain) {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
-        let once = "once per descriptor, at its first EAGAIN: edge-triggered, both directions";
+        let once = "once per descriptor, at its first EAGAIN: edge-triggered, for life";
         explain.row("registration", Selector::NAME, once, self.calls.register);
     }
 }
 
 impl Os {
-    /// Receives from what is not an internet stream.
+    /// Receives from what is not a stream socket.
     #[inline(never)]
     fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {
         match kind {
@@ -375,8 +380,7 @@ impl Os {
                     Err(errno) => Received::plain(-(errno as isize)),
                 }
             }
-            // A Unix stream's read stops at passed descriptors, which shows in the flags (unix(7));
-            // a message that is longer than the memory is cut.
+            // A message that is longer than the memory is cut.
             _ => {
                 self.calls.recvmsg += 1;
                 let (moved, flags) = net::recv_vectored(fd, &mut [to], None);

@@ -11,6 +11,7 @@ use std::io::IoSlice;
 use super::*;
 use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
+use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
 
 /// How long accepts pause when descriptors have run out.
@@ -56,6 +57,9 @@ impl<K: Kernel> Proactor<K> {
         // As `settle` does.
         let settled = if len < room { READABLE } else { 0 };
         state.flags = flags & !(RESTING | settled);
+        if settled != 0 && stream_kind(flags) == Kind::UnixStream {
+            state.doubt(index, &mut self.doubted);
+        }
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space.
@@ -84,7 +88,7 @@ impl<K: Kernel> Proactor<K> {
     fn rest_done(&mut self, index: u32, got: Received, room: u32) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
-        state.settle(len < room, got.cut);
+        state.settle(index, len < room, got.cut, &mut self.doubted);
         // SAFETY: the kernel has written `len` bytes of the space.
         let lease = unsafe { self.pool.commit(len) };
         self.turn_bytes -= len as isize;
@@ -133,7 +137,7 @@ impl<K: Kernel> Proactor<K> {
             let (source, ticket) = (state.name(index), state.resting_ticket(index));
             let token = state.read_token;
             state.flags &= !(RESTING | RESTING_MORE);
-            state.settle(false, false);
+            state.settle(index, false, false, &mut self.doubted);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch.push(Completion::new(source, ticket, token, eof));
         } else if let Some(kind) = self.read_blocked(index, moved) {
@@ -170,7 +174,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        state.settle(len < room, got.cut);
+        state.settle(index, len < room, got.cut, &mut self.doubted);
         // SAFETY: the kernel has written `len` bytes of the space.
         let lease = unsafe { self.pool.commit(len) };
         *left = left.saturating_sub(len as usize);
@@ -198,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as usize;
-        state.settle(len < room, got.cut);
+        state.settle(index, len < room, got.cut, &mut self.doubted);
         op.moved += len as u32;
         *left = left.saturating_sub(len);
         if op.code == Code::ReadExact && op.moved < op.count {
@@ -233,7 +237,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind().is_message() {
-            self.sources[index].settle(false, false);
+            self.sources[index].settle(index, false, false, &mut self.doubted);
         }
         match self.slots[slot].code {
             Code::ReadExact => self.fail(slot, ErrorKind::Eof),
@@ -343,7 +347,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
-        state.settle(true, true);
+        state.settle(index, true, true, &mut self.doubted);
         // SAFETY: the kernel has written `moved` bytes of the space.
         let data = Buf::from(unsafe { self.pool.commit(moved as u32) });
         *left = left.saturating_sub(moved as usize);
@@ -566,7 +570,7 @@ impl<K: Kernel> Proactor<K> {
             }
             slot = next;
         }
-        if pending && let Err(errno) = self.register(index) {
+        if pending && let Err(errno) = self.register(index, true) {
             let mut slot = self.sources[index].polls;
             while slot != NOWHERE {
                 let next = self.slots[slot].next;
@@ -581,7 +585,7 @@ impl<K: Kernel> Proactor<K> {
     /// Reads are not worth trying until the selector says so.
     fn block_read(&mut self, index: u32) {
         self.sources[index].flags &= !(READABLE | UNSETTLED);
-        if let Err(errno) = self.register(index) {
+        if let Err(errno) = self.register(index, false) {
             self.fail_reads(index, ErrorKind::Os(errno));
             self.sources[index].flags |= READABLE;
         }
@@ -590,7 +594,7 @@ impl<K: Kernel> Proactor<K> {
     /// Writes are not worth trying until the selector says so.
     pub(super) fn block_write(&mut self, index: u32) {
         self.sources[index].flags &= !WRITABLE;
-        if let Err(errno) = self.register(index) {
+        if let Err(errno) = self.register(index, true) {
             let name = self.sources[index].name(index);
             while let Some(state) = self.state(name)
                 && state.writes.head != NOWHERE
@@ -604,12 +608,19 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
+    /// Lets the selector know the source, and that `writes` wait.
+    ///
+    /// TCP says that it is writable only to somebody who was told to wait, so that one registration
+    /// does for both directions. Unix and datagram sockets say it each time the other side has read
+    /// (`unix_write_space`, `sock_def_write_space` in Linux): they are asked when a write waits.
     #[inline]
-    fn register(&mut self, index: u32) -> Result<(), i32> {
+    fn register(&mut self, index: u32, writes: bool) -> Result<(), i32> {
         let state = &mut self.sources[index];
-        if !state.has(REGISTERED) {
-            self.kernel.register(state.fd, state.name(index).key())?;
-            state.flags |= REGISTERED;
+        let writes = writes || state.kind() == Kind::Stream;
+        let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
+        if state.flags & known != known {
+            self.kernel.register(state.fd, state.name(index).key(), writes)?;
+            state.flags |= known;
         }
         Ok(())
     }
@@ -691,12 +702,27 @@ impl State {
     /// that nothing is left, unless the event said more than "readable"; the selector must know the
     /// descriptor, or nothing would say when there is more.
     #[inline(always)]
-    fn settle(&mut self, short: bool, cut: bool) {
+    fn settle(&mut self, index: u32, short: bool, cut: bool, doubted: &mut Vec<Source>) {
         if cut {
             self.flags |= UNSETTLED;
         }
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
+            if self.kind() == Kind::UnixStream {
+                self.doubt(index, doubted);
+            }
+        }
+    }
+
+    /// A short read of a Unix stream may have stopped at passed descriptors with more behind them
+    /// (unix(7)). Only recvmsg(2) says so, which would cost every read a tenth of an echo: instead
+    /// the source is asked once more before the loop sleeps.
+    #[cold]
+    #[inline(never)]
+    fn doubt(&mut self, index: u32, doubted: &mut Vec<Source>) {
+        if !self.has(DOUBTED) {
+            self.flags |= DOUBTED;
+            doubted.push(self.name(index));
         }
     }
 }

@@ -45,6 +45,11 @@ pub(super) const BYTES: u32 = 1 << 16;
 pub(super) const RESTING: u32 = 1 << 17;
 /// The resting read is a multishot one.
 pub(super) const RESTING_MORE: u32 = 1 << 18;
+/// The selector knows that writes may wait.
+pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
+
+/// It stands in the list of those whose last short read proves nothing.
+pub(super) const DOUBTED: u32 = 1 << 28;
 
 /// A short read says that nothing is left: a stream socket.
 pub(super) const STREAM: u32 = 1 << 20;

@@ -11,6 +11,9 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
+/// Most times that a busy loop asks its selector before it asks the doubted sources.
+const MOST_DOUBT_TURNS: u32 = 128;
+
 impl<K: Kernel> Proactor<K> {
     /// Turns until there is something to deliver or `wait` says that it is enough.
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
@@ -54,8 +57,12 @@ impl<K: Kernel> Proactor<K> {
         let idle = self.batch.is_empty() && self.ready.is_empty();
         if idle || overdue || self.skipped >= self.config.skip_turns {
             self.skipped = 0;
-            let wait = if idle { wait } else { Wait::Now };
+            let doubts = !self.doubted.is_empty();
+            let wait = if idle && !doubts { wait } else { Wait::Now };
             self.poll(wait)?;
+            if doubts {
+                self.ask_doubted();
+            }
         } else {
             self.skipped += 1;
         }
@@ -69,6 +76,29 @@ impl<K: Kernel> Proactor<K> {
             self.expire_due();
         }
         Ok(())
+    }
+
+    /// Lets the doubted sources try to read once more: when there is nothing else to do, or when they
+    /// have waited long enough.
+    #[cold]
+    #[inline(never)]
+    fn ask_doubted(&mut self) {
+        self.doubt_turns += 1;
+        let busy = !self.batch.is_empty() || !self.ready.is_empty();
+        if busy && self.doubt_turns < MOST_DOUBT_TURNS {
+            return;
+        }
+        self.doubt_turns = 0;
+        let mut doubted = std::mem::take(&mut self.doubted);
+        for source in doubted.drain(..) {
+            let Some(state) = self.state(source) else { continue };
+            state.flags &= !DOUBTED;
+            state.flags |= READABLE;
+            if state.can_read() {
+                self.enqueue(source.index());
+            }
+        }
+        self.doubted = doubted;
     }
 
     fn expire_due(&mut self) {

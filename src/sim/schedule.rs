@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::faults::Fault;
-use super::world::{NOBODY, QUEUED, REGISTERED, World};
+use super::world::{NOBODY, QUEUED, REGISTERED, WRITES_REGISTERED, World};
 use crate::interest::Ready;
 use crate::proactor::WAKE;
 
@@ -182,8 +182,11 @@ impl World {
                 continue;
             }
             socket.flags &= !QUEUED;
-            let key = socket.key;
-            let ready = self.conditions(index);
+            let (key, writes) = (socket.key, socket.flags & WRITES_REGISTERED != 0);
+            let mut ready = self.conditions(index);
+            if !writes {
+                ready = ready.without(Ready::WRITABLE);
+            }
             if !ready.is_empty() {
                 events.push((key, ready));
             }
@@ -226,7 +229,7 @@ impl World {
         if socket.flags & REGISTERED == 0 {
             return;
         }
-        socket.flags &= !(REGISTERED | QUEUED);
+        socket.flags &= !(REGISTERED | WRITES_REGISTERED | QUEUED);
         let selector = std::mem::replace(&mut socket.selector, NOBODY);
         if self.dice.on {
             self.schedule.remember_gone(selector, socket.key);

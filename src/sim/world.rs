@@ -32,6 +32,8 @@ pub(super) const GONE: u16 = 1 << 3;
 pub(super) const BROKEN: u16 = 1 << 4;
 /// The selector knows the socket.
 pub(super) const REGISTERED: u16 = 1 << 5;
+/// The selector reports that a write is worth trying.
+pub(super) const WRITES_REGISTERED: u16 = 1 << 10;
 /// The selector is going to report it.
 pub(super) const QUEUED: u16 = 1 << 6;
 /// Whoever writes into this ring has found it full, and wants to hear of room.
@@ -199,12 +201,19 @@ impl World {
         ready
     }
 
-    pub(super) fn register(&mut self, fd: RawFd, selector: u32, key: u64) -> Result<(), i32> {
+    pub(super) fn register(
+        &mut self,
+        fd: RawFd,
+        selector: u32,
+        key: u64,
+        writes: bool,
+    ) -> Result<(), i32> {
         let socket = &mut self.sockets[fd as usize];
-        if socket.flags & REGISTERED != 0 {
+        let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
+        if socket.flags & known == known {
             return Err(libc::EEXIST);
         }
-        socket.flags |= REGISTERED;
+        socket.flags |= known;
         socket.selector = selector;
         socket.key = key;
         // What holds already is an edge.

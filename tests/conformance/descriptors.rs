@@ -96,6 +96,42 @@ pub fn plain_reads_get_every_byte_around_descriptors<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// What stands behind passed descriptors is found although other sources never let the loop sleep.
+pub fn a_busy_loop_gets_the_bytes_behind_descriptors<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    let (near, far) = unix_pair(&mut b);
+    let first = b.submit(Op::read(there));
+    b.look();
+    b.submit(Op::send_descriptors(here, "one", vec![pipe().0]));
+    b.submit(Op::write(here, "two"));
+    assert_eq!(&*expect_read(b.end(first)), b"one");
+    let second = b.submit(Op::read(there));
+    // A byte that is always under way.
+    let mut busy = b.submit(Op::read(far));
+    b.submit(Op::write(near, "x"));
+    for turn in 0.. {
+        assert!(turn < 1000, "the loop is busy and the bytes are not found");
+        let c = b.next();
+        let ticket = c.ticket();
+        match c.result {
+            Ok(Done::Read(data)) if c.source == there => {
+                assert_eq!((ticket, &*data), (second, &b"two"[..]));
+                break;
+            }
+            Ok(Done::Read(_)) => {
+                assert_eq!(ticket, busy);
+                busy = b.submit(Op::read(far));
+                b.submit(Op::write(near, "x"));
+            }
+            other => drop(other.unwrap()),
+        }
+    }
+    for source in [near, there] {
+        b.watcher.free(source);
+    }
+}
+
 pub fn bytes_and_descriptors_keep_their_order<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = unix_pair(&mut b);
