@@ -102,7 +102,8 @@ impl Builder {
         self
     }
 
-    /// Most events that one wait takes, 1 to 65,536. Default 1024.
+    /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in the
+    /// processor's cache between their reads and their writes.
     pub fn events(mut self, count: usize) -> Builder {
         self.config.events = count;
         self
