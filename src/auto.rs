@@ -13,6 +13,7 @@ use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
+use crate::ring::Ring;
 use crate::source::{Handle, Source, Ticket};
 
 /// The environment variable that names the driver.
@@ -33,6 +34,8 @@ pub enum DriverKind {
     Auto,
     /// The proactor on epoll.
     Epoll,
+    /// The proactor on io_uring.
+    Uring,
 }
 
 /// The name is not a driver's.
@@ -41,7 +44,7 @@ pub struct UnknownDriver(String);
 
 impl std::fmt::Display for UnknownDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is not a driver: there are auto and epoll", self.0)
+        write!(f, "{:?} is not a driver: there are auto, epoll and uring", self.0)
     }
 }
 
@@ -53,6 +56,7 @@ impl FromStr for DriverKind {
         match name {
             "" | "auto" => Ok(DriverKind::Auto),
             "epoll" => Ok(DriverKind::Epoll),
+            "uring" => Ok(DriverKind::Uring),
             other => Err(UnknownDriver(other.to_owned())),
         }
     }
@@ -63,6 +67,8 @@ impl FromStr for DriverKind {
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),
+    /// The proactor on io_uring.
+    Completion(Proactor<Ring>),
 }
 
 impl Auto {
@@ -81,6 +87,10 @@ impl Auto {
             (kind, _) => (kind, "named by the program".into()),
         };
         match kind {
+            DriverKind::Uring => match Ring::new(config.events)? {
+                Ok(kernel) => Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason))),
+                Err(refused) => Err(io::Error::new(io::ErrorKind::Unsupported, refused)),
+            },
             DriverKind::Auto | DriverKind::Epoll => {
                 let kernel = Os::new(config.events)?;
                 Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
@@ -93,6 +103,7 @@ macro_rules! forward {
     ($self:ident.$name:ident($($argument:expr),*)) => {
         match $self {
             Auto::Readiness(driver) => driver.$name($($argument),*),
+            Auto::Completion(driver) => driver.$name($($argument),*),
         }
     };
 }

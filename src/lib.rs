@@ -60,6 +60,8 @@ mod op;
 mod proactor;
 mod reactor;
 pub mod remote;
+#[cfg(target_os = "linux")]
+mod ring;
 pub mod sim;
 pub mod slots;
 mod source;
@@ -79,9 +81,11 @@ pub use driver::{
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
-pub use proactor::{Kernel, Os, Proactor, Received, WAKE};
+pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
+#[cfg(target_os = "linux")]
+pub use ring::Ring;
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
 pub use swap::Lease;
 pub use watcher::Watcher;

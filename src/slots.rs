@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 
 use crate::address::Address;
 use crate::buf::Buf;
+use crate::error::ErrorKind;
 use crate::op::Code;
 
 /// The index of no place.
@@ -221,6 +222,50 @@ pub struct Operation {
     pub multishot: bool,
     /// The place is kept for another thread and holds no operation yet.
     pub reserved: bool,
+    /// Whether the kernel has it, or it is to end when the kernel answers.
+    pub in_flight: InFlight,
+}
+
+/// How an operation stands to a kernel that completes operations by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InFlight {
+    /// The kernel does not have it.
+    #[default]
+    No,
+    /// The kernel has it.
+    Started,
+    /// It ends cancelled with the kernel's next answer to its queue.
+    Cancelled,
+    /// It ends by its deadline with that answer.
+    Deadline,
+    /// It ends because its source was freed.
+    Freed,
+    /// It ends because the driver was closed.
+    Closed,
+}
+
+impl InFlight {
+    /// How it is to end, if it was told to.
+    #[inline]
+    pub fn ending(self) -> Option<ErrorKind> {
+        match self {
+            InFlight::No | InFlight::Started => None,
+            InFlight::Cancelled => Some(ErrorKind::Cancelled),
+            InFlight::Deadline => Some(ErrorKind::Deadline),
+            InFlight::Freed => Some(ErrorKind::Freed),
+            InFlight::Closed => Some(ErrorKind::Closed),
+        }
+    }
+
+    /// The mark for this end.
+    pub fn of(kind: ErrorKind) -> InFlight {
+        match kind {
+            ErrorKind::Deadline => InFlight::Deadline,
+            ErrorKind::Freed => InFlight::Freed,
+            ErrorKind::Closed => InFlight::Closed,
+            _ => InFlight::Cancelled,
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Operation>() <= 96);
@@ -241,6 +286,7 @@ impl Default for Operation {
             code: Code::Nop,
             multishot: false,
             reserved: false,
+            in_flight: InFlight::No,
         }
     }
 }

@@ -31,6 +31,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 
+use crate::buf::Buf;
+
 /// Tokens of a chunk that the pool fills.
 const FULL: u32 = 1 << 30;
 /// More clones of one lease than this abort the program, as `Arc` does.
@@ -378,18 +380,46 @@ impl Pool {
     #[inline(never)]
     fn refill(&mut self) -> Option<(*mut u8, u32)> {
         self.retire();
+        let chunk = self.obtain()?;
+        self.open(chunk);
+        Some((self.start, self.room))
+    }
+
+    /// A chunk that is the pool's alone.
+    fn obtain(&mut self) -> Option<NonNull<Chunk>> {
         if !self.shared.returned.load(Ordering::Relaxed).is_null() {
             self.take_returned();
         }
-        let chunk = self.free.pop().or_else(|| self.allocate()).or_else(|| {
+        self.free.pop().or_else(|| self.allocate()).or_else(|| {
             // Say that we starve, then look again: a lease that drops meanwhile sees the flag or
             // its chunk is seen here.
             self.shared.starving.store(true, Ordering::SeqCst);
             self.take_returned();
             self.free.pop().inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
-        })?;
-        self.open(chunk);
-        Some((self.start, self.room))
+        })
+    }
+
+    /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. One
+    /// chunk always stays for reads that the loop does.
+    pub(crate) fn lend(&mut self, held: usize) -> Option<Lent> {
+        if held + 1 >= self.limit_chunks {
+            return None;
+        }
+        let chunk = self.obtain()?;
+        // SAFETY: the pool's alone (S1).
+        unsafe { chunk.as_ref() }.refs.store(FULL, Ordering::Relaxed);
+        // SAFETY: the data starts behind the header, inside the allocation.
+        let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
+        Some(Lent { chunk, start, room: self.chunk_size, rest: FULL })
+    }
+
+    /// Takes back what was lent: the kernel does not write it any more.
+    pub(crate) fn take_back(&mut self, lent: Lent) {
+        let lent = std::mem::ManuallyDrop::new(lent);
+        // SAFETY: the lent chunk holds `rest` of its tokens (S3).
+        if unsafe { lent.chunk.as_ref() }.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
+            self.free.push(lent.chunk);
+        }
     }
 
     fn retire(&mut self) {
@@ -448,6 +478,47 @@ impl Pool {
     /// The size of one chunk in bytes.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_size as usize
+    }
+}
+
+/// A chunk in a kernel's hands, filled from its start on.
+pub(crate) struct Lent {
+    chunk: NonNull<Chunk>,
+    start: *mut u8,
+    room: u32,
+    rest: u32,
+}
+
+impl Lent {
+    /// What is not filled yet.
+    pub(crate) fn room(&mut self) -> (*mut u8, u32) {
+        (self.start, self.room)
+    }
+
+    /// Turns the next `len` bytes into a lease.
+    ///
+    /// # Safety
+    /// The kernel has written them, and will not write them again.
+    #[inline]
+    pub(crate) unsafe fn commit(&mut self, len: u32) -> Buf {
+        let start = self.start;
+        let len = len.min(self.room);
+        // SAFETY: at most what is left of the chunk.
+        self.start = unsafe { start.add(len as usize) };
+        self.room -= len;
+        self.rest -= 1;
+        // SAFETY: the parts of a lease, used once: its token was taken off `rest`.
+        Buf::from(unsafe { Lease::from_parts(self.chunk.as_ptr().cast(), start, len as usize) })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: the lent chunk holds `rest` of its tokens (S3).
+        if unsafe { self.chunk.as_ref() }.refs.fetch_sub(self.rest, Ordering::AcqRel) == self.rest {
+            // SAFETY: that were the last: the chunk is ours.
+            unsafe { release(self.chunk.as_ptr()) };
+        }
     }
 }
 

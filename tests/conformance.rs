@@ -350,6 +350,7 @@ macro_rules! system {
 }
 
 system!(epoll Epoll);
+system!(uring Uring);
 prompt!(sim Simulated);
 portable!(faults Faulty);
 

@@ -8,7 +8,7 @@
 use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
-use crate::slots::Entry;
+use crate::slots::{Entry, InFlight};
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
@@ -79,6 +79,9 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
+        if K::COMPLETES && self.slots[slot].in_flight != InFlight::No {
+            return self.stop(slot, kind);
+        }
         let ticket = self.ticket(slot);
         self.unlink(slot);
         let op = &mut self.slots[slot];
@@ -112,7 +115,10 @@ impl<K: Kernel> Proactor<K> {
             {
                 // A hole in the stream: what is queued behind must not follow it.
                 while self.sources[index].writes.head != NOWHERE {
-                    self.fail(self.sources[index].writes.head, ErrorKind::Torn);
+                    let head = self.sources[index].writes.head;
+                    // The kernel has answered; what was told to end ends this way.
+                    self.slots[head].in_flight = InFlight::No;
+                    self.fail(head, ErrorKind::Torn);
                 }
             }
             _ if !self.waiting.is_empty() => self.stop_waiting(index),
@@ -203,6 +209,7 @@ impl<K: Kernel> Proactor<K> {
             self.take_requests();
         }
         match self.slots.find(slot, ticket.generation()) {
+            Some(op) if K::COMPLETES && op.in_flight != InFlight::No => self.cancel_started(ticket),
             Some(op) if !op.reserved => {
                 self.fail(slot, ErrorKind::Cancelled);
                 true
@@ -216,8 +223,10 @@ impl<K: Kernel> Proactor<K> {
             return 0;
         }
         let before = self.batch.len();
+        let told = if K::COMPLETES { self.count_told(source.index()) } else { 0 };
         self.end_operations(source.index(), ErrorKind::Cancelled);
-        self.batch.len() - before
+        let told = if K::COMPLETES { self.count_told(source.index()) - told } else { 0 };
+        self.batch.len() - before + told
     }
 
     /// Ends every operation of a source, each queue in its order.
@@ -226,6 +235,9 @@ impl<K: Kernel> Proactor<K> {
         // Drains before the writes: with these nothing is queued, but nothing has drained.
         while self.sources[index].polls != NOWHERE {
             self.fail(self.sources[index].polls, kind);
+        }
+        if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
+            return self.stop_queue(self.sources[index].writes.head, kind);
         }
         while self.sources[index].writes.head != NOWHERE {
             self.fail(self.sources[index].writes.head, kind);
@@ -236,6 +248,9 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn fail_reads(&mut self, index: u32, kind: ErrorKind) {
         if self.sources[index].has(RESTING) {
             self.fail_rest(index, kind);
+        }
+        if K::COMPLETES && self.sources[index].has(READ_BUSY) {
+            return self.stop_queue(self.sources[index].reads.head, kind);
         }
         while self.sources[index].reads.head != NOWHERE {
             self.fail(self.sources[index].reads.head, kind);
@@ -263,18 +278,26 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         self.end_operations(source.index(), ErrorKind::Freed);
+        if K::COMPLETES && self.sources[source.index()].has(READ_BUSY | WRITE_BUSY) {
+            self.sources[source.index()].flags |= FREEING | CLOSING;
+            self.collect();
+            return true;
+        }
         self.close_source(source.index());
         true
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.
-    fn close_source(&mut self, index: u32) {
+    pub(super) fn close_source(&mut self, index: u32) {
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
-            // Closing the last descriptor ends the registration; a duplicate would keep it alive.
-            if flags & (REGISTERED | DUPLICATED) == REGISTERED | DUPLICATED {
-                self.kernel.deregister(fd);
+            // Closing the last descriptor ends the registration; a duplicate would keep it alive, and so
+            // does a kernel that holds the file.
+            let kept = K::COMPLETES || flags & DUPLICATED != 0;
+            if flags & REGISTERED != 0 && kept {
+                let key = self.sources[index].name(index).key();
+                self.kernel.deregister(fd, key);
             }
             if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
                 self.kernel.restore(fd);
@@ -303,9 +326,16 @@ impl<K: Kernel> Proactor<K> {
         let sources: Vec<u32> = self.sources.occupied().collect();
         for &index in &sources {
             // A connect's source vacates its place when the operation ends.
-            let connecting = self.sources[index].has(CONNECTING);
             self.end_operations(index, ErrorKind::Closed);
-            if !connecting {
+        }
+        if K::COMPLETES {
+            self.drain();
+        }
+        let sources: Vec<u32> = self.sources.occupied().collect();
+        for &index in &sources {
+            if K::COMPLETES && self.sources[index].has(READ_BUSY | WRITE_BUSY) {
+                self.sources[index].flags |= FREEING | CLOSING;
+            } else {
                 self.close_source(index);
             }
         }

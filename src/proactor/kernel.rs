@@ -9,12 +9,13 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::address::Address;
-use crate::buf::Target;
+use crate::buf::{Buf, Target};
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::interest::Ready;
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
+use crate::swap::Pool;
 
 /// The key of the kernel's own wake event.
 pub const WAKE: u64 = u64::MAX;
@@ -37,13 +38,52 @@ impl Received {
     }
 }
 
+/// What a kernel says to an operation that it is to complete by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It has it: an answer will come.
+    Yes,
+    /// It does not do that: try it.
+    No,
+    /// It has no buffer for it.
+    Starved,
+}
+
+/// How an operation that a kernel has started has gone.
+#[derive(Debug)]
+pub struct Answer {
+    /// The key that it was started with; 0 for an answer that concerns nobody.
+    pub key: u64,
+    /// The source's write, not its read.
+    pub write: bool,
+    /// Bytes, or `-errno`, or [`POLL_ENDED`](Answer::POLL_ENDED).
+    pub moved: isize,
+    /// The bytes, where the kernel has chosen the buffer.
+    pub data: Buf,
+    /// The operation goes on.
+    pub more: bool,
+}
+
+impl Answer {
+    /// The registration of the source has ended by itself.
+    pub const POLL_ENDED: isize = isize::MIN;
+}
+
 /// A selector, the attempt calls and a clock.
+///
+/// Most kernels say when an attempt is worth it. One that [completes](Kernel::COMPLETES) can also take
+/// reads and writes of stream sockets over: it is given at most one read and one write of a source at
+/// a time, with the source's key, and answers in one of the next `select`s.
 ///
 /// # Safety
 /// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
-/// targets, one after the other), and `n` is at most their length.
+/// targets, one after the other), and `n` is at most their length. So has an answer, and the memory of
+/// what was started is not used after its last answer.
 #[allow(unsafe_code)]
 pub unsafe trait Kernel {
+    /// Whether it can complete operations by itself.
+    const COMPLETES: bool = false;
+
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
 
@@ -67,7 +107,48 @@ pub unsafe trait Kernel {
     fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32>;
 
     /// Ends a registration.
-    fn deregister(&mut self, fd: RawFd);
+    fn deregister(&mut self, fd: RawFd, key: u64);
+
+    /// The answer that event `i` is, if it is one.
+    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
+        let _ = (i, pool);
+        None
+    }
+
+    /// Starts to receive, into `to` or a buffer of the kernel's choice; again and again if
+    /// `multishot`.
+    ///
+    /// The memory must stay what it is until the last answer.
+    fn start_recv(
+        &mut self,
+        fd: RawFd,
+        key: u64,
+        to: Option<Target<'_>>,
+        multishot: bool,
+        pool: &mut Pool,
+    ) -> Started {
+        let _ = (fd, key, to, multishot, pool);
+        Started::No
+    }
+
+    /// Starts to send parts, one after the other. The memory must stay what it is until the answer.
+    fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
+        let _ = (fd, key, parts);
+        Started::No
+    }
+
+    /// Asks for the end of the source's read or write; its answer tells.
+    fn stop(&mut self, key: u64, write: bool) {
+        let _ = (key, write);
+    }
+
+    /// Whether a read without a buffer would find one.
+    fn has_buffers(&mut self, pool: &mut Pool) -> bool {
+        pool.has_space()
+    }
+
+    /// Leaves to itself what is started and was not answered in time: its memory is never used again.
+    fn abandon(&mut self) {}
 
     /// How other threads end a `select`.
     fn waker(&self) -> Arc<dyn Wake>;

@@ -19,6 +19,7 @@ mod end;
 mod kernel;
 mod os;
 mod run;
+mod started;
 mod state;
 mod submit;
 mod turn;
@@ -28,7 +29,7 @@ use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-pub use kernel::{Kernel, Received, WAKE};
+pub use kernel::{Answer, Kernel, Received, Started, WAKE};
 pub use os::Os;
 
 use crate::address::Address;
@@ -81,6 +82,8 @@ pub struct Proactor<K: Kernel> {
     now_ns: u64,
     /// Turns in a row that delivered without asking the kernel.
     skipped: u32,
+    /// Directions of sources whose operation the kernel has.
+    busy: u32,
     /// Bytes that this turn may still move before it delivers.
     turn_bytes: isize,
     /// Connections that need places for their sources: those in the batch, and those delivered last.
@@ -146,6 +149,7 @@ impl<K: Kernel> Proactor<K> {
             counts: Counts::default(),
             now_ns: 0,
             skipped: 0,
+            busy: 0,
             turn_bytes: 0,
             accepted: 0,
             handed: 0,
@@ -173,7 +177,8 @@ impl<K: Kernel> Proactor<K> {
 
     #[inline(always)]
     fn state(&mut self, source: Source) -> Option<&mut State> {
-        self.sources.find(source.index(), source.generation())
+        let state = self.sources.find(source.index(), source.generation())?;
+        if K::COMPLETES && state.has(FREEING) { None } else { Some(state) }
     }
 
     /// Why a source was not found.
@@ -345,7 +350,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         }
         let (fd, kind, flags) = (state.fd, state.kind(), state.flags);
         if flags & REGISTERED != 0 {
-            self.kernel.deregister(fd);
+            self.kernel.deregister(fd, source.key());
         }
         if flags & CHANGED != 0 {
             self.kernel.restore(fd);
@@ -502,7 +507,16 @@ impl<K: Kernel> Proactor<K> {
 
 impl<K: Kernel> Drop for Proactor<K> {
     fn drop(&mut self) {
-        // The kernel holds nothing of ours between attempts, so memory can go at once.
+        // Where nothing is in the kernel, memory can go at once.
+        if K::COMPLETES && self.check_fork().is_ok() {
+            self.close_all();
+            if self.busy > 0 {
+                self.leak();
+            }
+        } else if K::COMPLETES {
+            // The parent's kernel object and all that it writes to are the parent's.
+            self.kernel.abandon();
+        }
         self.close_descriptors();
     }
 }

@@ -104,7 +104,7 @@ unsafe impl Kernel for Os {
         }
     }
 
-    fn deregister(&mut self, fd: RawFd) {
+    fn deregister(&mut self, fd: RawFd, _key: u64) {
         self.calls.register += 1;
         // ENOENT and EBADF: the registration is gone already.
         let _ = self.selector.remove(fd);
@@ -358,6 +358,16 @@ unsafe impl Kernel for Os {
 }
 
 impl Os {
+    /// Whether `fd` can be polled at all.
+    ///
+    /// # Errors
+    /// The errno, `EPERM` for what cannot.
+    pub(crate) fn can_poll(&mut self, fd: RawFd) -> Result<(), i32> {
+        self.register(fd, 0, false)?;
+        self.deregister(fd, 0);
+        Ok(())
+    }
+
     /// Receives from what is not a stream socket.
     #[inline(never)]
     fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {

@@ -110,6 +110,9 @@ impl<K: Kernel> Proactor<K> {
                 return;
             }
             if !state.has(RESTING) {
+                if K::COMPLETES && self.begin_read(index) {
+                    return;
+                }
                 self.run_queued_read(index, left);
                 continue;
             }
@@ -228,7 +231,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// An attempt to read moved nothing: the end of the file, or `-errno`.
     #[inline(never)]
-    fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+    pub(super) fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
         if moved < 0 {
             if let Some(kind) = self.read_blocked(index, moved) {
                 self.fail(slot, kind);
@@ -360,6 +363,9 @@ impl<K: Kernel> Proactor<K> {
     /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.
     pub(super) fn run_writes(&mut self, index: u32, left: &mut usize) {
         while *left > 0 && self.sources[index].can_write() {
+            if K::COMPLETES && self.begin_write(index) {
+                return;
+            }
             let state = &mut self.sources[index];
             let slot = state.writes.head;
             let op = &mut self.slots[slot];
@@ -453,7 +459,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// `moved` more bytes of a write are out; true when that were all, and it is done.
-    fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
+    pub(super) fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
         let op = &mut self.slots[slot];
         op.moved += moved;
         let done = op.moved as usize == op.buf.len();
@@ -527,7 +533,7 @@ impl<K: Kernel> Proactor<K> {
         self.finish_write(index, slot, Ok(Done::Written { buf, bytes: moved as u32 }));
     }
 
-    fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+    pub(super) fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
         if is(moved, libc::EAGAIN) {
             self.block_write(index);
         } else if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
@@ -543,7 +549,8 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[index];
         let (fd, kind, registered) = (state.fd, state.kind(), state.has(REGISTERED));
         if registered {
-            self.kernel.deregister(fd);
+            let key = state.name(index).key();
+            self.kernel.deregister(fd, key);
         }
         let handle = self.kernel.release(fd, kind);
         // The descriptor is the handle's now.
@@ -638,7 +645,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    fn wait_for_lease(&mut self, index: u32) {
+    pub(super) fn wait_for_lease(&mut self, index: u32) {
         self.counts.lease_waits += 1;
         let state = &mut self.sources[index];
         state.flags |= WAITING;

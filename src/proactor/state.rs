@@ -51,6 +51,13 @@ pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
 /// It stands in the list of those whose last short read proves nothing.
 pub(super) const DOUBTED: u32 = 1 << 28;
 
+/// The kernel has its read, and answers.
+pub(super) const READ_BUSY: u32 = 1 << 29;
+/// The kernel has its write, and answers.
+pub(super) const WRITE_BUSY: u32 = 1 << 30;
+/// It is freed, and goes when the kernel has answered.
+pub(super) const FREEING: u32 = 1 << 31;
+
 /// A short read says that nothing is left: a stream socket.
 pub(super) const STREAM: u32 = 1 << 20;
 /// Reads are queued.
@@ -343,12 +350,12 @@ impl State {
 
     #[inline(always)]
     pub(super) fn can_read(&self) -> bool {
-        self.flags & (READABLE | READ_PAUSED | WAITING) == READABLE && self.has_reads()
+        self.flags & (READABLE | READ_PAUSED | WAITING | READ_BUSY) == READABLE && self.has_reads()
     }
 
     #[inline(always)]
     pub(super) fn can_write(&self) -> bool {
-        self.flags & (WRITABLE | WRITE_PAUSED | WRITES) == WRITABLE | WRITES
+        self.flags & (WRITABLE | WRITE_PAUSED | WRITE_BUSY | WRITES) == WRITABLE | WRITES
     }
 
     pub(super) fn is_idle(&self) -> bool {

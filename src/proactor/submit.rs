@@ -34,7 +34,8 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         multishot: bool,
     ) -> Option<Ticket> {
-        if self.forks == fork::generation()
+        if !K::COMPLETES
+            && self.forks == fork::generation()
             && due_ns == 0
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && state.flags & (BYTES | CLOSING | RESTING | READS | READABLE) == BYTES
@@ -55,7 +56,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         let answer = self.reader(source).and_then(|index| {
             let state = &mut self.sources[index];
-            if due_ns != 0 || state.has_reads() {
+            if K::COMPLETES || due_ns != 0 || state.has_reads() {
                 return self.queue_read(index, token, due_ns, multishot);
             }
             self.counts.submitted[Code::Read as usize] += 1;
@@ -84,7 +85,8 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         buf: Buf,
     ) -> Option<Ticket> {
-        if self.forks == fork::generation()
+        if !K::COMPLETES
+            && self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && state.flags & (STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
                 == STREAM | WRITABLE
@@ -537,6 +539,10 @@ impl<K: Kernel> Proactor<K> {
     fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
         let first = !state.has_reads();
+        if K::COMPLETES && first {
+            // What one operation could not do by itself another may.
+            state.flags |= READABLE;
+        }
         state.push_read(&mut self.slots, ticket.index());
         if first && state.can_read() {
             self.try_reads_now(index);

@@ -19,6 +19,13 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
+            while K::COMPLETES && self.batch.is_empty() && self.busy > 0 {
+                // What the kernel has still ends.
+                self.poll(wait)?;
+                if wait == Wait::Now {
+                    return Ok(());
+                }
+            }
             return if self.batch.is_empty() { Err(Reason::Closed.into()) } else { Ok(()) };
         }
         loop {
@@ -180,8 +187,14 @@ impl<K: Kernel> Proactor<K> {
 
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
     /// others come into the ready queue.
-    fn apply(&mut self, count: usize) {
+    pub(super) fn apply(&mut self, count: usize) {
         for i in 0..count {
+            if K::COMPLETES
+                && let Some(answer) = self.kernel.answer(i, &mut self.pool)
+            {
+                self.answered(answer);
+                continue;
+            }
             let (key, ready) = self.kernel.event(i);
             if !self.run_rest(key, ready) {
                 self.enqueue_ready(key);
@@ -262,7 +275,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     fn retry_waiting(&mut self) {
         let room = self.sources.len() < self.sources.limit();
-        let space = self.pool.has_space();
+        let space = self.kernel.has_buffers(&mut self.pool);
         let waiting = std::mem::take(&mut self.waiting);
         for source in waiting {
             let Some(state) = self.state(source) else {

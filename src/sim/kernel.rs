@@ -154,7 +154,7 @@ unsafe impl Kernel for Sim {
         self.call(Call::Register, fd, |world| world.register(fd, selector, key, writes))
     }
 
-    fn deregister(&mut self, fd: RawFd) {
+    fn deregister(&mut self, fd: RawFd, _key: u64) {
         self.call(Call::Register, fd, |world| world.deregister(fd as u32))
     }
 

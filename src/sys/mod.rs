@@ -25,6 +25,8 @@ pub(crate) mod descriptor;
 pub(crate) mod epoll;
 pub(crate) mod fork;
 pub(crate) mod net;
+#[cfg(target_os = "linux")]
+pub(crate) mod uring;
 pub(crate) mod waker;
 
 pub(crate) use epoll::Selector;

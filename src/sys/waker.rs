@@ -43,6 +43,13 @@ impl WakeFd {
         }
     }
 
+    /// Empties the counter, for those who wait for the level.
+    pub(crate) fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes of a local. EAGAIN: it is empty.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
     pub(crate) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }

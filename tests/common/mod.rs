@@ -80,6 +80,27 @@ impl Harness for Epoll {
     }
 }
 
+/// The proactor on io_uring.
+pub struct Uring;
+
+impl Harness for Uring {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "io_uring";
+    const STAMP: &'static str = "uring";
+    const HUGE: usize = 100 << 20;
+    const MANY: usize = 8 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let builder = builder.driver(DriverKind::Uring);
+        builder.build().expect("io_uring is there")
+    }
+
+    fn nowhere() -> Address {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("its address").into()
+    }
+}
+
 /// The proactor on a simulated network that behaves.
 pub struct Simulated;
 

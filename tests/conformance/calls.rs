@@ -28,12 +28,12 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
             (&*client).write_all(&pattern(100, round)).unwrap();
         }
         let mut written = 0;
-        while written < CLIENTS {
+        while written < 100 * CLIENTS {
             let c = b.next();
             match c.result {
                 Ok(Done::Read(data)) => drop(b.submit(Op::write(c.source, data))),
-                Ok(Done::Written { .. }) => {
-                    written += 1;
+                Ok(Done::Written { bytes, .. }) => {
+                    written += u64::from(bytes);
                     b.submit(Op::read(c.source));
                 }
                 other => panic!("{other:?}"),
@@ -48,11 +48,15 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     let after = b.watcher.counters();
     let messages = CLIENTS * ROUNDS;
     let grown = |name: &str| after.calls(name) - before.calls(name);
+    assert!(grown("wait") <= messages * 2 + 20, "{} waits", grown("wait"));
+    assert_eq!(grown("register"), 0, "registered once, for life");
+    if H::STAMP == "uring" {
+        assert_eq!(grown("send") + grown("recv"), 0, "the ring does them");
+        return;
+    }
     assert_eq!(grown("send"), messages);
     // A message that comes in two packets, rarely, costs a read more.
     assert!(grown("recv") <= messages + messages / 10, "{} reads", grown("recv"));
-    assert_eq!(grown("register"), 0, "registered once, for life");
-    assert!(grown("wait") <= messages * 2 + 20, "{} waits", grown("wait"));
 }
 
 /// A connection that is served at once needs no registration.

@@ -1,0 +1,348 @@
+//! Operations that the kernel completes by itself: at most one read and one write of a source.
+//!
+//! They are started where the proactor would else try them, keep their place and their memory until
+//! the kernel's last answer, and end by it: a cancellation, a deadline, a free are requests.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (A1) What is started keeps its place, and so its buffer, until its last answer. (A2) The kernel
+//! answers with the number of bytes that it has written.
+
+use std::io::IoSlice;
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::slots::InFlight;
+use crate::sys::descriptor::VECTORS;
+
+/// How long a driver that goes away waits for the kernel to end what it has started.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+impl<K: Kernel> Proactor<K> {
+    /// Starts the read at the head of the queue, if the kernel completes such; false when it is to be
+    /// tried.
+    pub(super) fn begin_read(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        let slot = state.reads.head;
+        let op = &mut self.slots[slot];
+        if !state.has(STREAM) {
+            return false;
+        }
+        let key = state.name(index).key();
+        let to = match op.code {
+            Code::Read => None,
+            Code::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
+            Code::ReadExact if !op.buf.is_list() => {
+                let from = op.moved as usize;
+                Some(op.buf.target(from, op.count as usize - from))
+            }
+            _ => return false,
+        };
+        match self.kernel.start_recv(state.fd, key, to, op.multishot, &mut self.pool) {
+            Started::Yes => {
+                op.in_flight = InFlight::Started;
+                state.flags |= READ_BUSY;
+                self.busy += 1;
+                true
+            }
+            Started::Starved => {
+                self.wait_for_lease(index);
+                true
+            }
+            Started::No => false,
+        }
+    }
+
+    /// Starts the writes at the head of the queue, as many as one message takes; false when they are
+    /// to be tried.
+    pub(super) fn begin_write(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        if !state.has(STREAM) || self.slots[state.writes.head].code != Code::Write {
+            return false;
+        }
+        let mut parts = [IoSlice::new(&[]); VECTORS];
+        let mut count = 0;
+        let mut slot = state.writes.head;
+        while slot != NOWHERE && count < VECTORS && self.slots[slot].code == Code::Write {
+            let op = &self.slots[slot];
+            let mut skip = op.moved as usize;
+            for part in op.buf.parts() {
+                let bytes = &part.as_slice()[skip.min(part.len())..];
+                skip -= part.len() - bytes.len();
+                if !bytes.is_empty() && count < VECTORS {
+                    parts[count] = IoSlice::new(bytes);
+                    count += 1;
+                }
+            }
+            slot = op.next;
+        }
+        let key = state.name(index).key();
+        if self.kernel.start_send(state.fd, key, &parts[..count]) != Started::Yes {
+            return false;
+        }
+        state.flags |= WRITE_BUSY;
+        self.busy += 1;
+        let behind = slot;
+        let mut slot = state.writes.head;
+        while slot != behind {
+            let op = &mut self.slots[slot];
+            op.in_flight = InFlight::Started;
+            slot = op.next;
+        }
+        true
+    }
+
+    /// The kernel has answered.
+    #[inline]
+    pub(super) fn answered(&mut self, answer: Answer) {
+        let index = answer.key as u32;
+        let Some(state) = self.sources.find_key(index, (answer.key >> 32) as u32) else {
+            // Nobody's; a buffer in it goes back to the pool.
+            if answer.key != 0 {
+                self.counts.stale_events += 1;
+            }
+            return;
+        };
+        if answer.moved == Answer::POLL_ENDED {
+            state.flags &= !(REGISTERED | WRITES_REGISTERED);
+            state.flags |= READABLE | WRITABLE | UNSETTLED;
+            state.flags |= if state.has(POLLS) { POLLED } else { 0 };
+            return self.enqueue(index);
+        }
+        if answer.write {
+            state.flags &= !WRITE_BUSY;
+            self.busy -= 1;
+            self.write_answered(index, answer.moved);
+        } else {
+            if !answer.more {
+                state.flags &= !READ_BUSY;
+                self.busy -= 1;
+            }
+            self.read_answered(index, answer);
+        }
+    }
+
+    fn read_answered(&mut self, index: u32, answer: Answer) {
+        let Answer { moved, data, more, .. } = answer;
+        let slot = self.sources[index].reads.head;
+        let op = &mut self.slots[slot];
+        let ending = op.in_flight.ending();
+        if !more {
+            op.in_flight = InFlight::No;
+        }
+        if moved > 0 {
+            match op.code {
+                Code::Read => {
+                    // A multishot read that was told to end ends with the last answer.
+                    let goes_on = op.multishot;
+                    self.finish_read(index, slot, Ok(Done::Read(data)));
+                    if !more
+                        && goes_on
+                        && let Some(kind) = ending
+                    {
+                        self.fail(slot, kind);
+                    }
+                }
+                _ => {
+                    op.moved += moved as u32;
+                    if op.code == Code::ReadExact && op.moved < op.count {
+                        if let Some(kind) = ending {
+                            self.fail(slot, kind);
+                        }
+                    } else {
+                        let mut buf = op.buf.take();
+                        // SAFETY: A2: `moved` bytes from the start.
+                        unsafe { buf.set_filled(op.moved as usize) };
+                        self.finish_read(index, slot, Ok(Done::Read(buf)));
+                    }
+                }
+            }
+        } else if moved == 0 {
+            self.read_stopped(index, slot, 0);
+        } else {
+            match (-moved as i32, ending) {
+                (libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::EAGAIN, Some(kind)) => {
+                    self.fail(slot, kind);
+                }
+                (libc::ENOBUFS, None) if !self.kernel.has_buffers(&mut self.pool) => {
+                    self.wait_for_lease(index);
+                }
+                (libc::ECANCELED | libc::EINTR | libc::ENOBUFS, None) => {}
+                _ => self.read_stopped(index, slot, moved),
+            }
+        }
+        if !more {
+            self.end_marked(index, self.sources[index].reads.head);
+            self.go_on(index);
+        }
+    }
+
+    fn write_answered(&mut self, index: u32, moved: isize) {
+        let mut ending = None;
+        let mut slot = self.sources[index].writes.head;
+        while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
+            // A mark stays: its operation ends below.
+            ending = ending.or(self.slots[slot].in_flight.ending());
+            if self.slots[slot].in_flight == InFlight::Started {
+                self.slots[slot].in_flight = InFlight::No;
+            }
+            slot = self.slots[slot].next;
+        }
+        if moved >= 0 {
+            let mut rest = moved as u32;
+            while rest > 0 {
+                let head = self.sources[index].writes.head;
+                let op = &self.slots[head];
+                let share = rest.min((op.buf.len() - op.moved as usize) as u32);
+                rest -= share;
+                self.advance(index, head, share);
+            }
+        } else if !matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
+            let head = self.sources[index].writes.head;
+            let kept = self.slots[head].in_flight;
+            self.slots[head].in_flight = InFlight::No;
+            self.write_stopped(index, head, moved);
+            if self.sources[index].writes.head == head {
+                self.slots[head].in_flight = kept;
+            }
+        }
+        if ending.is_some() {
+            self.end_marked(index, self.sources[index].writes.head);
+        }
+        self.go_on(index);
+    }
+
+    /// Ends what was told to end while another operation of its queue was in the kernel.
+    fn end_marked(&mut self, index: u32, head: u32) {
+        let mut slot = head;
+        while slot != NOWHERE {
+            let op = &mut self.slots[slot];
+            let next = op.next;
+            let Some(kind) = op.in_flight.ending() else {
+                slot = next;
+                continue;
+            };
+            op.in_flight = InFlight::No;
+            let torn = op.moved > 0;
+            self.fail(slot, kind);
+            if torn && kind != ErrorKind::Freed && kind != ErrorKind::Closed {
+                // It may have taken those behind it with it.
+                slot = self.sources[index].writes.head;
+                continue;
+            }
+            slot = next;
+        }
+    }
+
+    /// Both directions of a source are looked at again: the next operations start, or a source that
+    /// was freed meanwhile goes.
+    fn go_on(&mut self, index: u32) {
+        let state = &mut self.sources[index];
+        if state.has(FREEING) {
+            if !state.has(READ_BUSY | WRITE_BUSY) {
+                self.close_source(index);
+            }
+            return;
+        }
+        if state.can_read() || state.can_write() {
+            self.enqueue(index);
+        }
+    }
+
+    /// Asks the kernel for the end of an operation that it has, or that stands behind one: its answer
+    /// ends it.
+    pub(super) fn stop(&mut self, slot: u32, kind: ErrorKind) {
+        let op = &mut self.slots[slot];
+        if op.in_flight.ending().is_some() {
+            return;
+        }
+        op.in_flight = InFlight::of(kind);
+        self.deadlines.remove(&mut self.slots, slot);
+        let op = &self.slots[slot];
+        let write = op.code == Code::Write;
+        let key = self.sources[op.source].name(op.source).key();
+        self.kernel.stop(key, write);
+    }
+
+    /// Cancels what the kernel has, unless it is done already.
+    pub(super) fn cancel_started(&mut self, ticket: Ticket) -> bool {
+        let alive = |this: &mut Self| {
+            let op = this.slots.find(ticket.index(), ticket.generation());
+            op.is_some_and(|op| op.in_flight.ending().is_none())
+        };
+        if alive(self) {
+            self.collect();
+        }
+        let told = alive(self);
+        if told {
+            self.fail(ticket.index(), ErrorKind::Cancelled);
+            self.collect();
+        }
+        told
+    }
+
+    /// Ends a queue whose head the kernel has: all of it, when the answer comes.
+    pub(super) fn stop_queue(&mut self, head: u32, kind: ErrorKind) {
+        let first = head;
+        let mut slot = head;
+        while slot != NOWHERE {
+            if slot != first && self.slots[slot].in_flight.ending().is_none() {
+                self.deadlines.remove(&mut self.slots, slot);
+                self.slots[slot].in_flight = InFlight::of(kind);
+            }
+            slot = self.slots[slot].next;
+        }
+        self.stop(first, kind);
+    }
+
+    /// How many operations of a source are told to end and have not.
+    pub(super) fn count_told(&self, index: u32) -> usize {
+        let (reads, writes) = (self.sources[index].reads.head, self.sources[index].writes.head);
+        let mut count = 0;
+        for mut slot in [reads, writes] {
+            while slot != NOWHERE {
+                count += usize::from(self.slots[slot].in_flight.ending().is_some());
+                slot = self.slots[slot].next;
+            }
+        }
+        count
+    }
+
+    /// Gives the kernel the chance to end what was just told to end.
+    pub(super) fn collect(&mut self) {
+        if let Ok(count) = self.kernel.select(Some(0)) {
+            self.apply(count);
+        }
+    }
+
+    /// Waits for the kernel to end what it has, for a bounded time.
+    pub(super) fn drain(&mut self) {
+        let until = self.kernel.now_ns().saturating_add(PATIENCE_NS);
+        while self.busy > 0 {
+            let left = until.saturating_sub(self.kernel.now_ns());
+            if left == 0 {
+                return;
+            }
+            match self.kernel.select(Some(left)) {
+                Ok(count) => self.apply(count),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// What the kernel has not ended keeps its memory for ever.
+    pub(super) fn leak(&mut self) {
+        self.kernel.abandon();
+        let started: Vec<u32> = self.slots.occupied().collect();
+        for slot in started {
+            if self.slots[slot].in_flight != InFlight::No {
+                LEAKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                std::mem::forget(self.slots[slot].buf.take());
+            }
+        }
+    }
+}
+
+/// Buffers that were left to a kernel that did not end its operations in time.
+pub(super) static LEAKED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);

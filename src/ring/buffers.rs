@@ -1,0 +1,144 @@
+//! Swap buffers in the kernel's hands: a ring of provided buffers that are consumed piece by piece
+//! (`IOU_PBUF_RING_INC`).
+//!
+//! Each entry is a whole chunk of the pool. The kernel fills it read by read and says when it is
+//! done with it; each read becomes a lease on its piece, exactly as where the loop reads itself.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (B1) The mapping is as large as the ring that was registered, and stays until the kernel's ring is
+//! gone. (B2) A chunk in an entry is lent by the pool: nobody else writes it.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::BufRingEntry;
+
+use crate::buf::Buf;
+use crate::swap::{Lent, Pool};
+use crate::sys::uring::Uring;
+
+/// Entries of the ring: chunks that the kernel may hold at once.
+const ENTRIES: u16 = 512;
+/// Chunks that it holds at first.
+const FIRST: u16 = 1;
+
+pub(super) struct Buffers {
+    entries: NonNull<BufRingEntry>,
+    tail: u16,
+    /// The chunk of each id, while the kernel has it.
+    lent: Vec<Option<Lent>>,
+    vacant: Vec<u16>,
+    /// How many chunks the kernel is to hold.
+    wanted: u16,
+}
+
+impl Buffers {
+    /// Registers the ring; `None` where the kernel does not know how.
+    pub(super) fn new(uring: &Uring) -> io::Result<Option<Buffers>> {
+        let len = size_of::<BufRingEntry>() * ENTRIES as usize;
+        // SAFETY: a new anonymous mapping.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(entries) = NonNull::new(start.cast::<BufRingEntry>()) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        };
+        let buffers = Buffers {
+            entries,
+            tail: 0,
+            lent: (0..ENTRIES).map(|_| None).collect(),
+            vacant: (0..ENTRIES).rev().collect(),
+            wanted: FIRST,
+        };
+        // SAFETY: B1.
+        match unsafe { uring.register_buffers(start.cast(), ENTRIES) } {
+            Ok(()) => Ok(Some(buffers)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOMEM) => Err(error),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    fn held(&self) -> u16 {
+        ENTRIES - self.vacant.len() as u16
+    }
+
+    /// Lends the kernel chunks until it holds as many as are wanted; whether it holds any.
+    #[inline]
+    pub(super) fn fill(&mut self, pool: &mut Pool) -> bool {
+        if self.held() < self.wanted {
+            self.fill_slowly(pool);
+        }
+        self.held() > 0
+    }
+
+    #[cold]
+    fn fill_slowly(&mut self, pool: &mut Pool) {
+        while self.held() < self.wanted
+            && let Some(mut chunk) = pool.lend(self.held() as usize)
+        {
+            let id = self.vacant.pop().expect("fewer than all are wanted");
+            let (start, len) = chunk.room();
+            let index = (self.tail & (ENTRIES - 1)) as usize;
+            // SAFETY: B1; the kernel does not look at entries behind the tail.
+            let entry = unsafe { self.entries.add(index).as_mut() };
+            entry.set_addr(start.expose_provenance() as u64);
+            entry.set_len(len);
+            entry.set_bid(id);
+            self.lent[id as usize] = Some(chunk);
+            self.tail = self.tail.wrapping_add(1);
+        }
+        // SAFETY: B1: the tail stands in the first entry.
+        let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
+        // SAFETY: a u16 of the mapping, which the kernel only reads.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    /// The kernel has run out of buffers: it is to hold more.
+    pub(super) fn grow(&mut self) {
+        self.wanted = (self.wanted * 2).min(ENTRIES / 2);
+    }
+
+    /// Whether the pool is large enough to share it with the kernel.
+    pub(super) fn can_lend(&self, pool: &Pool) -> bool {
+        pool.limit_bytes() > pool.chunk_bytes()
+    }
+
+    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it.
+    #[inline]
+    pub(super) fn filled(&mut self, pool: &mut Pool, id: u16, len: u32, more: bool) -> Buf {
+        let place = &mut self.lent[id as usize];
+        let chunk = place.as_mut().expect("the kernel names what it holds");
+        // SAFETY: the kernel has written the next `len` bytes of this chunk.
+        let data = if len > 0 { unsafe { chunk.commit(len) } } else { Buf::NONE };
+        if !more {
+            pool.take_back(place.take().expect("looked at above"));
+            self.vacant.push(id);
+        }
+        data
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        let len = size_of::<BufRingEntry>() * ENTRIES as usize;
+        // SAFETY: B1: the ring has been dropped before (field order), so that the kernel's
+        // registration is gone; nothing else knows the mapping.
+        unsafe { libc::munmap(self.entries.as_ptr().cast(), len) };
+    }
+}

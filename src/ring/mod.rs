@@ -1,0 +1,479 @@
+//! The io_uring kernel of the proactor: what streams read and write completes in the kernel, all else
+//! is told ready by the ring's own polls.
+//!
+//! ```text
+//!   start_recv / start_send ──entry──▶ ring ──one enter per wait──▶ completion ──▶ answer
+//!   register ──multishot poll────────▶  │                               └───────▶ event
+//! ```
+//!
+//! An entry is tagged with the name of its source (index and generation) and what it is for; a
+//! completion whose name is stale is dropped, its bytes given back. At most one read and one write
+//! of a source are in the kernel.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (R1) The memory of an operation in the kernel belongs to its place in the table, which is not
+//! vacated before the answer. (R2) Provided buffers are lent by the pool and taken back when the
+//! kernel has said that it is done with them, or never.
+
+mod buffers;
+mod embedded;
+
+use std::cell::OnceCell;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use io_uring::{cqueue, opcode, squeue, types};
+
+use crate::address::Address;
+use crate::buf::{Buf, Target};
+use crate::driver::{Explain, ListenOptions};
+use crate::error::Reason;
+use crate::interest::Ready;
+use crate::proactor::{Answer, Kernel, Os, Received, Started, WAKE};
+use crate::remote::Wake;
+use crate::source::{Handle, Kind};
+use crate::swap::Pool;
+use crate::sys::uring::{Completed, Refused, Uring};
+use crate::sys::waker::WakeFd;
+use buffers::Buffers;
+use embedded::Embedded;
+
+/// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
+const TAG_SHIFT: u32 = 24;
+const TAG_MASK: u64 = 0xff << TAG_SHIFT;
+const POLL: u64 = 0;
+const POLL_WRITES: u64 = 1 << TAG_SHIFT;
+const RECV: u64 = 2 << TAG_SHIFT;
+const SEND: u64 = 3 << TAG_SHIFT;
+/// Answers to cancellations, which nobody waits for.
+const CANCEL: u64 = 4 << TAG_SHIFT;
+
+/// Conditions that a poll is asked for.
+const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
+const WRITES: u32 = libc::POLLOUT as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+
+/// The memory of a sendmsg until its entry is submitted, which is when the kernel copies it.
+struct Message {
+    header: libc::msghdr,
+    parts: Vec<libc::iovec>,
+}
+
+#[derive(Default)]
+struct Counts {
+    polls: u64,
+    recvs: u64,
+    multishot_recvs: u64,
+    sends: u64,
+    sendmsgs: u64,
+    cancels: u64,
+    starved: u64,
+}
+
+/// The system with a ring as its selector, which also completes reads and writes of streams.
+pub struct Ring {
+    // Dropped first: the kernel cancels what is left in it.
+    uring: Uring,
+    os: Os,
+    waker: Arc<WakeFd>,
+    /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
+    buffers: Option<Buffers>,
+    /// What another loop sleeps on, once it was asked for.
+    embedded: OnceCell<Embedded>,
+    events: Vec<Completed>,
+    most_events: usize,
+    /// Messages whose entries are queued; and those that can be used again.
+    #[allow(clippy::vec_box)] // the kernel is told their addresses
+    messages: Vec<Box<Message>>,
+    #[allow(clippy::vec_box)]
+    spare_messages: Vec<Box<Message>>,
+    counts: Counts,
+}
+
+impl Ring {
+    /// Sets the ring up for the calling thread; `events` is how many completions one wait takes.
+    pub(crate) fn new(events: usize) -> io::Result<Result<Ring, Refused>> {
+        let uring = match Uring::open()? {
+            Ok(uring) => uring,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let buffers = Buffers::new(&uring)?;
+        let os = Os::new(1)?;
+        let waker = Arc::new(WakeFd::new()?);
+        let mut ring = Ring {
+            uring,
+            os,
+            waker,
+            buffers,
+            embedded: OnceCell::new(),
+            events: Vec::with_capacity(events),
+            most_events: events.clamp(1, 1 << 16),
+            messages: Vec::new(),
+            spare_messages: Vec::new(),
+            counts: Counts::default(),
+        };
+        let fd = ring.waker.raw();
+        ring.poll_for(fd, WAKE, READS);
+        ring.flush();
+        Ok(Ok(ring))
+    }
+
+    fn poll_for(&mut self, fd: RawFd, tag: u64, conditions: u32) {
+        self.counts.polls += 1;
+        let poll = opcode::PollAdd::new(types::Fd(fd), conditions | EDGE).multi(true);
+        self.uring.push(poll.build().user_data(tag));
+    }
+
+    fn cancel(&mut self, tag: u64) {
+        self.counts.cancels += 1;
+        let entry = opcode::AsyncCancel::new(tag).build();
+        let quiet = entry.user_data(tag & !TAG_MASK | CANCEL);
+        self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Submits what is queued; what comes of it is taken by the next `select`.
+    fn flush(&mut self) {
+        // An error shows again in the next wait, which reports it.
+        let _ = self.uring.enter(None);
+        self.recycle_messages();
+    }
+
+    fn recycle_messages(&mut self) {
+        if !self.messages.is_empty() && !self.uring.has_entries() {
+            self.spare_messages.append(&mut self.messages);
+        }
+    }
+
+    /// A message whose parts are `parts`, at an address that stays until it is submitted.
+    fn message(&mut self, parts: &[IoSlice<'_>]) -> *const libc::msghdr {
+        let mut message = self.spare_messages.pop().unwrap_or_else(|| {
+            // SAFETY: a msghdr of zeros has no name, no parts and no control data.
+            Box::new(Message { header: unsafe { std::mem::zeroed() }, parts: Vec::new() })
+        });
+        message.parts.clear();
+        message.parts.extend(parts.iter().map(|part| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        }));
+        message.header.msg_iov = message.parts.as_mut_ptr();
+        message.header.msg_iovlen = message.parts.len() as _;
+        let header = &raw const message.header;
+        self.messages.push(message);
+        header
+    }
+}
+
+// SAFETY: what is received lies in the memory that `start_recv` was given, or in a provided buffer of
+// which the kernel says how much it has filled; the attempts are those of `Os`.
+unsafe impl Kernel for Ring {
+    const COMPLETES: bool = true;
+
+    fn name(&self) -> &'static str {
+        "io_uring"
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        self.os.now_ns()
+    }
+
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        self.events.clear();
+        if let Some(embedded) = self.embedded.get_mut() {
+            embedded.clear();
+        }
+        let at_hand = self.uring.has_completions();
+        if !at_hand || self.uring.has_entries() {
+            let wait = if at_hand || timeout_ns == Some(0) { None } else { Some(timeout_ns) };
+            self.uring.enter(wait)?;
+            self.recycle_messages();
+        }
+        self.uring.take(&mut self.events, self.most_events);
+        if let Some(embedded) = self.embedded.get()
+            && self.uring.has_completions()
+        {
+            embedded.tell();
+        }
+        Ok(self.events.len())
+    }
+
+    fn event(&self, i: usize) -> (u64, Ready) {
+        let event = self.events[i];
+        let ready = if event.result < 0 { 0 } else { event.result as u16 };
+        let key = if event.key == WAKE { WAKE } else { event.key & !TAG_MASK };
+        (key, Ready::from_bits(ready))
+    }
+
+    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
+        let Completed { key: tag, result, flags } = self.events[i];
+        if tag == WAKE {
+            if !cqueue::more(flags) {
+                let fd = self.waker.raw();
+                self.poll_for(fd, WAKE, READS);
+            }
+            return None;
+        }
+        let key = tag & !TAG_MASK;
+        let mut answer = Answer {
+            key,
+            write: false,
+            moved: result as isize,
+            data: Buf::NONE,
+            more: cqueue::more(flags),
+        };
+        match tag & TAG_MASK {
+            RECV => {
+                if result == -libc::ENOBUFS {
+                    self.counts.starved += 1;
+                    if let Some(buffers) = &mut self.buffers {
+                        buffers.grow();
+                    }
+                }
+                if let (Some(buffers), Some(id)) = (&mut self.buffers, cqueue::buffer_select(flags))
+                {
+                    let len = result.max(0) as u32;
+                    answer.data = buffers.filled(pool, id, len, cqueue::buffer_more(flags));
+                }
+            }
+            SEND => answer.write = true,
+            POLL | POLL_WRITES if answer.more => return None,
+            // The poll has ended by itself, for example because the completion queue was full.
+            POLL | POLL_WRITES if result != -libc::ECANCELED => {
+                self.cancel(key | POLL);
+                self.cancel(key | POLL_WRITES);
+                answer.moved = Answer::POLL_ENDED;
+            }
+            _ => answer.key = 0,
+        }
+        Some(answer)
+    }
+
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+        // As epoll says it: the ring would say it too late.
+        self.os.can_poll(fd)?;
+        if writes {
+            self.poll_for(fd, key | POLL_WRITES, WRITES);
+        }
+        self.poll_for(fd, key | POLL, READS);
+        Ok(())
+    }
+
+    fn deregister(&mut self, _fd: RawFd, key: u64) {
+        self.cancel(key | POLL);
+        self.cancel(key | POLL_WRITES);
+        // A poll holds the file open.
+        self.flush();
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        Arc::clone(&self.waker) as Arc<dyn Wake>
+    }
+
+    fn start_recv(
+        &mut self,
+        fd: RawFd,
+        key: u64,
+        to: Option<Target<'_>>,
+        multishot: bool,
+        pool: &mut Pool,
+    ) -> Started {
+        let fd = types::Fd(fd);
+        let entry = match to {
+            Some(mut to) => {
+                self.counts.recvs += 1;
+                let len = u32::try_from(to.len()).unwrap_or(u32::MAX);
+                opcode::Recv::new(fd, to.as_mut_ptr(), len).build()
+            }
+            None => {
+                let Some(buffers) = &mut self.buffers else { return Started::No };
+                if !buffers.fill(pool) {
+                    return if buffers.can_lend(pool) { Started::Starved } else { Started::No };
+                }
+                if multishot {
+                    self.counts.multishot_recvs += 1;
+                    opcode::RecvMulti::new(fd, 0).build()
+                } else {
+                    self.counts.recvs += 1;
+                    let recv = opcode::Recv::new(fd, std::ptr::null_mut(), 0).buf_group(0);
+                    recv.build().flags(squeue::Flags::BUFFER_SELECT)
+                }
+            }
+        };
+        self.uring.push(entry.user_data(key | RECV));
+        Started::Yes
+    }
+
+    fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
+        let fd = types::Fd(fd);
+        let flags = libc::MSG_NOSIGNAL;
+        let entry = if let [part] = parts {
+            self.counts.sends += 1;
+            opcode::Send::new(fd, part.as_ptr(), part.len() as u32).flags(flags).build()
+        } else {
+            self.counts.sendmsgs += 1;
+            let header = self.message(parts);
+            opcode::SendMsg::new(fd, header).flags(flags as u32).build()
+        };
+        self.uring.push(entry.user_data(key | SEND));
+        Started::Yes
+    }
+
+    fn stop(&mut self, key: u64, write: bool) {
+        self.cancel(key | if write { SEND } else { RECV });
+    }
+
+    fn abandon(&mut self) {
+        if let Some(buffers) = self.buffers.take() {
+            std::mem::forget(buffers);
+        }
+        std::mem::forget(std::mem::take(&mut self.messages));
+    }
+
+    fn has_buffers(&mut self, pool: &mut Pool) -> bool {
+        match &mut self.buffers {
+            Some(buffers) if buffers.can_lend(pool) => buffers.fill(pool),
+            _ => pool.has_space(),
+        }
+    }
+
+    fn accepts(&self, handle: &Handle) -> bool {
+        self.os.accepts(handle)
+    }
+
+    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
+        self.os.prepare(fd, kind, shared)
+    }
+
+    fn restore(&mut self, fd: RawFd) {
+        self.os.restore(fd);
+    }
+
+    fn close(&mut self, fd: RawFd) {
+        self.os.close(fd);
+    }
+
+    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        self.os.release(fd, kind)
+    }
+
+    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
+        self.os.recv(fd, kind, to)
+    }
+
+    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+        self.os.send(fd, kind, bytes)
+    }
+
+    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+        self.os.recv_vectored(fd, kind, to)
+    }
+
+    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+        self.os.send_vectored(fd, kind, parts)
+    }
+
+    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
+        self.os.recv_from(fd, to, from)
+    }
+
+    fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
+        self.os.send_to(fd, bytes, to)
+    }
+
+    fn recv_descriptors(
+        &mut self,
+        fd: RawFd,
+        to: Target<'_>,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> isize {
+        self.os.recv_descriptors(fd, to, descriptors)
+    }
+
+    fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize {
+        self.os.send_descriptors(fd, bytes, descriptors)
+    }
+
+    fn accept(&mut self, fd: RawFd, kind: Kind) -> Result<Handle, i32> {
+        self.os.accept(fd, kind)
+    }
+
+    fn relieve(&mut self, fd: RawFd) {
+        self.os.relieve(fd);
+    }
+
+    fn connect(
+        &mut self,
+        to: &Address,
+        prepared: Option<OwnedFd>,
+    ) -> Result<(RawFd, Kind, bool), i32> {
+        self.os.connect(to, prepared)
+    }
+
+    fn connect_result(&mut self, fd: RawFd) -> i32 {
+        self.os.connect_result(fd)
+    }
+
+    fn shutdown(&mut self, fd: RawFd) -> isize {
+        self.os.shutdown(fd)
+    }
+
+    fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
+        self.os.poll(fd, interest)
+    }
+
+    fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
+        self.os.listen(at, options)
+    }
+
+    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        self.os.local_address(fd)
+    }
+
+    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+        self.os.peer_address(fd)
+    }
+
+    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()> {
+        self.os.set_nodelay(fd, on)
+    }
+
+    fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {
+        self.os.borrow(fd)
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        if self.embedded.get().is_none() {
+            let _ = self.embedded.set(Embedded::new(&self.uring, &self.waker).ok()?);
+        }
+        self.embedded.get().map(AsFd::as_fd)
+    }
+
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        let mut calls = self.os.system_calls();
+        calls.push(("wait", self.uring.enters()));
+        calls
+    }
+
+    fn explain(&self, explain: &mut Explain) {
+        let counts = &self.counts;
+        explain.row("wait", "io_uring_enter", self.uring.setup(), self.uring.enters());
+        let poll = "what is neither read nor written by the ring is polled by it, edge-triggered";
+        explain.row("registration", "POLL_ADD multishot", poll, counts.polls);
+        let (recv, why) = match &self.buffers {
+            Some(_) => {
+                ("RECV", "into provided buffers that are consumed piece by piece (Linux 6.12)")
+            }
+            None => ("poll, then recv", "IOU_PBUF_RING_INC is missing (Linux 6.12)"),
+        };
+        explain.row("stream reads", recv, why, counts.recvs);
+        explain.row("stream reads, multishot", recv, why, counts.multishot_recvs);
+        explain.row("stream writes", "SEND", "one in the kernel for each source", counts.sends);
+        let merged = "several queued writes, or a list, in one entry";
+        explain.row("stream writes", "SENDMSG", merged, counts.sendmsgs);
+        let by_tag = "by the tag of the entry, never by descriptor";
+        explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
+        explain.row("buffers", "the pool", "times that the kernel had none left", counts.starved);
+    }
+}

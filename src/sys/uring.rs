@@ -1,0 +1,341 @@
+//! A ring of io_uring(7): set up by a ladder, entered once per wait.
+//!
+//! It knows nothing of operations or buffers: whoever pushes an entry promises that the memory which
+//! the entry names stays what it is until the entry's final completion.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Entries are built by the `io-uring` crate; the memory they name is the pusher's promise.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::register::Probe;
+use io_uring::squeue::Entry;
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode};
+
+/// Entries of the submission queue; a longer list of entries waits on our side.
+const SUBMISSIONS: u32 = 1024;
+/// Entries of the completion queue; what does not fit the kernel keeps (`IORING_FEAT_NODROP`).
+const COMPLETIONS: u32 = 8192;
+/// The smallest ring that is tried when memory is short.
+const LEAST: u32 = 64;
+
+/// io_uring cannot be had here, or must not be used: the step that failed, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) step: &'static str,
+    pub(crate) errno: i32,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = io::Error::from_raw_os_error(self.errno);
+        write!(f, "io_uring is not available: {}: {error}", self.step)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// One flag of the setup, and the release that brought it.
+struct Flag {
+    name: &'static str,
+    set: fn(&mut io_uring::Builder),
+}
+
+/// What is asked for, best first; each step of the ladder sheds what an older kernel does not know
+/// (`EINVAL`). Dates: io_uring_setup(2).
+const LADDER: &[&[Flag]] = &[
+    // 6.6
+    &[SINGLE_ISSUER, DEFER_TASKRUN, CQSIZE, CLAMP, NO_SQARRAY],
+    // 6.1
+    &[SINGLE_ISSUER, DEFER_TASKRUN, CQSIZE, CLAMP],
+    // 6.0
+    &[SINGLE_ISSUER, COOP_TASKRUN, CQSIZE, CLAMP],
+    // 5.19
+    &[COOP_TASKRUN, CQSIZE, CLAMP],
+    // 5.6
+    &[CQSIZE, CLAMP],
+];
+
+const SINGLE_ISSUER: Flag = Flag {
+    name: "SINGLE_ISSUER",
+    set: |b| {
+        b.setup_single_issuer();
+    },
+};
+const DEFER_TASKRUN: Flag = Flag {
+    name: "DEFER_TASKRUN",
+    set: |b| {
+        b.setup_defer_taskrun();
+    },
+};
+const COOP_TASKRUN: Flag = Flag {
+    name: "COOP_TASKRUN",
+    set: |b| {
+        b.setup_coop_taskrun();
+    },
+};
+const CQSIZE: Flag = Flag {
+    name: "CQSIZE",
+    set: |b| {
+        b.setup_cqsize(COMPLETIONS);
+    },
+};
+const CLAMP: Flag = Flag {
+    name: "CLAMP",
+    set: |b| {
+        b.setup_clamp();
+    },
+};
+const NO_SQARRAY: Flag = Flag {
+    name: "NO_SQARRAY",
+    set: |b| {
+        b.setup_no_sqarray();
+    },
+};
+
+/// The operations that are used.
+const OPERATIONS: &[(u8, &str)] = &[
+    (opcode::Nop::CODE, "NOP"),
+    (opcode::PollAdd::CODE, "POLL_ADD"),
+    (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),
+    (opcode::Recv::CODE, "RECV"),
+    (opcode::Send::CODE, "SEND"),
+    (opcode::SendMsg::CODE, "SENDMSG"),
+];
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed {
+    pub(crate) key: u64,
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    /// Entries for which the submission queue had no room, in their order.
+    backlog: VecDeque<Entry>,
+    enters: u64,
+    setup: String,
+}
+
+/// Whether an errno says "not here" rather than "not now".
+fn says_no(errno: i32) -> bool {
+    matches!(errno, libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP)
+}
+
+/// What an error of `step` means: refused, or an error of the system.
+fn judge(step: &'static str, error: io::Error) -> io::Result<Refused> {
+    match error.raw_os_error() {
+        Some(errno) if says_no(errno) => Ok(Refused { step, errno }),
+        _ => Err(error),
+    }
+}
+
+impl Uring {
+    /// Sets a ring up for the calling thread.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there, or
+    /// denied, is an answer and no error.
+    pub(crate) fn open() -> io::Result<Result<Uring, Refused>> {
+        let (ring, setup) = match climb()? {
+            Ok(found) => found,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let lacking = |step| Ok(Err(Refused { step, errno: libc::ENOSYS }));
+        let params = ring.params();
+        if !params.is_feature_nodrop() || !params.is_feature_submit_stable() {
+            return lacking("feature NODROP or SUBMIT_STABLE (Linux 5.5)");
+        }
+        if !params.is_feature_ext_arg() {
+            return lacking("feature EXT_ARG (Linux 5.11)");
+        }
+        if !params.is_feature_skip_cqe_on_success() {
+            return lacking("feature CQE_SKIP (Linux 5.17)");
+        }
+        let mut probe = Probe::new();
+        if let Err(error) = ring.submitter().register_probe(&mut probe) {
+            return judge("io_uring_register(2)", error).map(Err);
+        }
+        if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
+            return lacking(name);
+        }
+        let mut uring = Uring { ring, backlog: VecDeque::new(), enters: 0, setup };
+        uring.push(opcode::Nop::new().build());
+        if let Err(error) = uring.enter(Some(None)) {
+            return judge("io_uring_enter(2)", error).map(Err);
+        }
+        match uring.pop() {
+            Some(Completed { result: 0, .. }) => Ok(Ok(uring)),
+            Some(Completed { result, .. }) => Ok(Err(Refused { step: "a NOP", errno: -result })),
+            None => lacking("a NOP"),
+        }
+    }
+
+    /// Queues an entry for the next `enter`. The memory that it names must stay what it is until its
+    /// final completion (what the kernel only reads at submission: until that `enter`).
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if !self.backlog.is_empty() {
+            return self.backlog.push_back(entry);
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    /// Whether entries wait to be submitted.
+    pub(crate) fn has_entries(&mut self) -> bool {
+        !self.backlog.is_empty() || !self.ring.submission().is_empty()
+    }
+
+    /// Submits what is queued and waits: `None` for nothing, else for a completion, at most so many
+    /// nanoseconds (`None`: for ever). A signal ends the wait.
+    pub(crate) fn enter(&mut self, wait: Option<Option<u64>>) -> io::Result<()> {
+        loop {
+            let more = !self.backlog.is_empty();
+            self.fill();
+            let behind = !self.backlog.is_empty();
+            // A wait must not hide entries that have not been submitted.
+            let want = u32::from(wait.is_some() && !behind && self.ring.completion().is_empty());
+            let answer = self.enter_once(want, wait.flatten());
+            match answer {
+                Ok(()) if !behind => return Ok(()),
+                Ok(()) => {}
+                Err(error) => match error.raw_os_error() {
+                    // A signal, or the time is up: what has come has come.
+                    Some(libc::EINTR | libc::ETIME) => return Ok(()),
+                    // The kernel wants its completions taken first (or is short of memory for the
+                    // moment): what waits is submitted by the next call.
+                    Some(libc::EBUSY | libc::EAGAIN) if !self.ring.completion().is_empty() => {
+                        return Ok(());
+                    }
+                    Some(libc::EBUSY | libc::EAGAIN) if more => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Moves waiting entries into the submission queue.
+    fn fill(&mut self) {
+        if self.backlog.is_empty() {
+            return;
+        }
+        let mut submission = self.ring.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: promised when the entry was pushed.
+            if unsafe { submission.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    fn enter_once(&mut self, want: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.enters += 1;
+        let count = self.ring.submission().len() as u32;
+        // Deferred work runs only in an enter that gets events.
+        let mut flags = EnterFlags::GETEVENTS;
+        let submitter = self.ring.submitter();
+        let answer = match timeout_ns {
+            Some(ns) if want > 0 => {
+                let at = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                let args = SubmitArgs::new().timespec(&at);
+                flags |= EnterFlags::EXT_ARG;
+                // SAFETY: `args` and `at` live across the call and are what EXT_ARG wants.
+                unsafe { submitter.enter(count, want, flags.bits(), Some(&args)) }
+            }
+            // SAFETY: no argument is passed.
+            _ => unsafe { submitter.enter::<libc::sigset_t>(count, want, flags.bits(), None) },
+        };
+        answer.map(drop)
+    }
+
+    /// Takes the next completion.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Completed> {
+        let entry = self.ring.completion().next()?;
+        Some(Completed { key: entry.user_data(), result: entry.result(), flags: entry.flags() })
+    }
+
+    /// Takes at most `most` completions.
+    #[inline]
+    pub(crate) fn take(&mut self, into: &mut Vec<Completed>, most: usize) {
+        for entry in self.ring.completion().take(most) {
+            let (result, flags) = (entry.result(), entry.flags());
+            into.push(Completed { key: entry.user_data(), result, flags });
+        }
+    }
+
+    /// Whether completions can be taken without asking the kernel.
+    #[inline]
+    pub(crate) fn has_completions(&mut self) -> bool {
+        !self.ring.completion().is_empty()
+    }
+
+    /// Registers a ring of provided buffers that are consumed piece by piece.
+    ///
+    /// # Safety
+    /// `start` names `count` entries of a page-aligned mapping that outlives this ring.
+    pub(crate) unsafe fn register_buffers(&self, start: *mut u8, count: u16) -> io::Result<()> {
+        /// `IOU_PBUF_RING_INC` (Linux 6.12).
+        const INCREMENTAL: u16 = 2;
+        let (start, submitter) = (start.expose_provenance() as u64, self.ring.submitter());
+        // SAFETY: the caller's promise.
+        unsafe { submitter.register_buf_ring_with_flags(start, count, 0, INCREMENTAL) }
+    }
+
+    /// Has an eventfd signalled when there is work or a completion.
+    pub(crate) fn register_eventfd(&self, fd: RawFd) -> io::Result<()> {
+        self.ring.submitter().register_eventfd(fd)
+    }
+
+    /// System calls made.
+    pub(crate) fn enters(&self) -> u64 {
+        self.enters
+    }
+
+    /// The flags it was set up with, and its sizes.
+    pub(crate) fn setup(&self) -> &str {
+        &self.setup
+    }
+}
+
+/// Climbs down the ladder of flags, and of sizes when memory is short.
+fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
+    let mut entries = SUBMISSIONS;
+    let mut step = 0;
+    loop {
+        let mut builder = IoUring::builder();
+        builder.dontfork();
+        for flag in LADDER[step] {
+            (flag.set)(&mut builder);
+        }
+        let error = match builder.build(entries) {
+            Ok(ring) => {
+                let names: Vec<_> = LADDER[step].iter().map(|flag| flag.name).collect();
+                let (sq, cq) = (ring.params().sq_entries(), ring.params().cq_entries());
+                let setup = format!("{}, {sq} submissions, {cq} completions", names.join(" "));
+                return Ok(Ok((ring, setup)));
+            }
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            Some(libc::EINVAL) if step + 1 < LADDER.len() => step += 1,
+            Some(errno @ libc::EINVAL) => {
+                return Ok(Err(Refused { step: "io_uring_setup(2)", errno }));
+            }
+            Some(libc::ENOMEM) if entries > LEAST => entries /= 2,
+            _ => return judge("io_uring_setup(2)", error).map(Err),
+        }
+    }
+}
