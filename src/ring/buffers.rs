@@ -94,8 +94,10 @@ impl Buffers {
             let id = self.vacant.pop().expect("fewer than all are wanted");
             let (start, len) = chunk.room();
             let index = (self.tail & (ENTRIES - 1)) as usize;
-            // SAFETY: B1; the kernel does not look at entries behind the tail.
-            let entry = unsafe { self.entries.add(index).as_mut() };
+            // SAFETY: B1: one of the mapping's entries.
+            let mut entry = unsafe { self.entries.add(index) };
+            // SAFETY: the kernel does not look at entries behind the tail.
+            let entry = unsafe { entry.as_mut() };
             entry.set_addr(start.expose_provenance() as u64);
             entry.set_len(len);
             entry.set_bid(id);
