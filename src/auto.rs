@@ -64,7 +64,10 @@ impl FromStr for DriverKind {
 
 /// The built-in drivers behind one type, chosen when the watcher is built.
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there is one for each loop, and it is used in place")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each loop, and it is used in place"
+)]
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),

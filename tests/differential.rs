@@ -19,7 +19,7 @@ use windlass::{
 
 mod worlds;
 
-use worlds::{Network, Real, Virtual, World, setting};
+use worlds::{Network, Real, Ring, Virtual, World, setting};
 
 /// Connections of a program: half of them over a listener.
 const CONNECTIONS: usize = 4;
@@ -738,6 +738,8 @@ fn every_kernel_shows_the_same() {
         let real = run::<Real>(&network(Faults::none()), &steps);
         let plain = run::<Virtual>(&network(Faults::none()), &steps);
         prop_assert_eq!(&real, &plain, "epoll and a simulation that behaves");
+        let ring = run::<Ring>(&network(Faults::none()), &steps);
+        prop_assert_eq!(&ring, &plain, "io_uring and a simulation that behaves");
         for probability in [0.1, 0.4] {
             let faulty = run::<Virtual>(&network(Faults::transient(probability)), &steps);
             prop_assert_eq!(&plain, &faulty, "with faults");

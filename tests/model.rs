@@ -180,6 +180,19 @@ mod epoll {
     }
 }
 
+mod uring {
+    use super::*;
+    use worlds::Ring;
+
+    found!(Ring);
+
+    #[test]
+    fn random_programs_keep_the_contract() {
+        let _alone = alone();
+        expect_all(&explore::<Ring>(600));
+    }
+}
+
 mod sim {
     use super::*;
 

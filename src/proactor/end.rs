@@ -79,7 +79,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        if K::COMPLETES && self.slots[slot].in_flight != InFlight::No {
+        if K::COMPLETES && self.waits_for_answer(slot) {
             return self.stop(slot, kind);
         }
         let ticket = self.ticket(slot);
@@ -226,7 +226,11 @@ impl<K: Kernel> Proactor<K> {
         let told = if K::COMPLETES { self.count_told(source.index()) } else { 0 };
         self.end_operations(source.index(), ErrorKind::Cancelled);
         let told = if K::COMPLETES { self.count_told(source.index()) - told } else { 0 };
-        self.batch.len() - before + told
+        let count = self.batch.len() - before + told;
+        if K::COMPLETES && self.stops {
+            self.collect();
+        }
+        count
     }
 
     /// Ends every operation of a source, each queue in its order.

@@ -67,6 +67,8 @@ pub struct Answer {
 impl Answer {
     /// The registration of the source has ended by itself.
     pub const POLL_ENDED: isize = isize::MIN;
+    /// The operation that was to [stop](Kernel::stop) was not found, and has perhaps not ended.
+    pub const NOT_STOPPED: isize = isize::MIN + 1;
 }
 
 /// A selector, the attempt calls and a clock.

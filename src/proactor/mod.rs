@@ -84,6 +84,8 @@ pub struct Proactor<K: Kernel> {
     skipped: u32,
     /// Directions of sources whose operation the kernel has.
     busy: u32,
+    /// The kernel was asked to end some of them, and not entered since.
+    stops: bool,
     /// Bytes that this turn may still move before it delivers.
     turn_bytes: isize,
     /// Connections that need places for their sources: those in the batch, and those delivered last.
@@ -150,6 +152,7 @@ impl<K: Kernel> Proactor<K> {
             now_ns: 0,
             skipped: 0,
             busy: 0,
+            stops: false,
             turn_bytes: 0,
             accepted: 0,
             handed: 0,
@@ -438,7 +441,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         let submitted = queued + self.counts.inline_writes + self.counts.messages;
         let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
         let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
-        let (reserved_sources, resting) = (with(RESERVED), with(RESTING));
+        let (reserved_sources, resting) = (with(RESERVED | FREEING), with(RESTING));
         Counters {
             submitted,
             completed: self.counts.completed,

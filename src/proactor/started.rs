@@ -14,10 +14,14 @@ use std::io::IoSlice;
 use super::*;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
+use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
+/// one that is told ready and is not 128 times before it gives it to a thread.)
+const MOST_STOPS: usize = 160;
 
 impl<K: Kernel> Proactor<K> {
     /// Starts the read at the head of the queue, if the kernel completes such; false when it is to be
@@ -56,9 +60,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Starts the writes at the head of the queue, as many as one message takes; false when they are
     /// to be tried.
+    ///
+    /// Those of Unix sockets are tried, and wait for a poll: a full one can be told writable, and
+    /// io_uring then gives the send to a thread, where it blocks and is hard to cancel.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
-        if !state.has(STREAM) || self.slots[state.writes.head].code != Code::Write {
+        if state.kind() != Kind::Stream || self.slots[state.writes.head].code != Code::Write {
             return false;
         }
         let mut parts = [IoSlice::new(&[]); VECTORS];
@@ -109,6 +116,18 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= READABLE | WRITABLE | UNSETTLED;
             state.flags |= if state.has(POLLS) { POLLED } else { 0 };
             return self.enqueue(index);
+        }
+        if answer.moved == Answer::NOT_STOPPED {
+            let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
+            if state.has(busy) {
+                let head = if answer.write { state.writes.head } else { state.reads.head };
+                // Not for a newer operation that nobody wants to end.
+                if self.slots[head].in_flight.ending().is_some() {
+                    self.kernel.stop(answer.key, answer.write);
+                    self.stops = true;
+                }
+            }
+            return;
         }
         if answer.write {
             state.flags &= !WRITE_BUSY;
@@ -179,11 +198,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn write_answered(&mut self, index: u32, moved: isize) {
-        let mut ending = None;
         let mut slot = self.sources[index].writes.head;
         while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
             // A mark stays: its operation ends below.
-            ending = ending.or(self.slots[slot].in_flight.ending());
             if self.slots[slot].in_flight == InFlight::Started {
                 self.slots[slot].in_flight = InFlight::No;
             }
@@ -207,9 +224,7 @@ impl<K: Kernel> Proactor<K> {
                 self.slots[head].in_flight = kept;
             }
         }
-        if ending.is_some() {
-            self.end_marked(index, self.sources[index].writes.head);
-        }
+        self.end_marked(index, self.sources[index].writes.head);
         self.go_on(index);
     }
 
@@ -250,19 +265,47 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Asks the kernel for the end of an operation that it has, or that stands behind one: its answer
-    /// ends it.
+    /// Whether an operation can only end with the kernel's answer: the kernel has it, or has one
+    /// before it that is to end, too.
+    pub(super) fn waits_for_answer(&self, slot: u32) -> bool {
+        let op = &self.slots[slot];
+        if op.in_flight != InFlight::No {
+            return true;
+        }
+        if op.source == NOWHERE || matches!(op.code, Code::Poll | Code::Drained) {
+            return false;
+        }
+        let state = &self.sources[op.source];
+        let head = match op.code {
+            Code::Read
+            | Code::ReadInto
+            | Code::ReadExact
+            | Code::Accept
+            | Code::RecvFrom
+            | Code::RecvDescriptors => state.reads.head,
+            _ => state.writes.head,
+        };
+        head != slot && head != NOWHERE && self.slots[head].in_flight.ending().is_some()
+    }
+
+    /// Asks the kernel for the end of an operation that it has, or marks one that stands behind such:
+    /// the answer ends it.
     pub(super) fn stop(&mut self, slot: u32, kind: ErrorKind) {
         let op = &mut self.slots[slot];
         if op.in_flight.ending().is_some() {
             return;
         }
+        let started = op.in_flight == InFlight::Started;
         op.in_flight = InFlight::of(kind);
         self.deadlines.remove(&mut self.slots, slot);
+        if !started {
+            return;
+        }
         let op = &self.slots[slot];
         let write = op.code == Code::Write;
         let key = self.sources[op.source].name(op.source).key();
         self.kernel.stop(key, write);
+        self.stops = true;
     }
 
     /// Cancels what the kernel has, unless it is done already.
@@ -309,10 +352,26 @@ impl<K: Kernel> Proactor<K> {
         count
     }
 
-    /// Gives the kernel the chance to end what was just told to end.
+    /// Gives the kernel the chance to end what was just told to end. One that is between two states is
+    /// not found and asked again; a kernel thread may need longer: then the answer comes in a later
+    /// turn.
     pub(super) fn collect(&mut self) {
-        if let Ok(count) = self.kernel.select(Some(0)) {
-            self.apply(count);
+        for _ in 0..MOST_STOPS {
+            self.stops = false;
+            loop {
+                match self.kernel.select(Some(0)) {
+                    Ok(count) => {
+                        self.apply(count);
+                        if count < self.config.events {
+                            break;
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
+            if !self.stops {
+                return;
+            }
         }
     }
 

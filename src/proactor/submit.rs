@@ -12,6 +12,7 @@ use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
 use crate::op::RELATIVE;
+use crate::slots::InFlight;
 use crate::source::Kind;
 
 /// Most bytes that one operation moves.
@@ -85,9 +86,9 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         buf: Buf,
     ) -> Option<Ticket> {
-        if !K::COMPLETES
-            && self.forks == fork::generation()
+        if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
+            && (!K::COMPLETES || state.kind() == Kind::UnixStream)
             && state.flags & (STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
                 == STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
@@ -519,6 +520,9 @@ impl<K: Kernel> Proactor<K> {
         op.count = 0;
         op.code = code;
         op.multishot = false;
+        if K::COMPLETES {
+            op.in_flight = InFlight::No;
+        }
         Ok(Ticket::from_parts(slot, generation))
     }
 

@@ -82,6 +82,9 @@ impl<K: Kernel> Proactor<K> {
         if timed {
             self.expire_due();
         }
+        if K::COMPLETES && self.stops {
+            self.collect();
+        }
         Ok(())
     }
 
@@ -151,8 +154,8 @@ impl<K: Kernel> Proactor<K> {
         let count = self.kernel.select(timeout_ns)?;
         self.now_ns = self.kernel.now_ns();
         self.counts.idle_ns += self.now_ns.saturating_sub(start_ns);
-        self.wake_up();
         self.apply(count);
+        self.wake_up();
         Ok(())
     }
 

@@ -48,8 +48,10 @@ const POLL: u64 = 0;
 const POLL_WRITES: u64 = 1 << TAG_SHIFT;
 const RECV: u64 = 2 << TAG_SHIFT;
 const SEND: u64 = 3 << TAG_SHIFT;
-/// Answers to cancellations, which nobody waits for.
+/// Answers to cancellations; they come only when one has failed.
 const CANCEL: u64 = 4 << TAG_SHIFT;
+const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
+const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
 
 /// Conditions that a poll is asked for.
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
@@ -130,7 +132,12 @@ impl Ring {
     fn cancel(&mut self, tag: u64) {
         self.counts.cancels += 1;
         let entry = opcode::AsyncCancel::new(tag).build();
-        let quiet = entry.user_data(tag & !TAG_MASK | CANCEL);
+        let answer = match tag & TAG_MASK {
+            SEND => CANCEL_SEND,
+            RECV => CANCEL,
+            _ => CANCEL_POLL,
+        };
+        let quiet = entry.user_data(tag & !TAG_MASK | answer);
         self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
@@ -244,6 +251,12 @@ unsafe impl Kernel for Ring {
                 self.cancel(key | POLL);
                 self.cancel(key | POLL_WRITES);
                 answer.moved = Answer::POLL_ENDED;
+            }
+            // A request that is between two states is not found: it must be asked again
+            // (io_uring_cancelation(7)).
+            CANCEL | CANCEL_SEND if result == -libc::ENOENT => {
+                answer.moved = Answer::NOT_STOPPED;
+                answer.write = tag & TAG_MASK == CANCEL_SEND;
             }
             _ => answer.key = 0,
         }

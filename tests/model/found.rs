@@ -132,7 +132,11 @@ pub fn a_reserved_place_is_not_refused<W: World>() {
         count += 1;
     }
     assert_eq!(count, LIMIT - 4, "four places are in reserve");
-    small.submit(Op::write(small.ends[0], vec![7; 1 << 20]));
+    if small.watcher.submit(Op::write(small.ends[0], vec![7; 1 << 20])).is_err() {
+        // A kernel that completes writes by itself tries none that has no place.
+        assert_eq!(W::NAME, "io_uring");
+        return;
+    }
     let read = submitter.submit(Op::read_into(held, vec![0; 9])).expect("a place in reserve");
     let write = submitter.submit(Op::write(held, "a")).expect("a place in reserve");
     let mut ends = Vec::new();

@@ -49,30 +49,34 @@ pub trait World: Sized {
     fn narrow(&self, _watcher: &mut Watcher<Self::Driver>, _source: windlass::Source) {}
 }
 
-/// The system's kernel, by epoll.
-pub struct Real {
+/// The system's kernel: by io_uring, or by epoll.
+pub struct Os<const RING: bool> {
     /// Bound, but not listening.
     silent: socket2::Socket,
     buffer: usize,
 }
 
-impl World for Real {
+pub type Real = Os<false>;
+pub type Ring = Os<true>;
+
+impl<const RING: bool> World for Os<RING> {
     type Driver = windlass::Auto;
-    const NAME: &'static str = "epoll";
+    const NAME: &'static str = if RING { "io_uring" } else { "epoll" };
     const BOUND: Duration = Duration::from_secs(20);
     const LONGEST_WAIT: Duration = Duration::from_micros(1500);
 
-    fn open(network: &Network) -> Real {
+    fn open(network: &Network) -> Self {
         let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let silent = silent.expect("a socket");
         let at = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         silent.bind(&at.into()).expect("a port");
         let buffer = network.buffer;
-        Real { silent, buffer }
+        Os { silent, buffer }
     }
 
     fn watcher(&self, builder: Builder) -> Watcher {
-        builder.driver(DriverKind::Epoll).build().expect("epoll is there")
+        let kind = if RING { DriverKind::Uring } else { DriverKind::Epoll };
+        builder.driver(kind).build().expect("it is there")
     }
 
     fn pair(&self) -> (Handle, Handle) {
