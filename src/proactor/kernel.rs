@@ -101,12 +101,12 @@ pub unsafe trait Kernel {
     /// Event `i` of the last `select`: its key, and the conditions that hold.
     fn event(&self, i: usize) -> (u64, Ready);
 
-    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, for life. Called again
+    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, for life. Called `again`
     /// when writes are to be added.
     ///
     /// # Errors
     /// The errno.
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32>;
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
 
     /// Ends a registration.
     fn deregister(&mut self, fd: RawFd, key: u64);

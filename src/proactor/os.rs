@@ -88,7 +88,7 @@ unsafe impl Kernel for Os {
         self.selector.event(i)
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
         self.calls.register += 1;
         let on = Ready::READABLE | Ready::PRIORITY;
         let on = if writes { on | Ready::WRITABLE } else { on };
@@ -363,7 +363,7 @@ impl Os {
     /// # Errors
     /// The errno, `EPERM` for what cannot.
     pub(crate) fn can_poll(&mut self, fd: RawFd) -> Result<(), i32> {
-        self.register(fd, 0, false)?;
+        self.register(fd, 0, false, false)?;
         self.deregister(fd, 0);
         Ok(())
     }

@@ -626,7 +626,8 @@ impl<K: Kernel> Proactor<K> {
         let writes = writes || state.kind() == Kind::Stream;
         let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
         if state.flags & known != known {
-            self.kernel.register(state.fd, state.name(index).key(), writes)?;
+            let again = state.has(REGISTERED);
+            self.kernel.register(state.fd, state.name(index).key(), writes, again)?;
             state.flags |= known;
         }
         Ok(())

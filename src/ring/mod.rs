@@ -263,13 +263,15 @@ unsafe impl Kernel for Ring {
         Some(answer)
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32> {
         // As epoll says it: the ring would say it too late.
         self.os.can_poll(fd)?;
         if writes {
             self.poll_for(fd, key | POLL_WRITES, WRITES);
         }
-        self.poll_for(fd, key | POLL, READS);
+        if !again {
+            self.poll_for(fd, key | POLL, READS);
+        }
         Ok(())
     }
 

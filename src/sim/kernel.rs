@@ -149,7 +149,7 @@ unsafe impl Kernel for Sim {
         self.events[i]
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
         let selector = self.selector;
         self.call(Call::Register, fd, |world| world.register(fd, selector, key, writes))
     }
