@@ -284,6 +284,7 @@ macro_rules! system {
                 datagram_operations_end_like_others
                 unix_datagrams_wait_for_a_full_receiver
                 seqpacket_keeps_boundaries
+                datagrams_that_are_out_are_not_queued
             }
             descriptors {
                 descriptors_arrive_with_their_bytes

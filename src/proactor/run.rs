@@ -523,8 +523,10 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let buf = op.buf.take();
         let address = op.address.take();
+        let len = buf.len() as u32;
         self.keep_address(address);
         self.finish_write(index, slot, Ok(Done::Written { buf, bytes: moved as u32 }));
+        self.unqueue(index, len);
     }
 
     fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {

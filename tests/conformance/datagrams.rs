@@ -214,3 +214,20 @@ pub fn seqpacket_keeps_boundaries<H: Harness>() {
     b.watcher.free(here);
     assert!(b.read(there).is_empty());
 }
+
+/// What is out is not queued any more: the bound on queued bytes is not used up by what was sent.
+pub fn datagrams_that_are_out_are_not_queued<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().write_limit(1000));
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    for i in 0..100 {
+        let send = b.submit(Op::send_to(here, pattern(100, i), at.clone()));
+        expect_written(b.end(send));
+        assert_eq!(b.watcher.queued_bytes(here).unwrap(), 0, "after {i}");
+        let receive = b.submit(Op::recv_from(there));
+        assert_eq!(*received(b.end(receive)).0, *pattern(100, i));
+    }
+    let drained = b.submit(Op::drained(here, 0));
+    assert!(matches!(b.end(drained).result, Ok(Done::Drained)));
+    b.expect_all_ended();
+}
