@@ -233,10 +233,12 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// The targets of a list from byte `from` of its whole room on, at most `most` of them.
+    /// The targets of a list from byte `from` of its whole room on: at most `most` of them, and at
+    /// most `bytes` bytes.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,
+        mut bytes: usize,
         targets: &mut Vec<Target<'a>>,
         most: usize,
     ) {
@@ -246,10 +248,12 @@ impl Buf {
                 from -= room;
                 continue;
             }
-            if targets.len() == most {
+            if targets.len() == most || bytes == 0 {
                 return;
             }
-            targets.push(part.target(from, usize::MAX));
+            let target = part.target(from, bytes);
+            bytes -= target.len();
+            targets.push(target);
             from = 0;
         }
     }
@@ -494,7 +498,7 @@ mod tests {
     fn lists_are_filled_in_order() {
         let mut buf = Buf::from(vec![Buf::from(vec![0; 3]), Buf::from(vec![0; 2])]);
         let mut targets = Vec::new();
-        buf.targets(1, &mut targets, 8);
+        buf.targets(1, usize::MAX, &mut targets, 8);
         assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
         targets[0].write(b"bc");
         targets[1].write(b"d");

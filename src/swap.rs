@@ -363,6 +363,28 @@ impl Pool {
         (self.current.as_ptr().cast(), start)
     }
 
+    /// Makes one lease of the whole of the last [`space`](Pool::space) and of `rest`, which did not fit
+    /// there, in a chunk of its own. Where none is to be had the bytes come back in memory of their
+    /// own.
+    ///
+    /// # Safety
+    /// `space` has answered, nothing else was called since, and all that it answered has been written.
+    #[cold]
+    pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<Lease, Vec<u8>> {
+        let (start, room) = (self.start, self.room as usize);
+        // SAFETY: written, says the caller; nobody writes there before this function does (S2), and
+        // chunks are not freed while the pool lives, also if the refill below retires this one.
+        let first: &[u8] = unsafe { std::slice::from_raw_parts(start, room) };
+        let whole = [first, rest].concat();
+        let Some((start, room)) = self.refill() else { return Err(whole) };
+        debug_assert!(whole.len() <= room as usize);
+        let len = whole.len().min(room as usize);
+        // SAFETY: S2: the space is `room` bytes that nobody else sees.
+        unsafe { ptr::copy_nonoverlapping(whole.as_ptr(), start, len) };
+        // SAFETY: `len` bytes were written right above.
+        Ok(unsafe { self.commit(len as u32) })
+    }
+
     /// Copies `bytes` (at most what the pool has room for) into a lease: for drivers whose kernel
     /// fills memory of its own.
     pub fn copy(&mut self, bytes: &[u8]) -> Option<Lease> {

@@ -223,6 +223,7 @@ macro_rules! portable {
                 echo_with_a_starved_pool
                 echo_with_the_smallest_budgets
                 a_random_mix_of_reads_and_writes
+                read_exact_into_a_list_takes_no_byte_more
             }
             timers {
                 equal_deadlines_fire_in_order
@@ -285,6 +286,9 @@ macro_rules! system {
                 unix_datagrams_wait_for_a_full_receiver
                 seqpacket_keeps_boundaries
                 datagrams_that_are_out_are_not_queued
+                large_datagrams_are_whole_behind_small_ones_that_are_held
+                large_messages_are_whole_behind_small_ones_that_are_held
+                a_message_of_very_many_parts_stays_one
             }
             descriptors {
                 descriptors_arrive_with_their_bytes

@@ -59,6 +59,8 @@ pub struct Proactor<K: Kernel> {
     deadlines: Deadlines,
     pool: Pool,
     batch: Batch,
+    /// Takes what of a message does not fit into the swap buffer at hand.
+    spill: Vec<u8>,
     /// Sources with something worth trying, by name, each at most once.
     ready: Vec<Source>,
     /// The queue that a turn is running through; kept for its memory.
@@ -135,6 +137,7 @@ impl<K: Kernel> Proactor<K> {
             deadlines: Deadlines::new(),
             pool,
             batch: Batch::default(),
+            spill: Vec::new(),
             ready: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),

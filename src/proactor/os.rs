@@ -210,9 +210,9 @@ unsafe impl Kernel for Os {
         }
     }
 
-    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
+    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
         self.calls.recvmsg += 1;
-        let (moved, flags) = net::recv_vectored(fd, &mut [to], Some(from.raw_mut()));
+        let (moved, flags) = net::recv_vectored(fd, to, Some(from.raw_mut()));
         Received { moved, cut: flags & libc::MSG_TRUNC != 0 }
     }
 
@@ -225,7 +225,7 @@ unsafe impl Kernel for Os {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
-        to: Target<'_>,
+        to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
     ) -> isize {
         self.calls.recvmsg += 1;
