@@ -22,7 +22,7 @@ use crate::swap::{self, Lease, Pool};
 ///
 /// A closed set of owners. As the buffer of a write it can be a `Vec<u8>`, a `Box<[u8]>`, a
 /// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a list of those
-/// (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
+/// (vectored; a list in a list becomes its parts), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
 /// whose **whole capacity** is offered from its start and whose length is then the number of bytes
 /// read, so that the same `Vec` can be submitted again and again; or a list of such.
 ///
@@ -472,7 +472,11 @@ impl From<Lease> for Buf {
     }
 }
 impl From<Vec<Buf>> for Buf {
-    fn from(parts: Vec<Buf>) -> Buf {
+    fn from(mut parts: Vec<Buf>) -> Buf {
+        if parts.iter().any(Buf::is_list) {
+            // What goes through a list takes its parts for plain ones.
+            parts = parts.into_iter().flat_map(Buf::into_parts).collect();
+        }
         let list = Box::into_raw(Box::new(parts));
         Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }

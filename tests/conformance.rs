@@ -95,6 +95,7 @@ macro_rules! portable {
                 empty_buffers_are_refused
                 buffers_that_are_too_long_are_refused
                 a_short_read_shows_only_what_was_read
+                lists_in_lists_are_one_list
             }
             cancel {
                 every_kind_of_read_can_be_cancelled
