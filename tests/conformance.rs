@@ -350,6 +350,7 @@ macro_rules! system {
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing
+                busy_polling_delays_no_deadline
             }
         }
     };

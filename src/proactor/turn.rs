@@ -128,12 +128,16 @@ impl<K: Kernel> Proactor<K> {
             Wait::Until(at) => Some(self.next_ns().map_or(ns_of(at), |next| next.min(ns_of(at)))),
         };
         self.now_ns = self.kernel.now_ns();
-        let timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
+        let mut timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         if timeout_ns == Some(0) {
             return self.look();
         }
-        if !self.config.busy_poll.is_zero() && self.spin(timeout_ns)? {
-            return Ok(());
+        if !self.config.busy_poll.is_zero() {
+            if self.spin(timeout_ns)? {
+                return Ok(());
+            }
+            // It has taken its time.
+            timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         }
         if !self.remote.doze() {
             self.wake_up();

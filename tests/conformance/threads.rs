@@ -212,3 +212,13 @@ pub fn busy_polling_changes_nothing<H: Harness>() {
     }
     b.expect_quiet();
 }
+
+/// Who spins for longer than a deadline is away sleeps only for what is left of it.
+pub fn busy_polling_delays_no_deadline<H: Harness>() {
+    let spin = std::time::Duration::from_millis(300);
+    let mut b = H::bench_with(Watcher::builder().busy_poll(spin));
+    let start = b.watcher.now();
+    b.pass(std::time::Duration::from_millis(350));
+    let took = b.watcher.now() - start;
+    assert!(took < std::time::Duration::from_millis(550), "{took:?}");
+}
