@@ -299,6 +299,7 @@ macro_rules! system {
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others
+                a_passed_deadline_finds_the_bytes_behind_descriptors
             }
             embedding {
                 data_and_timers_come_through_poll
@@ -342,6 +343,8 @@ macro_rules! system {
                 a_shared_blocking_listener_is_refused
                 stale_events_of_a_reused_number_are_harmless
                 a_passed_deadline_has_its_try_in_a_busy_turn
+                a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
+                a_passed_deadline_of_a_write_has_its_try
             }
             threads {
                 no_wake_is_lost

@@ -71,6 +71,8 @@ pub struct Proactor<K: Kernel> {
     doubted: Vec<Source>,
     /// Turns since they were last asked.
     doubt_turns: u32,
+    /// The last look at the selector took as many events as one does: there may be more.
+    untold: bool,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
     /// Memory of addresses that have served.
@@ -143,6 +145,7 @@ impl<K: Kernel> Proactor<K> {
             waiting: Vec::new(),
             doubted: Vec::new(),
             doubt_turns: 0,
+            untold: false,
             paused: Vec::new(),
             addresses: Vec::new(),
             remote,

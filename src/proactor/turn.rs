@@ -11,6 +11,9 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
+/// Most events that a selector takes in one wait, whatever it is told.
+const MOST_EVENTS: usize = 1 << 16;
+
 /// Most times that a busy loop asks its selector before it asks the doubted sources.
 const MOST_DOUBT_TURNS: u32 = 128;
 
@@ -185,6 +188,7 @@ impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
     /// others come into the ready queue.
     fn apply(&mut self, count: usize) {
+        self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
         for i in 0..count {
             let (key, ready) = self.kernel.event(i);
             if !self.run_rest(key, ready) {

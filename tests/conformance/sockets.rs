@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use windlass::{Address, ErrorKind, ListenOptions, Op, Watcher};
+use windlass::{Address, Builder, ErrorKind, ListenOptions, Op, Source, Watcher};
 
 use crate::common::*;
 
@@ -300,7 +300,23 @@ pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
 /// Deadlines in a turn that has no bytes left: the others' data must not cost a source the one try
 /// that its passed deadline leaves it.
 pub fn a_passed_deadline_has_its_try_in_a_busy_turn<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().turn_budget(1).source_budget(1));
+    overdue_reads::<H>(|here| Op::read_into(here, vec![0; 5]));
+}
+
+/// As above, for reads into swap buffers, of which the turn has one.
+pub fn a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used<H: Harness>() {
+    overdue_reads::<H>(Op::read);
+}
+
+fn overdue_reads<H: Harness>(op: impl Fn(Source) -> Op) {
+    let builder = Watcher::builder().turn_budget(1).source_budget(1);
+    for builder in [builder.clone(), builder.events(1)] {
+        overdue_reads_with::<H>(builder, &op);
+    }
+}
+
+fn overdue_reads_with<H: Harness>(builder: Builder, op: &impl Fn(Source) -> Op) {
+    let mut b = H::bench_with(builder);
     let pairs: Vec<_> = (0..8)
         .map(|_| {
             let (here, there) = system::tcp_pair();
@@ -322,13 +338,44 @@ pub fn a_passed_deadline_has_its_try_in_a_busy_turn<H: Harness>() {
             let fd = b.watcher.fd(*here).unwrap();
             assert!(system::wait_readable(fd, Some(BOUND)));
         }
-        let tickets: Vec<_> = pairs
-            .iter()
-            .map(|&(here, _)| b.submit(Op::read_into(here, vec![0; 5]).deadline(past)))
-            .collect();
+        let tickets: Vec<_> =
+            pairs.iter().map(|&(here, _)| b.submit(op(here).deadline(past))).collect();
         for (i, ticket) in tickets.into_iter().enumerate() {
             let c = b.end(ticket);
             assert_eq!(c.error_kind(), None, "round {round}, source {i}: {c:?}");
         }
     }
+}
+
+/// More sockets have room again than one wait tells of: each write has its try all the same.
+pub fn a_passed_deadline_of_a_write_has_its_try<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().events(1));
+    let pairs: Vec<_> = (0..8)
+        .map(|_| {
+            let (here, there) = system::tcp_pair();
+            (b.watcher.attach(here).unwrap(), there)
+        })
+        .collect();
+    for &(here, _) in &pairs {
+        b.narrow(here);
+        let op = Op::write(here, pattern(8 << 20, 1)).timeout(Duration::from_millis(1));
+        let ticket = b.submit(op);
+        expect_error(b.end(ticket), ErrorKind::Deadline);
+    }
+    for (here, there) in &pairs {
+        there.set_nonblocking(true).unwrap();
+        let mut memory = vec![0; 1 << 20];
+        let end = std::time::Instant::now() + BOUND;
+        while !b.watcher.fd(*here).is_ok_and(system::is_writable) {
+            assert!(std::time::Instant::now() < end);
+            while (&*there).read(&mut memory).is_ok() {}
+        }
+    }
+    let past = b.watcher.now() - Duration::from_nanos(1);
+    let write = |here| Op::write(here, "x").deadline(past);
+    let tickets: Vec<_> = pairs.iter().map(|&(here, _)| b.submit(write(here))).collect();
+    for ticket in tickets {
+        expect_written(b.end(ticket));
+    }
+    b.expect_all_ended();
 }
