@@ -345,6 +345,8 @@ macro_rules! system {
                 a_passed_deadline_has_its_try_in_a_busy_turn
                 a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
                 a_passed_deadline_of_a_write_has_its_try
+                a_storm_of_connections_starves_no_reader
+                timers_and_plain_reads_starve_no_other_read
             }
             threads {
                 no_wake_is_lost

@@ -62,7 +62,11 @@ impl<K: Kernel> Proactor<K> {
             self.skipped = 0;
             let doubts = !self.doubted.is_empty();
             let wait = if idle && !doubts { wait } else { Wait::Now };
+            // Those that stand in the queue come before those that events bring.
+            let queued = !self.ready.is_empty();
+            let kept = if queued { std::mem::take(&mut self.turn_bytes) } else { 0 };
             self.poll(wait)?;
+            self.turn_bytes += kept;
             if doubts {
                 self.ask_doubted();
             }
@@ -215,11 +219,11 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         state.flags |= QUEUED;
-        self.ready.push(source);
         if state.kind() == Kind::Listener {
-            // Connections first, or a storm of them meets retransmissions.
-            let last = self.ready.len() - 1;
-            self.ready.swap(0, last);
+            // Connections first, or a storm of them meets retransmissions; the others keep their order.
+            self.ready.insert(0, source);
+        } else {
+            self.ready.push(source);
         }
     }
 

@@ -379,3 +379,71 @@ pub fn a_passed_deadline_of_a_write_has_its_try<H: Harness>() {
     }
     b.expect_all_ended();
 }
+
+/// Connections come all the time, and every reader has its share of the turns.
+pub fn a_storm_of_connections_starves_no_reader<H: Harness>() {
+    for (count, every) in [2, 3, 9, 10, 11].into_iter().flat_map(|n| [(n, 1), (n, 9), (n, 10)]) {
+        let builder = Watcher::builder().buffer_size(64).turn_budget(1);
+        // A reader takes 17 buffers in its turn, the listener finds that nobody else is there.
+        let mut b = H::bench_with(builder.source_budget(1025));
+        let (listener, at) = b.listen();
+        b.submit(Op::accept(listener).multishot());
+        let peers: Vec<_> = (0..count)
+            .map(|i| {
+                let (here, there) = system::tcp_pair();
+                (&there).write_all(&pattern(60 << 10, 1)).unwrap();
+                let here = b.watcher.attach(here).unwrap();
+                b.submit(Op::read(here).multishot().token(i));
+                there
+            })
+            .collect();
+        let mut shares = vec![0; count as usize];
+        let reads = 17 * 30 * count as usize;
+        for i in 0..reads {
+            if i % (17 * every) == 0 {
+                drop(TcpStream::connect(at.ip().unwrap()).unwrap());
+            }
+            let c = b.next();
+            if c.source != listener {
+                shares[c.token as usize] += 1;
+                expect_read(c);
+            }
+        }
+        assert!(
+            shares.iter().all(|&share| share >= 17 * 15),
+            "{count} readers, a connection every {every} turns: {shares:?}"
+        );
+        drop(peers);
+    }
+}
+
+/// Timers that are always due and plain reads that use a turn's buffers leave the others theirs.
+pub fn timers_and_plain_reads_starve_no_other_read<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().buffer_size(64).turn_budget(1));
+    let mut flooded: Vec<_> = (0..4)
+        .map(|_| {
+            let (here, there) = system::tcp_pair();
+            (b.watcher.attach(here).unwrap(), there, None)
+        })
+        .collect();
+    let (here, there) = system::tcp_pair();
+    let source = b.watcher.attach(here).unwrap();
+    let victim = b.submit(Op::read_into(source, vec![0; 9]));
+    b.look();
+    (&there).write_all(b"in a turn").unwrap();
+    for turn in 0.. {
+        assert!(turn < 100, "it starves");
+        let timer = b.submit(Op::timer(Duration::ZERO));
+        for (source, peer, read) in &mut flooded {
+            if !read.is_some_and(|ticket| b.is_open(ticket)) {
+                *read = Some(b.submit(Op::read(*source)));
+            }
+            (&*peer).write_all(b"x").unwrap();
+        }
+        expect_timer(b.end(timer));
+        if !b.is_open(victim) {
+            break;
+        }
+    }
+    assert_eq!(&*expect_read(b.end(victim)), b"in a turn");
+}
