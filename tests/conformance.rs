@@ -347,6 +347,8 @@ macro_rules! system {
                 a_passed_deadline_of_a_write_has_its_try
                 a_storm_of_connections_starves_no_reader
                 timers_and_plain_reads_starve_no_other_read
+                a_datagram_socket_of_ones_own_can_be_connected
+                a_cancelled_connect_leaves_no_registration
             }
             threads {
                 no_wake_is_lost

@@ -271,17 +271,19 @@ unsafe impl Kernel for Os {
         to: &Address,
         prepared: Option<OwnedFd>,
     ) -> Result<(RawFd, Kind, bool), i32> {
-        let socket = match prepared {
+        let (socket, kind) = match prepared {
             Some(socket) => {
-                descriptor::set_nonblocking(socket.as_raw_fd(), true)
-                    .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
-                socket
+                let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::ENOTSOCK);
+                // It may be of any kind.
+                let kind = descriptor::kind_of(socket.as_raw_fd()).map_err(errno)?;
+                descriptor::set_nonblocking(socket.as_raw_fd(), true).map_err(errno)?;
+                (socket, kind)
             }
-            None => net::stream(to.raw().family())?,
-        };
-        let kind = match to.raw().family() {
-            libc::AF_UNIX => net::unix_kind(socket.as_raw_fd()),
-            _ => Kind::Stream,
+            None => {
+                let unix = to.raw().family() == libc::AF_UNIX;
+                let kind = if unix { Kind::UnixStream } else { Kind::Stream };
+                (net::stream(to.raw().family())?, kind)
+            }
         };
         self.calls.connect += 1;
         let answer = net::connect(socket.as_raw_fd(), to.raw());

@@ -427,13 +427,15 @@ impl<K: Kernel> Proactor<K> {
             }
         };
         let prepared = to.take_descriptors().pop();
+        // Of a socket of the program's there may be duplicates.
+        let duplicated = if prepared.is_some() { DUPLICATED } else { 0 };
         let slot = ticket.index();
         let answer = self.kernel.connect(to, prepared);
         self.keep_address(address.take());
         match answer {
             Ok((fd, kind, going_on)) => {
                 let state = &mut self.sources[index];
-                state.open(fd, kind, 0);
+                state.open(fd, kind, duplicated);
                 state.flags &= !READABLE;
                 state.flags |= CONNECTING | PREPARED | WRITABLE;
                 state.push_write(&mut self.slots, slot);

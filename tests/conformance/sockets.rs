@@ -447,3 +447,42 @@ pub fn timers_and_plain_reads_starve_no_other_read<H: Harness>() {
     }
     assert_eq!(&*expect_read(b.end(victim)), b"in a turn");
 }
+
+/// A socket of the program's may be of another kind: two datagrams that come at once are two reads.
+pub fn a_datagram_socket_of_ones_own_can_be_connected<H: Harness>() {
+    let mut b = H::bench();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let connect = b.submit(Op::connect_with(socket, peer.local_addr().unwrap()));
+    let connected = expect_connected(b.end(connect));
+    let here = b.watcher.attach(connected).unwrap();
+    let read = b.submit(Op::read(here));
+    b.look();
+    for text in ["one", "two", "three"] {
+        peer.send_to(text.as_bytes(), at).unwrap();
+    }
+    assert_eq!(&*expect_read(b.end(read)), b"one");
+    for text in ["two", "three"] {
+        let read = b.submit(Op::read(here).timeout(Duration::from_secs(5)));
+        assert_eq!(&*expect_read(b.end(read)), text.as_bytes());
+    }
+    b.expect_all_ended();
+}
+
+/// A duplicate keeps the socket open whose connect was cancelled: the loop hears no more of it.
+pub fn a_cancelled_connect_leaves_no_registration<H: Harness>() {
+    let mut b = H::bench();
+    let (_listener, at, _filling) = full_listener();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let duplicate = socket.try_clone().unwrap();
+    let connect = b.submit(Op::connect_with(OwnedFd::from(socket), at));
+    b.look();
+    assert!(b.is_open(connect));
+    assert!(b.watcher.cancel(connect));
+    expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+    let _ = duplicate.shutdown(std::net::Shutdown::Both);
+    b.look();
+    assert_eq!(b.watcher.counters().stale_events, 0);
+    b.expect_all_ended();
+}
