@@ -358,6 +358,7 @@ macro_rules! system {
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing
                 busy_polling_delays_no_deadline
+                binding_the_loop_takes_no_place
             }
         }
     };

@@ -100,7 +100,7 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor with the default [`Config`]: at most 2^20 watches, 1024 events in one wait.
+    /// A reactor with the default [`Config`]: at most 2^20 watches, 64 events in one wait.
     ///
     /// # Errors
     /// What the system reports (`EMFILE`, `ENOMEM` …).
