@@ -18,14 +18,11 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let (token, more, next) = (op.token, op.multishot, op.next);
         let generation = op.generation();
-        let timed = op.heap_index != NOWHERE;
         let state = &mut self.sources[index];
         let source = state.name(index);
         if !more {
             state.pop_read(&mut self.slots, next);
-            if timed {
-                self.deadlines.remove(&mut self.slots, slot);
-            }
+            self.deadlines.remove(slot);
             self.slots.vacate(slot);
         }
         let ticket = Ticket::from_parts(slot, generation);
@@ -51,7 +48,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes an operation out of its queue and the deadline heap.
     pub(super) fn unlink(&mut self, slot: u32) {
-        self.deadlines.remove(&mut self.slots, slot);
+        self.deadlines.remove(slot);
         let op = &self.slots[slot];
         if op.source == NOWHERE {
             return;

@@ -577,7 +577,7 @@ impl<K: Kernel> Proactor<K> {
         } else {
             due_ns
         };
-        self.deadlines.push(&mut self.slots, ticket.index(), at_ns);
+        self.deadlines.push(ticket.index(), at_ns);
     }
 
     /// Starts what another thread has submitted under a reserved name; a refusal becomes the

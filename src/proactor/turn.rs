@@ -109,7 +109,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn expire_due(&mut self) {
-        while let Some((slot, at_ns)) = self.deadlines.pop_due(&mut self.slots, self.now_ns) {
+        while let Some((slot, at_ns)) = self.deadlines.pop_due(self.now_ns) {
             let late_ns = self.now_ns - at_ns;
             let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
             self.counts.lateness[bucket as usize] += 1;
