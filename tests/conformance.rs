@@ -290,6 +290,7 @@ macro_rules! system {
                 large_datagrams_are_whole_behind_small_ones_that_are_held
                 large_messages_are_whole_behind_small_ones_that_are_held
                 a_message_of_very_many_parts_stays_one
+                descriptors_show_themselves_and_no_address
             }
             descriptors {
                 descriptors_arrive_with_their_bytes

@@ -1,7 +1,7 @@
 //! Datagrams of the system: boundaries, senders, sizes, errors (libuv's udp tests).
 
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -286,6 +286,32 @@ pub fn large_messages_are_whole_behind_small_ones_that_are_held<H: Harness>() {
     for (data, bytes) in &held {
         expect_same(data, bytes);
     }
+    b.expect_all_ended();
+}
+
+/// The memory that descriptors travel in has held addresses: nothing is told of those.
+pub fn descriptors_show_themselves_and_no_address<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let (near, far) = seqpackets(&mut b);
+    let passed = vec![OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap())];
+    let send = b.submit(Op::send_descriptors(near, "one", passed));
+    expect_written(b.end(send));
+    // The address is kept for later.
+    let send = b.submit(Op::send_to(here, "x", at.clone()));
+    expect_written(b.end(send));
+    let receive = b.submit(Op::recv_descriptors(far));
+    match b.end(receive).result {
+        Ok(Done::Descriptors { descriptors, .. }) => {
+            let text = format!("{descriptors:?}");
+            assert!(!text.contains("127.0.0.1"), "{text}");
+            let number = descriptors.take()[0].as_raw_fd().to_string();
+            assert!(text.contains(&number), "{text} without {number}");
+        }
+        other => panic!("wanted descriptors: {other:?}"),
+    }
+    b.watcher.free(there);
     b.expect_all_ended();
 }
 
