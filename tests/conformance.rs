@@ -275,6 +275,7 @@ macro_rules! system {
                 an_echo_costs_one_read_and_one_write
                 attach_makes_no_call_and_short_connections_no_registration
                 an_idle_watcher_does_not_spin
+                writes_are_explained_by_when_they_went_out
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders

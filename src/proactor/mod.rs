@@ -468,7 +468,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         let into = count(Code::ReadInto) + count(Code::ReadExact);
         explain.row("read_into, read_exact", "recv / readv", own, into);
         let inline = self.counts.inline_writes;
-        explain.row("write", "send at submission", "nothing was queued before it", inline);
+        explain.row(
+            "write",
+            "send / sendmsg at submission",
+            "nothing was queued before it",
+            inline,
+        );
         let queued = count(Code::Write);
         let after = "behind other writes, or the socket was full";
         explain.row("write", "send / sendmsg from the queue", after, queued);

@@ -158,6 +158,11 @@ impl<K: Kernel> Proactor<K> {
             self.wrote(index, ticket.index(), moved, offered);
         }
         self.finish_write_start(index, ticket, due_ns);
+        if self.slots.find(ticket.index(), ticket.generation()).is_none() {
+            // It was out at once: a list, or one on no stream.
+            self.counts.submitted[Code::Write as usize] -= 1;
+            self.counts.inline_writes += 1;
+        }
         Ok(ticket)
     }
 
