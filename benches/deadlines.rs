@@ -6,8 +6,8 @@
 //!
 //! `push`, `pop` and `remove` are timed in batches of 1000 while a million entries stand; in between,
 //! untimed, the number is made up again, so that the containers never get smaller. An entry that is
-//! taken out at its time comes back with a later one, as timers do. The heap maintains an index in
-//! each operation, which the others do not; `BTreeMap` is given the key to remove, and `BinaryHeap`
+//! taken out at its time comes back with a later one, as timers do. The heap maintains where
+//! each entry stands, which the others do not; `BTreeMap` is given the key to remove, and `BinaryHeap`
 //! cannot remove.
 //!
 //! `watcher` is a watcher on epoll with a million timers in flight: all submitted, all cancelled in
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use windlass::deadline::Deadlines;
-use windlass::slots::{Operation, Table};
 use windlass::{Completions, DriverKind, Op, Watcher};
 
 const STANDING: u32 = 1_000_000;
@@ -54,28 +53,23 @@ trait Timers {
     fn remove(&mut self, at: u64, place: u32);
 }
 
-/// The heap of the drivers, with the table of operations that it keeps its index in.
-struct Indexed(Deadlines, Table<Operation>);
+/// The heap of the drivers.
+struct Indexed(Deadlines);
 
 impl Timers for Indexed {
     const NAME: &'static str = "Deadlines";
     fn empty() -> Indexed {
-        let mut table = Table::new(STANDING + BATCH);
-        // A new table gives its places out in order.
-        for place in 0..STANDING + BATCH {
-            assert_eq!(table.occupy().map(|(index, _)| index), Some(place));
-        }
-        Indexed(Deadlines::new(), table)
+        Indexed(Deadlines::new())
     }
     fn push(&mut self, at: u64, place: u32) {
-        self.0.push(&mut self.1, place, at);
+        self.0.push(place, at);
     }
     fn pop(&mut self) -> Option<u32> {
-        let (place, _) = self.0.pop_due(&mut self.1, u64::MAX)?;
+        let (place, _) = self.0.pop_due(u64::MAX)?;
         Some(place)
     }
     fn remove(&mut self, _at: u64, place: u32) {
-        self.0.remove(&mut self.1, place);
+        self.0.remove(place);
     }
 }
 

@@ -134,8 +134,14 @@ impl fmt::Display for Address {
 }
 
 /// Descriptors that were received over a Unix socket; those not taken are closed on drop.
-#[derive(Debug)]
 pub struct Descriptors(pub(crate) Address);
+
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address is only the memory that they travel in.
+        f.debug_tuple("Descriptors").field(&self.0.descriptors()).finish()
+    }
+}
 
 impl Descriptors {
     /// How many there are.

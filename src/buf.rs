@@ -22,7 +22,7 @@ use crate::swap::{self, Lease, Pool};
 ///
 /// A closed set of owners. As the buffer of a write it can be a `Vec<u8>`, a `Box<[u8]>`, a
 /// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a list of those
-/// (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
+/// (vectored; a list in a list becomes its parts), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
 /// whose **whole capacity** is offered from its start and whose length is then the number of bytes
 /// read, so that the same `Vec` can be submitted again and again; or a list of such.
 ///
@@ -233,10 +233,12 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// The targets of a list from byte `from` of its whole room on, at most `most` of them.
+    /// The targets of a list from byte `from` of its whole room on: at most `most` of them, and at
+    /// most `bytes` bytes.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,
+        mut bytes: usize,
         targets: &mut Vec<Target<'a>>,
         most: usize,
     ) {
@@ -246,10 +248,12 @@ impl Buf {
                 from -= room;
                 continue;
             }
-            if targets.len() == most {
+            if targets.len() == most || bytes == 0 {
                 return;
             }
-            targets.push(part.target(from, usize::MAX));
+            let target = part.target(from, bytes);
+            bytes -= target.len();
+            targets.push(target);
             from = 0;
         }
     }
@@ -468,7 +472,11 @@ impl From<Lease> for Buf {
     }
 }
 impl From<Vec<Buf>> for Buf {
-    fn from(parts: Vec<Buf>) -> Buf {
+    fn from(mut parts: Vec<Buf>) -> Buf {
+        if parts.iter().any(Buf::is_list) {
+            // What goes through a list takes its parts for plain ones.
+            parts = parts.into_iter().flat_map(Buf::into_parts).collect();
+        }
         let list = Box::into_raw(Box::new(parts));
         Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }
@@ -494,7 +502,7 @@ mod tests {
     fn lists_are_filled_in_order() {
         let mut buf = Buf::from(vec![Buf::from(vec![0; 3]), Buf::from(vec![0; 2])]);
         let mut targets = Vec::new();
-        buf.targets(1, &mut targets, 8);
+        buf.targets(1, usize::MAX, &mut targets, 8);
         assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
         targets[0].write(b"bc");
         targets[1].write(b"d");

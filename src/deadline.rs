@@ -1,11 +1,15 @@
 //! The deadline heap: one for all operations of a driver.
 //!
-//! A binary heap of 16-byte entries. Each operation stores where its entry stands
-//! ([`Operation::heap_index`]), so that an operation that ends before its deadline takes its entry
-//! out in O(log n), and a deadline that never fires costs one push and one removal. Entries of equal
-//! deadline leave in the order in which they came.
+//! A heap of 16-byte entries, each with up to four below it: a cache line. Where the entry of an
+//! operation stands is kept in a dense table beside the heap, by the operation's place, so that one
+//! that ends before its deadline takes its entry out in O(log n), and a deadline that never fires
+//! costs one push and one removal. (Kept in the operations themselves, every step of an entry would
+//! touch another cache line.) Entries of equal deadline leave in the order in which they came.
 
-use crate::slots::{NOWHERE, Operation, Table};
+use crate::slots::NOWHERE;
+
+/// How many entries stand below one.
+const BELOW: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Item {
@@ -29,6 +33,8 @@ impl Item {
 #[derive(Debug, Default)]
 pub struct Deadlines {
     heap: Vec<Item>,
+    /// Where the entry of each operation stands, or [`NOWHERE`], by the operation's place.
+    places: Vec<u32>,
     order: u32,
 }
 
@@ -56,84 +62,92 @@ impl Deadlines {
     }
 
     /// Gives the operation in `slot` a deadline; it has none yet.
-    pub fn push(&mut self, slots: &mut Table<Operation>, slot: u32, at_ns: u64) {
-        debug_assert_eq!(slots[slot].heap_index, NOWHERE);
+    pub fn push(&mut self, slot: u32, at_ns: u64) {
+        if slot as usize >= self.places.len() {
+            self.places.resize(slot as usize + 1, NOWHERE);
+        }
+        debug_assert_eq!(self.places[slot as usize], NOWHERE);
         let item = Item { at_ns, order: self.order, slot };
         self.order = self.order.wrapping_add(1);
         self.heap.push(item);
-        self.rise(slots, self.heap.len() - 1);
+        self.rise(self.heap.len() - 1, item);
     }
 
     /// Takes the deadline of the operation in `slot` out, if it has one.
     #[inline]
-    pub fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
-        let at = slots[slot].heap_index;
-        if at != NOWHERE {
-            self.take(slots, at as usize);
+    pub fn remove(&mut self, slot: u32) {
+        if let Some(&at) = self.places.get(slot as usize)
+            && at != NOWHERE
+        {
+            self.take(at as usize);
         }
     }
 
     /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation, and when
     /// it was.
     #[inline]
-    pub fn pop_due(&mut self, slots: &mut Table<Operation>, now_ns: u64) -> Option<(u32, u64)> {
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u32, u64)> {
         let first = self.heap.first()?;
         if first.at_ns > now_ns {
             return None;
         }
         let due = (first.slot, first.at_ns);
-        self.take(slots, 0);
+        self.take(0);
         Some(due)
     }
 
-    fn take(&mut self, slots: &mut Table<Operation>, at: usize) {
-        let gone = self.heap.swap_remove(at);
-        slots[gone.slot].heap_index = NOWHERE;
-        if at < self.heap.len() {
-            if at > 0 && self.heap[at].before(&self.heap[(at - 1) / 2]) {
-                self.rise(slots, at);
-            } else {
-                self.sink(slots, at);
-            }
+    fn take(&mut self, at: usize) {
+        let last = self.heap.pop().expect("there is one at `at`");
+        let Some(gone) = self.heap.get(at) else {
+            self.places[last.slot as usize] = NOWHERE;
+            return;
+        };
+        self.places[gone.slot as usize] = NOWHERE;
+        if at > 0 && last.before(&self.heap[(at - 1) / BELOW]) {
+            self.rise(at, last);
+        } else {
+            self.sink(at, last);
         }
     }
 
-    fn rise(&mut self, slots: &mut Table<Operation>, mut at: usize) {
-        let item = self.heap[at];
+    /// Puts `item` at `at` or above it.
+    fn rise(&mut self, mut at: usize, item: Item) {
         while at > 0 {
-            let parent = (at - 1) / 2;
-            if !item.before(&self.heap[parent]) {
+            let above = (at - 1) / BELOW;
+            if !item.before(&self.heap[above]) {
                 break;
             }
-            self.place(slots, at, self.heap[parent]);
-            at = parent;
+            self.place(at, self.heap[above]);
+            at = above;
         }
-        self.place(slots, at, item);
+        self.place(at, item);
     }
 
-    fn sink(&mut self, slots: &mut Table<Operation>, mut at: usize) {
-        let item = self.heap[at];
+    /// Puts `item` at `at` or below it.
+    fn sink(&mut self, mut at: usize, item: Item) {
         loop {
-            let mut child = 2 * at + 1;
-            if child >= self.heap.len() {
+            let first = BELOW * at + 1;
+            let end = (first + BELOW).min(self.heap.len());
+            let Some(below) = self.heap.get(first..end) else { break };
+            let Some((i, least)) =
+                below.iter().enumerate().reduce(|a, b| if b.1.before(a.1) { b } else { a })
+            else {
+                break;
+            };
+            let least = *least;
+            if !least.before(&item) {
                 break;
             }
-            if child + 1 < self.heap.len() && self.heap[child + 1].before(&self.heap[child]) {
-                child += 1;
-            }
-            if !self.heap[child].before(&item) {
-                break;
-            }
-            self.place(slots, at, self.heap[child]);
-            at = child;
+            self.place(at, least);
+            at = first + i;
         }
-        self.place(slots, at, item);
+        self.place(at, item);
     }
 
     #[inline]
-    fn place(&mut self, slots: &mut Table<Operation>, at: usize, item: Item) {
+    fn place(&mut self, at: usize, item: Item) {
         self.heap[at] = item;
-        slots[item.slot].heap_index = at as u32;
+        self.places[item.slot as usize] = at as u32;
     }
 }
 
@@ -144,27 +158,24 @@ mod tests {
 
     use proptest::prelude::*;
 
-    fn check_index(deadlines: &Deadlines, slots: &Table<Operation>) {
+    use crate::slots::{Operation, Table};
+
+    fn check_places(deadlines: &Deadlines) {
         for (at, item) in deadlines.heap.iter().enumerate() {
-            assert_eq!(slots[item.slot].heap_index, at as u32);
-            assert!(at == 0 || !item.before(&deadlines.heap[(at - 1) / 2]));
+            assert_eq!(deadlines.places[item.slot as usize], at as u32);
+            assert!(at == 0 || !item.before(&deadlines.heap[(at - 1) / BELOW]));
         }
+        let placed = deadlines.places.iter().filter(|&&at| at != NOWHERE).count();
+        assert_eq!(placed, deadlines.heap.len());
     }
 
     #[test]
     fn equal_deadlines_leave_in_order_even_across_the_wrap() {
-        let mut slots = Table::new(1000);
-        let mut deadlines = Deadlines { heap: Vec::new(), order: u32::MAX - 3 };
-        let pushed: Vec<u32> = (0..100)
-            .map(|_| {
-                let slot = slots.occupy().unwrap().0;
-                deadlines.push(&mut slots, slot, 7);
-                slot
-            })
-            .collect();
+        let mut deadlines = Deadlines { order: u32::MAX - 3, ..Deadlines::new() };
+        (0..100).for_each(|slot| deadlines.push(slot, 7));
         let popped: Vec<u32> =
-            std::iter::from_fn(|| deadlines.pop_due(&mut slots, 7)).map(|due| due.0).collect();
-        assert_eq!(pushed, popped);
+            std::iter::from_fn(|| deadlines.pop_due(7)).map(|due| due.0).collect();
+        assert_eq!(popped, (0..100).collect::<Vec<_>>());
     }
 
     #[derive(Clone, Debug)]
@@ -186,35 +197,35 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_sorted_map(steps in steps()) {
-            let mut slots = Table::new(1000);
+            let mut slots = Table::<Operation>::new(1000);
             let mut deadlines = Deadlines::new();
             let mut model: BTreeMap<(u64, usize), u32> = BTreeMap::new();
             for (i, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Push(at) => {
                         let slot = slots.occupy().unwrap().0;
-                        deadlines.push(&mut slots, slot, at);
+                        deadlines.push(slot, at);
                         model.insert((at, i), slot);
                     }
                     Step::Remove(pick) if !model.is_empty() => {
                         let key = *model.keys().nth(pick % model.len()).unwrap();
                         let slot = model.remove(&key).unwrap();
-                        deadlines.remove(&mut slots, slot);
-                        deadlines.remove(&mut slots, slot); // no entry: nothing happens
+                        deadlines.remove(slot);
+                        deadlines.remove(slot); // no entry: nothing happens
                         slots.vacate(slot);
                     }
                     Step::Remove(_) => {}
                     Step::Pop(now) => {
                         let due = model.first_key_value().filter(|((at, _), _)| *at <= now);
                         let expected = due.map(|(_, slot)| *slot);
-                        prop_assert_eq!(deadlines.pop_due(&mut slots, now).map(|due| due.0), expected);
+                        prop_assert_eq!(deadlines.pop_due(now).map(|due| due.0), expected);
                         if let Some(slot) = expected {
                             model.pop_first();
                             slots.vacate(slot);
                         }
                     }
                 }
-                check_index(&deadlines, &slots);
+                check_places(&deadlines);
                 prop_assert_eq!(deadlines.len(), model.len());
                 prop_assert_eq!(deadlines.next_ns(), model.keys().next().map(|(at, _)| *at));
             }

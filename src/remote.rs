@@ -24,6 +24,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::fork;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -113,11 +114,17 @@ struct Shared {
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
     wake: Box<dyn Wake>,
+    forks: u32,
 }
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 impl Shared {
+    /// Whether this is a fork of the process that the loop is in.
+    fn is_forked(&self) -> bool {
+        self.forks != fork::generation()
+    }
+
     fn ring(&self) {
         if self.bell.ring() {
             self.wake.wake();
@@ -145,8 +152,13 @@ impl Remote {
         let (overflow_in, overflow) = crossbeam_channel::unbounded();
         let (sources, source_out) = crossbeam_channel::bounded(reserve.max(1));
         let (tickets, ticket_out) = crossbeam_channel::bounded(reserve.max(1));
-        let shared =
-            Arc::new(Shared { bell: Bell::new(), gate: AtomicUsize::new(0), wake: Box::new(wake) });
+        fork::watch();
+        let shared = Arc::new(Shared {
+            bell: Bell::new(),
+            gate: AtomicUsize::new(0),
+            wake: Box::new(wake),
+            forks: fork::generation(),
+        });
         let submitter = Submitter {
             shared: Arc::clone(&shared),
             requests: request_in,
@@ -226,6 +238,10 @@ impl Remote {
     /// queued after this returns.
     pub fn close(&mut self) {
         self.shared.gate.fetch_or(CLOSED, Ordering::SeqCst);
+        if self.shared.is_forked() {
+            // Whoever was inside at the fork is not in this process and will never come out.
+            return;
+        }
         // Threads that passed the gate before are inside a `try_send`, which does not block.
         while self.shared.gate.load(Ordering::SeqCst) != CLOSED {
             std::thread::yield_now();
@@ -251,7 +267,8 @@ impl fmt::Debug for Remote {
 ///
 /// Requests are taken in the order in which they were queued, at the start of the loop's next turn.
 /// Every refusal hands back what was given: when the queue or the reserve of ids is full
-/// ([`Reason::Full`] names which), and when the watcher is closed.
+/// ([`Reason::Full`] names which), when the watcher is closed, and in a forked child, which has no
+/// part in its parent's loop ([`Reason::Forked`]).
 ///
 /// ```
 /// use windlass::{Done, Watcher};
@@ -280,8 +297,11 @@ impl fmt::Debug for Submitter {
 }
 
 impl Submitter {
-    /// Passes the gate, or says that the watcher is closed.
+    /// Passes the gate, or says that the watcher is closed or another process's.
     fn enter(&self) -> Result<Gate<'_>, Reason> {
+        if self.shared.is_forked() {
+            return Err(Reason::Forked);
+        }
         if self.shared.gate.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 {
             self.shared.gate.fetch_sub(1, Ordering::SeqCst);
             return Err(Reason::Closed);
@@ -398,7 +418,7 @@ impl Submitter {
     }
 
     fn take_id<T>(&self, reserve: &Receiver<T>) -> Result<T, ()> {
-        if self.is_closed() {
+        if self.is_closed() || self.shared.is_forked() {
             return Err(());
         }
         let id = reserve.try_recv().map_err(|_| ());
@@ -410,7 +430,11 @@ impl Submitter {
     }
 
     fn why_no_id(&self, capacity: Option<usize>) -> Reason {
-        if self.is_closed() { Reason::Closed } else { Self::full(Limit::Reserve, capacity) }
+        match () {
+            () if self.shared.is_forked() => Reason::Forked,
+            () if self.is_closed() => Reason::Closed,
+            () => Self::full(Limit::Reserve, capacity),
+        }
     }
 
     /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
@@ -519,7 +543,11 @@ mod loom_tests {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod tests {
+    //! # Safety
+    //!
+    //! Only fork(2), alarm(2), waitpid(2) and _exit(2) are called.
     use super::*;
 
     struct Nothing;
@@ -591,5 +619,31 @@ mod tests {
             assert_eq!(thread.join().unwrap(), taken);
             assert!(remote.take().is_none());
         }
+    }
+
+    /// A thread that is about to queue something when the process forks is not in the child.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri cannot fork")]
+    fn a_forked_child_waits_for_no_thread_of_its_parent() {
+        let mut remote = Remote::new(4, 4, Nothing);
+        let submitter = remote.submitter();
+        let inside = submitter.enter().unwrap();
+        // SAFETY: the child below does nothing but look at atomics, drop and exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child if it hangs; no memory is passed.
+            unsafe { libc::alarm(10) };
+            let refused = submitter.wake(1) == Err(Reason::Forked);
+            drop(remote);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: one status of our own child.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "what the child saw");
+        drop(inside);
+        submitter.wake(2).unwrap();
+        remote.close();
     }
 }

@@ -210,8 +210,6 @@ pub struct Operation {
     pub buf: Buf,
     /// An address, or descriptors to pass.
     pub address: Option<Address>,
-    /// Where it stands in the deadline heap, or [`NOWHERE`].
-    pub heap_index: u32,
     /// Bytes moved so far.
     pub moved: u32,
     /// What the code needs: bytes wanted, conditions polled for.
@@ -280,7 +278,6 @@ impl Default for Operation {
             token: 0,
             buf: Buf::default(),
             address: None,
-            heap_index: NOWHERE,
             moved: 0,
             count: 0,
             code: Code::Nop,

@@ -301,7 +301,8 @@ impl<D: Driver> Watcher<D> {
     /// `InvalidInput`, with the number of processors, for one that does not exist or may not be used;
     /// `NotConnected` after `close`; `Unsupported` where the system has no such binding.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
-        if self.submitter().is_closed() {
+        // A closed driver says so of any source. (Asking a submitter would reserve ids.)
+        if self.driver.fd(Source::NONE).is_err_and(|reason| reason == Reason::Closed) {
             return Err(Reason::Closed.into());
         }
         affinity::bind(cpu)

@@ -95,6 +95,7 @@ macro_rules! portable {
                 empty_buffers_are_refused
                 buffers_that_are_too_long_are_refused
                 a_short_read_shows_only_what_was_read
+                lists_in_lists_are_one_list
             }
             cancel {
                 every_kind_of_read_can_be_cancelled
@@ -223,6 +224,7 @@ macro_rules! portable {
                 echo_with_a_starved_pool
                 echo_with_the_smallest_budgets
                 a_random_mix_of_reads_and_writes
+                read_exact_into_a_list_takes_no_byte_more
             }
             timers {
                 equal_deadlines_fire_in_order
@@ -273,6 +275,7 @@ macro_rules! system {
                 an_echo_costs_one_read_and_one_write
                 attach_makes_no_call_and_short_connections_no_registration
                 an_idle_watcher_does_not_spin
+                writes_are_explained_by_when_they_went_out
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
@@ -284,6 +287,11 @@ macro_rules! system {
                 datagram_operations_end_like_others
                 unix_datagrams_wait_for_a_full_receiver
                 seqpacket_keeps_boundaries
+                datagrams_that_are_out_are_not_queued
+                large_datagrams_are_whole_behind_small_ones_that_are_held
+                large_messages_are_whole_behind_small_ones_that_are_held
+                a_message_of_very_many_parts_stays_one
+                descriptors_show_themselves_and_no_address
             }
             descriptors {
                 descriptors_arrive_with_their_bytes
@@ -293,6 +301,7 @@ macro_rules! system {
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others
+                a_passed_deadline_finds_the_bytes_behind_descriptors
             }
             embedding {
                 data_and_timers_come_through_poll
@@ -336,6 +345,12 @@ macro_rules! system {
                 a_shared_blocking_listener_is_refused
                 stale_events_of_a_reused_number_are_harmless
                 a_passed_deadline_has_its_try_in_a_busy_turn
+                a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
+                a_passed_deadline_of_a_write_has_its_try
+                a_storm_of_connections_starves_no_reader
+                timers_and_plain_reads_starve_no_other_read
+                a_datagram_socket_of_ones_own_can_be_connected
+                a_cancelled_connect_leaves_no_registration
             }
             threads {
                 no_wake_is_lost
@@ -344,6 +359,8 @@ macro_rules! system {
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing
+                busy_polling_delays_no_deadline
+                binding_the_loop_takes_no_place
             }
         }
     };

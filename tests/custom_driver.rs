@@ -96,7 +96,7 @@ impl PollDriver {
 
     fn end(&mut self, ticket: Ticket, result: Result<Done, ErrorKind>) {
         let slot = ticket.index();
-        self.deadlines.remove(&mut self.operations, slot);
+        self.deadlines.remove(slot);
         let op = &mut self.operations[slot];
         let (token, moved) = (op.token, op.moved);
         let buf = std::mem::take(&mut op.buf);
@@ -153,7 +153,7 @@ impl PollDriver {
             }
         }
         let now = self.now_ns();
-        while let Some((slot, _)) = self.deadlines.pop_due(&mut self.operations, now) {
+        while let Some((slot, _)) = self.deadlines.pop_due(now) {
             let ticket = Ticket::from_parts(slot, self.operations[slot].generation());
             let timer = self.operations[slot].code == Code::Timer;
             self.end(ticket, if timer { Ok(Done::Timer) } else { Err(ErrorKind::Deadline) });
@@ -234,7 +234,7 @@ impl Submit for PollDriver {
                 Due::After(span) => self.now_ns() + span.as_nanos() as u64,
                 Due::At(at) => at.saturating_duration_since(self.start).as_nanos() as u64,
             };
-            self.deadlines.push(&mut self.operations, slot, at);
+            self.deadlines.push(slot, at);
         }
         match parts.code {
             Code::Nop => self.end(ticket, Ok(Done::Nop)),

@@ -32,6 +32,7 @@ fn a_forked_child_is_told_and_does_no_harm() {
         match unsafe { libc::fork() } {
             0 => {
                 let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                    no_submitter_in_forked_child(&submitter, here);
                     in_forked_child(b, here, read);
                 }));
                 // SAFETY: ends the child without running the parent's exit handlers.
@@ -56,6 +57,17 @@ fn a_forked_child_is_told_and_does_no_harm() {
         b.expect_alive(here, there);
         b.expect_all_ended();
     });
+}
+
+fn no_submitter_in_forked_child(submitter: &windlass::Submitter, here: windlass::Source) {
+    let refused = submitter.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
+    assert_eq!(refused.reason, Reason::Forked);
+    assert_eq!(refused.op.into_buf().into_vec(), b"not mine");
+    let (socket, _other) = system::tcp_pair();
+    assert_eq!(submitter.attach(socket).unwrap_err().reason, Reason::Forked);
+    assert_eq!(submitter.wake(4), Err(Reason::Forked));
+    assert_eq!(submitter.post(4, 4).unwrap_err().reason, Reason::Forked);
+    submitter.free(here);
 }
 
 fn in_forked_child(mut b: Bench<windlass::Auto>, here: windlass::Source, read: windlass::Ticket) {

@@ -18,14 +18,11 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let (token, more, next) = (op.token, op.multishot, op.next);
         let generation = op.generation();
-        let timed = op.heap_index != NOWHERE;
         let state = &mut self.sources[index];
         let source = state.name(index);
         if !more {
             state.pop_read(&mut self.slots, next);
-            if timed {
-                self.deadlines.remove(&mut self.slots, slot);
-            }
+            self.deadlines.remove(slot);
             self.slots.vacate(slot);
         }
         let ticket = Ticket::from_parts(slot, generation);
@@ -51,7 +48,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes an operation out of its queue and the deadline heap.
     pub(super) fn unlink(&mut self, slot: u32) {
-        self.deadlines.remove(&mut self.slots, slot);
+        self.deadlines.remove(slot);
         let op = &self.slots[slot];
         if op.source == NOWHERE {
             return;
@@ -184,11 +181,40 @@ impl<K: Kernel> Proactor<K> {
     /// The time of an operation has come.
     pub(super) fn expire(&mut self, slot: u32) {
         if self.slots[slot].code != Code::Timer {
-            return self.fail(slot, ErrorKind::Deadline);
+            if !self.ends_in_last_try(slot) {
+                self.fail(slot, ErrorKind::Deadline);
+            }
+            return;
         }
         let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
         self.slots.vacate(slot);
         self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(Done::Timer)));
+    }
+
+    /// Tries an operation whose time has come once more where what it waits for may be there
+    /// already: its source stands in the ready queue but the turn's share was used up before it, the
+    /// selector had more to tell than one wait takes, or bytes may stand behind passed descriptors.
+    /// True when the operation has ended.
+    fn ends_in_last_try(&mut self, slot: u32) -> bool {
+        let op = &self.slots[slot];
+        let (index, generation) = (op.source, op.generation());
+        let state = &mut self.sources[index];
+        let mut left = self.config.source_bytes;
+        if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {
+            if self.untold || state.has(DOUBTED) {
+                state.flags |= READABLE;
+            }
+            self.run_reads(index, &mut left);
+        } else if state.writes.head == slot {
+            if self.untold {
+                state.flags |= WRITABLE;
+            }
+            self.run_writes(index, &mut left);
+        } else {
+            return false;
+        }
+        self.requeue(index);
+        self.slots.find(slot, generation).is_none()
     }
 
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {

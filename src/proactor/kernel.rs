@@ -188,7 +188,7 @@ pub unsafe trait Kernel {
     fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize;
 
     /// Receives a datagram and its sender.
-    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received;
+    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received;
 
     /// Sends a datagram.
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize;
@@ -197,7 +197,7 @@ pub unsafe trait Kernel {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
-        to: Target<'_>,
+        to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
     ) -> isize;
 

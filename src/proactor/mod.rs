@@ -60,6 +60,8 @@ pub struct Proactor<K: Kernel> {
     deadlines: Deadlines,
     pool: Pool,
     batch: Batch,
+    /// Takes what of a message does not fit into the swap buffer at hand.
+    spill: Vec<u8>,
     /// Sources with something worth trying, by name, each at most once.
     ready: Vec<Source>,
     /// The queue that a turn is running through; kept for its memory.
@@ -70,6 +72,8 @@ pub struct Proactor<K: Kernel> {
     doubted: Vec<Source>,
     /// Turns since they were last asked.
     doubt_turns: u32,
+    /// The last look at the selector took as many events as one does: there may be more.
+    untold: bool,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
     /// Memory of addresses that have served.
@@ -140,11 +144,13 @@ impl<K: Kernel> Proactor<K> {
             deadlines: Deadlines::new(),
             pool,
             batch: Batch::default(),
+            spill: Vec::new(),
             ready: Vec::new(),
             running: Vec::new(),
             waiting: Vec::new(),
             doubted: Vec::new(),
             doubt_turns: 0,
+            untold: false,
             paused: Vec::new(),
             addresses: Vec::new(),
             remote,
@@ -470,7 +476,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         let into = count(Code::ReadInto) + count(Code::ReadExact);
         explain.row("read_into, read_exact", "recv / readv", own, into);
         let inline = self.counts.inline_writes;
-        explain.row("write", "send at submission", "nothing was queued before it", inline);
+        explain.row(
+            "write",
+            "send / sendmsg at submission",
+            "nothing was queued before it",
+            inline,
+        );
         let queued = count(Code::Write);
         let after = "behind other writes, or the socket was full";
         explain.row("write", "send / sendmsg from the queue", after, queued);

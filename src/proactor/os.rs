@@ -210,9 +210,9 @@ unsafe impl Kernel for Os {
         }
     }
 
-    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
+    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
         self.calls.recvmsg += 1;
-        let (moved, flags) = net::recv_vectored(fd, &mut [to], Some(from.raw_mut()));
+        let (moved, flags) = net::recv_vectored(fd, to, Some(from.raw_mut()));
         Received { moved, cut: flags & libc::MSG_TRUNC != 0 }
     }
 
@@ -225,7 +225,7 @@ unsafe impl Kernel for Os {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
-        to: Target<'_>,
+        to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
     ) -> isize {
         self.calls.recvmsg += 1;
@@ -271,17 +271,19 @@ unsafe impl Kernel for Os {
         to: &Address,
         prepared: Option<OwnedFd>,
     ) -> Result<(RawFd, Kind, bool), i32> {
-        let socket = match prepared {
+        let (socket, kind) = match prepared {
             Some(socket) => {
-                descriptor::set_nonblocking(socket.as_raw_fd(), true)
-                    .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
-                socket
+                let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::ENOTSOCK);
+                // It may be of any kind.
+                let kind = descriptor::kind_of(socket.as_raw_fd()).map_err(errno)?;
+                descriptor::set_nonblocking(socket.as_raw_fd(), true).map_err(errno)?;
+                (socket, kind)
             }
-            None => net::stream(to.raw().family())?,
-        };
-        let kind = match to.raw().family() {
-            libc::AF_UNIX => net::unix_kind(socket.as_raw_fd()),
-            _ => Kind::Stream,
+            None => {
+                let unix = to.raw().family() == libc::AF_UNIX;
+                let kind = if unix { Kind::UnixStream } else { Kind::Stream };
+                (net::stream(to.raw().family())?, kind)
+            }
         };
         self.calls.connect += 1;
         let answer = net::connect(socket.as_raw_fd(), to.raw());

@@ -7,6 +7,7 @@
 //! `Kernel`'s implementers.
 
 use std::io::IoSlice;
+use std::os::fd::RawFd;
 
 use super::*;
 use crate::buf::{Buf, Target};
@@ -84,21 +85,72 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
+    /// Memory for a message: the space at hand and, where that is less than a swap buffer, memory
+    /// behind it, because what does not fit is lost.
+    fn message_targets<'a>(
+        spill: &'a mut Vec<u8>,
+        pool: &Pool,
+        start: *mut u8,
+        room: u32,
+    ) -> [Target<'a>; 2] {
+        let rest = pool.chunk_bytes() - room as usize;
+        spill.clear();
+        spill.reserve(rest);
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let first = unsafe { Target::from_raw(start, room as usize) };
+        // SAFETY: `rest` bytes of capacity, borrowed for as long as the target lives.
+        [first, unsafe { Target::from_raw(spill.as_mut_ptr(), rest) }]
+    }
+
+    /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what does
+    /// not fit there.
+    #[inline]
+    fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
+        let state = &self.sources[index];
+        if state.kind().is_message() && (room as usize) < self.pool.chunk_bytes() {
+            let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+            return self.kernel.recv_vectored(state.fd, state.kind(), &mut to);
+        }
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        self.kernel.recv(state.fd, state.kind(), target)
+    }
+
+    /// The `len` bytes that were received into the `room` bytes that the pool has lent and, beyond
+    /// them, into the spill.
+    ///
+    /// # Safety
+    /// They were, and nothing was asked of the pool since.
+    #[inline]
+    unsafe fn lease(&mut self, len: u32, room: u32) -> Buf {
+        if len <= room {
+            // SAFETY: the same promise.
+            return Buf::from(unsafe { self.pool.commit(len) });
+        }
+        // SAFETY: the kernel has written what is beyond the room, at most the capacity.
+        unsafe { self.spill.set_len((len - room) as usize) };
+        // SAFETY: the kernel has filled the room.
+        match unsafe { self.pool.commit_with(&self.spill) } {
+            Ok(lease) => Buf::from(lease),
+            Err(bytes) => Buf::from(bytes),
+        }
+    }
+
     /// The resting read has bytes.
     fn rest_done(&mut self, index: u32, got: Received, room: u32) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
         state.settle(index, len < room, got.cut, &mut self.doubted);
-        // SAFETY: the kernel has written `len` bytes of the space.
-        let lease = unsafe { self.pool.commit(len) };
-        self.turn_bytes -= len as isize;
         let more = state.has(RESTING_MORE);
         if !more {
             state.flags &= !RESTING;
         }
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
-        let result = Ok(Done::Read(Buf::from(lease)));
+        // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(len, room) };
+        self.turn_bytes -= len as isize;
+        let result = Ok(Done::Read(data));
         self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
     }
 
@@ -119,9 +171,7 @@ impl<K: Kernel> Proactor<K> {
             let Some((start, room)) = self.pool.space() else {
                 return self.wait_for_lease(index);
             };
-            // SAFETY: the pool lends `room` bytes at `start` until `commit`.
-            let target = unsafe { Target::from_raw(start, room as usize) };
-            let got = self.kernel.recv(state.fd, state.kind(), target);
+            let got = self.receive(index, start, room);
             if got.moved <= 0 {
                 self.rest_stopped(index, got.moved);
                 continue;
@@ -166,23 +216,20 @@ impl<K: Kernel> Proactor<K> {
 
     /// A read without a buffer that has a place: behind another, or with a deadline.
     fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let state = &mut self.sources[index];
         let Some((start, room)) = self.pool.space() else {
             return self.wait_for_lease(index);
         };
-        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
-        let target = unsafe { Target::from_raw(start, room as usize) };
-        let got = self.kernel.recv(state.fd, state.kind(), target);
+        let got = self.receive(index, start, room);
         if got.moved <= 0 {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        state.settle(index, len < room, got.cut, &mut self.doubted);
-        // SAFETY: the kernel has written `len` bytes of the space.
-        let lease = unsafe { self.pool.commit(len) };
+        self.sources[index].settle(index, len < room, got.cut, &mut self.doubted);
+        // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(len, room) };
         *left = left.saturating_sub(len as usize);
         self.turn_bytes -= len as isize;
-        self.finish_read(index, slot, Ok(Done::Read(Buf::from(lease))));
+        self.finish_read(index, slot, Ok(Done::Read(data)));
     }
 
     /// `ReadInto` and `ReadExact`.
@@ -193,9 +240,16 @@ impl<K: Kernel> Proactor<K> {
         let most = if op.code == Code::ReadExact { op.count as usize - from } else { usize::MAX };
         let (got, room) = if op.buf.is_list() {
             let mut targets = Vec::with_capacity(VECTORS);
-            op.buf.targets(from, &mut targets, VECTORS);
+            // What one call leaves of a message is lost, what it leaves of a stream is not.
+            let count = if state.kind().is_message() { usize::MAX } else { VECTORS };
+            op.buf.targets(from, most, &mut targets, count);
             let room: usize = targets.iter().map(Target::len).sum();
-            (self.kernel.recv_vectored(state.fd, state.kind(), &mut targets), room)
+            let got = if targets.len() > VECTORS {
+                recv_whole(&mut self.kernel, state.fd, state.kind(), &mut targets, room)
+            } else {
+                self.kernel.recv_vectored(state.fd, state.kind(), &mut targets)
+            };
+            (got, room)
         } else {
             let target = op.buf.target(from, most);
             let room = target.len();
@@ -307,17 +361,19 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let op = &mut self.slots[slot];
         let own = op.count != 0;
-        let target = if own {
-            op.buf.target(0, usize::MAX)
+        let mut lent = 0;
+        let got = if own {
+            self.kernel.recv_from(state.fd, &mut [op.buf.target(0, usize::MAX)], &mut from)
         } else {
             let Some((start, room)) = self.pool.space() else {
                 self.addresses.push(from);
                 return self.wait_for_lease(index);
             };
-            // SAFETY: the pool lends `room` bytes at `start` until `commit`.
-            unsafe { Target::from_raw(start, room as usize) }
+            lent = room;
+            let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+            let parts = if to[1].is_empty() { 1 } else { 2 };
+            self.kernel.recv_from(state.fd, &mut to[..parts], &mut from)
         };
-        let got = self.kernel.recv_from(state.fd, target, &mut from);
         if got.moved < 0 {
             self.addresses.push(from);
             return self.read_stopped(index, slot, got.moved);
@@ -329,8 +385,8 @@ impl<K: Kernel> Proactor<K> {
             unsafe { buf.set_filled(len) };
             buf
         } else {
-            // SAFETY: the kernel has written `len` bytes of the space.
-            Buf::from(unsafe { self.pool.commit(len as u32) })
+            // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+            unsafe { self.lease(len as u32, lent) }
         };
         *left = left.saturating_sub(len.max(1));
         self.turn_bytes -= len as isize;
@@ -342,17 +398,18 @@ impl<K: Kernel> Proactor<K> {
         let Some((start, room)) = self.pool.space() else {
             return self.wait_for_lease(index);
         };
-        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
-        let target = unsafe { Target::from_raw(start, room as usize) };
+        let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+        // A stream keeps what does not fit.
+        let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
         let mut received = Vec::new();
-        let moved = self.kernel.recv_descriptors(state.fd, target, &mut received);
+        let moved = self.kernel.recv_descriptors(state.fd, &mut to[..parts], &mut received);
         if moved <= 0 {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
         state.settle(index, true, true, &mut self.doubted);
-        // SAFETY: the kernel has written `moved` bytes of the space.
-        let data = Buf::from(unsafe { self.pool.commit(moved as u32) });
+        // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(moved as u32, room) };
         *left = left.saturating_sub(moved as usize);
         let mut address = self.address();
         address.set_descriptors(received);
@@ -375,7 +432,12 @@ impl<K: Kernel> Proactor<K> {
                 }
                 Code::Write => {
                     let from = op.moved as usize;
-                    let (moved, offered) = if op.buf.is_list() {
+                    let split = op.buf.parts().len() > VECTORS;
+                    let (moved, offered) = if split && state.kind().is_message() {
+                        // A message is not cut to what one call takes.
+                        let whole = gather(&op.buf);
+                        (self.kernel.send(state.fd, state.kind(), &whole), whole.len())
+                    } else if op.buf.is_list() {
                         let parts = slices(&op.buf, from);
                         let parts = &parts.items[..parts.len];
                         let offered = parts.iter().map(|part| part.len()).sum();
@@ -529,8 +591,10 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let buf = op.buf.take();
         let address = op.address.take();
+        let len = buf.len() as u32;
         self.keep_address(address);
         self.finish_write(index, slot, Ok(Done::Written { buf, bytes: moved as u32 }));
+        self.unqueue(index, len);
     }
 
     pub(super) fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
@@ -679,6 +743,32 @@ fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)
     }
     *turn_bytes -= pool.chunk_bytes() as isize;
     pool.space()
+}
+
+/// Receives one message into more targets than a call takes: in one piece, then dealt out.
+#[cold]
+fn recv_whole<K: Kernel>(
+    kernel: &mut K,
+    fd: RawFd,
+    kind: Kind,
+    targets: &mut [Target<'_>],
+    room: usize,
+) -> Received {
+    let mut whole = Buf::from(Vec::<u8>::with_capacity(room));
+    let got = kernel.recv(fd, kind, whole.target(0, room));
+    // SAFETY: the kernel has written `moved` bytes from the start.
+    unsafe { whole.set_filled(got.moved.max(0) as usize) };
+    let mut rest = whole.as_slice();
+    for target in targets {
+        rest = &rest[target.write(rest)..];
+    }
+    got
+}
+
+/// The bytes of a list in one piece.
+#[cold]
+fn gather(list: &Buf) -> Vec<u8> {
+    list.parts().iter().flat_map(Buf::as_slice).copied().collect()
 }
 
 struct Slices<'a> {

@@ -297,7 +297,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let started = op.in_flight == InFlight::Started;
         op.in_flight = InFlight::of(kind);
-        self.deadlines.remove(&mut self.slots, slot);
+        self.deadlines.remove(slot);
         if !started {
             return;
         }
@@ -331,7 +331,7 @@ impl<K: Kernel> Proactor<K> {
         let mut slot = head;
         while slot != NOWHERE {
             if slot != first && self.slots[slot].in_flight.ending().is_none() {
-                self.deadlines.remove(&mut self.slots, slot);
+                self.deadlines.remove(slot);
                 self.slots[slot].in_flight = InFlight::of(kind);
             }
             slot = self.slots[slot].next;

@@ -161,6 +161,11 @@ impl<K: Kernel> Proactor<K> {
             self.wrote(index, ticket.index(), moved, offered);
         }
         self.finish_write_start(index, ticket, due_ns);
+        if self.slots.find(ticket.index(), ticket.generation()).is_none() {
+            // It was out at once: a list, or one on no stream.
+            self.counts.submitted[Code::Write as usize] -= 1;
+            self.counts.inline_writes += 1;
+        }
         Ok(ticket)
     }
 
@@ -430,13 +435,15 @@ impl<K: Kernel> Proactor<K> {
             }
         };
         let prepared = to.take_descriptors().pop();
+        // Of a socket of the program's there may be duplicates.
+        let duplicated = if prepared.is_some() { DUPLICATED } else { 0 };
         let slot = ticket.index();
         let answer = self.kernel.connect(to, prepared);
         self.keep_address(address.take());
         match answer {
             Ok((fd, kind, going_on)) => {
                 let state = &mut self.sources[index];
-                state.open(fd, kind, 0);
+                state.open(fd, kind, duplicated);
                 state.flags &= !READABLE;
                 state.flags |= CONNECTING | PREPARED | WRITABLE;
                 state.push_write(&mut self.slots, slot);
@@ -585,7 +592,7 @@ impl<K: Kernel> Proactor<K> {
         } else {
             due_ns
         };
-        self.deadlines.push(&mut self.slots, ticket.index(), at_ns);
+        self.deadlines.push(ticket.index(), at_ns);
     }
 
     /// Starts what another thread has submitted under a reserved name; a refusal becomes the

@@ -11,6 +11,9 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
+/// Most events that a selector takes in one wait, whatever it is told.
+const MOST_EVENTS: usize = 1 << 16;
+
 /// Most times that a busy loop asks its selector before it asks the doubted sources.
 const MOST_DOUBT_TURNS: u32 = 128;
 
@@ -66,7 +69,11 @@ impl<K: Kernel> Proactor<K> {
             self.skipped = 0;
             let doubts = !self.doubted.is_empty();
             let wait = if idle && !doubts { wait } else { Wait::Now };
+            // Those that stand in the queue come before those that events bring.
+            let queued = !self.ready.is_empty();
+            let kept = if queued { std::mem::take(&mut self.turn_bytes) } else { 0 };
             self.poll(wait)?;
+            self.turn_bytes += kept;
             if doubts {
                 self.ask_doubted();
             }
@@ -112,7 +119,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn expire_due(&mut self) {
-        while let Some((slot, at_ns)) = self.deadlines.pop_due(&mut self.slots, self.now_ns) {
+        while let Some((slot, at_ns)) = self.deadlines.pop_due(self.now_ns) {
             let late_ns = self.now_ns - at_ns;
             let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
             self.counts.lateness[bucket as usize] += 1;
@@ -138,12 +145,16 @@ impl<K: Kernel> Proactor<K> {
             Wait::Until(at) => Some(self.next_ns().map_or(ns_of(at), |next| next.min(ns_of(at)))),
         };
         self.now_ns = self.kernel.now_ns();
-        let timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
+        let mut timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         if timeout_ns == Some(0) {
             return self.look();
         }
-        if !self.config.busy_poll.is_zero() && self.spin(timeout_ns)? {
-            return Ok(());
+        if !self.config.busy_poll.is_zero() {
+            if self.spin(timeout_ns)? {
+                return Ok(());
+            }
+            // It has taken its time.
+            timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         }
         if !self.remote.doze() {
             self.wake_up();
@@ -191,6 +202,7 @@ impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
     /// others come into the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
+        self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
         for i in 0..count {
             if K::COMPLETES
                 && let Some(answer) = self.kernel.answer(i, &mut self.pool)
@@ -223,11 +235,11 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         state.flags |= QUEUED;
-        self.ready.push(source);
         if state.kind() == Kind::Listener {
-            // Connections first, or a storm of them meets retransmissions.
-            let last = self.ready.len() - 1;
-            self.ready.swap(0, last);
+            // Connections first, or a storm of them meets retransmissions; the others keep their order.
+            self.ready.insert(0, source);
+        } else {
+            self.ready.push(source);
         }
     }
 

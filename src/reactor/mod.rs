@@ -86,9 +86,9 @@ const WAKE: u64 = u64::MAX;
 ///
 /// # Platform
 ///
-/// Errors, hang-ups and a half-close of the peer ([`Ready::ALWAYS`], [`Ready::READ_CLOSED`]) are
-/// reported whether asked for or not. A spurious item is possible, as with poll(2): use non-blocking
-/// reads and writes.
+/// Errors and hang-ups ([`Ready::ALWAYS`]) are reported whether asked for or not, a half-close of
+/// the peer ([`Ready::READ_CLOSED`]) to who asks for it or for [`Ready::READABLE`]. A spurious item
+/// is possible, as with poll(2): use non-blocking reads and writes.
 pub struct Reactor {
     /// Before the table, so that the registrations end before the descriptors close.
     selector: Selector,
@@ -100,7 +100,7 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A reactor with the default [`Config`]: at most 2^20 watches, 1024 events in one wait.
+    /// A reactor with the default [`Config`]: at most 2^20 watches, 64 events in one wait.
     ///
     /// # Errors
     /// What the system reports (`EMFILE`, `ENOMEM` …).

@@ -229,15 +229,36 @@ fn what_cannot_be_watched_comes_back() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
-fn the_end_of_the_peer_is_reported_unasked() {
-    let (socket, peer) = UnixStream::pair().unwrap();
-    let mut reactor = Reactor::new().unwrap();
-    reactor.submit(Watch::new(socket, Ready::NONE).mode(Mode::Edge)).unwrap();
-    assert!(now(&mut reactor).is_empty());
-    peer.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(only(now(&mut reactor)).ready, Ready::READ_CLOSED);
-    drop(peer);
-    assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP));
+fn a_half_close_is_reported_to_who_reads_or_asks_for_it() {
+    for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
+        for interest in [Ready::READABLE, Ready::READ_CLOSED] {
+            let (socket, peer) = UnixStream::pair().unwrap();
+            let mut reactor = Reactor::new().unwrap();
+            reactor.submit(Watch::new(socket, interest).mode(mode)).unwrap();
+            assert!(now(&mut reactor).is_empty());
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let item = only(now(&mut reactor));
+            assert_eq!(item.ready, interest | Ready::READ_CLOSED, "{mode:?}");
+        }
+    }
+}
+
+/// A level would report it in every wait, to somebody who has nothing to do about it.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
+fn a_half_close_is_not_reported_to_who_does_not_read() {
+    for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
+        for interest in [Ready::NONE, Ready::PRIORITY] {
+            let (socket, peer) = UnixStream::pair().unwrap();
+            let mut reactor = Reactor::new().unwrap();
+            reactor.submit(Watch::new(socket, interest).mode(mode)).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            assert!(now(&mut reactor).is_empty(), "{mode:?}, {interest:?}");
+            // A hang-up is reported to everybody.
+            drop(peer);
+            assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP), "{mode:?}");
+        }
+    }
 }
 
 #[test]

@@ -389,7 +389,7 @@ unsafe impl Kernel for Ring {
         self.os.send_vectored(fd, kind, parts)
     }
 
-    fn recv_from(&mut self, fd: RawFd, to: Target<'_>, from: &mut Address) -> Received {
+    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
         self.os.recv_from(fd, to, from)
     }
 
@@ -400,7 +400,7 @@ unsafe impl Kernel for Ring {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
-        to: Target<'_>,
+        to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
     ) -> isize {
         self.os.recv_descriptors(fd, to, descriptors)

@@ -201,8 +201,7 @@ unsafe impl Kernel for Sim {
         self.call(Call::SendMsg, fd, |world| world.send(fd, parts))
     }
 
-    fn recv_from(&mut self, fd: RawFd, mut to: Target<'_>, from: &mut Address) -> Received {
-        let to = slice::from_mut(&mut to);
+    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
         self.call(Call::RecvMsg, fd, |world| world.recv_from(fd, to, from))
     }
 
@@ -213,7 +212,7 @@ unsafe impl Kernel for Sim {
     fn recv_descriptors(
         &mut self,
         _fd: RawFd,
-        _to: Target<'_>,
+        _to: &mut [Target<'_>],
         _descriptors: &mut Vec<OwnedFd>,
     ) -> isize {
         -(libc::EOPNOTSUPP as isize)

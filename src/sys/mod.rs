@@ -17,7 +17,8 @@
 //! 5. `select` blocks until something is reported, the timeout has passed (never early; with
 //!    nanosecond precision where the kernel has it), or a signal came (then it reports nothing and
 //!    succeeds). It takes the events in place; `event(i)` reads them.
-//! 6. Errors, hang-ups and a peer's half-close are reported whether asked for or not.
+//! 6. Errors and hang-ups are reported whether asked for or not, a peer's half-close where the
+//!    interest has `READABLE` or `READ_CLOSED`.
 
 pub(crate) mod addr;
 pub(crate) mod affinity;

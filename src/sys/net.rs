@@ -175,17 +175,18 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
 /// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on.
 pub(crate) fn recv_descriptors(
     fd: RawFd,
-    mut to: Target<'_>,
+    to: &mut [Target<'_>],
     descriptors: &mut Vec<OwnedFd>,
 ) -> Moved {
     let mut control = Control([0; 1088]);
-    let mut vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let mut vectors = Vectors::new();
+    vectors.fill(to);
     let mut header = header();
-    header.msg_iov = &mut vector;
-    header.msg_iovlen = 1;
+    header.msg_iov = vectors.as_ptr().cast_mut();
+    header.msg_iovlen = vectors.len() as _;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of::<Control>() as _;
-    // SAFETY: everything that the header names lives on this stack or is the caller's target.
+    // SAFETY: everything that the header names lives on this stack or in the caller's targets.
     let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | libc::MSG_CMSG_CLOEXEC) });
     if moved < 0 {
         return moved;

@@ -89,3 +89,10 @@ pub fn closes_on_exec(fd: RawFd) -> bool {
     assert!(flags >= 0, "{fd} is not open");
     flags & libc::FD_CLOEXEC != 0
 }
+
+/// Whether a descriptor takes bytes now.
+pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry on the stack.
+    unsafe { libc::poll(&mut entry, 1, 0) > 0 }
+}

@@ -230,3 +230,22 @@ pub fn a_short_read_shows_only_what_was_read<H: Harness>() {
     assert_eq!(&*expect_read(b.end(read)), b"def");
     assert_eq!(b.read_exact(here, 3), b"ghi");
 }
+
+/// A list may hold lists: their parts go out, and are filled, one after the other.
+pub fn lists_in_lists_are_one_list<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let list = || {
+        let inner = Buf::from(vec![Buf::from("b"), Buf::from(vec![Buf::from(""), "cd".into()])]);
+        Buf::from(vec![Buf::from("a"), inner, Buf::from("e")])
+    };
+    assert_eq!(list().len(), 5);
+    assert_eq!(list().into_vec(), b"abcde");
+    let write = b.submit(Op::write(here, list()).timeout(BOUND));
+    assert_eq!(expect_written(b.end(write)).into_vec(), b"abcde");
+    let inner = Buf::from(vec![Buf::from(room(2)), Buf::from(room(2))]);
+    let read = Op::read_exact(there, vec![Buf::from(room(2)), inner], 5);
+    let read = b.submit(read.timeout(BOUND));
+    assert_eq!(expect_read(b.end(read)).into_vec(), b"abcde");
+    b.expect_all_ended();
+}

@@ -98,3 +98,42 @@ pub fn an_idle_watcher_does_not_spin<H: Harness>() {
     let turns = b.watcher.counters().turns - before.turns;
     assert!(turns < 20, "{turns} turns of nothing");
 }
+
+/// `explain` tells writes that were out at once from those that had to wait, of whatever kind.
+pub fn writes_are_explained_by_when_they_went_out<H: Harness>() {
+    let mut b = H::bench();
+    let writes = |b: &Bench<H::Driver>| -> (u64, u64) {
+        let rows = b.watcher.explain().rows;
+        let count = |when: &str| {
+            let of_writes = rows.iter().filter(|row| row.operation == "write");
+            of_writes.filter(|row| row.mechanism.ends_with(when)).map(|row| row.count).sum()
+        };
+        (count("at submission"), count("from the queue"))
+    };
+    let (here, _there) = system::tcp_pair();
+    let here = b.watcher.attach(here).unwrap();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let pipe = b.watcher.attach(std::os::fd::OwnedFd::from(writer)).unwrap();
+    let before = b.watcher.counters().submitted;
+    for (i, op) in [
+        Op::write(here, "plain"),
+        Op::write_vectored(here, vec!["a ".into(), "list".into()]),
+        Op::write(pipe, "a pipe"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let write = b.submit(op);
+        expect_written(b.end(write));
+        assert_eq!(writes(&b), (i as u64 + 1, 0));
+    }
+    let long = b.submit(Op::write(here, pattern(16 << 20, 1)));
+    let behind = b.submit(Op::write(here, "behind"));
+    assert_eq!(writes(&b), (3, 2));
+    assert_eq!(b.watcher.counters().submitted, before + 5);
+    b.watcher.free(here);
+    b.end(long);
+    b.end(behind);
+    b.watcher.free(pipe);
+    b.expect_all_ended();
+}

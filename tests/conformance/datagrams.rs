@@ -1,7 +1,7 @@
 //! Datagrams of the system: boundaries, senders, sizes, errors (libuv's udp tests).
 
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -195,13 +195,17 @@ pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Seqpacket: connections with boundaries.
-pub fn seqpacket_keeps_boundaries<H: Harness>() {
-    let mut b = H::bench();
+fn seqpackets<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Source) {
     use socket2::{Domain, Socket, Type};
     let (here, there) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
     let here = b.watcher.attach(OwnedFd::from(here)).unwrap();
-    let there = b.watcher.attach(OwnedFd::from(there)).unwrap();
+    (here, b.watcher.attach(OwnedFd::from(there)).unwrap())
+}
+
+/// Seqpacket: connections with boundaries.
+pub fn seqpacket_keeps_boundaries<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = seqpackets(&mut b);
     for i in 0..20 {
         b.submit(Op::write(here, pattern(10 + i, i as u64)));
     }
@@ -213,4 +217,120 @@ pub fn seqpacket_keeps_boundaries<H: Harness>() {
     }
     b.watcher.free(here);
     assert!(b.read(there).is_empty());
+}
+
+/// What is out is not queued any more: the bound on queued bytes is not used up by what was sent.
+pub fn datagrams_that_are_out_are_not_queued<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().write_limit(1000));
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    for i in 0..100 {
+        let send = b.submit(Op::send_to(here, pattern(100, i), at.clone()));
+        expect_written(b.end(send));
+        assert_eq!(b.watcher.queued_bytes(here).unwrap(), 0, "after {i}");
+        let receive = b.submit(Op::recv_from(there));
+        assert_eq!(*received(b.end(receive)).0, *pattern(100, i));
+    }
+    let drained = b.submit(Op::drained(here, 0));
+    assert!(matches!(b.end(drained).result, Ok(Done::Drained)));
+    b.expect_all_ended();
+}
+
+/// A swap buffer's worth is received whole, however little room those have left that are held.
+pub fn large_datagrams_are_whole_behind_small_ones_that_are_held<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let mut held = Vec::new();
+    for round in 0..20 {
+        for (i, size) in [1000, 65_000, 20_000, 40_000, 1, 0, 33_000].into_iter().enumerate() {
+            let bytes = pattern(size, i as u64);
+            let send = b.submit(Op::send_to(here, bytes.clone(), at.clone()));
+            expect_written(b.end(send));
+            let receive = b.submit(Op::recv_from(there));
+            let (data, _, truncated) = received(b.end(receive));
+            assert!(!truncated, "{size} bytes in round {round}");
+            expect_same(&data, &bytes);
+            held.push((data, bytes));
+        }
+    }
+    for (data, bytes) in &held {
+        expect_same(data, bytes);
+    }
+    b.expect_all_ended();
+}
+
+/// The same for messages of a connection, read with and without descriptors.
+pub fn large_messages_are_whole_behind_small_ones_that_are_held<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = seqpackets(&mut b);
+    let mut held = Vec::new();
+    for round in 0..10 {
+        for (i, size) in [1000, 65_000, 20_000, 40_000, 1, 33_000].into_iter().enumerate() {
+            let bytes = pattern(size, i as u64);
+            b.write(here, bytes.clone());
+            let data = if round % 2 == 0 {
+                let read = b.submit(Op::read(there));
+                expect_read(b.end(read))
+            } else {
+                let receive = b.submit(Op::recv_descriptors(there));
+                match b.end(receive).result {
+                    Ok(Done::Descriptors { data, .. }) => data,
+                    other => panic!("wanted bytes: {other:?}"),
+                }
+            };
+            expect_same(&data, &bytes);
+            held.push((data, bytes));
+        }
+    }
+    for (data, bytes) in &held {
+        expect_same(data, bytes);
+    }
+    b.expect_all_ended();
+}
+
+/// The memory that descriptors travel in has held addresses: nothing is told of those.
+pub fn descriptors_show_themselves_and_no_address<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let (near, far) = seqpackets(&mut b);
+    let passed = vec![OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap())];
+    let send = b.submit(Op::send_descriptors(near, "one", passed));
+    expect_written(b.end(send));
+    // The address is kept for later.
+    let send = b.submit(Op::send_to(here, "x", at.clone()));
+    expect_written(b.end(send));
+    let receive = b.submit(Op::recv_descriptors(far));
+    match b.end(receive).result {
+        Ok(Done::Descriptors { descriptors, .. }) => {
+            let text = format!("{descriptors:?}");
+            assert!(!text.contains("127.0.0.1"), "{text}");
+            let number = descriptors.take()[0].as_raw_fd().to_string();
+            assert!(text.contains(&number), "{text} without {number}");
+        }
+        other => panic!("wanted descriptors: {other:?}"),
+    }
+    b.watcher.free(there);
+    b.expect_all_ended();
+}
+
+/// One write is one message and one read takes all of it, of however many parts.
+pub fn a_message_of_very_many_parts_stays_one<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = seqpackets(&mut b);
+    for parts in [1, 64, 65, 200, 1500] {
+        let bytes = pattern(parts * 3, parts as u64);
+        let list: Vec<Buf> = bytes.chunks(3).map(|part| Buf::from(part.to_vec())).collect();
+        let write = b.submit(Op::write_vectored(here, list));
+        assert_eq!(expect_written(b.end(write)).parts().len(), parts);
+        let read = b.submit(Op::read_vectored(there, (0..parts * 2).map(|_| room(2)).collect()));
+        let data = expect_read(b.end(read));
+        assert_eq!(data.len(), bytes.len(), "one message of {parts} parts");
+        expect_same(&data.into_vec(), &bytes);
+    }
+    // Nothing is left of any of them.
+    b.write(here, "last");
+    assert_eq!(b.read(there), b"last");
+    b.expect_all_ended();
 }

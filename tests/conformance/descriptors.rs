@@ -202,3 +202,26 @@ pub fn receiving_descriptors_ends_like_others<H: Harness>() {
     let op = Op::send_descriptors(unix, "", vec![pipe().0]);
     assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
 }
+
+/// A turn with something to deliver does not ask again what may stand behind descriptors; a read
+/// whose deadline has passed has its try there all the same.
+pub fn a_passed_deadline_finds_the_bytes_behind_descriptors<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    for round in 0..5 {
+        let first = b.submit(Op::read(there));
+        b.look();
+        b.submit(Op::send_descriptors(here, "one", vec![pipe().0]));
+        b.submit(Op::write(here, "two"));
+        for c in b.take(2) {
+            expect_written(c);
+        }
+        assert_eq!(&*expect_read(b.end(first)), b"one");
+        let past = b.watcher.now() - Duration::from_nanos(1);
+        let nop = b.submit(Op::nop());
+        let second = b.submit(Op::read(there).deadline(past));
+        assert_eq!(&*expect_read(b.end(second)), b"two", "round {round}");
+        assert!(b.end(nop).result.is_ok());
+    }
+    b.expect_all_ended();
+}

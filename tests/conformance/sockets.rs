@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use windlass::{Address, ErrorKind, ListenOptions, Op, Watcher};
+use windlass::{Address, Builder, ErrorKind, ListenOptions, Op, Source, Watcher};
 
 use crate::common::*;
 
@@ -300,7 +300,23 @@ pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
 /// Deadlines in a turn that has no bytes left: the others' data must not cost a source the one try
 /// that its passed deadline leaves it.
 pub fn a_passed_deadline_has_its_try_in_a_busy_turn<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().turn_budget(1).source_budget(1));
+    overdue_reads::<H>(|here| Op::read_into(here, vec![0; 5]));
+}
+
+/// As above, for reads into swap buffers, of which the turn has one.
+pub fn a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used<H: Harness>() {
+    overdue_reads::<H>(Op::read);
+}
+
+fn overdue_reads<H: Harness>(op: impl Fn(Source) -> Op) {
+    let builder = Watcher::builder().turn_budget(1).source_budget(1);
+    for builder in [builder.clone(), builder.events(1)] {
+        overdue_reads_with::<H>(builder, &op);
+    }
+}
+
+fn overdue_reads_with<H: Harness>(builder: Builder, op: &impl Fn(Source) -> Op) {
+    let mut b = H::bench_with(builder);
     let pairs: Vec<_> = (0..8)
         .map(|_| {
             let (here, there) = system::tcp_pair();
@@ -322,13 +338,151 @@ pub fn a_passed_deadline_has_its_try_in_a_busy_turn<H: Harness>() {
             let fd = b.watcher.fd(*here).unwrap();
             assert!(system::wait_readable(fd, Some(BOUND)));
         }
-        let tickets: Vec<_> = pairs
-            .iter()
-            .map(|&(here, _)| b.submit(Op::read_into(here, vec![0; 5]).deadline(past)))
-            .collect();
+        let tickets: Vec<_> =
+            pairs.iter().map(|&(here, _)| b.submit(op(here).deadline(past))).collect();
         for (i, ticket) in tickets.into_iter().enumerate() {
             let c = b.end(ticket);
             assert_eq!(c.error_kind(), None, "round {round}, source {i}: {c:?}");
         }
     }
+}
+
+/// More sockets have room again than one wait tells of: each write has its try all the same.
+pub fn a_passed_deadline_of_a_write_has_its_try<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().events(1));
+    let pairs: Vec<_> = (0..8)
+        .map(|_| {
+            let (here, there) = system::tcp_pair();
+            (b.watcher.attach(here).unwrap(), there)
+        })
+        .collect();
+    for &(here, _) in &pairs {
+        b.narrow(here);
+        let op = Op::write(here, pattern(8 << 20, 1)).timeout(Duration::from_millis(1));
+        let ticket = b.submit(op);
+        expect_error(b.end(ticket), ErrorKind::Deadline);
+    }
+    for (here, there) in &pairs {
+        there.set_nonblocking(true).unwrap();
+        let mut memory = vec![0; 1 << 20];
+        let end = std::time::Instant::now() + BOUND;
+        while !b.watcher.fd(*here).is_ok_and(system::is_writable) {
+            assert!(std::time::Instant::now() < end);
+            while (&*there).read(&mut memory).is_ok() {}
+        }
+    }
+    let past = b.watcher.now() - Duration::from_nanos(1);
+    let write = |here| Op::write(here, "x").deadline(past);
+    let tickets: Vec<_> = pairs.iter().map(|&(here, _)| b.submit(write(here))).collect();
+    for ticket in tickets {
+        expect_written(b.end(ticket));
+    }
+    b.expect_all_ended();
+}
+
+/// Connections come all the time, and every reader has its share of the turns.
+pub fn a_storm_of_connections_starves_no_reader<H: Harness>() {
+    for (count, every) in [2, 3, 9, 10, 11].into_iter().flat_map(|n| [(n, 1), (n, 9), (n, 10)]) {
+        let builder = Watcher::builder().buffer_size(64).turn_budget(1);
+        // A reader takes 17 buffers in its turn, the listener finds that nobody else is there.
+        let mut b = H::bench_with(builder.source_budget(1025));
+        let (listener, at) = b.listen();
+        b.submit(Op::accept(listener).multishot());
+        let peers: Vec<_> = (0..count)
+            .map(|i| {
+                let (here, there) = system::tcp_pair();
+                (&there).write_all(&pattern(60 << 10, 1)).unwrap();
+                let here = b.watcher.attach(here).unwrap();
+                b.submit(Op::read(here).multishot().token(i));
+                there
+            })
+            .collect();
+        let mut shares = vec![0; count as usize];
+        let reads = 17 * 30 * count as usize;
+        for i in 0..reads {
+            if i % (17 * every) == 0 {
+                drop(TcpStream::connect(at.ip().unwrap()).unwrap());
+            }
+            let c = b.next();
+            if c.source != listener {
+                shares[c.token as usize] += 1;
+                expect_read(c);
+            }
+        }
+        assert!(
+            shares.iter().all(|&share| share >= 17 * 15),
+            "{count} readers, a connection every {every} turns: {shares:?}"
+        );
+        drop(peers);
+    }
+}
+
+/// Timers that are always due and plain reads that use a turn's buffers leave the others theirs.
+pub fn timers_and_plain_reads_starve_no_other_read<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().buffer_size(64).turn_budget(1));
+    let mut flooded: Vec<_> = (0..4)
+        .map(|_| {
+            let (here, there) = system::tcp_pair();
+            (b.watcher.attach(here).unwrap(), there, None)
+        })
+        .collect();
+    let (here, there) = system::tcp_pair();
+    let source = b.watcher.attach(here).unwrap();
+    let victim = b.submit(Op::read_into(source, vec![0; 9]));
+    b.look();
+    (&there).write_all(b"in a turn").unwrap();
+    for turn in 0.. {
+        assert!(turn < 100, "it starves");
+        let timer = b.submit(Op::timer(Duration::ZERO));
+        for (source, peer, read) in &mut flooded {
+            if !read.is_some_and(|ticket| b.is_open(ticket)) {
+                *read = Some(b.submit(Op::read(*source)));
+            }
+            (&*peer).write_all(b"x").unwrap();
+        }
+        expect_timer(b.end(timer));
+        if !b.is_open(victim) {
+            break;
+        }
+    }
+    assert_eq!(&*expect_read(b.end(victim)), b"in a turn");
+}
+
+/// A socket of the program's may be of another kind: two datagrams that come at once are two reads.
+pub fn a_datagram_socket_of_ones_own_can_be_connected<H: Harness>() {
+    let mut b = H::bench();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let connect = b.submit(Op::connect_with(socket, peer.local_addr().unwrap()));
+    let connected = expect_connected(b.end(connect));
+    let here = b.watcher.attach(connected).unwrap();
+    let read = b.submit(Op::read(here));
+    b.look();
+    for text in ["one", "two", "three"] {
+        peer.send_to(text.as_bytes(), at).unwrap();
+    }
+    assert_eq!(&*expect_read(b.end(read)), b"one");
+    for text in ["two", "three"] {
+        let read = b.submit(Op::read(here).timeout(Duration::from_secs(5)));
+        assert_eq!(&*expect_read(b.end(read)), text.as_bytes());
+    }
+    b.expect_all_ended();
+}
+
+/// A duplicate keeps the socket open whose connect was cancelled: the loop hears no more of it.
+pub fn a_cancelled_connect_leaves_no_registration<H: Harness>() {
+    let mut b = H::bench();
+    let (_listener, at, _filling) = full_listener();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let duplicate = socket.try_clone().unwrap();
+    let connect = b.submit(Op::connect_with(OwnedFd::from(socket), at));
+    b.look();
+    assert!(b.is_open(connect));
+    assert!(b.watcher.cancel(connect));
+    expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+    let _ = duplicate.shutdown(std::net::Shutdown::Both);
+    b.look();
+    assert_eq!(b.watcher.counters().stale_events, 0);
+    b.expect_all_ended();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Builder, Done, Op, Watcher};
+use windlass::{Buf, Builder, Done, Op, Watcher};
 
 use crate::common::*;
 
@@ -343,4 +343,23 @@ pub fn a_random_mix_of_reads_and_writes<H: Harness>() {
         b.watcher.free(here);
         b.watcher.free(there);
     }
+}
+
+/// The count bounds a list, too: what comes behind is the next read's.
+pub fn read_exact_into_a_list_takes_no_byte_more<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let bytes = pattern(100, 1);
+    b.write(here, bytes.clone());
+    let mut at = 0;
+    for count in [5, 10, 11, 29, 1] {
+        let list: Vec<Buf> = (0..5).map(|_| Buf::from(room(10))).collect();
+        let read = b.submit(Op::read_exact(there, list, count));
+        let data = expect_read(b.end(read));
+        assert_eq!(data.len(), count);
+        assert_eq!(data.into_vec(), bytes[at..at + count]);
+        at += count;
+    }
+    assert_eq!(b.read_exact(there, 100 - at), bytes[at..]);
+    b.expect_all_ended();
 }

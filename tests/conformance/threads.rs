@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 
-use windlass::{Completions, Done, Op, Watcher};
+use windlass::{Completions, Done, Op, Reason, Watcher};
 
 use crate::common::*;
 
@@ -211,4 +211,27 @@ pub fn busy_polling_changes_nothing<H: Harness>() {
         assert!(b.watcher.now() >= start + span);
     }
     b.expect_quiet();
+}
+
+/// Who spins for longer than a deadline is away sleeps only for what is left of it.
+pub fn busy_polling_delays_no_deadline<H: Harness>() {
+    let spin = std::time::Duration::from_millis(300);
+    let mut b = H::bench_with(Watcher::builder().busy_poll(spin));
+    let start = b.watcher.now();
+    b.pass(std::time::Duration::from_millis(350));
+    let took = b.watcher.now() - start;
+    assert!(took < std::time::Duration::from_millis(550), "{took:?}");
+}
+
+/// Binding the thread takes nothing from the tables.
+pub fn binding_the_loop_takes_no_place<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().sources(2).operations(2));
+    // Whether this processor may be used does not matter here.
+    let _ = b.watcher.set_affinity(0);
+    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (here, there) = (b.watcher.attach(here).unwrap(), b.watcher.attach(there).unwrap());
+    b.expect_alive(here, there);
+    b.watcher.close();
+    let error = b.watcher.set_affinity(0).unwrap_err();
+    assert_eq!(Reason::of(&error), Some(Reason::Closed));
 }
