@@ -14,6 +14,7 @@ use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::{Poll, Select, Selector};
 
 /// The environment variable that names the driver.
 pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
@@ -31,8 +32,13 @@ pub enum DriverKind {
     /// What `WINDLASS_DRIVER` names, or else the best that works here.
     #[default]
     Auto,
-    /// The proactor on epoll.
+    /// The proactor on epoll (Linux, Android).
     Epoll,
+    /// The proactor on kqueue (macOS and the BSDs).
+    Kqueue,
+    /// The proactor on poll(2), everywhere: for development, never chosen automatically. It looks at
+    /// every descriptor in every wait.
+    Poll,
 }
 
 /// The name is not a driver's.
@@ -41,7 +47,7 @@ pub struct UnknownDriver(String);
 
 impl std::fmt::Display for UnknownDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is not a driver: there are auto and epoll", self.0)
+        write!(f, "{:?} is not a driver: there are auto, epoll, kqueue and poll", self.0)
     }
 }
 
@@ -53,6 +59,8 @@ impl FromStr for DriverKind {
         match name {
             "" | "auto" => Ok(DriverKind::Auto),
             "epoll" => Ok(DriverKind::Epoll),
+            "kqueue" => Ok(DriverKind::Kqueue),
+            "poll" => Ok(DriverKind::Poll),
             other => Err(UnknownDriver(other.to_owned())),
         }
     }
@@ -63,6 +71,8 @@ impl FromStr for DriverKind {
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),
+    /// The proactor on poll(2).
+    Poll(Proactor<Os<Poll>>),
 }
 
 impl Auto {
@@ -80,12 +90,21 @@ impl Auto {
             (DriverKind::Auto, Err(_)) => (kind, "chosen automatically: the only one built".into()),
             (kind, _) => (kind, "named by the program".into()),
         };
-        match kind {
-            DriverKind::Auto | DriverKind::Epoll => {
+        let name = match kind {
+            DriverKind::Auto => Selector::NAME,
+            DriverKind::Epoll => "epoll",
+            DriverKind::Kqueue => "kqueue",
+            DriverKind::Poll => {
                 let kernel = Os::new(config.events)?;
-                Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
+                return Ok(Auto::Poll(Proactor::with_kernel(kernel, config, reason)));
             }
+        };
+        if name != Selector::NAME {
+            let text = format!("{name}: this system has {}", Selector::NAME);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
+        let kernel = Os::new(config.events)?;
+        Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
     }
 }
 
@@ -93,6 +112,7 @@ macro_rules! forward {
     ($self:ident.$name:ident($($argument:expr),*)) => {
         match $self {
             Auto::Readiness(driver) => driver.$name($($argument),*),
+            Auto::Poll(driver) => driver.$name($($argument),*),
         }
     };
 }

@@ -130,7 +130,8 @@ impl Builder {
     ///
     /// # Errors
     /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
-    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver.
+    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver; `Unsupported` for a
+    /// driver that this system does not have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

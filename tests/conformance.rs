@@ -350,6 +350,7 @@ macro_rules! system {
 }
 
 system!(epoll Epoll);
+system!(poll Poll);
 prompt!(sim Simulated);
 portable!(faults Faulty);
 

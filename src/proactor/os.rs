@@ -6,7 +6,7 @@
 //! Only the promise of `Kernel` is made here; the calls themselves stand in `sys`.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::kernel::{Kernel, Received, WAKE};
@@ -19,8 +19,8 @@ use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::sys::addr::RawAddress;
-use crate::sys::waker::WakeFd;
-use crate::sys::{Selector, descriptor, net};
+use crate::sys::waker::Waker;
+use crate::sys::{Select, Selector, descriptor, net};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -40,36 +40,37 @@ calls!(
     close, fcntl, getsockopt
 );
 
-/// The system's kernel.
-pub struct Os {
-    selector: Selector,
-    waker: Arc<WakeFd>,
+/// The system's kernel, on its own selector or another.
+pub struct Os<S: Select = Selector> {
+    selector: S,
+    waker: Arc<Waker>,
     calls: Calls,
     spare: Option<OwnedFd>,
 }
 
-impl Wake for WakeFd {
+impl Wake for Waker {
     fn wake(&self) {
         self.signal();
     }
 }
 
-impl Os {
+impl<S: Select> Os<S> {
     /// Opens the selector; `events` is how many events one wait takes at most.
-    pub(crate) fn new(events: usize) -> io::Result<Os> {
+    pub(crate) fn new(events: usize) -> io::Result<Os<S>> {
         clock::start();
-        let selector = Selector::new(events)?;
-        let waker = Arc::new(WakeFd::new()?);
-        selector.add(waker.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
+        let mut selector = S::new(events)?;
+        let waker = Arc::new(selector.waker(WAKE)?);
         let spare = descriptor::spare();
         Ok(Os { selector, waker, calls: Calls::default(), spare })
     }
 }
 
 // SAFETY: the system answers how many bytes it has written, and the wrappers pass that on.
-unsafe impl Kernel for Os {
+unsafe impl<S: Select> Kernel for Os<S> {
+    const EDGES: bool = S::EDGES;
+
     fn name(&self) -> &'static str {
-        Selector::NAME
+        S::NAME
     }
 
     #[inline]
@@ -89,6 +90,10 @@ unsafe impl Kernel for Os {
     }
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+        if !S::EDGES {
+            // The selector is told before each wait.
+            return Ok(());
+        }
         self.calls.register += 1;
         let on = Ready::READABLE | Ready::PRIORITY;
         let on = if writes { on | Ready::WRITABLE } else { on };
@@ -102,6 +107,11 @@ unsafe impl Kernel for Os {
             }
             answer => answer,
         }
+    }
+
+    #[inline(always)]
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
+        self.selector.arm(fd, key, on);
     }
 
     fn deregister(&mut self, fd: RawFd) {
@@ -153,6 +163,9 @@ unsafe impl Kernel for Os {
 
     fn close(&mut self, fd: RawFd) {
         self.calls.close += 1;
+        if !S::FORGETS_CLOSED {
+            let _ = self.selector.remove(fd);
+        }
         descriptor::close(fd);
     }
 
@@ -342,7 +355,7 @@ unsafe impl Kernel for Os {
     }
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.selector.as_fd())
+        self.selector.pollable()
     }
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
@@ -352,12 +365,11 @@ unsafe impl Kernel for Os {
     fn explain(&self, explain: &mut Explain) {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
-        let once = "once per descriptor, at its first EAGAIN: edge-triggered, for life";
-        explain.row("registration", Selector::NAME, once, self.calls.register);
+        explain.row("registration", S::NAME, S::REGISTRATION, self.calls.register);
     }
 }
 
-impl Os {
+impl<S: Select> Os<S> {
     /// Receives from what is not a stream socket.
     #[inline(never)]
     fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {

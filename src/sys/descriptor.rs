@@ -21,16 +21,30 @@ use crate::sys::{Moved, attempt, check, net};
 /// `EBADF` for a closed descriptor; `Unsupported` for what cannot be waited for: regular files,
 /// directories, block devices.
 pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: room for one stat.
-    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded and has filled it.
-    let mode = unsafe { stat.assume_init() }.st_mode & libc::S_IFMT;
-    match mode {
+    match mode_of(fd)? {
         libc::S_IFSOCK => net::kind_of(fd),
         libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Err(io::ErrorKind::Unsupported.into()),
         _ => Ok(Kind::Pollable),
     }
+}
+
+/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot.
+///
+/// # Errors
+/// `EPERM` for what cannot; `EBADF`.
+pub(crate) fn check_pollable(fd: RawFd) -> io::Result<()> {
+    match mode_of(fd)? {
+        libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => Ok(()),
+    }
+}
+
+fn mode_of(fd: RawFd) -> io::Result<libc::mode_t> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: room for one stat.
+    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded and has filled it.
+    Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
 /// Whether reads and writes of the open file description fail rather than block.
@@ -118,7 +132,7 @@ pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
 
 /// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
 pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
-    let mut entry = libc::pollfd { fd, events: interest.bits() as i16, revents: 0 };
+    let mut entry = libc::pollfd { fd, events: to_poll(interest), revents: 0 };
     loop {
         // SAFETY: one entry.
         let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });
@@ -131,8 +145,45 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         if entry.revents & libc::POLLNVAL != 0 {
             return Err(libc::EBADF);
         }
-        return Ok(Ready::from_bits(entry.revents as u16));
+        return Ok(from_poll(entry.revents));
     }
+}
+
+/// What poll(2) calls a half-close of the peer; 0 where it does not tell: there such a descriptor is
+/// readable, and its end is read.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const RDHUP: i16 = libc::POLLRDHUP;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const RDHUP: i16 = 0;
+
+/// Conditions that have the same value everywhere.
+const COMMON: [(Ready, i16); 5] = [
+    (Ready::READABLE, libc::POLLIN),
+    (Ready::PRIORITY, libc::POLLPRI),
+    (Ready::WRITABLE, libc::POLLOUT),
+    (Ready::ERROR, libc::POLLERR),
+    (Ready::HANGUP, libc::POLLHUP),
+];
+
+const _: () = {
+    let mut i = 0;
+    while i < COMMON.len() {
+        assert!(COMMON[i].0.bits() as i16 == COMMON[i].1);
+        i += 1;
+    }
+};
+
+/// Conditions in poll(2)'s bits.
+pub(crate) fn to_poll(on: Ready) -> i16 {
+    let half_close = if on.contains(Ready::READ_CLOSED) { RDHUP } else { 0 };
+    on.without(Ready::READ_CLOSED).bits() as i16 | half_close
+}
+
+/// poll(2)'s bits as conditions. A descriptor that is not open is an error to whoever waits for it.
+pub(crate) fn from_poll(bits: i16) -> Ready {
+    let half_closed = if bits & RDHUP != 0 { Ready::READ_CLOSED } else { Ready::NONE };
+    let closed = if bits & libc::POLLNVAL != 0 { Ready::ALWAYS } else { Ready::NONE };
+    Ready::from_bits(bits as u16).without(Ready::READ_CLOSED) | half_closed | closed
 }
 
 /// How many vectors one call takes here: more are continued by the next call.

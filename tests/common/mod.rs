@@ -75,9 +75,34 @@ impl Harness for Epoll {
     }
 
     fn nowhere() -> Address {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("its address").into()
+        unused()
     }
+}
+
+/// The proactor on poll(2).
+pub struct Poll;
+
+impl Harness for Poll {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "poll";
+    const STAMP: &'static str = "poll";
+    const HUGE: usize = 100 << 20;
+    const MANY: usize = 8 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let builder = builder.driver(DriverKind::Poll);
+        builder.build().expect("poll is everywhere")
+    }
+
+    fn nowhere() -> Address {
+        unused()
+    }
+}
+
+/// An address at which nobody listens any more.
+fn unused() -> Address {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").into()
 }
 
 /// The proactor on a simulated network that behaves.
