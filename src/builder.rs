@@ -15,11 +15,11 @@ use crate::watcher::Watcher;
 /// ```
 /// use windlass::{DriverKind, Watcher};
 /// let watcher = Watcher::builder()
-///     .driver(DriverKind::Epoll)
+///     .driver(DriverKind::Poll)
 ///     .swap_limit(16 << 20)
 ///     .operations(100_000)
 ///     .build()?;
-/// assert_eq!(watcher.explain().driver, "epoll");
+/// assert_eq!(watcher.explain().driver, "poll");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -349,7 +349,10 @@ macro_rules! system {
     };
 }
 
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 system!(epoll Epoll);
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
+system!(kqueue Kqueue);
 system!(poll Poll);
 prompt!(sim Simulated);
 portable!(faults Faulty);

@@ -43,14 +43,17 @@ calls!(
 /// The system's kernel, on its own selector or another.
 pub struct Os<S: Select = Selector> {
     selector: S,
-    waker: Arc<Waker>,
+    waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
 }
 
-impl Wake for Waker {
+/// Ends the wait.
+struct Ender(Waker);
+
+impl Wake for Ender {
     fn wake(&self) {
-        self.signal();
+        self.0.signal();
     }
 }
 
@@ -59,7 +62,7 @@ impl<S: Select> Os<S> {
     pub(crate) fn new(events: usize) -> io::Result<Os<S>> {
         clock::start();
         let mut selector = S::new(events)?;
-        let waker = Arc::new(selector.waker(WAKE)?);
+        let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
         Ok(Os { selector, waker, calls: Calls::default(), spare })
     }

@@ -88,7 +88,9 @@ const WAKE: u64 = u64::MAX;
 ///
 /// Errors, hang-ups and a half-close of the peer ([`Ready::ALWAYS`], [`Ready::READ_CLOSED`]) are
 /// reported whether asked for or not. A spurious item is possible, as with poll(2): use non-blocking
-/// reads and writes.
+/// reads and writes. On kqueue a hang-up is told as such where [`Ready::WRITABLE`] is asked for, else as
+/// a half-close; urgent data is told on macOS only; in [`Mode::Level`] an end that nobody reads for is
+/// told once.
 pub struct Reactor<S: Select = Selector> {
     /// Before the table, so that the registrations end before the descriptors close.
     selector: S,

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::sys::waker::WakeFd;
+use crate::sys::waker::{Signal, WakeFd};
 use crate::sys::{Poll, descriptor};
 
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
@@ -268,7 +268,9 @@ fn the_end_of_the_peer_is_reported_unasked<S: Select + Fresh>() {
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(only(now(&mut reactor)).ready, Ready::READ_CLOSED);
     drop(peer);
-    assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP));
+    // kqueue's filter for reads tells of the end, and only that for writes of the hang-up.
+    let hang_up = if S::NAME == "kqueue" { Ready::READ_CLOSED } else { Ready::HANGUP };
+    assert!(only(now(&mut reactor)).ready.contains(hang_up));
 }
 
 fn another_thread_ends_the_wait<S: Select + Fresh>() {

@@ -66,6 +66,14 @@ pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets exec close the descriptor, where the call that made it has no flag for that.
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
+pub(crate) fn set_cloexec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    Ok(())
+}
+
 /// A second descriptor of the same open file description, closed on exec.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
@@ -149,6 +157,12 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
     }
 }
 
+/// Milliseconds of a timeout, rounded up so that no wait ends early.
+#[cfg_attr(windlass_kqueue, allow(dead_code))] // its wait takes nanoseconds
+pub(crate) fn ms_up(ns: u64) -> i32 {
+    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+}
+
 /// What poll(2) calls a half-close of the peer; 0 where it does not tell: there such a descriptor is
 /// readable, and its end is read.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -223,4 +237,27 @@ pub(crate) fn spare() -> Option<OwnedFd> {
     let file = std::fs::File::open("/dev/null").ok()?;
     debug_assert!(file.as_raw_fd() >= 0);
     Some(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_round_up_and_clamp() {
+        assert_eq!(ms_up(1), 1);
+        assert_eq!(ms_up(1_000_000), 1);
+        assert_eq!(ms_up(1_000_001), 2);
+        assert_eq!(ms_up(u64::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn polls_bits_go_there_and_back() {
+        let all = Ready::READABLE | Ready::PRIORITY | Ready::WRITABLE;
+        assert_eq!(from_poll(to_poll(all)), all);
+        assert_eq!(from_poll(libc::POLLNVAL), Ready::ALWAYS);
+        let half_close = from_poll(to_poll(Ready::READ_CLOSED));
+        assert_eq!(half_close.is_empty(), RDHUP == 0);
+        assert!(Ready::READ_CLOSED.contains(half_close));
+    }
 }

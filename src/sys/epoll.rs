@@ -7,10 +7,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
+use crate::sys::descriptor::ms_up;
 use crate::sys::waker::{WakeFd, Waker};
-use crate::sys::{Select, check, ms_up};
+use crate::sys::{Select, check};
 
 /// An epoll instance and the events of its last `select`.
 pub struct Epoll {
@@ -50,7 +52,7 @@ impl Select for Epoll {
     fn waker(&mut self, key: u64) -> io::Result<Waker> {
         let fd = WakeFd::new()?;
         self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)?;
-        Ok(Waker::from(fd))
+        Ok(Arc::new(fd))
     }
 
     fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {

@@ -31,13 +31,40 @@ use crate::interest::{Mode, Ready};
 pub(crate) mod addr;
 pub(crate) mod affinity;
 pub(crate) mod descriptor;
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;
+#[cfg(any(
+    test,
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) mod kevent;
+#[cfg(any(
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) mod kqueue;
 pub(crate) mod net;
 pub(crate) mod poll;
 pub(crate) mod waker;
 
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) use epoll::Epoll as Selector;
+#[cfg(any(
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) use kqueue::Kqueue as Selector;
 pub(crate) use poll::Poll;
 
 /// A selector: see the list above.
@@ -86,11 +113,6 @@ pub trait Select: Sized {
     fn explain(&self) -> (&'static str, &'static str);
 }
 
-/// Milliseconds, rounded up so that no wait ends early.
-pub(crate) fn ms_up(ns: u64) -> i32 {
-    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-}
-
 /// The answer of a system call that moves bytes: how many, or `-errno`.
 pub(crate) type Moved = isize;
 
@@ -117,16 +139,3 @@ macro_rules! check {
     }};
 }
 pub(crate) use check;
-
-#[cfg(test)]
-mod tests {
-    use super::ms_up;
-
-    #[test]
-    fn milliseconds_round_up_and_clamp() {
-        assert_eq!(ms_up(1), 1);
-        assert_eq!(ms_up(1_000_000), 1);
-        assert_eq!(ms_up(1_000_001), 2);
-        assert_eq!(ms_up(u64::MAX), i32::MAX);
-    }
-}

@@ -104,7 +104,7 @@ impl Select for Poll {
         let fd = Arc::new(WakeFd::new()?);
         self.add(fd.raw(), key, Ready::READABLE, Mode::Level)?;
         self.wake = Some(Arc::clone(&fd));
-        Ok(Waker::Descriptor(fd))
+        Ok(fd)
     }
 
     fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
@@ -400,7 +400,7 @@ const WAIT: (&str, &str) = ("poll", "there is no ppoll: timeouts round up to mil
 
 #[cfg(target_vendor = "apple")]
 fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
-    let ms = timeout_ns.map_or(-1, crate::sys::ms_up);
+    let ms = timeout_ns.map_or(-1, descriptor::ms_up);
     // SAFETY: as many entries as are said.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) }
 }

@@ -1,5 +1,5 @@
-//! What other threads end a wait with: a descriptor that they make readable (eventfd(2), or a pipe
-//! where there is none), or an event of the selector's own.
+//! What other threads end a wait with. Here: a descriptor that they make readable, eventfd(2) or a
+//! pipe where there is none. A selector that has an event of its own for it uses that.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -11,28 +11,16 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// Ends the `select` that it was made for.
-pub enum Waker {
-    /// Makes a descriptor readable.
-    Descriptor(Arc<WakeFd>),
-}
+pub(crate) type Waker = Arc<dyn Signal>;
 
-impl Waker {
+/// Ends a `select` from any thread.
+pub trait Signal: Send + Sync {
     /// Ends the `select` at hand, or else the next.
-    pub(crate) fn signal(&self) {
-        match self {
-            Waker::Descriptor(fd) => fd.signal(),
-        }
-    }
-}
-
-impl From<WakeFd> for Waker {
-    fn from(fd: WakeFd) -> Waker {
-        Waker::Descriptor(Arc::new(fd))
-    }
+    fn signal(&self);
 }
 
 /// A descriptor that becomes readable.
-pub struct WakeFd {
+pub(crate) struct WakeFd {
     /// An eventfd, or the reading end of a pipe.
     fd: OwnedFd,
     /// The writing end of the pipe.
@@ -46,10 +34,9 @@ impl WakeFd {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn new() -> io::Result<WakeFd> {
         use std::os::fd::FromRawFd;
+        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         // SAFETY: no memory is passed.
-        let fd = crate::sys::check!(unsafe {
-            libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
-        })?;
+        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(WakeFd { fd, writer: None })
@@ -63,25 +50,6 @@ impl WakeFd {
             crate::sys::descriptor::set_nonblocking(end.as_raw_fd(), true)?;
         }
         Ok(WakeFd { fd, writer: Some(writer) })
-    }
-
-    /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
-    /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
-    pub(crate) fn signal(&self) {
-        let to = self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd();
-        loop {
-            // SAFETY: eight bytes of a constant.
-            let n = unsafe { libc::write(to, SIGNAL.as_ptr().cast(), SIGNAL.len()) };
-            if n > 0 {
-                return;
-            }
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => self.drain(),
-                // The descriptor is open for as long as `self` is, so nothing else can come.
-                _ => return,
-            }
-        }
     }
 
     /// Makes it unreadable.
@@ -99,5 +67,26 @@ impl WakeFd {
 
     pub(crate) fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+impl Signal for WakeFd {
+    /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
+    /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
+    fn signal(&self) {
+        let to = self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd();
+        loop {
+            // SAFETY: eight bytes of a constant.
+            let n = unsafe { libc::write(to, SIGNAL.as_ptr().cast(), SIGNAL.len()) };
+            if n > 0 {
+                return;
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => self.drain(),
+                // The descriptor is open for as long as `self` is, so nothing else can come.
+                _ => return,
+            }
+        }
     }
 }

@@ -79,6 +79,27 @@ impl Harness for Epoll {
     }
 }
 
+/// The proactor on kqueue.
+pub struct Kqueue;
+
+impl Harness for Kqueue {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "kqueue";
+    const STAMP: &'static str = "kqueue";
+    const HUGE: usize = 100 << 20;
+    // The one that is imitated on Linux has descriptors of its own.
+    const MANY: usize = 2 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let builder = builder.driver(DriverKind::Kqueue);
+        builder.build().expect("kqueue is there")
+    }
+
+    fn nowhere() -> Address {
+        unused()
+    }
+}
+
 /// The proactor on poll(2).
 pub struct Poll;
 
