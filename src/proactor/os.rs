@@ -141,7 +141,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
             Kind::Unknown => descriptor::kind_of(fd).map_err(reason)?,
             known => known,
         };
-        if !matches!(kind, Kind::Pollable | Kind::Listener) {
+        if kind.is_socket() {
+            net::quiet(fd);
+        }
+        if net::FLAGS_PER_CALL && !matches!(kind, Kind::Pollable | Kind::Listener) {
             return Ok((kind, false));
         }
         self.calls.fcntl += 1;
@@ -154,7 +157,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 Ok((kind, true))
             }
             (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
-            // accept4(2) knows no flag like MSG_DONTWAIT.
+            // accept4(2) knows no flag like MSG_DONTWAIT, and macOS not even that.
             (_, true) => Err(Reason::Unsupported),
         }
     }
@@ -177,6 +180,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
             Kind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
         };
+        // One that blocks again is made ready anew where it is attached next.
+        let ready = net::FLAGS_PER_CALL || descriptor::is_nonblocking(fd).unwrap_or(false);
+        let kind = if ready { kind } else { Kind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
     }
 
@@ -289,6 +295,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     ) -> Result<(RawFd, Kind, bool), i32> {
         let socket = match prepared {
             Some(socket) => {
+                net::quiet(socket.as_raw_fd());
                 descriptor::set_nonblocking(socket.as_raw_fd(), true)
                     .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
                 socket

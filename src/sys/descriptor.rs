@@ -123,8 +123,9 @@ pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
     attempt!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
 }
 
-/// Whether the kernel can read and write this pipe or terminal without blocking although its
-/// description is blocking (RWF_NOWAIT): asked by a read of no bytes.
+/// Reads from a pipe or terminal whose description is blocking without blocking (RWF_NOWAIT);
+/// `-EOPNOTSUPP` where the kernel cannot: then poll(2) has to be asked first.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // SAFETY: one vector over memory that is ours to write.
@@ -132,10 +133,23 @@ pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
 }
 
 /// As [`read_nowait`], the other way.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
     let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: one vector over a slice, which the kernel only reads.
     attempt!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
+}
+
+/// Only Linux has RWF_NOWAIT.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn read_nowait(_: RawFd, _: Target<'_>) -> Moved {
+    -(libc::EOPNOTSUPP as isize)
+}
+
+/// Only Linux has RWF_NOWAIT.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn write_nowait(_: RawFd, _: &[u8]) -> Moved {
+    -(libc::EOPNOTSUPP as isize)
 }
 
 /// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
@@ -157,18 +171,27 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
     }
 }
 
+/// Nanoseconds as the system takes them.
+pub(crate) fn timespec(ns: u64) -> libc::timespec {
+    // SAFETY: a struct of integers, and of padding on some systems.
+    let mut span: libc::timespec = unsafe { std::mem::zeroed() };
+    span.tv_sec = (ns / 1_000_000_000) as _;
+    span.tv_nsec = (ns % 1_000_000_000) as _;
+    span
+}
+
 /// Milliseconds of a timeout, rounded up so that no wait ends early.
-#[cfg_attr(windlass_kqueue, allow(dead_code))] // its wait takes nanoseconds
+#[allow(dead_code)] // there are systems whose waits take nanoseconds
 pub(crate) fn ms_up(ns: u64) -> i32 {
     ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
 }
 
-/// What poll(2) calls a half-close of the peer; 0 where it does not tell: there such a descriptor is
+/// What poll(2) calls a half-close of the peer; nothing where it does not tell: there such a descriptor is
 /// readable, and its end is read.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const RDHUP: i16 = libc::POLLRDHUP;
+const RDHUP: Option<i16> = Some(libc::POLLRDHUP);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const RDHUP: i16 = 0;
+const RDHUP: Option<i16> = None;
 
 /// Conditions that have the same value everywhere.
 const COMMON: [(Ready, i16); 5] = [
@@ -189,13 +212,14 @@ const _: () = {
 
 /// Conditions in poll(2)'s bits.
 pub(crate) fn to_poll(on: Ready) -> i16 {
-    let half_close = if on.contains(Ready::READ_CLOSED) { RDHUP } else { 0 };
-    on.without(Ready::READ_CLOSED).bits() as i16 | half_close
+    let half_close = RDHUP.filter(|_| on.contains(Ready::READ_CLOSED));
+    on.without(Ready::READ_CLOSED).bits() as i16 | half_close.unwrap_or(0)
 }
 
 /// poll(2)'s bits as conditions. A descriptor that is not open is an error to whoever waits for it.
 pub(crate) fn from_poll(bits: i16) -> Ready {
-    let half_closed = if bits & RDHUP != 0 { Ready::READ_CLOSED } else { Ready::NONE };
+    let half_closed = RDHUP.is_some_and(|bit| bits & bit != 0);
+    let half_closed = if half_closed { Ready::READ_CLOSED } else { Ready::NONE };
     let closed = if bits & libc::POLLNVAL != 0 { Ready::ALWAYS } else { Ready::NONE };
     Ready::from_bits(bits as u16).without(Ready::READ_CLOSED) | half_closed | closed
 }
@@ -257,7 +281,7 @@ mod tests {
         assert_eq!(from_poll(to_poll(all)), all);
         assert_eq!(from_poll(libc::POLLNVAL), Ready::ALWAYS);
         let half_close = from_poll(to_poll(Ready::READ_CLOSED));
-        assert_eq!(half_close.is_empty(), RDHUP == 0);
+        assert_eq!(half_close.is_empty(), RDHUP.is_none());
         assert!(Ready::READ_CLOSED.contains(half_close));
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
-use crate::sys::descriptor::ms_up;
+use crate::sys::descriptor::{self, ms_up};
 use crate::sys::waker::{WakeFd, Waker};
 use crate::sys::{Select, check};
 
@@ -128,10 +128,7 @@ impl Epoll {
     }
 
     fn wait_ns(&mut self, ns: u64) -> i32 {
-        let timeout = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        };
+        let timeout = descriptor::timespec(ns);
         let (events, most) = (self.events.as_mut_ptr(), self.events.capacity() as i32);
         // SAFETY: room for `most` events; the timeout lives across the call; no signal mask.
         unsafe {

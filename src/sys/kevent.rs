@@ -34,9 +34,9 @@ pub(super) mod raw {
 
         /// Urgent data, which only macOS tells of.
         #[cfg(target_vendor = "apple")]
-        pub(crate) const EV_OOBAND: u16 = libc::EV_OOBAND;
+        pub(crate) const OOBAND: Option<u16> = Some(libc::EV_OOBAND);
         #[cfg(not(target_vendor = "apple"))]
-        pub(crate) const EV_OOBAND: u16 = 0;
+        pub(crate) const OOBAND: Option<u16> = None;
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -65,7 +65,7 @@ pub(super) mod raw {
         pub(crate) const EV_ONESHOT: u16 = 0x10;
         pub(crate) const EV_CLEAR: u16 = 0x20;
         pub(crate) const EV_RECEIPT: u16 = 0x40;
-        pub(crate) const EV_OOBAND: u16 = 0x2000;
+        pub(crate) const OOBAND: Option<u16> = Some(0x2000);
         pub(crate) const EV_ERROR: u16 = 0x4000;
         pub(crate) const EV_EOF: u16 = 0x8000;
         #[cfg(windlass_kqueue)]
@@ -219,7 +219,7 @@ pub(super) fn conditions(event: &Event, on: Ready) -> Option<Ready> {
             _ if ended => Ready::WRITABLE | Ready::HANGUP,
             _ => Ready::WRITABLE,
         };
-        if flags & raw::EV_OOBAND != 0 {
+        if raw::OOBAND.is_some_and(|bit| flags & bit != 0) {
             told |= Ready::PRIORITY;
         }
         // The socket's error comes with its end.

@@ -235,10 +235,7 @@ impl Queue {
             return Ok(true);
         }
         events.reserve(room);
-        let timeout = timeout_ns.map(|ns| ns.min(MOST_NS)).map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        });
+        let timeout = timeout_ns.map(|ns| descriptor::timespec(ns.min(MOST_NS)));
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (from, count) = (changes.as_ptr(), changes.len() as libc::c_int);
         let (to, most) = (events.as_mut_ptr(), room as libc::c_int);

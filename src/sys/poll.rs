@@ -386,10 +386,7 @@ const WAIT: (&str, &str) = ("ppoll", "timeouts have nanosecond precision");
 
 #[cfg(not(target_vendor = "apple"))]
 fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
-    let timeout = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    });
+    let timeout = timeout_ns.map(descriptor::timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: as many entries as are said; the timeout lives across the call; no signal mask.
     unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) }

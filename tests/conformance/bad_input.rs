@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
-use windlass::{Builder, DriverKind, Op, Ready, Reason, Watcher};
+use windlass::{DriverKind, Op, Ready, Reason, Watcher};
 
 use crate::common::*;
 
@@ -77,28 +77,6 @@ pub fn a_foreign_handle_is_refused_and_comes_back<H: Harness>() {
     let refused = simulated.attach(here).unwrap_err();
     assert_eq!(refused.reason, Reason::Unsupported);
     assert!(refused.into_inner().into_fd().is_ok());
-}
-
-/// gaio's affinity tests.
-pub fn a_processor_that_does_not_exist_is_an_error<H: Harness>() {
-    let mut b = H::bench();
-    for cpu in [1023, 5000, usize::MAX] {
-        let error = b.watcher.set_affinity(cpu).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
-        let error = Builder::new().affinity(cpu).build().unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
-        let spawned = Builder::new().affinity(cpu).spawn("loop", |_| Ok(()));
-        assert!(spawned.is_err());
-    }
-    std::thread::spawn(|| {
-        let mut b = H::bench();
-        b.watcher.set_affinity(0).expect("there is a first processor");
-        b.watcher.close();
-        let error = b.watcher.set_affinity(0).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
-    })
-    .join()
-    .unwrap();
 }
 
 pub fn addresses_that_cannot_be_had_are_errors<H: Harness>() {
