@@ -67,6 +67,16 @@ pub(crate) use epoll::Epoll as Selector;
 pub(crate) use kqueue::Kqueue as Selector;
 pub(crate) use poll::Poll;
 
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+)))]
+compile_error!("windlass has no selector for this system: it needs epoll or kqueue");
+
 /// A selector: see the list above.
 pub trait Select: Sized {
     /// What `explain` calls it.
