@@ -67,8 +67,8 @@ impl Select for Kqueue {
     fn waker(&mut self, key: u64) -> io::Result<Waker> {
         let flags = raw::EV_ADD | raw::EV_CLEAR | raw::EV_RECEIPT;
         let add = change(0, raw::EVFILT_USER, flags, 0, key);
-        match self.queue.make(&[add])?[0] {
-            Receipt::Done => Ok(Arc::new(UserEvent { queue: Arc::clone(&self.queue), key })),
+        match self.queue.make(&[add])?.first() {
+            Some(Receipt::Done) => Ok(Arc::new(UserEvent { queue: Arc::clone(&self.queue), key })),
             _ => {
                 let fd = WakeFd::new()?;
                 self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)?;
