@@ -68,11 +68,12 @@ impl FromStr for DriverKind {
 
 /// The built-in drivers behind one type, chosen when the watcher is built.
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant)] // there is one of it, and the usual driver is not to be sought
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),
-    /// The proactor on poll(2).
-    Poll(Proactor<Os<Poll>>),
+    /// The proactor on poll(2), out of the way of the other.
+    Poll(Box<Proactor<Os<Poll>>>),
 }
 
 impl Auto {
@@ -96,7 +97,8 @@ impl Auto {
             DriverKind::Kqueue => "kqueue",
             DriverKind::Poll => {
                 let kernel = Os::new(config.events)?;
-                return Ok(Auto::Poll(Proactor::with_kernel(kernel, config, reason)));
+                let driver = Proactor::with_kernel(kernel, config, reason);
+                return Ok(Auto::Poll(Box::new(driver)));
             }
         };
         if name != Selector::NAME {
