@@ -13,8 +13,10 @@ use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 use crate::ring::Ring;
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::{Poll, Select, Selector};
 
 /// The environment variable that names the driver.
 pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
@@ -32,10 +34,15 @@ pub enum DriverKind {
     /// What `WINDLASS_DRIVER` names, or else the best that works here.
     #[default]
     Auto,
-    /// The proactor on epoll.
+    /// The proactor on epoll (Linux, Android).
     Epoll,
-    /// The proactor on io_uring.
+    /// The proactor on io_uring (Linux).
     Uring,
+    /// The proactor on kqueue (macOS and the BSDs).
+    Kqueue,
+    /// The proactor on poll(2), everywhere: for development, never chosen automatically. It looks at
+    /// every descriptor in every wait.
+    Poll,
 }
 
 /// The name is not a driver's.
@@ -44,7 +51,7 @@ pub struct UnknownDriver(String);
 
 impl std::fmt::Display for UnknownDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} is not a driver: there are auto, epoll and uring", self.0)
+        write!(f, "{:?} is not a driver: there are auto, epoll, uring, kqueue and poll", self.0)
     }
 }
 
@@ -56,7 +63,9 @@ impl FromStr for DriverKind {
         match name {
             "" | "auto" => Ok(DriverKind::Auto),
             "epoll" => Ok(DriverKind::Epoll),
-            "uring" => Ok(DriverKind::Uring),
+            "uring" | "io_uring" => Ok(DriverKind::Uring),
+            "kqueue" => Ok(DriverKind::Kqueue),
+            "poll" => Ok(DriverKind::Poll),
             other => Err(UnknownDriver(other.to_owned())),
         }
     }
@@ -64,15 +73,15 @@ impl FromStr for DriverKind {
 
 /// The built-in drivers behind one type, chosen when the watcher is built.
 #[non_exhaustive]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each loop, and it is used in place"
-)]
+#[allow(clippy::large_enum_variant)] // there is one of it, and the usual driver is not to be sought
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),
     /// The proactor on io_uring.
+    #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
     Completion(Proactor<Ring>),
+    /// The proactor on poll(2), out of the way of the other.
+    Poll(Box<Proactor<Os<Poll>>>),
 }
 
 impl Auto {
@@ -90,16 +99,33 @@ impl Auto {
             (DriverKind::Auto, Err(_)) => (kind, "chosen automatically: the only one built".into()),
             (kind, _) => (kind, "named by the program".into()),
         };
-        match kind {
-            DriverKind::Uring => match Ring::new(config.events)? {
-                Ok(kernel) => Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason))),
-                Err(refused) => Err(io::Error::new(io::ErrorKind::Unsupported, refused)),
-            },
-            DriverKind::Auto | DriverKind::Epoll => {
-                let kernel = Os::new(config.events)?;
-                Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
+        let name = match kind {
+            DriverKind::Auto => Selector::NAME,
+            DriverKind::Epoll => "epoll",
+            DriverKind::Kqueue => "kqueue",
+            #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+            DriverKind::Uring => {
+                return match Ring::new(config.events)? {
+                    Ok(kernel) => {
+                        Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason)))
+                    }
+                    Err(refused) => Err(io::Error::new(io::ErrorKind::Unsupported, refused)),
+                };
             }
+            #[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
+            DriverKind::Uring => "uring",
+            DriverKind::Poll => {
+                let kernel = Os::new(config.events)?;
+                let driver = Proactor::with_kernel(kernel, config, reason);
+                return Ok(Auto::Poll(Box::new(driver)));
+            }
+        };
+        if name != Selector::NAME {
+            let text = format!("{name}: this system has {}", Selector::NAME);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
+        let kernel = Os::new(config.events)?;
+        Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
     }
 }
 
@@ -107,7 +133,9 @@ macro_rules! forward {
     ($self:ident.$name:ident($($argument:expr),*)) => {
         match $self {
             Auto::Readiness(driver) => driver.$name($($argument),*),
+            #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
             Auto::Completion(driver) => driver.$name($($argument),*),
+            Auto::Poll(driver) => driver.$name($($argument),*),
         }
     };
 }

@@ -15,11 +15,11 @@ use crate::watcher::Watcher;
 /// ```
 /// use windlass::{DriverKind, Watcher};
 /// let watcher = Watcher::builder()
-///     .driver(DriverKind::Epoll)
+///     .driver(DriverKind::Poll)
 ///     .swap_limit(16 << 20)
 ///     .operations(100_000)
 ///     .build()?;
-/// assert_eq!(watcher.explain().driver, "epoll");
+/// assert_eq!(watcher.explain().driver, "poll");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,8 @@ impl Builder {
     ///
     /// # Errors
     /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
-    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver.
+    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver; `Unsupported` for a
+    /// driver that this system does not have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

@@ -60,7 +60,7 @@ mod op;
 mod proactor;
 mod reactor;
 pub mod remote;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 mod ring;
 pub mod sim;
 pub mod slots;
@@ -84,7 +84,7 @@ pub use op::{Code, Op};
 pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub use ring::Ring;
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
 pub use swap::Lease;

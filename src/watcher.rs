@@ -116,7 +116,8 @@ impl<D: Driver> Watcher<D> {
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
     /// The duplicate shares the open file description: its flags are never changed, so a pipe is read
-    /// with `RWF_NOWAIT` or asked first, and a blocking listener is refused at its first accept.
+    /// with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener is refused at its first accept;
+    /// on macOS, whose sends know no `MSG_DONTWAIT`, every blocking socket is, at its first operation.
     ///
     /// # Errors
     /// What dup(2) reports; else as for [`attach`](Watcher::attach).

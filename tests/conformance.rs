@@ -24,6 +24,8 @@ mod conformance {
     pub mod fairness;
     pub mod half_close;
     pub mod leases;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub mod linux;
     pub mod order;
     pub mod pipes;
     pub mod poll;
@@ -254,17 +256,16 @@ macro_rules! prompt {
     };
 }
 
-/// And what needs descriptors of the system: pipes, UDP, Unix sockets, SCM_RIGHTS, eventfd, poll(2),
-/// affinity, embedding, std's sockets, threads that run while the loop waits, system calls that are
+/// And what needs descriptors of the system: pipes, UDP, Unix sockets, SCM_RIGHTS, poll(2),
+/// embedding, std's sockets, threads that run while the loop waits, system calls that are
 /// counted. A simulated kernel has none of these.
 macro_rules! system {
-    ($driver:ident $harness:ident) => {
+    ($driver:ident $harness:ident $($more:tt)*) => {
         prompt! { $driver $harness
             bad_input {
                 files_and_directories_are_unsupported
                 a_closed_descriptor_is_an_error
                 a_foreign_handle_is_refused_and_comes_back
-                a_processor_that_does_not_exist_is_an_error
                 addresses_that_cannot_be_had_are_errors
                 devices_that_never_block
                 an_explicit_choice_says_so
@@ -320,7 +321,6 @@ macro_rules! system {
                 short_reads_of_a_pipe_lose_nothing
             }
             poll {
-                an_eventfd_becomes_readable
                 several_polls_on_one_source
                 hang_up_and_error_are_always_reported
                 urgent_data_is_a_priority_condition
@@ -329,7 +329,6 @@ macro_rules! system {
                 another_watcher_can_be_polled
                 two_sources_of_one_socket
                 a_listener_becomes_readable
-                other_descriptors_can_be_polled
             }
             sockets {
                 a_reset_is_reported_to_a_pending_read
@@ -362,12 +361,39 @@ macro_rules! system {
                 busy_polling_delays_no_deadline
                 binding_the_loop_takes_no_place
             }
+            $($more)*
         }
     };
 }
 
-system!(epoll Epoll);
-system!(uring Uring);
+/// And what only Linux has.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+macro_rules! everything {
+    ($driver:ident $harness:ident) => {
+        system! { $driver $harness
+            linux {
+                an_eventfd_becomes_readable
+                other_descriptors_can_be_polled
+                a_processor_that_does_not_exist_is_an_error
+            }
+        }
+    };
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+macro_rules! everything {
+    ($driver:ident $harness:ident) => {
+        system! { $driver $harness }
+    };
+}
+
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
+everything!(epoll Epoll);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+everything!(uring Uring);
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
+everything!(kqueue Kqueue);
+everything!(poll Poll);
 prompt!(sim Simulated);
 portable!(faults Faulty);
 

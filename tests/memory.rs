@@ -348,6 +348,7 @@ fn connections_come_and_go_without_allocations() {
 }
 
 /// Lets this process have as many descriptors as it may.
+#[allow(clippy::unnecessary_cast)] // the systems' types differ
 fn raise_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the struct is on the stack.
@@ -355,7 +356,7 @@ fn raise_limit() -> u64 {
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: as above.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
-    limit.rlim_cur
+    limit.rlim_cur as u64
 }
 
 #[test]

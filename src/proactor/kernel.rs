@@ -85,6 +85,9 @@ impl Answer {
 pub unsafe trait Kernel {
     /// Whether it can complete operations by itself.
     const COMPLETES: bool = false;
+    /// Whether a registration reports for life. Where it does not, [`arm`](Kernel::arm) is told before
+    /// each `select` what is waited for.
+    const EDGES: bool = true;
 
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
@@ -107,6 +110,13 @@ pub unsafe trait Kernel {
     /// # Errors
     /// The errno.
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
+
+    /// Says what is waited for on a registered descriptor until a `select` has reported something of
+    /// it; `None` for nothing. Called where [`EDGES`](Kernel::EDGES) is false only.
+    #[inline(always)]
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
+        let _ = (fd, key, on);
+    }
 
     /// Ends a registration.
     fn deregister(&mut self, fd: RawFd, key: u64);

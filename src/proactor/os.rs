@@ -6,7 +6,7 @@
 //! Only the promise of `Kernel` is made here; the calls themselves stand in `sys`.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::kernel::{Kernel, Received, WAKE};
@@ -19,8 +19,8 @@ use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::sys::addr::RawAddress;
-use crate::sys::waker::WakeFd;
-use crate::sys::{Selector, descriptor, net};
+use crate::sys::waker::Waker;
+use crate::sys::{Select, Selector, descriptor, net};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -40,36 +40,40 @@ calls!(
     close, fcntl, getsockopt
 );
 
-/// The system's kernel.
-pub struct Os {
-    selector: Selector,
-    waker: Arc<WakeFd>,
+/// The system's kernel, on its own selector or another.
+pub struct Os<S: Select = Selector> {
+    selector: S,
+    waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
 }
 
-impl Wake for WakeFd {
+/// Ends the wait.
+struct Ender(Waker);
+
+impl Wake for Ender {
     fn wake(&self) {
-        self.signal();
+        self.0.signal();
     }
 }
 
-impl Os {
+impl<S: Select> Os<S> {
     /// Opens the selector; `events` is how many events one wait takes at most.
-    pub(crate) fn new(events: usize) -> io::Result<Os> {
+    pub(crate) fn new(events: usize) -> io::Result<Os<S>> {
         clock::start();
-        let selector = Selector::new(events)?;
-        let waker = Arc::new(WakeFd::new()?);
-        selector.add(waker.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
+        let mut selector = S::new(events)?;
+        let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
         Ok(Os { selector, waker, calls: Calls::default(), spare })
     }
 }
 
 // SAFETY: the system answers how many bytes it has written, and the wrappers pass that on.
-unsafe impl Kernel for Os {
+unsafe impl<S: Select> Kernel for Os<S> {
+    const EDGES: bool = S::EDGES;
+
     fn name(&self) -> &'static str {
-        Selector::NAME
+        S::NAME
     }
 
     #[inline]
@@ -89,6 +93,10 @@ unsafe impl Kernel for Os {
     }
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
+        if !S::EDGES {
+            // The selector is told before each wait.
+            return Ok(());
+        }
         self.calls.register += 1;
         let on = Ready::READABLE | Ready::PRIORITY;
         let on = if writes { on | Ready::WRITABLE } else { on };
@@ -102,6 +110,11 @@ unsafe impl Kernel for Os {
             }
             answer => answer,
         }
+    }
+
+    #[inline(always)]
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
+        self.selector.arm(fd, key, on);
     }
 
     fn deregister(&mut self, fd: RawFd, _key: u64) {
@@ -128,7 +141,10 @@ unsafe impl Kernel for Os {
             Kind::Unknown => descriptor::kind_of(fd).map_err(reason)?,
             known => known,
         };
-        if !matches!(kind, Kind::Pollable | Kind::Listener) {
+        if kind.is_socket() {
+            net::quiet(fd);
+        }
+        if net::FLAGS_PER_CALL && !matches!(kind, Kind::Pollable | Kind::Listener) {
             return Ok((kind, false));
         }
         self.calls.fcntl += 1;
@@ -141,7 +157,7 @@ unsafe impl Kernel for Os {
                 Ok((kind, true))
             }
             (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
-            // accept4(2) knows no flag like MSG_DONTWAIT.
+            // accept4(2) knows no flag like MSG_DONTWAIT, and macOS not even that.
             (_, true) => Err(Reason::Unsupported),
         }
     }
@@ -153,6 +169,9 @@ unsafe impl Kernel for Os {
 
     fn close(&mut self, fd: RawFd) {
         self.calls.close += 1;
+        if !S::FORGETS_CLOSED {
+            let _ = self.selector.remove(fd);
+        }
         descriptor::close(fd);
     }
 
@@ -161,6 +180,9 @@ unsafe impl Kernel for Os {
             Kind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
         };
+        // One that blocks again is made ready anew where it is attached next.
+        let ready = net::FLAGS_PER_CALL || descriptor::is_nonblocking(fd).unwrap_or(false);
+        let kind = if ready { kind } else { Kind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
     }
 
@@ -274,6 +296,7 @@ unsafe impl Kernel for Os {
         let (socket, kind) = match prepared {
             Some(socket) => {
                 let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::ENOTSOCK);
+                net::quiet(socket.as_raw_fd());
                 // It may be of any kind.
                 let kind = descriptor::kind_of(socket.as_raw_fd()).map_err(errno)?;
                 descriptor::set_nonblocking(socket.as_raw_fd(), true).map_err(errno)?;
@@ -344,7 +367,7 @@ unsafe impl Kernel for Os {
     }
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.selector.as_fd())
+        self.selector.pollable()
     }
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
@@ -354,12 +377,11 @@ unsafe impl Kernel for Os {
     fn explain(&self, explain: &mut Explain) {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
-        let once = "once per descriptor, at its first EAGAIN: edge-triggered, for life";
-        explain.row("registration", Selector::NAME, once, self.calls.register);
+        explain.row("registration", S::NAME, S::REGISTRATION, self.calls.register);
     }
 }
 
-impl Os {
+impl<S: Select> Os<S> {
     /// Whether `fd` can be polled at all.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
 use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
+use crate::sys::net;
 
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
@@ -329,20 +330,8 @@ impl<K: Kernel> Proactor<K> {
                 self.finish_read(index, slot, Ok(Done::Accepted(handle)));
             }
             Err(libc::EAGAIN) => self.block_read(index),
-            // The connection is gone, or a signal came: the next one. Linux passes network errors of
-            // the new connection on through accept (accept(2)).
-            Err(
-                libc::ECONNABORTED
-                | libc::EINTR
-                | libc::EPROTO
-                | libc::EPERM
-                | libc::ENETDOWN
-                | libc::ENETUNREACH
-                | libc::EHOSTUNREACH
-                | libc::EHOSTDOWN
-                | libc::ENONET
-                | libc::ENOPROTOOPT,
-            ) => {}
+            // The connection is gone, or a signal came: the next one.
+            Err(errno) if net::is_of_connection(errno) => {}
             Err(libc::EMFILE | libc::ENFILE) => {
                 self.counts.descriptor_shortages += 1;
                 let fd = state.fd;

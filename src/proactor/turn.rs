@@ -162,7 +162,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.dozing = true;
         let start_ns = self.now_ns;
-        let count = self.kernel.select(timeout_ns)?;
+        let count = self.select(timeout_ns)?;
         self.now_ns = self.kernel.now_ns();
         self.counts.idle_ns += self.now_ns.saturating_sub(start_ns);
         self.apply(count);
@@ -170,9 +170,49 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
+    #[inline(always)]
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        if !K::EDGES {
+            self.arm_sources();
+        }
+        self.kernel.select(timeout_ns)
+    }
+
+    /// Tells a selector without edges what every source waits for: what is wanted and not worth
+    /// trying (P2).
+    #[inline(never)]
+    fn arm_sources(&mut self) {
+        for index in self.sources.occupied() {
+            let state = &self.sources[index];
+            if !state.has(REGISTERED) {
+                continue;
+            }
+            let mut on = Ready::NONE;
+            if state.has_reads() && !state.has(READABLE) {
+                on |= Ready::READABLE;
+            }
+            if state.has(WRITES) && !state.has(WRITABLE) {
+                on |= Ready::WRITABLE;
+            }
+            let mut polled = false;
+            let mut slot = state.polls;
+            while slot != NOWHERE {
+                let op = &self.slots[slot];
+                if op.code == Code::Poll {
+                    polled = true;
+                    on |= Ready::from_bits(op.count as u16);
+                }
+                slot = op.next;
+            }
+            // A poll of no condition waits for errors and hang-ups.
+            let on = (polled || !on.is_empty()).then_some(on);
+            self.kernel.arm(state.fd, state.name(index).key(), on);
+        }
+    }
+
     /// Asks the selector without blocking.
     fn look(&mut self) -> io::Result<()> {
-        let count = self.kernel.select(Some(0))?;
+        let count = self.select(Some(0))?;
         self.apply(count);
         Ok(())
     }
@@ -183,7 +223,7 @@ impl<K: Kernel> Proactor<K> {
         let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
         let end = self.now_ns.saturating_add(span);
         loop {
-            let count = self.kernel.select(Some(0))?;
+            let count = self.select(Some(0))?;
             if count > 0 {
                 self.apply(count);
                 return Ok(true);

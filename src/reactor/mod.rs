@@ -40,7 +40,7 @@ use crate::error::{Limit, Reason, Rejected};
 use crate::interest::{Mode, Ready};
 use crate::slots::Table;
 use crate::source::Ticket;
-use crate::sys::{Selector, fork};
+use crate::sys::{Select, Selector, fork};
 pub use watch::{Readiness, Waker, Watch};
 use watch::{Registration, Shared};
 
@@ -88,10 +88,12 @@ const WAKE: u64 = u64::MAX;
 ///
 /// Errors and hang-ups ([`Ready::ALWAYS`]) are reported whether asked for or not, a half-close of
 /// the peer ([`Ready::READ_CLOSED`]) to who asks for it or for [`Ready::READABLE`]. A spurious item
-/// is possible, as with poll(2): use non-blocking reads and writes.
-pub struct Reactor {
+/// is possible, as with poll(2): use non-blocking reads and writes. On kqueue a hang-up is told as
+/// such where [`Ready::WRITABLE`] is asked for, else as a half-close; urgent data is told on macOS
+/// only; in [`Mode::Level`] an end that nobody reads for is told once.
+pub struct Reactor<S: Select = Selector> {
     /// Before the table, so that the registrations end before the descriptors close.
-    selector: Selector,
+    selector: S,
     watches: Table<Registration>,
     batch: Vec<Readiness>,
     wake: Arc<Shared>,
@@ -114,17 +116,22 @@ impl Reactor {
     /// # Errors
     /// As for `new`.
     pub fn with_config(config: &Config) -> io::Result<Reactor> {
+        Reactor::on_selector(config)
+    }
+}
+
+impl<S: Select> Reactor<S> {
+    /// A reactor on another selector than the system's own.
+    fn on_selector(config: &Config) -> io::Result<Reactor<S>> {
         fork::watch();
         clock::start();
-        let wake = Shared::new()?;
-        let selector = Selector::new(config.events)?;
-        // Every write to it is an edge, so it is never read.
-        selector.add(wake.fd.raw(), WAKE, Ready::READABLE, Mode::Edge)?;
+        let mut selector = S::new(config.events)?;
+        let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
         Ok(Reactor {
             selector,
             watches: Table::new(config.operations),
             batch: Vec::new(),
-            wake: Arc::new(wake),
+            wake,
             stale_events: 0,
             forks: fork::generation(),
         })
@@ -212,7 +219,7 @@ impl Reactor {
     }
 }
 
-impl Submit for Reactor {
+impl<S: Select> Submit for Reactor<S> {
     type Op = Watch;
 
     /// Registers a descriptor. Conditions that hold already are reported by the next wait.
@@ -256,7 +263,7 @@ impl Submit for Reactor {
     }
 }
 
-impl Complete for Reactor {
+impl<S: Select> Complete for Reactor<S> {
     type Item = Readiness;
 
     /// Waits until there is an item, `wait` says that it is enough, or a [`Waker`] ends the wait,
@@ -300,13 +307,13 @@ impl Complete for Reactor {
 /// The reactor's own descriptor, for embedding in another loop: readable when
 /// [`complete`](Complete::complete) with [`Wait::Now`] would find something or a [`Waker`] was used.
 /// Call that until it answers 0, then sleep on this.
-impl AsFd for Reactor {
+impl<S: Select + AsFd> AsFd for Reactor<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.selector.as_fd()
     }
 }
 
-impl fmt::Debug for Reactor {
+impl<S: Select> fmt::Debug for Reactor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reactor")
             .field("watches", &self.len())
@@ -315,7 +322,7 @@ impl fmt::Debug for Reactor {
     }
 }
 
-impl Drop for Reactor {
+impl<S: Select> Drop for Reactor<S> {
     /// Removes the registrations, then closes the descriptors (E2).
     fn drop(&mut self) {
         // In a forked child the selector is the parent's, too, and stays as it is.

@@ -11,7 +11,7 @@ use crate::remote::Bell;
 use crate::slots::{Entry, NOWHERE, VACANT};
 use crate::source::Ticket;
 use crate::sys::descriptor;
-use crate::sys::waker::WakeFd;
+use crate::sys::waker;
 
 /// The reactor's operation: a descriptor, what to tell of it, how often.
 #[derive(Debug)]
@@ -118,13 +118,12 @@ pub struct Waker(pub(super) Arc<Shared>);
 /// What a reactor and its wakers share.
 pub(super) struct Shared {
     pub(super) bell: Bell,
-    pub(super) fd: WakeFd,
+    pub(super) waker: waker::Waker,
 }
 
 impl Shared {
-    pub(super) fn new() -> io::Result<Shared> {
-        let (bell, fd) = (Bell::new(), WakeFd::new()?);
-        Ok(Shared { bell, fd })
+    pub(super) fn new(waker: waker::Waker) -> Shared {
+        Shared { bell: Bell::new(), waker }
     }
 }
 
@@ -132,7 +131,7 @@ impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
         if self.0.bell.ring() {
-            self.0.fd.signal();
+            self.0.waker.signal();
         }
     }
 }

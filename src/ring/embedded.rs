@@ -9,18 +9,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::interest::{Mode, Ready};
-use crate::sys::epoll::Selector;
+use crate::sys::Select;
+use crate::sys::epoll::Epoll;
 use crate::sys::uring::Uring;
-use crate::sys::waker::WakeFd;
+use crate::sys::waker::{Signal, WakeFd};
 
 pub(super) struct Embedded {
-    set: Selector,
+    set: Epoll,
     signal: WakeFd,
 }
 
 impl Embedded {
     pub(super) fn new(uring: &Uring, waker: &WakeFd) -> io::Result<Embedded> {
-        let set = Selector::new(2)?;
+        let mut set = Epoll::new(2)?;
         let signal = WakeFd::new()?;
         set.add(signal.raw(), 0, Ready::READABLE, Mode::Level)?;
         // Never read, so that only its edges count.
@@ -34,7 +35,7 @@ impl Embedded {
     /// Forgets what was told: the ring is looked at now.
     pub(super) fn clear(&mut self) {
         let _ = self.set.select(Some(0));
-        self.signal.clear();
+        self.signal.drain();
     }
 
     /// There is more.

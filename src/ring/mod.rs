@@ -37,7 +37,7 @@ use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
 use crate::sys::uring::{Completed, Refused, Uring};
-use crate::sys::waker::WakeFd;
+use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
 
@@ -64,6 +64,15 @@ struct Message {
     parts: Vec<libc::iovec>,
 }
 
+/// Ends the wait.
+struct Ender(WakeFd);
+
+impl Wake for Ender {
+    fn wake(&self) {
+        self.0.signal();
+    }
+}
+
 #[derive(Default)]
 struct Counts {
     polls: u64,
@@ -80,7 +89,7 @@ pub struct Ring {
     // Dropped first: the kernel cancels what is left in it.
     uring: Uring,
     os: Os,
-    waker: Arc<WakeFd>,
+    waker: Arc<Ender>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
     buffers: Option<Buffers>,
     /// What another loop sleeps on, once it was asked for.
@@ -104,7 +113,7 @@ impl Ring {
         };
         let buffers = Buffers::new(&uring)?;
         let os = Os::new(1)?;
-        let waker = Arc::new(WakeFd::new()?);
+        let waker = Arc::new(Ender(WakeFd::new()?));
         let mut ring = Ring {
             uring,
             os,
@@ -117,7 +126,7 @@ impl Ring {
             spare_messages: Vec::new(),
             counts: Counts::default(),
         };
-        let fd = ring.waker.raw();
+        let fd = ring.waker.0.raw();
         ring.poll_for(fd, WAKE, READS);
         ring.flush();
         Ok(Ok(ring))
@@ -217,7 +226,7 @@ unsafe impl Kernel for Ring {
         let Completed { key: tag, result, flags } = self.events[i];
         if tag == WAKE {
             if !cqueue::more(flags) {
-                let fd = self.waker.raw();
+                let fd = self.waker.0.raw();
                 self.poll_for(fd, WAKE, READS);
             }
             return None;
@@ -460,7 +469,7 @@ unsafe impl Kernel for Ring {
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         if self.embedded.get().is_none() {
-            let _ = self.embedded.set(Embedded::new(&self.uring, &self.waker).ok()?);
+            let _ = self.embedded.set(Embedded::new(&self.uring, &self.waker.0).ok()?);
         }
         self.embedded.get().map(AsFd::as_fd)
     }

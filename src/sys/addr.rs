@@ -48,8 +48,19 @@ impl RawAddress {
         // SAFETY: `bytes` fit behind the family, checked above; the NUL is there already.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
         raw.len = (PATH + bytes.len() + 1) as libc::socklen_t;
+        raw.note_len();
         Ok(raw)
     }
+
+    /// BSD's addresses begin with their length.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn note_len(&mut self) {
+        self.storage.ss_len = self.len as u8;
+    }
+
+    /// Linux' addresses do not name their length.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn note_len(&mut self) {}
 
     pub(crate) fn family(&self) -> i32 {
         if self.len == 0 { libc::AF_UNSPEC } else { i32::from(self.storage.ss_family) }
@@ -143,6 +154,7 @@ impl From<SocketAddr> for RawAddress {
                 raw.len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             }
         }
+        raw.note_len();
         raw
     }
 }
@@ -165,9 +177,10 @@ mod tests {
 
     #[test]
     fn paths_that_do_not_fit_are_refused() {
-        let longest = "x".repeat(107);
+        let room = size_of::<libc::sockaddr_un>() - PATH;
+        let longest = "x".repeat(room - 1);
         assert!(RawAddress::unix(Path::new(&longest)).is_ok());
-        for bad in ["", "a\0b", &"x".repeat(108)] {
+        for bad in ["", "a\0b", &"x".repeat(room)] {
             let error = RawAddress::unix(Path::new(bad)).err().unwrap();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }

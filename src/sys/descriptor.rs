@@ -21,16 +21,30 @@ use crate::sys::{Moved, attempt, check, net};
 /// `EBADF` for a closed descriptor; `Unsupported` for what cannot be waited for: regular files,
 /// directories, block devices.
 pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: room for one stat.
-    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded and has filled it.
-    let mode = unsafe { stat.assume_init() }.st_mode & libc::S_IFMT;
-    match mode {
+    match mode_of(fd)? {
         libc::S_IFSOCK => net::kind_of(fd),
         libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Err(io::ErrorKind::Unsupported.into()),
         _ => Ok(Kind::Pollable),
     }
+}
+
+/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot.
+///
+/// # Errors
+/// `EPERM` for what cannot; `EBADF`.
+pub(crate) fn check_pollable(fd: RawFd) -> io::Result<()> {
+    match mode_of(fd)? {
+        libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => Ok(()),
+    }
+}
+
+fn mode_of(fd: RawFd) -> io::Result<libc::mode_t> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: room for one stat.
+    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded and has filled it.
+    Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
 /// Whether reads and writes of the open file description fail rather than block.
@@ -49,6 +63,14 @@ pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
         // SAFETY: no memory is passed.
         check!(unsafe { libc::fcntl(fd, libc::F_SETFL, new) })?;
     }
+    Ok(())
+}
+
+/// Lets exec close the descriptor, where the call that made it has no flag for that.
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
+pub(crate) fn set_cloexec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     Ok(())
 }
 
@@ -101,8 +123,9 @@ pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
     attempt!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
 }
 
-/// Whether the kernel can read and write this pipe or terminal without blocking although its
-/// description is blocking (RWF_NOWAIT): asked by a read of no bytes.
+/// Reads from a pipe or terminal whose description is blocking without blocking (RWF_NOWAIT);
+/// `-EOPNOTSUPP` where the kernel cannot: then poll(2) has to be asked first.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // SAFETY: one vector over memory that is ours to write.
@@ -110,15 +133,28 @@ pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
 }
 
 /// As [`read_nowait`], the other way.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
     let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: one vector over a slice, which the kernel only reads.
     attempt!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
+/// Only Linux has RWF_NOWAIT.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn read_nowait(_: RawFd, _: Target<'_>) -> Moved {
+    -(libc::EOPNOTSUPP as isize)
+}
+
+/// Only Linux has RWF_NOWAIT.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn write_nowait(_: RawFd, _: &[u8]) -> Moved {
+    -(libc::EOPNOTSUPP as isize)
+}
+
 /// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
 pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
-    let mut entry = libc::pollfd { fd, events: interest.bits() as i16, revents: 0 };
+    let mut entry = libc::pollfd { fd, events: to_poll(interest), revents: 0 };
     loop {
         // SAFETY: one entry.
         let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });
@@ -131,8 +167,53 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         if entry.revents & libc::POLLNVAL != 0 {
             return Err(libc::EBADF);
         }
-        return Ok(Ready::from_bits(entry.revents as u16));
+        return Ok(from_poll(entry.revents));
     }
+}
+
+/// Nanoseconds as the system takes them.
+pub(crate) fn timespec(ns: u64) -> libc::timespec {
+    // SAFETY: a struct of integers, and of padding on some systems.
+    let mut span: libc::timespec = unsafe { std::mem::zeroed() };
+    span.tv_sec = (ns / 1_000_000_000) as _;
+    span.tv_nsec = (ns % 1_000_000_000) as _;
+    span
+}
+
+/// Milliseconds of a timeout, rounded up so that no wait ends early.
+#[allow(dead_code)] // there are systems whose waits take nanoseconds
+pub(crate) fn ms_up(ns: u64) -> i32 {
+    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+}
+
+/// What poll(2) calls a half-close of the peer; nothing where it does not tell: there such a descriptor is
+/// readable, and its end is read.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const RDHUP: Option<i16> = Some(libc::POLLRDHUP);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const RDHUP: Option<i16> = None;
+
+// The others have the same value everywhere.
+const _: () = {
+    assert!(Ready::READABLE.bits() as i16 == libc::POLLIN);
+    assert!(Ready::PRIORITY.bits() as i16 == libc::POLLPRI);
+    assert!(Ready::WRITABLE.bits() as i16 == libc::POLLOUT);
+    assert!(Ready::ERROR.bits() as i16 == libc::POLLERR);
+    assert!(Ready::HANGUP.bits() as i16 == libc::POLLHUP);
+};
+
+/// Conditions in poll(2)'s bits.
+pub(crate) fn to_poll(on: Ready) -> i16 {
+    let half_close = RDHUP.filter(|_| on.contains(Ready::READ_CLOSED));
+    on.without(Ready::READ_CLOSED).bits() as i16 | half_close.unwrap_or(0)
+}
+
+/// poll(2)'s bits as conditions. A descriptor that is not open is an error to whoever waits for it.
+pub(crate) fn from_poll(bits: i16) -> Ready {
+    let half_closed = RDHUP.is_some_and(|bit| bits & bit != 0);
+    let half_closed = if half_closed { Ready::READ_CLOSED } else { Ready::NONE };
+    let closed = if bits & libc::POLLNVAL != 0 { Ready::ALWAYS } else { Ready::NONE };
+    Ready::from_bits(bits as u16).without(Ready::READ_CLOSED) | half_closed | closed
 }
 
 /// How many vectors one call takes here: more are continued by the next call.
@@ -172,4 +253,27 @@ pub(crate) fn spare() -> Option<OwnedFd> {
     let file = std::fs::File::open("/dev/null").ok()?;
     debug_assert!(file.as_raw_fd() >= 0);
     Some(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_round_up_and_clamp() {
+        assert_eq!(ms_up(1), 1);
+        assert_eq!(ms_up(1_000_000), 1);
+        assert_eq!(ms_up(1_000_001), 2);
+        assert_eq!(ms_up(u64::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn polls_bits_go_there_and_back() {
+        let all = Ready::READABLE | Ready::PRIORITY | Ready::WRITABLE;
+        assert_eq!(from_poll(to_poll(all)), all);
+        assert_eq!(from_poll(libc::POLLNVAL), Ready::ALWAYS);
+        let half_close = from_poll(to_poll(Ready::READ_CLOSED));
+        assert_eq!(half_close.is_empty(), RDHUP.is_none());
+        assert!(Ready::READ_CLOSED.contains(half_close));
+    }
 }

@@ -7,12 +7,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
-use crate::sys::check;
+use crate::sys::descriptor::{self, ms_up};
+use crate::sys::waker::{WakeFd, Waker};
+use crate::sys::{Select, check};
 
 /// An epoll instance and the events of its last `select`.
-pub(crate) struct Selector {
+pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
     /// Cleared when the kernel does not have epoll_pwait2 (before 5.11) or a filter denies it.
@@ -32,40 +35,42 @@ fn bits(interest: Ready, mode: Mode) -> u32 {
     u32::from((interest | half_close).bits()) | mode
 }
 
-impl Selector {
-    /// What `explain` calls it.
-    pub(crate) const NAME: &str = "epoll";
+impl Select for Epoll {
+    const NAME: &'static str = "epoll";
+    const REGISTRATION: &'static str =
+        "once per descriptor, at its first EAGAIN: edge-triggered, for life";
+    const EDGES: bool = true;
+    const FORGETS_CLOSED: bool = true;
 
-    pub(crate) fn new(capacity: usize) -> io::Result<Selector> {
+    fn new(capacity: usize) -> io::Result<Epoll> {
         // SAFETY: no memory is passed.
         let fd = check!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.clamp(1, 1 << 16);
-        Ok(Selector { fd, events: Vec::with_capacity(capacity), has_pwait2: !cfg!(miri) })
+        Ok(Epoll { fd, events: Vec::with_capacity(capacity), has_pwait2: !cfg!(miri) })
     }
 
-    pub(crate) fn add(&self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+    /// Every write to it is an edge, so it is never read.
+    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+        let fd = WakeFd::new()?;
+        self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)?;
+        Ok(Arc::new(fd))
+    }
+
+    fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, key, bits(on, mode))
     }
 
-    pub(crate) fn modify(&self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+    fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, key, bits(on, mode))
     }
 
-    pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
+    fn remove(&mut self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, 0)
     }
 
-    fn control(&self, what: i32, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: key };
-        // SAFETY: `event` lives across the call.
-        check!(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
-        Ok(())
-    }
-
-    /// Waits; answers how many events there are. `None` waits for ever, 0 not at all.
-    pub(crate) fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.events.clear();
         let count = match timeout_ns {
             None => self.wait_ms(-1),
@@ -92,6 +97,33 @@ impl Selector {
     }
 
     #[inline]
+    fn event(&self, i: usize) -> (u64, Ready) {
+        let event = self.events[i];
+        (event.u64, Ready::from_bits(event.events as u16))
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn explain(&self) -> (&'static str, &'static str) {
+        if self.has_pwait2 {
+            ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")
+        } else {
+            ("epoll_wait", "epoll_pwait2 is missing or denied: timeouts round up to milliseconds")
+        }
+    }
+}
+
+impl Epoll {
+    fn control(&self, what: i32, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: key };
+        // SAFETY: `event` lives across the call.
+        check!(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
+        Ok(())
+    }
+
+    #[inline]
     fn wait_ms(&mut self, ms: i32) -> i32 {
         let (events, most) = (self.events.as_mut_ptr(), self.events.capacity() as i32);
         // SAFETY: room for `most` events.
@@ -99,10 +131,7 @@ impl Selector {
     }
 
     fn wait_ns(&mut self, ns: u64) -> i32 {
-        let timeout = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        };
+        let timeout = descriptor::timespec(ns);
         let (events, most) = (self.events.as_mut_ptr(), self.events.capacity() as i32);
         // SAFETY: room for `most` events; the timeout lives across the call; no signal mask.
         unsafe {
@@ -117,46 +146,17 @@ impl Selector {
             ) as i32
         }
     }
-
-    /// Event `i` of the last `select`: its key, and what holds.
-    #[inline]
-    pub(crate) fn event(&self, i: usize) -> (u64, Ready) {
-        let event = self.events[i];
-        (event.u64, Ready::from_bits(event.events as u16))
-    }
-
-    /// How it waits, and why that way.
-    pub(crate) fn explain(&self) -> (&'static str, &'static str) {
-        if self.has_pwait2 {
-            ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")
-        } else {
-            ("epoll_wait", "epoll_pwait2 is missing or denied: timeouts round up to milliseconds")
-        }
-    }
 }
 
-impl AsFd for Selector {
+impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// Milliseconds, rounded up so that no wait ends early.
-fn ms_up(ns: u64) -> i32 {
-    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn milliseconds_round_up_and_clamp() {
-        assert_eq!(ms_up(1), 1);
-        assert_eq!(ms_up(1_000_000), 1);
-        assert_eq!(ms_up(1_000_001), 2);
-        assert_eq!(ms_up(u64::MAX), i32::MAX);
-    }
 
     #[test]
     fn our_conditions_are_epolls() {

@@ -2,8 +2,8 @@
 //!
 //! # What a selector must do
 //!
-//! A `Selector` is the kernel object that says when descriptors are ready. Reactor and proactor are
-//! written against this list, whichever kernel stands behind it:
+//! A selector ([`Select`]) is the object that says when descriptors are ready. Reactor and proactor
+//! are written against this list, whichever kernel stands behind it:
 //!
 //! 1. `add(fd, key, interest, mode)` registers a descriptor; conditions that hold already are
 //!    reported by the next `select`. Adding a descriptor twice is `EEXIST`; one that cannot be polled
@@ -13,24 +13,118 @@
 //!    at hand may still hold it. It must be called before `close` unless nobody else holds the open
 //!    file description.
 //! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs no
-//!    re-arming. A spurious report is allowed, a lost one is not.
+//!    re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
+//!    (`EDGES` is false) they are imitated, at a price: whoever knows when a direction has run dry
+//!    says by `arm` what he waits for instead.
 //! 5. `select` blocks until something is reported, the timeout has passed (never early; with
 //!    nanosecond precision where the kernel has it), or a signal came (then it reports nothing and
 //!    succeeds). It takes the events in place; `event(i)` reads them.
 //! 6. Errors and hang-ups are reported whether asked for or not, a peer's half-close where the
 //!    interest has `READABLE` or `READ_CLOSED`.
+//!
+//! Which selector is the system's own ([`Selector`]) is decided here; poll(2) is everywhere.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use crate::interest::{Mode, Ready};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
 pub(crate) mod descriptor;
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;
+#[cfg(any(
+    test,
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) mod kevent;
+#[cfg(any(
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) mod kqueue;
 pub(crate) mod net;
-#[cfg(target_os = "linux")]
+pub(crate) mod poll;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod uring;
 pub(crate) mod waker;
 
-pub(crate) use epoll::Selector;
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
+pub(crate) use epoll::Epoll as Selector;
+#[cfg(any(
+    windlass_kqueue,
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+))]
+pub(crate) use kqueue::Kqueue as Selector;
+pub(crate) use poll::Poll;
+
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+)))]
+compile_error!("windlass has no selector for this system: it needs epoll or kqueue");
+
+/// A selector: see the list above.
+pub trait Select: Sized {
+    /// What `explain` calls it.
+    const NAME: &'static str;
+    /// How long a registration holds, and why, for `explain`.
+    const REGISTRATION: &'static str;
+    /// Whether the kernel has edges. Where it has none, a report of an armed registration disarms it.
+    const EDGES: bool;
+    /// Whether closing the last descriptor of a file ends its registration.
+    const FORGETS_CLOSED: bool;
+
+    /// A selector whose `select` takes so many events at most.
+    fn new(capacity: usize) -> io::Result<Self>;
+
+    /// What other threads end a `select` with: it then reports `key`.
+    fn waker(&mut self, key: u64) -> io::Result<waker::Waker>;
+
+    /// Registers a descriptor.
+    fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()>;
+
+    /// Changes a registration.
+    fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()>;
+
+    /// Ends a registration.
+    fn remove(&mut self, fd: RawFd) -> io::Result<()>;
+
+    /// Says what is waited for on a descriptor, once; `None` for nothing. Where there are edges,
+    /// there is nothing to say.
+    #[inline(always)]
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
+        let _ = (fd, key, on);
+    }
+
+    /// Waits; answers how many events there are. `None` waits for ever, 0 not at all.
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize>;
+
+    /// Event `i` of the last `select`: its key, and what holds.
+    fn event(&self, i: usize) -> (u64, Ready);
+
+    /// A descriptor that is readable when `select` would report something.
+    fn pollable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How it waits, and why that way.
+    fn explain(&self) -> (&'static str, &'static str);
+}
 
 /// The answer of a system call that moves bytes: how many, or `-errno`.
 pub(crate) type Moved = isize;

@@ -1,7 +1,8 @@
 //! Sockets: the attempts of the proactor, and how sockets are made.
 //!
 //! Every attempt is non-blocking by its flags (`MSG_DONTWAIT`), so that a socket's description is not
-//! changed; only accept4(2) has no such flag and needs a non-blocking listener.
+//! changed; only accept4(2) has no such flag and needs a non-blocking listener. On macOS that is not
+//! enough, see `system`.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -19,7 +20,121 @@ use crate::sys::descriptor::Vectors;
 use crate::sys::{Moved, attempt, check};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
-const SEND: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
+
+pub(crate) use system::FLAGS_PER_CALL;
+
+/// Calls take flags for what they make and how they wait.
+#[cfg(not(target_vendor = "apple"))]
+mod system {
+    use super::{Moved, OwnedFd, RawFd, attempt};
+
+    /// Whether `MSG_DONTWAIT` is enough for a call not to block.
+    pub(crate) const FLAGS_PER_CALL: bool = true;
+    pub(super) const NOSIGNAL: i32 = libc::MSG_NOSIGNAL;
+    /// Descriptors that arrive are closed on exec.
+    pub(super) const CLOEXEC: i32 = libc::MSG_CMSG_CLOEXEC;
+
+    pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: the caller's: room for any address, and its length.
+        attempt!(unsafe { libc::accept4(fd, at, len, flags) })
+    }
+
+    pub(super) fn socket(family: i32, kind: i32) -> Moved {
+        let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no memory is passed.
+        attempt!(unsafe { libc::socket(family, kind, 0) })
+    }
+
+    /// Descriptors have arrived.
+    pub(super) fn arrived(_: &OwnedFd) {}
+
+    pub(crate) fn quiet(_: RawFd) {}
+}
+
+/// macOS has no such flags: what is made is changed afterwards, so that a fork in between can leak a
+/// descriptor into what it executes; and sends look at `O_NONBLOCK` only (`sosendcheck` in xnu), so
+/// that sockets are made non-blocking like pipes.
+#[cfg(target_vendor = "apple")]
+mod system {
+    use super::{AsRawFd, Moved, OwnedFd, RawFd, attempt, set_option};
+    use crate::sys::descriptor::{self, set_cloexec, set_nonblocking};
+
+    pub(crate) const FLAGS_PER_CALL: bool = false;
+    pub(super) const NOSIGNAL: i32 = 0;
+    pub(super) const CLOEXEC: i32 = 0;
+
+    pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
+        // SAFETY: the caller's: room for any address, and its length.
+        made(attempt!(unsafe { libc::accept(fd, at, len) }))
+    }
+
+    pub(super) fn socket(family: i32, kind: i32) -> Moved {
+        // SAFETY: no memory is passed.
+        made(attempt!(unsafe { libc::socket(family, kind, 0) }))
+    }
+
+    fn made(fd: Moved) -> Moved {
+        if fd < 0 {
+            return fd;
+        }
+        let raw = fd as RawFd;
+        match set_cloexec(raw).and_then(|()| set_nonblocking(raw, true)) {
+            Ok(()) => {
+                quiet(raw);
+                fd
+            }
+            Err(error) => {
+                descriptor::close(raw);
+                -(error.raw_os_error().unwrap_or(libc::EIO) as isize)
+            }
+        }
+    }
+
+    pub(super) fn arrived(fd: &OwnedFd) {
+        let _ = set_cloexec(fd.as_raw_fd());
+    }
+
+    /// Writes to a peer that is gone raise no signal. A socket whose peer is gone already refuses
+    /// the option, and raises none any more.
+    pub(crate) fn quiet(fd: RawFd) {
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1);
+    }
+}
+
+/// The option that lets several listeners share an address and its load.
+#[cfg(target_os = "freebsd")]
+const REUSE_PORT: i32 = libc::SO_REUSEPORT_LB;
+#[cfg(not(target_os = "freebsd"))]
+const REUSE_PORT: i32 = libc::SO_REUSEPORT;
+
+/// Lets writes to a socket that the program has made raise no signal, where that is no flag of the
+/// call.
+pub(crate) fn quiet(fd: RawFd) {
+    system::quiet(fd);
+}
+
+/// Whether accept(2) has answered an error of the connection at the head, which is gone: the next is
+/// worth a try. Linux passes network errors of the new connection on (accept(2)).
+pub(crate) fn is_of_connection(errno: i32) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if errno == libc::ENONET {
+        return true;
+    }
+    matches!(
+        errno,
+        libc::ECONNABORTED
+            | libc::EINTR
+            | libc::EPROTO
+            | libc::EPERM
+            | libc::ENETDOWN
+            | libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENOPROTOOPT
+    )
+}
 
 /// Most descriptors that one message passes (SCM_MAX_FD, unix(7)).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
@@ -111,7 +226,7 @@ pub(crate) fn recv_vectored(
         header.msg_namelen = unsafe { *len };
     }
     // SAFETY: everything that the header names lives on this stack or in the caller's memory.
-    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | libc::MSG_CMSG_CLOEXEC) });
+    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
     if let Some(address) = from {
         address.set_len(if moved < 0 { 0 } else { header.msg_namelen });
     }
@@ -187,7 +302,7 @@ pub(crate) fn recv_descriptors(
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of::<Control>() as _;
     // SAFETY: everything that the header names lives on this stack or in the caller's targets.
-    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | libc::MSG_CMSG_CLOEXEC) });
+    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
     if moved < 0 {
         return moved;
     }
@@ -207,7 +322,9 @@ pub(crate) fn recv_descriptors(
                 // SAFETY: `count` numbers lie there, as the header says; alignment is not promised.
                 let raw = unsafe { at.read_unaligned() };
                 // SAFETY: the kernel has installed this descriptor for us alone.
-                descriptors.push(unsafe { OwnedFd::from_raw_fd(raw) });
+                let owned = unsafe { OwnedFd::from_raw_fd(raw) };
+                system::arrived(&owned);
+                descriptors.push(owned);
             }
         }
         // SAFETY: as above.
@@ -216,11 +333,10 @@ pub(crate) fn recv_descriptors(
     moved
 }
 
-/// accept4(2): the descriptor or `-errno`; the peer's address is written to `peer`.
+/// accept(2), non-blocking and closed on exec: the descriptor or `-errno`; the peer's address is written to `peer`.
 pub(crate) fn accept(fd: RawFd, peer: &mut RawAddress) -> Moved {
     let (at, len) = peer.out();
-    // SAFETY: room for any address, and its length.
-    attempt!(unsafe { libc::accept4(fd, at, len, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) })
+    system::accept(fd, at, len)
 }
 
 /// A new non-blocking stream socket of `family`, closed on exec.
@@ -229,9 +345,7 @@ pub(crate) fn stream(family: i32) -> Result<OwnedFd, i32> {
 }
 
 fn socket(family: i32, kind: i32) -> Result<OwnedFd, i32> {
-    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no memory is passed.
-    let fd = attempt!(unsafe { libc::socket(family, kind, 0) });
+    let fd = system::socket(family, kind);
     if fd < 0 {
         return Err(-fd as i32);
     }
@@ -270,7 +384,7 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     } else {
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         if how.reuse_port {
-            set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+            set_option(fd, libc::SOL_SOCKET, REUSE_PORT, 1)?;
         }
         if how.nodelay {
             // Accepted sockets inherit it.

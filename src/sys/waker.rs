@@ -1,56 +1,92 @@
-//! A descriptor that other threads make readable to end a wait: eventfd(2) on Linux.
+//! What other threads end a wait with. Here: a descriptor that they make readable, eventfd(2) or a
+//! pipe where there is none. A selector that has an event of its own for it uses that.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Only owned descriptors and a local integer are passed to the kernel.
+//! Only owned descriptors and local integers are passed to the kernel.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
-use crate::sys::check;
+/// Ends the `select` that it was made for.
+pub(crate) type Waker = Arc<dyn Signal>;
 
-pub(crate) struct WakeFd(OwnedFd);
+/// Ends a `select` from any thread.
+pub trait Signal: Send + Sync {
+    /// Ends the `select` at hand, or else the next.
+    fn signal(&self);
+}
+
+/// A descriptor that becomes readable.
+pub(crate) struct WakeFd {
+    /// An eventfd, or the reading end of a pipe.
+    fd: OwnedFd,
+    /// The writing end of the pipe.
+    writer: Option<OwnedFd>,
+}
+
+/// What one signal writes: an eventfd takes eight bytes.
+const SIGNAL: [u8; 8] = 1u64.to_ne_bytes();
 
 impl WakeFd {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn new() -> io::Result<WakeFd> {
+        use std::os::fd::FromRawFd;
+        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         // SAFETY: no memory is passed.
-        let fd = check!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })?;
         // SAFETY: a fresh descriptor that nobody else owns.
-        Ok(WakeFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(WakeFd { fd, writer: None })
     }
 
-    /// Makes an edge: every write to an eventfd is one, so it is never read. Should the counter be
-    /// full (after 2^64 wakes), it is emptied and written again.
-    pub(crate) fn signal(&self) {
-        let mut one = 1u64;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) fn new() -> io::Result<WakeFd> {
+        let (reader, writer) = io::pipe()?;
+        let (fd, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
+        for end in [&fd, &writer] {
+            crate::sys::descriptor::set_nonblocking(end.as_raw_fd(), true)?;
+        }
+        Ok(WakeFd { fd, writer: Some(writer) })
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn drain(&self) {
+        let mut bytes = [0u8; 256];
         loop {
-            // SAFETY: eight bytes of a local.
-            let n = unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-            if n == 8 {
+            // SAFETY: room for as many bytes as are asked for.
+            let n = unsafe { libc::read(self.raw(), bytes.as_mut_ptr().cast(), bytes.len()) };
+            // A pipe may hold more than was asked for.
+            if n < bytes.len() as isize {
                 return;
-            }
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => {
-                    // SAFETY: eight bytes of a local.
-                    unsafe { libc::read(self.0.as_raw_fd(), (&raw mut one).cast(), 8) };
-                    one = 1;
-                }
-                // The descriptor is open for as long as `self` is, so nothing else can come.
-                _ => return,
             }
         }
     }
 
-    /// Empties the counter, for those who wait for the level.
-    pub(crate) fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight bytes of a local. EAGAIN: it is empty.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-
     pub(crate) fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Signal for WakeFd {
+    /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
+    /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
+    fn signal(&self) {
+        let to = self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd();
+        loop {
+            // SAFETY: eight bytes of a constant.
+            let n = unsafe { libc::write(to, SIGNAL.as_ptr().cast(), SIGNAL.len()) };
+            if n > 0 {
+                return;
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => self.drain(),
+                // The descriptor is open for as long as `self` is, so nothing else can come.
+                _ => return,
+            }
+        }
     }
 }

@@ -75,8 +75,7 @@ impl Harness for Epoll {
     }
 
     fn nowhere() -> Address {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("its address").into()
+        unused()
     }
 }
 
@@ -99,6 +98,53 @@ impl Harness for Uring {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("its address").into()
     }
+}
+
+/// The proactor on kqueue.
+pub struct Kqueue;
+
+impl Harness for Kqueue {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "kqueue";
+    const STAMP: &'static str = "kqueue";
+    const HUGE: usize = 100 << 20;
+    // The one that is imitated on Linux has descriptors of its own.
+    const MANY: usize = 2 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let builder = builder.driver(DriverKind::Kqueue);
+        builder.build().expect("kqueue is there")
+    }
+
+    fn nowhere() -> Address {
+        unused()
+    }
+}
+
+/// The proactor on poll(2).
+pub struct Poll;
+
+impl Harness for Poll {
+    type Driver = windlass::Auto;
+    const NAME: &'static str = "poll";
+    const STAMP: &'static str = "poll";
+    const HUGE: usize = 100 << 20;
+    const MANY: usize = 8 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let builder = builder.driver(DriverKind::Poll);
+        builder.build().expect("poll is everywhere")
+    }
+
+    fn nowhere() -> Address {
+        unused()
+    }
+}
+
+/// An address at which nobody listens any more.
+fn unused() -> Address {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").into()
 }
 
 /// The proactor on a simulated network that behaves.

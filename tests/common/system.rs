@@ -10,7 +10,12 @@ use super::Bench;
 
 /// How many descriptors this process has open.
 pub fn descriptors() -> usize {
-    let listing = std::fs::read_dir("/proc/self/fd").expect("proc is mounted");
+    let path = if cfg!(any(target_os = "linux", target_os = "android")) {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    let listing = std::fs::read_dir(path).expect("it is mounted");
     // The listing itself is one.
     listing.count() - 1
 }

@@ -1,7 +1,7 @@
 //! Raw readiness on descriptors of any kind, beside reads and writes (libuv's poll tests).
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -15,35 +15,6 @@ fn ready(c: Completion) -> Ready {
         Ok(Done::Ready(ready)) => ready,
         other => panic!("wanted readiness: {other:?}"),
     }
-}
-
-fn eventfd() -> OwnedFd {
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    assert!(fd >= 0);
-    // SAFETY: a fresh descriptor that nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-pub fn an_eventfd_becomes_readable<H: Harness>() {
-    let mut b = H::bench();
-    let event = eventfd();
-    let signal = std::fs::File::from(event.try_clone().unwrap());
-    let source = b.watcher.attach(event).unwrap();
-    for _ in 0..10 {
-        let poll = b.submit(Op::poll(source, Ready::READABLE));
-        b.look();
-        assert!(b.is_open(poll));
-        (&signal).write_all(&1u64.to_ne_bytes()).unwrap();
-        assert_eq!(ready(b.end(poll)), Ready::READABLE);
-        // It was asked, not read.
-        let again = b.submit(Op::poll(source, Ready::READABLE));
-        assert_eq!(ready(b.end(again)), Ready::READABLE);
-        (&signal).read_exact(&mut [0; 8]).unwrap();
-    }
-    let writable = b.submit(Op::poll(source, Ready::WRITABLE));
-    assert_eq!(ready(b.end(writable)), Ready::WRITABLE);
-    b.expect_all_ended();
 }
 
 /// libuv's poll_duplex: both directions of one socket, several polls at once.
@@ -111,7 +82,8 @@ pub fn urgent_data_is_a_priority_condition<H: Harness>() {
 
 pub fn polls_end_like_other_operations<H: Harness>() {
     let mut b = H::bench();
-    let source = b.watcher.attach(eventfd()).unwrap();
+    let (silent, _writer) = std::io::pipe().unwrap();
+    let source = b.watcher.attach(silent).unwrap();
     let expiring = b.submit(Op::poll(source, Ready::READABLE).timeout(Duration::from_millis(5)));
     expect_unmoved(b.end(expiring), ErrorKind::Deadline);
     let cancelled = b.submit(Op::poll(source, Ready::READABLE));
@@ -124,7 +96,8 @@ pub fn polls_end_like_other_operations<H: Harness>() {
     let freed = b.submit(Op::poll(source, Ready::READABLE));
     assert!(b.watcher.free(source));
     expect_unmoved(b.end(freed), ErrorKind::Freed);
-    let source = b.watcher.attach(eventfd()).unwrap();
+    let (silent, _other_writer) = std::io::pipe().unwrap();
+    let source = b.watcher.attach(silent).unwrap();
     let closed = b.submit(Op::poll(source, Ready::READABLE));
     b.watcher.close();
     expect_unmoved(b.end(closed), ErrorKind::Closed);
@@ -192,38 +165,4 @@ pub fn a_listener_becomes_readable<H: Harness>() {
     assert_eq!(ready(b.end(poll)), Ready::READABLE);
     let accept = b.submit(Op::accept(listener));
     expect_accepted(b.end(accept));
-}
-
-/// A timerfd and a pidfd: whatever poll(2) understands.
-pub fn other_descriptors_can_be_polled<H: Harness>() {
-    let mut b = H::bench();
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
-    assert!(fd >= 0);
-    // SAFETY: a fresh descriptor that nobody else owns.
-    let timer = unsafe { OwnedFd::from_raw_fd(fd) };
-    let spec = libc::itimerspec {
-        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 },
-    };
-    // SAFETY: the struct lives across the call; no old value is asked for.
-    let set = unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &spec, std::ptr::null_mut()) };
-    assert_eq!(set, 0);
-    let source = b.watcher.attach_dup(timer.as_fd()).unwrap();
-    let poll = b.submit(Op::poll(source, Ready::READABLE));
-    assert_eq!(ready(b.end(poll)), Ready::READABLE);
-    let read = b.submit(Op::read_into(source, vec![0; 8]));
-    assert_eq!(*expect_read(b.end(read)), 1u64.to_ne_bytes());
-
-    let mut child = std::process::Command::new("true").spawn().unwrap();
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-    if fd >= 0 {
-        // SAFETY: a fresh descriptor that nobody else owns.
-        let process = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        let source = b.watcher.attach(process).unwrap();
-        let poll = b.submit(Op::poll(source, Ready::READABLE));
-        assert!(ready(b.end(poll)).contains(Ready::READABLE));
-    }
-    assert!(child.wait().unwrap().success());
 }

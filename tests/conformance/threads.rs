@@ -112,7 +112,7 @@ pub fn a_spawned_loop_serves<H: Harness>() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let spawned = Watcher::builder()
-        .driver(windlass::DriverKind::Epoll)
+        .driver(H::NAME.parse().expect("a driver"))
         .spawn("echo", move |mut watcher| {
             assert_eq!(thread::current().name(), Some("echo"));
             let listener = watcher.attach(listener)?;

@@ -1,0 +1,404 @@
+//! What a kqueue is told and what it answers: changes, receipts, events. No system call is made here,
+//! so that all of it is tested on every system; [`kqueue`](super) makes them.
+//!
+//! A registration is one or two *filters* of a descriptor:
+//!
+//! ```text
+//!                   the filter is there already, with these flags: later, in the next wait
+//!   add, modify ──▶ it is not, or with others:                     now, with a receipt
+//!                   it is there and no longer wanted:              now, with a receipt
+//! ```
+//!
+//! Only what cannot fail for a reason that somebody must hear at once may wait (kqueue(2): an error
+//! of a change is an event with `EV_ERROR`, or lost where the events have no room for it). The filter
+//! for reads is always there: it tells of the peer's end whether asked for or not.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Only a structure of integers is zeroed.
+
+use std::os::fd::RawFd;
+
+use crate::interest::{Mode, Ready};
+
+/// The system's structure and names, and the two calls; on Linux, those of a library named `kqueue`
+/// with the layout of macOS.
+pub(super) mod raw {
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    mod names {
+        pub(crate) use libc::{
+            EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ERROR, EV_ONESHOT, EV_RECEIPT, EVFILT_READ,
+            EVFILT_USER, EVFILT_WRITE, NOTE_TRIGGER, kevent, kqueue,
+        };
+
+        /// Urgent data, which only macOS tells of.
+        #[cfg(target_vendor = "apple")]
+        pub(crate) const OOBAND: Option<u16> = Some(libc::EV_OOBAND);
+        #[cfg(not(target_vendor = "apple"))]
+        pub(crate) const OOBAND: Option<u16> = None;
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[allow(non_camel_case_types)]
+    mod names {
+        /// `struct kevent` of macOS.
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct kevent {
+            pub(crate) ident: usize,
+            pub(crate) filter: i16,
+            pub(crate) flags: u16,
+            pub(crate) fflags: u32,
+            pub(crate) data: isize,
+            pub(crate) udata: *mut libc::c_void,
+        }
+        #[cfg(target_pointer_width = "64")]
+        const _: () = assert!(size_of::<kevent>() == 32);
+
+        pub(crate) const EVFILT_READ: i16 = -1;
+        pub(crate) const EVFILT_WRITE: i16 = -2;
+        #[cfg(windlass_kqueue)]
+        pub(crate) const EVFILT_USER: i16 = -10;
+        pub(crate) const EV_ADD: u16 = 0x1;
+        pub(crate) const EV_DELETE: u16 = 0x2;
+        pub(crate) const EV_ONESHOT: u16 = 0x10;
+        pub(crate) const EV_CLEAR: u16 = 0x20;
+        pub(crate) const EV_RECEIPT: u16 = 0x40;
+        pub(crate) const OOBAND: Option<u16> = Some(0x2000);
+        pub(crate) const EV_ERROR: u16 = 0x4000;
+        pub(crate) const EV_EOF: u16 = 0x8000;
+        #[cfg(windlass_kqueue)]
+        pub(crate) const NOTE_TRIGGER: u32 = 0x0100_0000;
+
+        #[cfg(windlass_kqueue)]
+        #[link(name = "kqueue")]
+        unsafe extern "C" {
+            pub(crate) fn kqueue() -> libc::c_int;
+            pub(crate) fn kevent(
+                kq: libc::c_int,
+                changes: *const kevent,
+                change_count: libc::c_int,
+                events: *mut kevent,
+                event_count: libc::c_int,
+                timeout: *const libc::timespec,
+            ) -> libc::c_int;
+        }
+    }
+
+    pub(crate) use names::*;
+}
+
+/// A change or an event.
+pub(super) type Event = raw::kevent;
+
+/// Builds a change.
+pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u64) -> Event {
+    // Keys are handed through where a pointer could stand, and have 64 bits.
+    const { assert!(size_of::<*mut libc::c_void>() == 8) };
+    // SAFETY: a struct of integers and a pointer that nobody follows; all zeroes is one. (It has
+    // more members on FreeBSD.)
+    let mut event: Event = unsafe { std::mem::zeroed() };
+    event.ident = ident;
+    event.filter = filter;
+    event.flags = flags;
+    event.fflags = fflags;
+    event.udata = std::ptr::without_provenance_mut(key as usize);
+    event
+}
+
+/// The filters of one descriptor, by the flags that they were added with; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    read: u16,
+    write: u16,
+    /// What was asked for: events tell more.
+    pub(super) on: Ready,
+}
+
+impl Known {
+    /// The filters that this interest needs.
+    pub(super) fn wanted(on: Ready, mode: Mode) -> Known {
+        let flags = raw::EV_ADD
+            | match mode {
+                Mode::Level => 0,
+                Mode::Edge => raw::EV_CLEAR,
+                Mode::Oneshot => raw::EV_ONESHOT,
+            };
+        // Where reads are not asked for, data that lies there must not be told again and again, nor
+        // use the filter up before the peer's end comes.
+        let reads = on.intersects(Ready::READABLE | Ready::PRIORITY);
+        let read = if reads { flags } else { raw::EV_ADD | raw::EV_CLEAR };
+        let write = if on.contains(Ready::WRITABLE) { flags } else { 0 };
+        Known { read, write, on }
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.read | self.write != 0
+    }
+
+    /// Takes a filter out that the descriptor does not have.
+    pub(super) fn drop_filter(&mut self, filter: i16) {
+        if filter == raw::EVFILT_READ {
+            self.read = 0;
+        } else {
+            self.write = 0;
+        }
+    }
+}
+
+/// The changes that make one registration another: what is done now, and what may wait.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) now: Vec<Event>,
+    pub(super) later: Vec<Event>,
+}
+
+pub(super) fn plan(fd: RawFd, key: u64, from: Known, to: Known) -> Plan {
+    let mut plan = Plan::default();
+    let receipt = raw::EV_RECEIPT;
+    for (filter, from, to) in
+        [(raw::EVFILT_READ, from.read, to.read), (raw::EVFILT_WRITE, from.write, to.write)]
+    {
+        let change = |flags| change(fd as usize, filter, flags, 0, key);
+        if from != 0 && from == to {
+            plan.later.push(change(to));
+            continue;
+        }
+        // Adding what is there leaves its flags as they are.
+        if from != 0 {
+            plan.now.push(change(raw::EV_DELETE | receipt));
+        }
+        if to != 0 {
+            plan.now.push(change(to | receipt));
+        }
+    }
+    plan
+}
+
+/// What became of one change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receipt {
+    Done,
+    /// The pipe to be written has no reader any more (macOS, FreeBSD): that is an event.
+    Gone,
+    /// The descriptor has no such direction.
+    Absent,
+    Failed(i32),
+}
+
+/// Reads the receipt of a change.
+pub(super) fn receipt(change: &Event, answer: &Event) -> Receipt {
+    let errno = answer.data as i32;
+    if answer.flags & raw::EV_ERROR == 0 || errno == 0 {
+        return Receipt::Done;
+    }
+    let deletes = change.flags & raw::EV_DELETE != 0;
+    match errno {
+        // It was used up (EV_ONESHOT), or went with its descriptor.
+        libc::ENOENT | libc::EBADF if deletes => Receipt::Done,
+        libc::EPIPE if change.filter == raw::EVFILT_WRITE => Receipt::Gone,
+        libc::EINVAL => Receipt::Absent,
+        _ => Receipt::Failed(errno),
+    }
+}
+
+/// The conditions that an event tells of a descriptor for which `on` was asked; `None` when there are
+/// none. The end of the file is not one of them: it comes when a read finds it, behind what is still
+/// to be read.
+pub(super) fn conditions(event: &Event, on: Ready) -> Option<Ready> {
+    let flags = event.flags;
+    let told = if flags & raw::EV_ERROR != 0 {
+        // A change that could wait has failed: whoever waits tries, and sees.
+        if event.data == 0 { Ready::NONE } else { Ready::ERROR }
+    } else {
+        let ended = flags & raw::EV_EOF != 0;
+        let mut told = match event.filter {
+            raw::EVFILT_READ if ended => Ready::READABLE | Ready::READ_CLOSED,
+            raw::EVFILT_READ => Ready::READABLE,
+            _ if ended => Ready::WRITABLE | Ready::HANGUP,
+            _ => Ready::WRITABLE,
+        };
+        if raw::OOBAND.is_some_and(|bit| flags & bit != 0) {
+            told |= Ready::PRIORITY;
+        }
+        // The socket's error comes with its end.
+        if ended && event.fflags != 0 {
+            told |= Ready::ERROR;
+        }
+        told
+    };
+    let told = told.and(on | Ready::ALWAYS | Ready::READ_CLOSED);
+    (!told.is_empty()).then_some(told)
+}
+
+/// The key that an event carries.
+pub(super) fn key_of(event: &Event) -> u64 {
+    event.udata.addr() as u64
+}
+
+/// Makes one event of those with the same key: each filter tells its own.
+pub(super) fn merge(found: &mut Vec<(u64, Ready)>) {
+    found.sort_by_key(|(key, _)| *key);
+    found.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 |= next.1;
+        }
+        same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn modes() -> impl Strategy<Value = Mode> {
+        prop_oneof![Just(Mode::Level), Just(Mode::Edge), Just(Mode::Oneshot)]
+    }
+
+    fn interests() -> impl Strategy<Value = Ready> {
+        any::<u16>().prop_map(Ready::from_bits)
+    }
+
+    /// The filters of one kqueue, as the kernel keeps them: adding what is there changes its key
+    /// only, deleting what is not is ENOENT.
+    #[derive(Default)]
+    struct Kernel(HashMap<(usize, i16), (u16, u64)>);
+
+    impl Kernel {
+        fn take(&mut self, change: &Event) -> Event {
+            let name = (change.ident, change.filter);
+            let mut answer = *change;
+            answer.flags = raw::EV_ERROR;
+            answer.data = 0;
+            if change.flags & raw::EV_DELETE != 0 {
+                if self.0.remove(&name).is_none() {
+                    answer.data = libc::ENOENT as _;
+                }
+            } else {
+                let flags = change.flags & !(raw::EV_RECEIPT);
+                self.0.entry(name).or_insert((flags, 0)).1 = key_of(change);
+            }
+            answer
+        }
+    }
+
+    proptest! {
+        /// Whatever registrations follow each other, also where the kernel has used filters up: it
+        /// has in the end what the last one wants, and what is new has a receipt.
+        #[test]
+        fn the_kernel_ends_with_what_is_wanted(
+            steps in prop::collection::vec((0..4i32, interests(), modes(), any::<u64>(), any::<bool>()), 1..40),
+        ) {
+            let mut kernel = Kernel::default();
+            let mut known: HashMap<i32, Known> = HashMap::new();
+            for (fd, on, mode, key, used_up) in steps {
+                let from = known.get(&fd).copied().unwrap_or_default();
+                if used_up {
+                    kernel.0.retain(|(ident, _), (flags, _)| {
+                        *ident != fd as usize || *flags & raw::EV_ONESHOT == 0
+                    });
+                }
+                let to = if on.is_empty() { Known::default() } else { Known::wanted(on, mode) };
+                let Plan { now, later } = plan(fd, key, from, to);
+                for change in &now {
+                    prop_assert!(change.flags & raw::EV_RECEIPT != 0);
+                    let answer = kernel.take(change);
+                    prop_assert_eq!(receipt(change, &answer), Receipt::Done);
+                }
+                for change in &later {
+                    prop_assert!(change.flags & (raw::EV_RECEIPT | raw::EV_DELETE) == 0);
+                    prop_assert!(from.is_registered(), "what is new cannot wait");
+                    prop_assert_eq!(kernel.take(change).data, 0);
+                }
+                known.insert(fd, to);
+                let has = |filter| kernel.0.get(&(fd as usize, filter)).copied();
+                let wants = |flags: u16| (flags != 0).then_some((flags, key));
+                prop_assert_eq!(has(raw::EVFILT_READ), wants(to.read));
+                prop_assert_eq!(has(raw::EVFILT_WRITE), wants(to.write));
+            }
+        }
+
+        /// An event tells what was asked for and what is always told, under its key.
+        #[test]
+        fn events_tell_what_was_asked_for(
+            on in interests(),
+            writes in any::<bool>(),
+            flags in any::<u16>(),
+            fflags in any::<u32>(),
+            data in any::<i32>(),
+            key in any::<u64>(),
+        ) {
+            let filter = if writes { raw::EVFILT_WRITE } else { raw::EVFILT_READ };
+            let mut event = change(3, filter, flags, fflags, key);
+            event.data = data as _;
+            prop_assert_eq!(key_of(&event), key);
+            let told = conditions(&event, on).unwrap_or(Ready::NONE);
+            let ended = flags & raw::EV_EOF != 0;
+            if flags & raw::EV_ERROR != 0 {
+                prop_assert_eq!(told, if data == 0 { Ready::NONE } else { Ready::ERROR });
+            } else {
+                let own = if writes { Ready::WRITABLE } else { Ready::READABLE };
+                let other = if writes { Ready::READABLE } else { Ready::WRITABLE };
+                prop_assert_eq!(told.contains(own), on.contains(own));
+                prop_assert!(!told.intersects(other));
+                prop_assert_eq!(told.contains(Ready::READ_CLOSED), ended && !writes);
+                prop_assert_eq!(told.contains(Ready::HANGUP), ended && writes);
+                prop_assert_eq!(told.contains(Ready::ERROR), ended && fflags != 0);
+            }
+        }
+
+        /// Merging loses and invents nothing, and leaves each key once.
+        #[test]
+        fn a_key_has_one_event(events in prop::collection::vec((0..9u64, interests()), 0..30)) {
+            let mut wanted: HashMap<u64, Ready> = HashMap::new();
+            for (key, ready) in &events {
+                *wanted.entry(*key).or_default() |= *ready;
+            }
+            let mut found = events;
+            merge(&mut found);
+            prop_assert_eq!(found.len(), wanted.len());
+            prop_assert_eq!(found.into_iter().collect::<HashMap<_, _>>(), wanted);
+        }
+    }
+
+    /// A direction that the descriptor does not have is not registered.
+    #[test]
+    fn filters_can_be_absent() {
+        let mut known = Known::wanted(Ready::READABLE | Ready::WRITABLE, Mode::Edge);
+        assert_eq!(plan(3, 1, Known::default(), known).now.len(), 2);
+        known.drop_filter(raw::EVFILT_READ);
+        assert!(known.is_registered());
+        let left = plan(3, 1, known, Known::default()).now;
+        assert!(matches!(left[..], [change] if change.filter == raw::EVFILT_WRITE));
+        known.drop_filter(raw::EVFILT_WRITE);
+        assert!(!known.is_registered());
+    }
+
+    /// Each error of a change is its own.
+    #[test]
+    fn receipts_are_told_apart() {
+        let answered = |filter, flags, errno: i32| {
+            let asked = change(3, filter, flags | raw::EV_RECEIPT, 0, 1);
+            let mut answer = asked;
+            answer.flags |= raw::EV_ERROR;
+            answer.data = errno as _;
+            receipt(&asked, &answer)
+        };
+        let (read, write) = (raw::EVFILT_READ, raw::EVFILT_WRITE);
+        assert_eq!(answered(read, raw::EV_ADD, 0), Receipt::Done);
+        for errno in [libc::ENOENT, libc::EBADF] {
+            assert_eq!(answered(write, raw::EV_DELETE, errno), Receipt::Done);
+            assert_eq!(answered(write, raw::EV_ADD, errno), Receipt::Failed(errno));
+        }
+        assert_eq!(answered(write, raw::EV_ADD, libc::EPIPE), Receipt::Gone);
+        assert_eq!(answered(read, raw::EV_ADD, libc::EPIPE), Receipt::Failed(libc::EPIPE));
+        assert_eq!(answered(read, raw::EV_ADD, libc::EINVAL), Receipt::Absent);
+        assert_eq!(answered(read, raw::EV_ADD, libc::ENOMEM), Receipt::Failed(libc::ENOMEM));
+    }
+}

@@ -1,0 +1,278 @@
+//! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]; what is told
+//! and answered, and which changes may wait, in [`kevent`](super::kevent).
+//!
+//! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait are
+//! put together, so that a watch that ends with its one event gets one. A registration goes with the
+//! *number* of a descriptor: filters are deleted before it is closed, and changes that wait for a
+//! number are dropped with it, or they would reach its next owner. A queue is not inherited by a
+//! forked child, where its number may be somebody else's: nothing is called there.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The kernel reads as many changes as the vector has, and writes at most as many events as the other
+//! has capacity for, and says how many.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+
+use crate::interest::{Mode, Ready};
+use crate::sys::kevent::{
+    Event, Known, Receipt, change, conditions, key_of, merge, plan, raw, receipt,
+};
+use crate::sys::waker::{Signal, WakeFd, Waker};
+use crate::sys::{Select, check, descriptor, fork};
+
+/// The most that one wait may take: macOS refuses more than 10^8 seconds. Who asked looks at the clock.
+const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
+
+/// A kernel queue, the filters in it, and the events of its last `select`.
+pub struct Kqueue {
+    queue: Arc<Queue>,
+    /// By the number of their descriptor.
+    known: Vec<Known>,
+    /// Changes that wait for the next `select`.
+    later: Vec<Event>,
+    events: Vec<Event>,
+    capacity: usize,
+    found: Vec<(u64, Ready)>,
+    /// Pipes without a reader, which cannot be registered for writes: told by the next `select`.
+    gone: Vec<(RawFd, u64)>,
+}
+
+// SAFETY: the pointers in changes and events are keys, which nobody follows.
+unsafe impl Send for Kqueue {}
+
+impl Select for Kqueue {
+    const NAME: &'static str = "kqueue";
+    const REGISTRATION: &'static str =
+        "once per filter, at its first EAGAIN: EV_CLEAR, for life, deleted before close";
+    const EDGES: bool = true;
+    const FORGETS_CLOSED: bool = false;
+
+    fn new(capacity: usize) -> io::Result<Kqueue> {
+        Ok(Kqueue {
+            queue: Arc::new(Queue::new()?),
+            known: Vec::new(),
+            later: Vec::new(),
+            events: Vec::new(),
+            capacity: capacity.clamp(1, 1 << 16),
+            found: Vec::new(),
+            gone: Vec::new(),
+        })
+    }
+
+    /// An event of the queue's own, or a pipe where there is none (OpenBSD before 7.7).
+    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+        let flags = raw::EV_ADD | raw::EV_CLEAR | raw::EV_RECEIPT;
+        let add = change(0, raw::EVFILT_USER, flags, 0, key);
+        match self.queue.make(&[add])?.first() {
+            Some(Receipt::Done) => Ok(Arc::new(UserEvent { queue: Arc::clone(&self.queue), key })),
+            _ => {
+                let fd = WakeFd::new()?;
+                self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)?;
+                Ok(Arc::new(fd))
+            }
+        }
+    }
+
+    fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+        if self.known(fd).is_registered() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        // kqueue(2) knows regular files, which are always readable.
+        descriptor::check_pollable(fd)?;
+        self.change(fd, key, Known::wanted(on, mode))
+    }
+
+    fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+        if !self.known(fd).is_registered() {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        self.forget_pending(fd);
+        self.change(fd, key, Known::wanted(on, mode))
+    }
+
+    fn remove(&mut self, fd: RawFd) -> io::Result<()> {
+        if !self.known(fd).is_registered() {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        self.forget_pending(fd);
+        self.change(fd, 0, Known::default())
+    }
+
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        self.found.clear();
+        let gone = Ready::WRITABLE | Ready::ERROR;
+        self.found.extend(self.gone.drain(..).map(|(_, key)| (key, gone)));
+        let timeout_ns = if self.found.is_empty() { timeout_ns } else { Some(0) };
+        // Room for the error of every change, too, or it would be lost.
+        let room = self.capacity.max(self.later.len());
+        if !self.queue.wait(&self.later, &mut self.events, room, timeout_ns)? {
+            // A signal came. Changes may have been made or not: made again, they do no harm.
+            return Ok(self.found.len());
+        }
+        self.later.clear();
+        let mut filters = 0;
+        for event in &self.events {
+            let ready = if event.filter == raw::EVFILT_USER {
+                Some(Ready::READABLE)
+            } else {
+                filters |= 1 << (event.filter == raw::EVFILT_WRITE) as u8;
+                let known = self.known.get(event.ident).copied().unwrap_or_default();
+                conditions(event, known.on)
+            };
+            self.found.extend(ready.map(|ready| (key_of(event), ready)));
+        }
+        // Of one filter alone, no descriptor has two events.
+        if filters == 3 {
+            merge(&mut self.found);
+        }
+        Ok(self.found.len())
+    }
+
+    #[inline]
+    fn event(&self, i: usize) -> (u64, Ready) {
+        self.found[i]
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn explain(&self) -> (&'static str, &'static str) {
+        ("kevent", "timeouts have nanosecond precision")
+    }
+}
+
+impl Kqueue {
+    fn known(&self, fd: RawFd) -> Known {
+        let known = usize::try_from(fd).ok().and_then(|fd| self.known.get(fd));
+        known.copied().unwrap_or_default()
+    }
+
+    /// Drops what waits for a descriptor.
+    fn forget_pending(&mut self, fd: RawFd) {
+        self.later.retain(|change| change.ident != fd as usize);
+        self.gone.retain(|(gone, _)| *gone != fd);
+    }
+
+    /// Makes one registration another; where that fails, there is none.
+    fn change(&mut self, fd: RawFd, key: u64, to: Known) -> io::Result<()> {
+        let number = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        let plan = plan(fd, key, self.known(fd), to);
+        if self.known.len() <= number {
+            self.known.resize(number + 1, Known::default());
+        }
+        let mut has = to;
+        let mut refused = None;
+        if !plan.now.is_empty() {
+            for (change, receipt) in plan.now.iter().zip(self.queue.make(&plan.now)?) {
+                match receipt {
+                    Receipt::Done => continue,
+                    Receipt::Gone => self.gone.push((fd, key)),
+                    // The other direction may be there.
+                    Receipt::Absent => refused = refused.or(Some(libc::EINVAL)),
+                    Receipt::Failed(errno) => {
+                        self.known[number] = Known::default();
+                        self.forget_pending(fd);
+                        let undo = super::kevent::plan(fd, key, to, Known::default());
+                        let _ = self.queue.make(&undo.now);
+                        return Err(io::Error::from_raw_os_error(errno));
+                    }
+                }
+                has.drop_filter(change.filter);
+            }
+        }
+        self.known[number] = has;
+        self.later.extend(plan.later);
+        match refused {
+            Some(errno) if !has.is_registered() => Err(io::Error::from_raw_os_error(errno)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AsFd for Kqueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        descriptor::borrow(self.queue.fd)
+    }
+}
+
+/// The queue's descriptor, shared with those who end its waits.
+struct Queue {
+    fd: RawFd,
+    forks: u32,
+}
+
+impl Queue {
+    fn new() -> io::Result<Queue> {
+        // SAFETY: no memory is passed.
+        let fd = check!(unsafe { raw::kqueue() })?;
+        let queue = Queue { fd, forks: fork::generation() };
+        descriptor::set_cloexec(fd)?;
+        Ok(queue)
+    }
+
+    /// Makes changes at once; each has its receipt.
+    fn make(&self, changes: &[Event]) -> io::Result<Vec<Receipt>> {
+        let mut answers = Vec::new();
+        while !self.wait(changes, &mut answers, changes.len(), Some(0))? {}
+        Ok(changes.iter().zip(&answers).map(|(change, answer)| receipt(change, answer)).collect())
+    }
+
+    /// kevent(2), with room for so many events; false when a signal came.
+    fn wait(
+        &self,
+        changes: &[Event],
+        events: &mut Vec<Event>,
+        room: usize,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<bool> {
+        events.clear();
+        if self.forks != fork::generation() {
+            return Ok(true);
+        }
+        events.reserve(room);
+        let timeout = timeout_ns.map(|ns| descriptor::timespec(ns.min(MOST_NS)));
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (from, count) = (changes.as_ptr(), changes.len() as libc::c_int);
+        let (to, most) = (events.as_mut_ptr(), room as libc::c_int);
+        // SAFETY: `count` changes; room for `most` events; the timeout lives across the call.
+        let answer = unsafe { raw::kevent(self.fd, from, count, to, most, timeout) };
+        match check!(answer) {
+            Ok(count) => {
+                // SAFETY: the kernel has written the first `count` events, at most the capacity.
+                unsafe { events.set_len(count as usize) };
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.forks == fork::generation() {
+            descriptor::close(self.fd);
+        }
+    }
+}
+
+/// An event of the queue's own (EVFILT_USER).
+struct UserEvent {
+    queue: Arc<Queue>,
+    key: u64,
+}
+
+impl Signal for UserEvent {
+    fn signal(&self) {
+        // Adding what is there keeps its flags; the key is written again with every change.
+        let flags = raw::EV_ADD | raw::EV_RECEIPT;
+        let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, self.key);
+        // It is there for as long as the queue is, so nothing can come of this but a wake.
+        let _ = self.queue.make(&[trigger]);
+    }
+}

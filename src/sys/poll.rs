@@ -1,0 +1,405 @@
+//! A selector on poll(2), for development: it runs wherever there is Unix, and shows that nothing
+//! above leans on epoll. Its contract stands in [`crate::sys`].
+//!
+//! poll(2) knows no edges and remembers nothing: every wait hands over all descriptors, and tells
+//! which conditions hold. So a registration is *armed* for what it may report:
+//!
+//! ```text
+//!   Level     always armed
+//!   Oneshot   disarmed by a report; `modify` arms it anew, `arm` too (the proactor's way: it knows
+//!             when a direction has run dry, and says before each wait what it waits for)
+//!   Edge      a condition that was reported is held back until a later `select` finds it gone, or
+//!             until the selector's patience ends
+//! ```
+//!
+//! Patience is what keeps an imitated edge from being lost: bytes that come between somebody's last
+//! read and the next `select` look like those that were there before. What still holds when patience
+//! ends is reported again, perhaps for no reason.
+//!
+//! poll(2) has no descriptor of its own that another loop could wait for. Who asks for one is lent
+//! that of a selector of the system's, which from then on is told what is armed.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The kernel reads and writes the entries of a vector, whose length it is told.
+
+use std::cell::OnceCell;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::interest::{Mode, Ready};
+use crate::sys::waker::{WakeFd, Waker};
+use crate::sys::{Select, Selector, descriptor, errno, fork};
+
+/// How long an edge is held back that may hide a newer one.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// No place.
+const NOWHERE: u32 = u32::MAX;
+
+/// A registration, beside its `pollfd`.
+struct Entry {
+    fd: RawFd,
+    key: u64,
+    on: Ready,
+    mode: Mode,
+    /// May report something.
+    armed: bool,
+    /// Of an edge: what has been reported and was not yet found gone.
+    held: Ready,
+}
+
+/// Descriptors, and what the last `select` has found.
+pub struct Poll {
+    /// What poll(2) is handed; a disarmed entry has a descriptor below 0, which it passes over.
+    fds: Vec<libc::pollfd>,
+    /// In the same order.
+    entries: Vec<Entry>,
+    /// Where a descriptor's entry stands, by its number.
+    places: Vec<u32>,
+    found: Vec<(u64, Ready)>,
+    capacity: usize,
+    /// Where the next `select` starts to look, so that the first do not starve the last.
+    start: usize,
+    wake: Option<Arc<WakeFd>>,
+    /// How many entries hold something back, and until when.
+    held: usize,
+    held_until: Option<Instant>,
+    patience: Duration,
+    /// The selector whose descriptor was lent out.
+    mirror: OnceCell<Selector>,
+    /// A forked child shares it with its parent, and leaves it alone.
+    forks: u32,
+}
+
+impl Select for Poll {
+    const NAME: &'static str = "poll";
+    const REGISTRATION: &'static str =
+        "before each wait, for what is waited for: poll has no edges (for development)";
+    const EDGES: bool = false;
+    const FORGETS_CLOSED: bool = false;
+
+    fn new(capacity: usize) -> io::Result<Poll> {
+        Ok(Poll {
+            fds: Vec::new(),
+            entries: Vec::new(),
+            places: Vec::new(),
+            found: Vec::new(),
+            capacity: capacity.clamp(1, 1 << 16),
+            start: 0,
+            wake: None,
+            held: 0,
+            held_until: None,
+            patience: PATIENCE,
+            mirror: OnceCell::new(),
+            forks: fork::generation(),
+        })
+    }
+
+    /// A level: `select` reads it.
+    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+        let fd = Arc::new(WakeFd::new()?);
+        self.add(fd.raw(), key, Ready::READABLE, Mode::Level)?;
+        self.wake = Some(Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+        if self.place(fd).is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        descriptor::check_pollable(fd)?;
+        self.insert(Entry { fd, key, on, mode, armed: true, held: Ready::NONE });
+        Ok(())
+    }
+
+    fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
+        let place = self.place(fd).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+        self.let_go(place);
+        self.entries[place] = Entry { fd, key, on, mode, armed: true, held: Ready::NONE };
+        self.show(place);
+        Ok(())
+    }
+
+    fn remove(&mut self, fd: RawFd) -> io::Result<()> {
+        let place = self.place(fd).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+        self.let_go(place);
+        if let Some(mirror) = self.mirror() {
+            let _ = mirror.remove(fd);
+        }
+        self.places[fd as usize] = NOWHERE;
+        self.entries.swap_remove(place);
+        self.fds.swap_remove(place);
+        if let Some(moved) = self.entries.get(place) {
+            self.places[moved.fd as usize] = place as u32;
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
+        let entry = Entry {
+            fd,
+            key,
+            on: on.unwrap_or(Ready::NONE),
+            mode: Mode::Oneshot,
+            armed: on.is_some(),
+            held: Ready::NONE,
+        };
+        let Some(place) = self.place(fd) else {
+            if entry.armed {
+                self.insert(entry);
+            }
+            return;
+        };
+        let known = &self.entries[place];
+        if (known.key, known.on, known.armed) != (entry.key, entry.on, entry.armed) {
+            self.entries[place] = entry;
+            self.show(place);
+        }
+    }
+
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        self.found.clear();
+        self.look_at_held()?;
+        if self.is_patience_over() {
+            self.release_held();
+        }
+        let patience_ns = self.held_until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)
+        });
+        let bound_ns = match (timeout_ns, patience_ns) {
+            (Some(timeout), Some(patience)) => Some(timeout.min(patience)),
+            (timeout, patience) => timeout.or(patience),
+        };
+        let count = wait(&mut self.fds, bound_ns)?;
+        self.collect(count);
+        if count == 0 && self.is_patience_over() {
+            // It has ended in this wait.
+            self.release_held();
+            let count = wait(&mut self.fds, Some(0))?;
+            self.collect(count);
+        }
+        Ok(self.found.len())
+    }
+
+    fn event(&self, i: usize) -> (u64, Ready) {
+        self.found[i]
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        if self.mirror.get().is_none() {
+            let mut mirror = Selector::new(1).ok()?;
+            for entry in self.entries.iter().filter(|entry| entry.shown().is_some()) {
+                mirror.add(entry.fd, entry.key, entry.on, Mode::Level).ok()?;
+            }
+            let _ = self.mirror.set(mirror);
+        }
+        self.mirror.get().and_then(Select::pollable)
+    }
+
+    fn explain(&self) -> (&'static str, &'static str) {
+        WAIT
+    }
+}
+
+impl Entry {
+    /// What poll(2) is asked for; `None` when nothing may be reported.
+    fn shown(&self) -> Option<Ready> {
+        let on = asked(self.on).without(self.held);
+        // Errors and hang-ups are told whether asked for or not.
+        let silent = !self.armed || self.held.intersects(Ready::ALWAYS);
+        (!silent).then_some(on)
+    }
+}
+
+/// An interest with what goes with it: who reads is told of a half-close.
+fn asked(on: Ready) -> Ready {
+    if on.intersects(Ready::READABLE) { on | Ready::READ_CLOSED } else { on }
+}
+
+impl Poll {
+    fn place(&self, fd: RawFd) -> Option<usize> {
+        let place = *self.places.get(usize::try_from(fd).ok()?)?;
+        (place != NOWHERE).then_some(place as usize)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let (fd, place) = (entry.fd as usize, self.entries.len());
+        if self.places.len() <= fd {
+            self.places.resize(fd + 1, NOWHERE);
+        }
+        self.places[fd] = place as u32;
+        self.fds.push(libc::pollfd { fd: entry.fd, events: 0, revents: 0 });
+        self.entries.push(entry);
+        self.show(place);
+    }
+
+    /// Hands on what an entry may report.
+    fn show(&mut self, place: usize) {
+        let entry = &self.entries[place];
+        let shown = entry.shown();
+        self.fds[place] = libc::pollfd {
+            // The number 0 has no negative.
+            fd: if shown.is_some() { entry.fd } else { -1 - entry.fd },
+            events: descriptor::to_poll(shown.unwrap_or(Ready::NONE)),
+            revents: 0,
+        };
+        let (fd, key) = (entry.fd, entry.key);
+        if let Some(mirror) = self.mirror() {
+            // Where that fails, the other loop is told of this descriptor when it comes back here.
+            let _ = match shown {
+                None => mirror.remove(fd),
+                Some(on) => match mirror.modify(fd, key, on, Mode::Level) {
+                    Err(_) => mirror.add(fd, key, on, Mode::Level),
+                    done => done,
+                },
+            };
+        }
+    }
+
+    fn mirror(&mut self) -> Option<&mut Selector> {
+        self.mirror.get_mut().filter(|_| self.forks == fork::generation())
+    }
+
+    /// Turns what poll(2) has found into events, from where the last `select` has stopped.
+    fn collect(&mut self, mut count: usize) {
+        let len = self.fds.len();
+        let mut i = if self.start < len { self.start } else { 0 };
+        for _ in 0..len {
+            if count == 0 || self.found.len() == self.capacity {
+                break;
+            }
+            let place = i;
+            i = if i + 1 == len { 0 } else { i + 1 };
+            let revents = std::mem::take(&mut self.fds[place].revents);
+            if revents == 0 {
+                continue;
+            }
+            count -= 1;
+            self.report(place, descriptor::from_poll(revents));
+        }
+        self.start = i;
+    }
+
+    fn report(&mut self, place: usize, ready: Ready) {
+        let entry = &mut self.entries[place];
+        self.found.push((entry.key, ready));
+        match entry.mode {
+            Mode::Level => {
+                if let Some(wake) = self.wake.as_ref().filter(|wake| wake.raw() == entry.fd) {
+                    wake.drain();
+                }
+                return;
+            }
+            Mode::Oneshot => entry.armed = false,
+            Mode::Edge => {
+                if entry.held.is_empty() {
+                    self.held += 1;
+                }
+                entry.held |= ready;
+                self.held_until.get_or_insert_with(|| Instant::now() + self.patience);
+            }
+        }
+        self.show(place);
+    }
+
+    /// Arms edges again whose condition has gone.
+    fn look_at_held(&mut self) -> io::Result<()> {
+        if self.held == 0 {
+            return Ok(());
+        }
+        let places: Vec<usize> =
+            (0..self.entries.len()).filter(|&i| !self.entries[i].held.is_empty()).collect();
+        let ask = |&place: &usize| libc::pollfd {
+            fd: self.entries[place].fd,
+            events: descriptor::to_poll(asked(self.entries[place].on)),
+            revents: 0,
+        };
+        let mut fds: Vec<libc::pollfd> = places.iter().map(ask).collect();
+        wait(&mut fds, Some(0))?;
+        for (place, asked) in places.into_iter().zip(fds) {
+            let entry = &mut self.entries[place];
+            let holds = entry.held.and(descriptor::from_poll(asked.revents));
+            if holds != entry.held {
+                entry.held = holds;
+                self.held -= usize::from(holds.is_empty());
+                self.show(place);
+            }
+        }
+        if self.held == 0 {
+            self.held_until = None;
+        }
+        Ok(())
+    }
+
+    fn is_patience_over(&self) -> bool {
+        self.held_until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// What was held back is looked at like everything else.
+    fn release_held(&mut self) {
+        for place in 0..self.entries.len() {
+            if !self.entries[place].held.is_empty() {
+                self.entries[place].held = Ready::NONE;
+                self.show(place);
+            }
+        }
+        self.held = 0;
+        self.held_until = None;
+    }
+
+    /// An entry goes or becomes another.
+    fn let_go(&mut self, place: usize) {
+        if !self.entries[place].held.is_empty() {
+            self.held -= 1;
+            self.held_until = self.held_until.filter(|_| self.held > 0);
+        }
+    }
+
+    /// Sets how long an edge is held back that may hide a newer one.
+    #[cfg(test)]
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+}
+
+/// Asks poll(2), for at most so long; answers how many entries have something. A signal is nothing.
+fn wait(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<usize> {
+    let count = ask(fds, timeout_ns);
+    if count >= 0 {
+        return Ok(count as usize);
+    }
+    match errno() {
+        libc::EINTR => {
+            fds.iter_mut().for_each(|entry| entry.revents = 0);
+            Ok(0)
+        }
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// What `ask` calls, and why.
+#[cfg(not(target_vendor = "apple"))]
+const WAIT: (&str, &str) = ("ppoll", "timeouts have nanosecond precision");
+
+#[cfg(not(target_vendor = "apple"))]
+fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
+    let timeout = timeout_ns.map(descriptor::timespec);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: as many entries as are said; the timeout lives across the call; no signal mask.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, std::ptr::null()) }
+}
+
+#[cfg(target_vendor = "apple")]
+const WAIT: (&str, &str) = ("poll", "there is no ppoll: timeouts round up to milliseconds");
+
+#[cfg(target_vendor = "apple")]
+fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
+    let ms = timeout_ns.map_or(-1, descriptor::ms_up);
+    // SAFETY: as many entries as are said.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) }
+}

@@ -1,0 +1,109 @@
+//! The house: what stands where in the sources.
+#![allow(missing_docs)] // a test binary has no users
+
+use std::path::{Path, PathBuf};
+
+/// Every source file of the crate, by its path from `src`.
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(at).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                walk(&path, root, files);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source");
+                files.push((path.strip_prefix(root).expect("below").to_owned(), text));
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    walk(&root, &root, &mut files);
+    files
+}
+
+/// Lines that ask for a platform, in a `cfg` of any form, and the line behind each.
+fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
+    const WORDS: [&str; 9] = [
+        "target_os",
+        "target_vendor",
+        "target_family",
+        "target_arch",
+        "target_env",
+        "target_pointer_width",
+        "windlass_kqueue",
+        "(unix)",
+        "(windows)",
+    ];
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let asks = |line: &str| {
+        let code = line.split("//").next().unwrap_or("");
+        WORDS.iter().any(|word| code.contains(word))
+    };
+    let at = (0..lines.len()).filter(|&i| asks(lines[i]));
+    at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
+}
+
+/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s variants.
+fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
+    let attribute = line.starts_with("#[cfg(");
+    match file.to_str() {
+        _ if file.starts_with("sys") => true,
+        Some("lib.rs") => attribute && (next.starts_with("mod ") || next.starts_with("pub mod ")),
+        Some("auto.rs") => {
+            let names = next.trim_start_matches("Auto::");
+            attribute && names.starts_with(|first: char| first.is_ascii_uppercase())
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn platforms_are_asked_for_in_sys_only() {
+    let mut in_sys = 0;
+    for (file, text) in sources() {
+        for (number, line, next) in platform_lines(&text) {
+            assert!(is_allowed(&file, line, next), "{}:{number}: {line}", file.display());
+            in_sys += 1;
+        }
+    }
+    assert!(in_sys > 10, "the search finds nothing any more");
+}
+
+/// What the search finds, and what it lets pass.
+#[test]
+fn the_search_sees_what_it_should() {
+    let asks = |text: &str| !platform_lines(text).is_empty();
+    assert!(asks("#[cfg(target_os = \"linux\")]\nfn f() {}"));
+    assert!(asks("if cfg!(windows) {"));
+    assert!(asks("#[cfg_attr(not(unix), allow(dead_code))]"));
+    assert!(!asks("#[cfg(test)]\nmod tests;"));
+    assert!(!asks("// not for (unix) alone"));
+    let cfg = "#[cfg(unix)]";
+    assert!(is_allowed(Path::new("sys/net.rs"), cfg, "fn f()"));
+    assert!(is_allowed(Path::new("lib.rs"), cfg, "mod ring;"));
+    assert!(!is_allowed(Path::new("lib.rs"), cfg, "pub use ring::Ring;"));
+    assert!(is_allowed(Path::new("auto.rs"), cfg, "Ring(Proactor<Ring>),"));
+    assert!(is_allowed(Path::new("auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
+    assert!(!is_allowed(Path::new("auto.rs"), cfg, "use crate::ring::Ring;"));
+    assert!(!is_allowed(Path::new("proactor/os.rs"), cfg, "fn f()"));
+}
+
+/// Selectors have names in `sys` only: what is above speaks of the contract.
+#[test]
+fn the_proactor_names_no_selector() {
+    let mut looked = 0;
+    for (file, text) in sources() {
+        if !file.starts_with("proactor") {
+            continue;
+        }
+        looked += 1;
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            let named = ["Epoll", "Kqueue", "sys::Poll", "epoll_", "kevent"];
+            let found = named.iter().find(|name| code.contains(**name));
+            assert!(found.is_none(), "{}:{}: {line}", file.display(), number + 1);
+        }
+    }
+    assert!(looked > 3);
+}
