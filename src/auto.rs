@@ -13,8 +13,6 @@ use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
-#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-use crate::ring::Ring;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::{Poll, Select, Selector};
 
@@ -79,7 +77,7 @@ pub enum Auto {
     Readiness(Proactor<Os>),
     /// The proactor on io_uring.
     #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-    Completion(Proactor<Ring>),
+    Completion(Proactor<crate::ring::Ring>),
     /// The proactor on poll(2), out of the way of the other.
     Poll(Box<Proactor<Os<Poll>>>),
 }
@@ -105,7 +103,7 @@ impl Auto {
             DriverKind::Kqueue => "kqueue",
             #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
             DriverKind::Uring => {
-                return match Ring::new(config.events)? {
+                return match crate::ring::Ring::new(config.events)? {
                     Ok(kernel) => {
                         Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason)))
                     }

@@ -61,7 +61,7 @@ mod proactor;
 mod reactor;
 pub mod remote;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-mod ring;
+pub mod ring;
 pub mod sim;
 pub mod slots;
 mod source;
@@ -84,8 +84,6 @@ pub use op::{Code, Op};
 pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
-#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-pub use ring::Ring;
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
 pub use swap::Lease;
 pub use watcher::Watcher;

@@ -423,7 +423,7 @@ impl Pool {
 
     /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. One
     /// chunk always stays for reads that the loop does.
-    pub(crate) fn lend(&mut self, held: usize) -> Option<Lent> {
+    pub fn lend(&mut self, held: usize) -> Option<Lent> {
         if held + 1 >= self.limit_chunks {
             return None;
         }
@@ -436,7 +436,7 @@ impl Pool {
     }
 
     /// Takes back what was lent: the kernel does not write it any more.
-    pub(crate) fn take_back(&mut self, lent: Lent) {
+    pub fn take_back(&mut self, lent: Lent) {
         let lent = std::mem::ManuallyDrop::new(lent);
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         if unsafe { lent.chunk.as_ref() }.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
@@ -504,7 +504,8 @@ impl Pool {
 }
 
 /// A chunk in a kernel's hands, filled from its start on.
-pub(crate) struct Lent {
+#[derive(Debug)]
+pub struct Lent {
     chunk: NonNull<Chunk>,
     start: *mut u8,
     room: u32,
@@ -513,7 +514,7 @@ pub(crate) struct Lent {
 
 impl Lent {
     /// What is not filled yet.
-    pub(crate) fn room(&mut self) -> (*mut u8, u32) {
+    pub fn room(&mut self) -> (*mut u8, u32) {
         (self.start, self.room)
     }
 
@@ -522,7 +523,7 @@ impl Lent {
     /// # Safety
     /// The kernel has written them, and will not write them again.
     #[inline]
-    pub(crate) unsafe fn commit(&mut self, len: u32) -> Buf {
+    pub unsafe fn commit(&mut self, len: u32) -> Buf {
         let start = self.start;
         let len = len.min(self.room);
         // SAFETY: at most what is left of the chunk.

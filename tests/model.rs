@@ -176,7 +176,7 @@ mod epoll {
     #[test]
     fn random_programs_keep_the_contract() {
         let _alone = alone();
-        expect_all(&explore::<Real>(200));
+        expect_all(&explore::<Real>(600));
     }
 }
 
