@@ -94,7 +94,9 @@ impl Auto {
                 })?;
                 (kind, format!("named by {VARIABLE}"))
             }
-            (DriverKind::Auto, Err(_)) => (kind, "chosen automatically: the only one built".into()),
+            (DriverKind::Auto, Err(_)) => {
+                (kind, "chosen automatically: as fast as any on sockets (PERFORMANCE.md)".into())
+            }
             (kind, _) => (kind, "named by the program".into()),
         };
         let name = match kind {
