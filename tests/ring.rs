@@ -1,0 +1,185 @@
+//! The io_uring driver where the suite does not look: systems that deny it, full queues, and watchers
+//! that go away with everything in flight.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // filters and limits need libc
+
+mod common;
+
+use std::io;
+use std::time::Duration;
+
+use common::*;
+use windlass::{Completions, DriverKind, ErrorKind, Op, Watcher};
+
+/// From here on the calls `numbers` of this process fail with `errno`.
+fn deny(numbers: &[i64], errno: i32) {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    // The number of the call stands first in seccomp's data.
+    let mut filter = vec![step(load, 0, 0, 0)];
+    for &number in numbers {
+        filter.push(step(equal, number as u32, 0, 1));
+        filter.push(step(answer, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+    }
+    filter.push(step(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the program lives across the call.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) }, 0);
+}
+
+/// By name there is an error that tells the step and the reason; by default there is a driver.
+fn denied(test: &str, number: i64, step: &str) {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES, libc::EOPNOTSUPP] {
+        let role = format!("{test} {errno}");
+        if child::is_child(&role) {
+            // The filter holds for the thread that sets it and those it starts: this one.
+            deny(&[number], errno);
+            let error = Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            let text = error.to_string();
+            let reason = io::Error::from_raw_os_error(errno).to_string();
+            assert!(text.contains(step) && text.contains(&reason), "{text}");
+            let mut watcher = Watcher::new().expect("there is another driver");
+            let nop = watcher.submit(Op::nop()).unwrap();
+            let mut done = Completions::new();
+            watcher.wait(&mut done).unwrap();
+            assert_eq!(done.drain(..).next().unwrap().ticket(), nop);
+            println!("denied as it should be");
+            return;
+        }
+    }
+    if std::env::var_os("WINDLASS_TEST_CHILD").is_some() {
+        return;
+    }
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES, libc::EOPNOTSUPP] {
+        let (ended, text) = child::finish(child::spawn(test, &format!("{test} {errno}")));
+        assert!(ended && text.contains("denied as it should be"), "errno {errno}: {text}");
+    }
+}
+
+#[test]
+fn a_denied_setup_is_told() {
+    denied("a_denied_setup_is_told", libc::SYS_io_uring_setup, "io_uring_setup(2)");
+}
+
+#[test]
+fn a_denied_register_is_told() {
+    denied("a_denied_register_is_told", libc::SYS_io_uring_register, "io_uring_register(2)");
+}
+
+#[test]
+fn a_denied_enter_is_told() {
+    denied("a_denied_enter_is_told", libc::SYS_io_uring_enter, "io_uring_enter(2)");
+}
+
+/// What the system is short of is an error, not a missing driver.
+#[test]
+fn a_shortage_of_descriptors_is_an_error() {
+    child::in_child("a_shortage_of_descriptors_is_an_error", || {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: room for one limit.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+        limit.rlim_cur = system::descriptors() as u64;
+        // SAFETY: the limit lives across the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        let error = Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+    });
+}
+
+/// Without memory that may be locked the ring is still there (Linux 5.12 does not charge for it).
+#[test]
+fn little_locked_memory_is_enough() {
+    child::in_child("little_locked_memory_is_enough", || {
+        let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+        // SAFETY: the limit lives across the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
+        let mut b = Uring::bench();
+        let (here, there) = b.pair();
+        b.cross(here, there, b"with little memory");
+    });
+}
+
+/// Ten times as many operations as the ring has entries, at once: nothing is lost.
+#[test]
+fn ten_times_the_ring() {
+    const PAIRS: usize = 1024;
+    const EACH: usize = 10;
+    let mut b = Uring::bench();
+    let pairs = b.pairs(PAIRS);
+    let mut reads = 0;
+    for &(_, there) in &pairs {
+        for _ in 0..EACH {
+            b.submit(Op::read_exact(there, room(8), 8));
+            reads += 1;
+        }
+    }
+    for &(here, _) in &pairs {
+        for i in 0..EACH as u64 {
+            b.submit(Op::write(here, i.to_ne_bytes().to_vec()));
+        }
+    }
+    let mut next = std::collections::HashMap::new();
+    let mut written = 0;
+    while reads > 0 || written < PAIRS * EACH {
+        let c = b.next();
+        match c.result.unwrap() {
+            windlass::Done::Read(data) => {
+                let next = next.entry(c.source).or_insert(0u64);
+                assert_eq!(*data, next.to_ne_bytes(), "in its order");
+                *next += 1;
+                reads -= 1;
+            }
+            windlass::Done::Written { bytes, .. } => {
+                assert_eq!(bytes, 8);
+                written += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // And as many cancels, of reads that nothing comes for.
+    let tickets: Vec<_> =
+        pairs.iter().flat_map(|&(here, _)| [here; EACH]).map(|s| b.submit(Op::read(s))).collect();
+    b.look();
+    for &(here, _) in &pairs {
+        assert_eq!(b.watcher.cancel_all(here), EACH);
+    }
+    for ticket in tickets {
+        assert_eq!(b.end(ticket).error_kind(), Some(ErrorKind::Cancelled));
+    }
+    b.expect_all_ended();
+}
+
+/// A watcher that goes away with everything in flight gives everything back, again and again.
+#[test]
+fn watchers_go_with_everything_in_flight() {
+    child::in_child("watchers_go_with_everything_in_flight", || {
+        let rounds: usize =
+            std::env::var("WINDLASS_DROPS").map_or(300, |text| text.parse().expect("a number"));
+        drop(Uring::bench());
+        let before = system::descriptors();
+        for round in 0..rounds {
+            let mut watcher = Watcher::builder().driver(DriverKind::Uring).build().unwrap();
+            for i in 0..4 {
+                let (a, b) = system::tcp_pair();
+                let (a, b) = (watcher.attach(a).unwrap(), watcher.attach(b).unwrap());
+                watcher.submit(Op::read_into(a, room(100))).unwrap();
+                watcher.submit(Op::read(b)).unwrap();
+                watcher.submit(Op::write(a, pattern(1 << 20, i))).unwrap();
+                watcher.submit(Op::write(a, "behind")).unwrap();
+                watcher.submit(Op::poll(b, windlass::Ready::PRIORITY)).unwrap();
+            }
+            watcher.submit(Op::timer(Duration::from_secs(3600))).unwrap();
+            if round % 2 == 0 {
+                let _ = watcher.try_wait(&mut Completions::new()).unwrap();
+            }
+        }
+        assert_eq!(system::descriptors(), before, "descriptors leaked");
+    });
+}
