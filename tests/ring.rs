@@ -183,3 +183,32 @@ fn watchers_go_with_everything_in_flight() {
         assert_eq!(system::descriptors(), before, "descriptors leaked");
     });
 }
+
+/// Bytes and the end of the file that come together are both told.
+#[test]
+fn the_end_that_comes_with_the_last_bytes_is_told() {
+    let mut b = Uring::bench();
+    for round in 0..100 {
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let here = b.watcher.attach(here).unwrap();
+        let read = b.submit(Op::read(here).multishot());
+        b.look();
+        io::Write::write_all(&mut &there, b"last").unwrap();
+        if round % 2 == 0 {
+            io::Write::write_all(&mut &there, b" words").unwrap();
+        }
+        drop(there);
+        let mut got = Vec::new();
+        loop {
+            let c = b.next();
+            assert_eq!(c.ticket(), read);
+            let more = c.more();
+            got.extend_from_slice(&expect_read(c));
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(got, if round % 2 == 0 { &b"last words"[..] } else { b"last" });
+        b.watcher.free(here);
+    }
+}
