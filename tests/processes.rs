@@ -17,8 +17,17 @@ use windlass::{Completions, Done, Op, Reason, Watcher};
 /// A forked child may not use its parent's watcher, and whatever it tries, the parent's still works.
 #[test]
 fn a_forked_child_is_told_and_does_no_harm() {
-    child::in_child("a_forked_child_is_told_and_does_no_harm", || {
-        let mut b = Epoll::bench();
+    forked("a_forked_child_is_told_and_does_no_harm", Epoll::bench);
+}
+
+#[test]
+fn a_forked_child_is_told_and_does_no_harm_to_a_ring() {
+    forked("a_forked_child_is_told_and_does_no_harm_to_a_ring", Uring::bench);
+}
+
+fn forked(test: &str, bench: fn() -> Bench<windlass::Auto>) {
+    child::in_child(test, || {
+        let mut b = bench();
         let (here, there) = b.pair();
         let (blocking, writer) = std::io::pipe().unwrap();
         let blocking = b.watcher.attach(std::os::fd::OwnedFd::from(blocking)).unwrap();
