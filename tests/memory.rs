@@ -20,7 +20,7 @@ use windlass::{
 
 mod worlds;
 
-use worlds::{Network, Real, Virtual, World, alone, descriptors};
+use worlds::{Network, Real, Ring, Virtual, World, alone, descriptors};
 
 struct Counting;
 
@@ -206,9 +206,13 @@ fn an_echo_over_tcp_allocates_nothing() {
     let _alone = alone();
     let pair = || {
         let (a, b) = tcp_pair();
+        // A ring cuts a message at the end of a buffer, and two writes would wait for each other.
+        a.set_nodelay(true).expect("an option");
+        b.set_nodelay(true).expect("an option");
         (Handle::from(a), Handle::from(b))
     };
     echo::<Real>(|_| (0..3).map(|_| pair()).collect());
+    echo::<Ring>(|_| (0..3).map(|_| pair()).collect());
 }
 
 #[test]
@@ -512,6 +516,12 @@ fn nothing_stays<W: World>() {
 fn a_watcher_leaves_nothing_behind() {
     let _alone = alone();
     nothing_stays::<Real>();
+}
+
+#[test]
+fn a_watcher_on_a_ring_leaves_nothing_behind() {
+    let _alone = alone();
+    nothing_stays::<Ring>();
 }
 
 #[test]
