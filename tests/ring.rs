@@ -106,6 +106,21 @@ fn little_locked_memory_is_enough() {
     });
 }
 
+/// The least that a wait can take, however it is asked for.
+#[test]
+fn no_events_at_all_are_one_event() {
+    let mut b = Uring::bench_with(Watcher::builder().events(0));
+    let (here, there) = b.pair();
+    b.cross(here, there, b"one by one");
+    let reads = [b.submit(Op::read(here)), b.submit(Op::read(there))];
+    b.look();
+    assert!(b.watcher.cancel(reads[0]));
+    assert!(b.watcher.free(there));
+    for (read, kind) in reads.into_iter().zip([ErrorKind::Cancelled, ErrorKind::Freed]) {
+        assert_eq!(b.end(read).error_kind(), Some(kind));
+    }
+}
+
 /// Ten times as many operations as the ring has entries, at once: nothing is lost.
 #[test]
 fn ten_times_the_ring() {

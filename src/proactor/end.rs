@@ -235,12 +235,13 @@ impl<K: Kernel> Proactor<K> {
             self.take_requests();
         }
         match self.slots.find(slot, ticket.generation()) {
+            None => false,
+            Some(op) if op.reserved => false,
             Some(op) if K::COMPLETES && op.in_flight != InFlight::No => self.cancel_started(ticket),
-            Some(op) if !op.reserved => {
+            Some(_) => {
                 self.fail(slot, ErrorKind::Cancelled);
                 true
             }
-            _ => false,
         }
     }
 

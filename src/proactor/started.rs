@@ -195,7 +195,7 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         if !more {
-            self.end_marked(index, self.sources[index].reads.head);
+            self.end_marked(self.sources[index].reads.head);
             self.go_on(index);
         }
     }
@@ -227,12 +227,12 @@ impl<K: Kernel> Proactor<K> {
                 self.slots[head].in_flight = kept;
             }
         }
-        self.end_marked(index, self.sources[index].writes.head);
+        self.end_marked(self.sources[index].writes.head);
         self.go_on(index);
     }
 
     /// Ends what was told to end while another operation of its queue was in the kernel.
-    fn end_marked(&mut self, index: u32, head: u32) {
+    fn end_marked(&mut self, head: u32) {
         let mut slot = head;
         while slot != NOWHERE {
             let op = &mut self.slots[slot];
@@ -242,12 +242,12 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             };
             op.in_flight = InFlight::No;
-            let torn = op.moved > 0;
+            let whole = matches!(kind, ErrorKind::Freed | ErrorKind::Closed);
+            let tears = op.code == Code::Write && op.moved > 0 && !whole;
             self.fail(slot, kind);
-            if torn && kind != ErrorKind::Freed && kind != ErrorKind::Closed {
-                // It may have taken those behind it with it.
-                slot = self.sources[index].writes.head;
-                continue;
+            if tears {
+                // It has taken those behind it with it.
+                return;
             }
             slot = next;
         }
@@ -365,7 +365,7 @@ impl<K: Kernel> Proactor<K> {
                 match self.kernel.select(Some(0)) {
                     Ok(count) => {
                         self.apply(count);
-                        if count < self.config.events {
+                        if !self.untold {
                             break;
                         }
                     }

@@ -25,7 +25,7 @@ impl<K: Kernel> Proactor<K> {
             while K::COMPLETES && self.batch.is_empty() && self.busy > 0 {
                 // What the kernel has still ends.
                 self.poll(wait)?;
-                if wait == Wait::Now {
+                if self.batch.is_empty() && self.is_over(wait) {
                     return Ok(());
                 }
             }
@@ -36,16 +36,21 @@ impl<K: Kernel> Proactor<K> {
             if !self.batch.is_empty() {
                 return Ok(());
             }
-            match wait {
-                Wait::Forever => {}
-                Wait::Until(at) if self.kernel.now_ns() < ns_of(at) => {}
-                Wait::Until(_) => return Ok(()),
-                Wait::Now => {
-                    // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
-                    self.dozing = self.ready.is_empty() && self.remote.doze();
-                    return Ok(());
-                }
+            if wait == Wait::Now {
+                // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
+                self.dozing = self.ready.is_empty() && self.remote.doze();
             }
+            if self.is_over(wait) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn is_over(&mut self, wait: Wait) -> bool {
+        match wait {
+            Wait::Now => true,
+            Wait::Forever => false,
+            Wait::Until(at) => self.kernel.now_ns() >= ns_of(at),
         }
     }
 

@@ -201,7 +201,6 @@ impl Uring {
     /// nanoseconds (`None`: for ever). A signal ends the wait.
     pub(crate) fn enter(&mut self, wait: Option<Option<u64>>) -> io::Result<()> {
         loop {
-            let more = !self.backlog.is_empty();
             self.fill();
             let behind = !self.backlog.is_empty();
             // A wait must not hide entries that have not been submitted.
@@ -213,12 +212,9 @@ impl Uring {
                 Err(error) => match error.raw_os_error() {
                     // A signal, or the time is up: what has come has come.
                     Some(libc::EINTR | libc::ETIME) => return Ok(()),
-                    // The kernel wants its completions taken first (or is short of memory for the
-                    // moment): what waits is submitted by the next call.
-                    Some(libc::EBUSY | libc::EAGAIN) if !self.ring.completion().is_empty() => {
-                        return Ok(());
-                    }
-                    Some(libc::EBUSY | libc::EAGAIN) if more => return Ok(()),
+                    // The kernel wants its completions taken first, or is short of memory for the
+                    // moment: what waits is submitted by the next call.
+                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(error),
                 },
             }
@@ -315,8 +311,9 @@ fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
     let mut entries = SUBMISSIONS;
     let mut step = 0;
     loop {
+        // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with it
+        // whatever lies there by then.
         let mut builder = IoUring::builder();
-        builder.dontfork();
         for flag in LADDER[step] {
             (flag.set)(&mut builder);
         }
