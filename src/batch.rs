@@ -28,11 +28,17 @@ impl Batch {
         }
     }
 
+    /// Makes room for `count` more.
+    #[inline]
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.0.reserve(count);
+    }
+
     /// Adds one. Nothing can unwind while the completion is in hand, so that the compiler builds it
     /// where it stays.
     ///
     /// # Safety
-    /// [`make_room`](Batch::make_room) was called, and nothing added since.
+    /// Room was [made](Batch::make_room) and not used up since.
     #[inline(always)]
     pub(crate) unsafe fn put(&mut self, completion: Completion) {
         let len = self.0.len();

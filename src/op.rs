@@ -72,6 +72,12 @@ impl Code {
         Code::Close,
         Code::Drained,
     ];
+
+    /// Whether it stands in the queue of its source's reads.
+    pub(crate) const fn is_read(self) -> bool {
+        use Code::*;
+        matches!(self, Read | ReadInto | ReadExact | Accept | RecvFrom | RecvDescriptors)
+    }
 }
 
 /// An operation, to be given to [`Watcher::submit`](crate::Watcher::submit).

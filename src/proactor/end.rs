@@ -55,20 +55,10 @@ impl<K: Kernel> Proactor<K> {
         }
         let state = &mut self.sources[op.source];
         match op.code {
-            Code::Read
-            | Code::ReadInto
-            | Code::ReadExact
-            | Code::Accept
-            | Code::RecvFrom
-            | Code::RecvDescriptors => state.remove_read(&mut self.slots, slot),
-            Code::Write
-            | Code::Connect
-            | Code::Shutdown
-            | Code::SendTo
-            | Code::SendDescriptors
-            | Code::Close => state.remove_write(&mut self.slots, slot),
             Code::Poll | Code::Drained => state.remove_poll(&mut self.slots, slot),
             Code::Nop | Code::Timer => {}
+            code if code.is_read() => state.remove_read(&mut self.slots, slot),
+            _ => state.remove_write(&mut self.slots, slot),
         }
     }
 

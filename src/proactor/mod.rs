@@ -16,13 +16,16 @@
 //! source runs only after the event of its turn has been applied to it.
 
 mod end;
+mod events;
 mod kernel;
 mod os;
-mod run;
+mod reads;
 mod started;
 mod state;
 mod submit;
 mod turn;
+mod waits;
+mod writes;
 
 use std::io;
 use std::num::NonZeroU32;

@@ -9,13 +9,11 @@
 //! (A1) What is started keeps its place, and so its buffer, until its last answer. (A2) The kernel
 //! answers with the number of bytes that it has written.
 
-use std::io::IoSlice;
-
 use super::*;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
 use crate::source::Kind;
-use crate::sys::descriptor::VECTORS;
+use writes::Parts;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -71,33 +69,19 @@ impl<K: Kernel> Proactor<K> {
         if state.kind() != Kind::Stream || self.slots[state.writes.head].code != Code::Write {
             return false;
         }
-        let mut parts = [IoSlice::new(&[]); VECTORS];
-        let mut count = 0;
-        let mut slot = state.writes.head;
-        while slot != NOWHERE && count < VECTORS && self.slots[slot].code == Code::Write {
-            let op = &self.slots[slot];
-            let mut skip = op.moved as usize;
-            for part in op.buf.parts() {
-                let bytes = &part.as_slice()[skip.min(part.len())..];
-                skip -= part.len() - bytes.len();
-                if !bytes.is_empty() && count < VECTORS {
-                    parts[count] = IoSlice::new(bytes);
-                    count += 1;
-                }
-            }
-            slot = op.next;
-        }
+        let parts = Parts::of_writes(&self.slots, state.writes.head, usize::MAX);
         let key = state.name(index).key();
-        if self.kernel.start_send(state.fd, key, &parts[..count]) != Started::Yes {
+        if self.kernel.start_send(state.fd, key, parts.as_slice()) != Started::Yes {
             return false;
         }
+        let mut rest = parts.bytes;
         state.flags |= WRITE_BUSY;
         self.busy += 1;
-        let behind = slot;
         let mut slot = state.writes.head;
-        while slot != behind {
+        while rest > 0 {
             let op = &mut self.slots[slot];
             op.in_flight = InFlight::Started;
+            rest = rest.saturating_sub(op.buf.len() - op.moved as usize);
             slot = op.next;
         }
         true
@@ -210,14 +194,7 @@ impl<K: Kernel> Proactor<K> {
             slot = self.slots[slot].next;
         }
         if moved >= 0 {
-            let mut rest = moved as u32;
-            while rest > 0 {
-                let head = self.sources[index].writes.head;
-                let op = &self.slots[head];
-                let share = rest.min((op.buf.len() - op.moved as usize) as u32);
-                rest -= share;
-                self.advance(index, head, share);
-            }
+            self.advance_queue(index, moved as u32);
         } else if !matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
             let head = self.sources[index].writes.head;
             let kept = self.slots[head].in_flight;
@@ -279,15 +256,7 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let state = &self.sources[op.source];
-        let head = match op.code {
-            Code::Read
-            | Code::ReadInto
-            | Code::ReadExact
-            | Code::Accept
-            | Code::RecvFrom
-            | Code::RecvDescriptors => state.reads.head,
-            _ => state.writes.head,
-        };
+        let head = if op.code.is_read() { state.reads.head } else { state.writes.head };
         head != slot && head != NOWHERE && self.slots[head].in_flight.ending().is_some()
     }
 

@@ -362,7 +362,8 @@ impl State {
         !self.has(RESTING | READS | WRITES) && self.polls == NOWHERE
     }
 
-    /// Remembers what the selector has reported; answers the flags as they then are.
+    /// Remembers what the selector has reported; answers the flags as they then are. (Polls are told
+    /// by [`note_polls`](State::note_polls).)
     #[inline(always)]
     pub(super) fn apply(&mut self, ready: Ready) -> u32 {
         const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
@@ -371,10 +372,15 @@ impl State {
         } else {
             self.apply_more(ready);
         }
+        self.flags
+    }
+
+    /// An event has come: its polls are worth another look.
+    #[inline]
+    pub(super) fn note_polls(&mut self) {
         if self.has(POLLS) {
             self.flags |= POLLED;
         }
-        self.flags
     }
 
     /// Conditions other than "readable" and "writable" let both be tried, as far as they concern them.

@@ -11,9 +11,6 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
-/// Most events that a selector takes in one wait, whatever it is told.
-const MOST_EVENTS: usize = 1 << 16;
-
 /// Most times that a busy loop asks its selector before it asks the doubted sources.
 const MOST_DOUBT_TURNS: u32 = 128;
 
@@ -241,50 +238,6 @@ impl<K: Kernel> Proactor<K> {
             if self.now_ns >= end {
                 return Ok(false);
             }
-        }
-    }
-
-    /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
-    /// others come into the ready queue.
-    pub(super) fn apply(&mut self, count: usize) {
-        self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
-        for i in 0..count {
-            if K::COMPLETES
-                && let Some(answer) = self.kernel.answer(i, &mut self.pool)
-            {
-                self.answered(answer);
-                continue;
-            }
-            let (key, ready) = self.kernel.event(i);
-            if !self.run_rest(key, ready) {
-                self.enqueue_ready(key);
-            }
-        }
-    }
-
-    /// Puts a source to which an event has come into the ready queue if it has anything to try.
-    #[inline(never)]
-    fn enqueue_ready(&mut self, key: u64) {
-        let index = key as u32;
-        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else {
-            if key == WAKE {
-                self.counts.wakes += 1;
-            } else {
-                self.counts.stale_events += 1;
-            }
-            return;
-        };
-        let source = state.name(index);
-        let worth = state.has(POLLED) || state.can_read() || state.can_write();
-        if !worth || state.has(QUEUED) {
-            return;
-        }
-        state.flags |= QUEUED;
-        if state.kind() == Kind::Listener {
-            // Connections first, or a storm of them meets retransmissions; the others keep their order.
-            self.ready.insert(0, source);
-        } else {
-            self.ready.push(source);
         }
     }
 

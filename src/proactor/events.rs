@@ -1,0 +1,138 @@
+//! Events: what a selector reports is applied to the sources, and the usual one runs at once.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! What a kernel says it has written becomes the length of a lease: the promise of `Kernel`'s
+//! implementers. The usual read puts its completion where room was made for it before.
+
+use super::*;
+use crate::buf::{Buf, Target};
+use crate::source::Kind;
+
+/// Most events that a selector takes in one wait, whatever it is told.
+const MOST_EVENTS: usize = 1 << 16;
+
+impl<K: Kernel> Proactor<K> {
+    /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
+    /// others come into the ready queue.
+    pub(super) fn apply(&mut self, count: usize) {
+        self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
+        self.batch.reserve(count);
+        for i in 0..count {
+            let behind = count - i - 1;
+            if K::COMPLETES
+                && let Some(answer) = self.kernel.answer(i, &mut self.pool)
+            {
+                self.answered(answer);
+                self.batch.reserve(behind);
+                continue;
+            }
+            let (key, ready) = self.kernel.event(i);
+            // SAFETY: room for one completion an event was made, and is made again by what adds more.
+            if !unsafe { self.run_rest(key, ready, behind) } {
+                self.enqueue_ready(key);
+            }
+        }
+    }
+
+    /// Puts a source to which an event has come into the ready queue if it has anything to try.
+    #[inline(never)]
+    fn enqueue_ready(&mut self, key: u64) {
+        let index = key as u32;
+        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else {
+            if key == WAKE {
+                self.counts.wakes += 1;
+            } else {
+                self.counts.stale_events += 1;
+            }
+            return;
+        };
+        let source = state.name(index);
+        let worth = state.has(POLLED) || state.can_read() || state.can_write();
+        if !worth || state.has(QUEUED) {
+            return;
+        }
+        state.flags |= QUEUED;
+        if state.kind() == Kind::Listener {
+            // Connections first, or a storm of them meets retransmissions; the others keep their order.
+            self.ready.insert(0, source);
+        } else {
+            self.ready.push(source);
+        }
+    }
+
+    /// Applies an event, and if it is the usual one (a stream socket whose resting read finds bytes,
+    /// and nothing else to be done) runs the source. False when it is not that: then the event has
+    /// been applied and nothing else done.
+    ///
+    /// # Safety
+    /// There is room in the batch for this event's completion and those of the `behind` others that
+    /// came with it; and there still is afterwards.
+    #[inline(always)]
+    unsafe fn run_rest(&mut self, key: u64, ready: Ready, behind: usize) -> bool {
+        const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
+        const OTHER: u32 =
+            UNSETTLED | WAITING | READ_PAUSED | RESTING_MORE | READS | WRITES | POLLS;
+        let index = key as u32;
+        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
+        let flags = state.apply(ready);
+        if flags & (USUAL | OTHER) != USUAL {
+            state.note_polls();
+            return false;
+        }
+        let at_hand = self.pool.space_at_hand();
+        let Some((start, room)) =
+            at_hand.or_else(|| next_buffer(&mut self.pool, &mut self.turn_bytes))
+        else {
+            return false;
+        };
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        let got = self.kernel.recv(state.fd, stream_kind(flags), target);
+        if got.moved <= 0 || got.cut {
+            return self.run_rest_on(index, got, behind);
+        }
+        let len = got.moved as u32;
+        // As `settle` does.
+        let settled = if len < room { READABLE } else { 0 };
+        state.flags = flags & !(RESTING | settled);
+        if settled != 0 && stream_kind(flags) == Kind::UnixStream {
+            state.doubt(index, &mut self.doubted);
+        }
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.resting_ticket(index);
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let data = unsafe { Buf::from_pool(&mut self.pool, len) };
+        let result = Ok(Done::Read(data));
+        let done = Completion::new(source, ticket, token, result);
+        // SAFETY: the caller's promise; nothing was added since.
+        unsafe { self.batch.put(done) };
+        true
+    }
+
+    /// The attempt of `run_rest` has met something unusual.
+    #[cold]
+    #[inline(never)]
+    fn run_rest_on(&mut self, index: u32, got: Received, behind: usize) -> bool {
+        if got.moved <= 0 {
+            self.rest_stopped(index, got.moved);
+        } else {
+            self.rest_done(index, got, u32::MAX);
+        }
+        self.requeue(index);
+        self.batch.reserve(behind);
+        true
+    }
+}
+
+/// Opens another swap buffer for the usual reads, if the turn's share of bytes is not used up.
+#[cold]
+#[inline(never)]
+fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
+    if *turn_bytes <= 0 {
+        return None;
+    }
+    *turn_bytes -= pool.chunk_bytes() as isize;
+    pool.space()
+}

@@ -1,0 +1,394 @@
+//! Reads: attempts of what takes bytes, datagrams or connections.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! What a kernel says it has written becomes the length of a lease or a vector: the promise of
+//! `Kernel`'s implementers.
+
+use std::os::fd::RawFd;
+
+use super::*;
+use crate::buf::{Buf, Target};
+use crate::error::ErrorKind;
+use crate::source::Kind;
+use crate::sys::descriptor::VECTORS;
+use crate::sys::net;
+use waits::MEMORY_PAUSE_NS;
+
+/// How long accepts pause when descriptors have run out.
+const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
+/// What one accept counts for in a source's share of a turn.
+const ACCEPT_COST: usize = 1024;
+
+impl<K: Kernel> Proactor<K> {
+    /// Memory for a message: the space at hand and, where that is less than a swap buffer, memory
+    /// behind it, because what does not fit is lost.
+    fn message_targets<'a>(
+        spill: &'a mut Vec<u8>,
+        pool: &Pool,
+        start: *mut u8,
+        room: u32,
+    ) -> [Target<'a>; 2] {
+        let rest = pool.chunk_bytes() - room as usize;
+        spill.clear();
+        spill.reserve(rest);
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let first = unsafe { Target::from_raw(start, room as usize) };
+        // SAFETY: `rest` bytes of capacity, borrowed for as long as the target lives.
+        [first, unsafe { Target::from_raw(spill.as_mut_ptr(), rest) }]
+    }
+
+    /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what does
+    /// not fit there.
+    #[inline]
+    fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
+        let state = &self.sources[index];
+        if state.kind().is_message() && (room as usize) < self.pool.chunk_bytes() {
+            let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+            return self.kernel.recv_vectored(state.fd, state.kind(), &mut to);
+        }
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        self.kernel.recv(state.fd, state.kind(), target)
+    }
+
+    /// The `len` bytes that were received into the `room` bytes that the pool has lent and, beyond
+    /// them, into the spill.
+    ///
+    /// # Safety
+    /// They were, and nothing was asked of the pool since.
+    #[inline]
+    unsafe fn lease(&mut self, len: u32, room: u32) -> Buf {
+        if len <= room {
+            // SAFETY: the same promise.
+            return Buf::from(unsafe { self.pool.commit(len) });
+        }
+        // SAFETY: the kernel has written what is beyond the room, at most the capacity.
+        unsafe { self.spill.set_len((len - room) as usize) };
+        // SAFETY: the kernel has filled the room.
+        match unsafe { self.pool.commit_with(&self.spill) } {
+            Ok(lease) => Buf::from(lease),
+            Err(bytes) => Buf::from(bytes),
+        }
+    }
+
+    /// The resting read has bytes.
+    pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32) {
+        let len = got.moved as u32;
+        let state = &mut self.sources[index];
+        state.settle(index, len < room, got.cut, &mut self.doubted);
+        let more = state.has(RESTING_MORE);
+        if !more {
+            state.flags &= !RESTING;
+        }
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.resting_ticket(index);
+        // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(len, room) };
+        self.turn_bytes -= len as isize;
+        let result = Ok(Done::Read(data));
+        self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
+    }
+
+    /// Tries the reads of a source for as long as they are worth trying and `left` bytes allow.
+    pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
+        while *left > 0 {
+            let state = &mut self.sources[index];
+            if !state.can_read() {
+                return;
+            }
+            if !state.has(RESTING) {
+                if K::COMPLETES && self.begin_read(index) {
+                    return;
+                }
+                self.run_queued_read(index, left);
+                continue;
+            }
+            let Some((start, room)) = self.pool.space() else {
+                return self.wait_for_lease(index);
+            };
+            let got = self.receive(index, start, room);
+            if got.moved <= 0 {
+                self.rest_stopped(index, got.moved);
+                continue;
+            }
+            *left = left.saturating_sub(got.moved as usize);
+            self.rest_done(index, got, room);
+        }
+    }
+
+    /// An attempt of the resting read moved nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn rest_stopped(&mut self, index: u32, moved: isize) {
+        if moved == 0 {
+            let state = &mut self.sources[index];
+            let (source, ticket) = (state.name(index), state.resting_ticket(index));
+            let token = state.read_token;
+            state.flags &= !(RESTING | RESTING_MORE);
+            state.settle(index, false, false, &mut self.doubted);
+            let eof = Ok(Done::Read(Buf::NONE));
+            self.batch.push(Completion::new(source, ticket, token, eof));
+        } else if let Some(kind) = self.read_blocked(index, moved) {
+            self.fail_rest(index, kind);
+        }
+    }
+
+    /// One attempt of the read at the head of the queue.
+    #[inline(never)]
+    fn run_queued_read(&mut self, index: u32, left: &mut usize) {
+        let slot = self.sources[index].reads.head;
+        match self.slots[slot].code {
+            Code::Read => self.run_read(index, slot, left),
+            Code::Accept => {
+                *left = left.saturating_sub(ACCEPT_COST);
+                self.run_accept(index, slot);
+            }
+            Code::RecvFrom => self.run_recv_from(index, slot, left),
+            Code::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
+            _ => self.run_read_into(index, slot, left),
+        }
+    }
+
+    /// A read without a buffer that has a place: behind another, or with a deadline.
+    fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let Some((start, room)) = self.pool.space() else {
+            return self.wait_for_lease(index);
+        };
+        let got = self.receive(index, start, room);
+        if got.moved <= 0 {
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as u32;
+        self.sources[index].settle(index, len < room, got.cut, &mut self.doubted);
+        // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(len, room) };
+        *left = left.saturating_sub(len as usize);
+        self.turn_bytes -= len as isize;
+        self.finish_read(index, slot, Ok(Done::Read(data)));
+    }
+
+    /// `ReadInto` and `ReadExact`.
+    fn run_read_into(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let op = &mut self.slots[slot];
+        let from = op.moved as usize;
+        let most = if op.code == Code::ReadExact { op.count as usize - from } else { usize::MAX };
+        let (got, room) = if op.buf.is_list() {
+            let mut targets = Vec::with_capacity(VECTORS);
+            // What one call leaves of a message is lost, what it leaves of a stream is not.
+            let count = if state.kind().is_message() { usize::MAX } else { VECTORS };
+            op.buf.targets(from, most, &mut targets, count);
+            let room: usize = targets.iter().map(Target::len).sum();
+            let got = if targets.len() > VECTORS {
+                recv_whole(&mut self.kernel, state.fd, state.kind(), &mut targets, room)
+            } else {
+                self.kernel.recv_vectored(state.fd, state.kind(), &mut targets)
+            };
+            (got, room)
+        } else {
+            let target = op.buf.target(from, most);
+            let room = target.len();
+            (self.kernel.recv(state.fd, state.kind(), target), room)
+        };
+        if got.moved <= 0 {
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as usize;
+        state.settle(index, len < room, got.cut, &mut self.doubted);
+        op.moved += len as u32;
+        *left = left.saturating_sub(len);
+        if op.code == Code::ReadExact && op.moved < op.count {
+            return;
+        }
+        let mut buf = op.buf.take();
+        // SAFETY: the kernel has written `moved` bytes from the start.
+        unsafe { buf.set_filled(op.moved as usize) };
+        self.finish_read(index, slot, Ok(Done::Read(buf)));
+    }
+
+    /// An attempt to read answered `-errno`: blocked, paused, to be repeated, or an error.
+    fn read_blocked(&mut self, index: u32, moved: isize) -> Option<ErrorKind> {
+        match -moved as i32 {
+            libc::EAGAIN => self.block_read(index),
+            libc::EINTR => {}
+            // The kernel's memory, not the connection's.
+            libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS),
+            errno => return Some(ErrorKind::Os(errno)),
+        }
+        None
+    }
+
+    /// An attempt to read moved nothing: the end of the file, or `-errno`.
+    #[inline(never)]
+    pub(super) fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+        if moved < 0 {
+            if let Some(kind) = self.read_blocked(index, moved) {
+                self.fail(slot, kind);
+            }
+            return;
+        }
+        // The end of the file; of a datagram socket that is not one: an empty datagram.
+        if self.sources[index].kind().is_message() {
+            self.sources[index].settle(index, false, false, &mut self.doubted);
+        }
+        match self.slots[slot].code {
+            Code::ReadExact => self.fail(slot, ErrorKind::Eof),
+            Code::RecvDescriptors => {
+                let descriptors = crate::address::Descriptors(self.address());
+                let done = Done::Descriptors { data: Buf::default(), descriptors };
+                self.finish_read(index, slot, Ok(done));
+            }
+            _ => {
+                self.slots[slot].multishot = false;
+                let mut buf = self.slots[slot].buf.take();
+                // SAFETY: no bytes.
+                unsafe { buf.set_filled(0) };
+                self.finish_read(index, slot, Ok(Done::Read(buf)));
+            }
+        }
+    }
+
+    fn run_accept(&mut self, index: u32, slot: u32) {
+        // Every connection needs a place for its source.
+        let vacant = self.sources.limit() - self.sources.len();
+        if self.accepted >= vacant as usize {
+            self.counts.table_waits += 1;
+            self.sources[index].flags |= WAITING;
+            let name = self.sources[index].name(index);
+            return self.waiting.push(name);
+        }
+        let state = &self.sources[index];
+        match self.kernel.accept(state.fd, state.kind()) {
+            Ok(handle) => {
+                self.accepted += 1;
+                self.finish_read(index, slot, Ok(Done::Accepted(handle)));
+            }
+            Err(libc::EAGAIN) => self.block_read(index),
+            // The connection is gone, or a signal came: the next one.
+            Err(errno) if net::is_of_connection(errno) => {}
+            Err(libc::EMFILE | libc::ENFILE) => {
+                self.counts.descriptor_shortages += 1;
+                let fd = state.fd;
+                self.kernel.relieve(fd);
+                self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
+            }
+            Err(libc::ENOBUFS | libc::ENOMEM) => {
+                self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS);
+            }
+            Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+        }
+    }
+
+    fn run_recv_from(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let mut from = self.address();
+        let state = &mut self.sources[index];
+        let op = &mut self.slots[slot];
+        let own = op.count != 0;
+        let mut lent = 0;
+        let got = if own {
+            self.kernel.recv_from(state.fd, &mut [op.buf.target(0, usize::MAX)], &mut from)
+        } else {
+            let Some((start, room)) = self.pool.space() else {
+                self.addresses.push(from);
+                return self.wait_for_lease(index);
+            };
+            lent = room;
+            let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+            let parts = if to[1].is_empty() { 1 } else { 2 };
+            self.kernel.recv_from(state.fd, &mut to[..parts], &mut from)
+        };
+        if got.moved < 0 {
+            self.addresses.push(from);
+            return self.read_stopped(index, slot, got.moved);
+        }
+        let len = got.moved as usize;
+        let data = if own {
+            let mut buf = op.buf.take();
+            // SAFETY: the kernel has written `len` bytes from the start.
+            unsafe { buf.set_filled(len) };
+            buf
+        } else {
+            // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+            unsafe { self.lease(len as u32, lent) }
+        };
+        *left = left.saturating_sub(len.max(1));
+        self.turn_bytes -= len as isize;
+        self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
+    }
+
+    fn run_recv_descriptors(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let state = &mut self.sources[index];
+        let Some((start, room)) = self.pool.space() else {
+            return self.wait_for_lease(index);
+        };
+        let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
+        // A stream keeps what does not fit.
+        let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
+        let mut received = Vec::new();
+        let moved = self.kernel.recv_descriptors(state.fd, &mut to[..parts], &mut received);
+        if moved <= 0 {
+            return self.read_stopped(index, slot, moved);
+        }
+        // A read stops behind passed descriptors, so a short one proves nothing.
+        state.settle(index, true, true, &mut self.doubted);
+        // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(moved as u32, room) };
+        *left = left.saturating_sub(moved as usize);
+        let mut address = self.address();
+        address.set_descriptors(received);
+        let descriptors = crate::address::Descriptors(address);
+        self.finish_read(index, slot, Ok(Done::Descriptors { data, descriptors }));
+    }
+}
+
+/// Receives one message into more targets than a call takes: in one piece, then dealt out.
+#[cold]
+fn recv_whole<K: Kernel>(
+    kernel: &mut K,
+    fd: RawFd,
+    kind: Kind,
+    targets: &mut [Target<'_>],
+    room: usize,
+) -> Received {
+    let mut whole = Buf::from(Vec::<u8>::with_capacity(room));
+    let got = kernel.recv(fd, kind, whole.target(0, room));
+    // SAFETY: the kernel has written `moved` bytes from the start.
+    unsafe { whole.set_filled(got.moved.max(0) as usize) };
+    let mut rest = whole.as_slice();
+    for target in targets {
+        rest = &rest[target.write(rest)..];
+    }
+    got
+}
+
+impl State {
+    /// After a read that moved bytes: whether another is worth trying. A short one of a stream says
+    /// that nothing is left, unless the event said more than "readable"; the selector must know the
+    /// descriptor, or nothing would say when there is more.
+    #[inline(always)]
+    fn settle(&mut self, index: u32, short: bool, cut: bool, doubted: &mut Vec<Source>) {
+        if cut {
+            self.flags |= UNSETTLED;
+        }
+        if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
+            self.flags &= !READABLE;
+            if self.kind() == Kind::UnixStream {
+                self.doubt(index, doubted);
+            }
+        }
+    }
+
+    /// A short read of a Unix stream may have stopped at passed descriptors with more behind them
+    /// (unix(7)). Only recvmsg(2) says so, which would cost every read a tenth of an echo: instead
+    /// the source is asked once more before the loop sleeps.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn doubt(&mut self, index: u32, doubted: &mut Vec<Source>) {
+        if !self.has(DOUBTED) {
+            self.flags |= DOUBTED;
+            doubted.push(self.name(index));
+        }
+    }
+}
