@@ -22,12 +22,13 @@ use crate::sys::addr::RawAddress;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Address(Box<Body>);
+pub struct Address(pub(crate) Box<Body>);
 
 const _: () = assert!(size_of::<Option<Address>>() == 8);
 
+/// Aligned to 8 bytes at least.
 #[derive(Default)]
-struct Body {
+pub(crate) struct Body {
     raw: RawAddress,
     descriptors: Vec<OwnedFd>,
 }

@@ -384,6 +384,8 @@ pub struct OpParts {
     pub buf: Buf,
     /// Its address, or descriptors to pass.
     pub address: Option<Address>,
+    /// Where in the file it starts.
+    pub offset: u64,
     /// Bytes wanted ([`Code::ReadExact`]) or conditions ([`Code::Poll`]).
     pub count: u32,
 }
@@ -399,7 +401,7 @@ pub enum Due {
 
 impl Op {
     /// Opens the operation (for authors of drivers).
-    pub fn into_parts(self) -> OpParts {
+    pub fn into_parts(mut self) -> OpParts {
         let deadline = match self.deadline_ns {
             0 => None,
             ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
@@ -412,7 +414,8 @@ impl Op {
             deadline,
             multishot: self.flags & MULTISHOT != 0,
             buf: self.buf,
-            address: self.address,
+            offset: self.extra.as_offset(),
+            address: self.extra.take_address(),
             count: self.count,
         }
     }

@@ -55,6 +55,7 @@ mod config;
 pub mod deadline;
 pub mod driver;
 mod error;
+mod extra;
 mod interest;
 mod op;
 mod proactor;

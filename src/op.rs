@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::clock;
+use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::source::{Handle, Source};
 
@@ -112,7 +113,7 @@ pub struct Op {
     /// Absolute (nanoseconds of `clock`), or a span with the bit `RELATIVE`; 0 is none.
     pub(crate) deadline_ns: u64,
     pub(crate) buf: Buf,
-    pub(crate) address: Option<Address>,
+    pub(crate) extra: Extra,
     pub(crate) count: u32,
     pub(crate) code: Code,
     pub(crate) flags: u8,
@@ -138,7 +139,7 @@ impl Op {
             token: 0,
             deadline_ns: 0,
             buf: Buf::NONE,
-            address: None,
+            extra: Extra::NONE,
             count: 0,
             code,
             flags: 0,
@@ -147,7 +148,7 @@ impl Op {
 
     #[inline(always)]
     fn with_buf(code: Code, source: Source, buf: Buf) -> Op {
-        Op { source, token: 0, deadline_ns: 0, buf, address: None, count: 0, code, flags: 0 }
+        Op { source, token: 0, deadline_ns: 0, buf, extra: Extra::NONE, count: 0, code, flags: 0 }
     }
 
     /// Completes with [`Done::Nop`](crate::Done::Nop) at the next wait.
@@ -244,7 +245,7 @@ impl Op {
     /// [`Source::NONE`].
     pub fn connect(address: impl Into<Address>) -> Op {
         let mut op = Op::plain(Code::Connect, Source::NONE);
-        op.address = Some(address.into());
+        op.extra = Extra::from(address.into());
         op
     }
 
@@ -257,7 +258,7 @@ impl Op {
             Ok(fd) => address.set_descriptors(vec![fd]),
             Err(_virtual_handle) => op.count = 1,
         }
-        op.address = Some(address);
+        op.extra = Extra::from(address);
         op
     }
 
@@ -285,7 +286,7 @@ impl Op {
     /// Sends `buf` as one datagram to `address`. An empty one can be sent.
     pub fn send_to(source: Source, buf: impl Into<Buf>, address: impl Into<Address>) -> Op {
         let mut op = Op::with_buf(Code::SendTo, source, buf.into());
-        op.address = Some(address.into());
+        op.extra = Extra::from(address.into());
         op
     }
 
@@ -295,7 +296,7 @@ impl Op {
         let mut op = Op::with_buf(Code::SendDescriptors, source, buf.into());
         let mut address = Address::unspecified();
         address.set_descriptors(descriptors);
-        op.address = Some(address);
+        op.extra = Extra::from(address);
         op
     }
 

@@ -109,13 +109,16 @@ pub enum Kind {
     Pollable,
     /// As `Pollable`, but somebody else shares the blocking description, whose flags are not changed.
     SharedPollable,
+    /// A regular file, directory or block device: always ready as poll(2) sees it; its operations name
+    /// where in the file they start.
+    File,
 }
 
 impl Kind {
     /// Whether send(2) and recv(2) work on it.
     #[inline]
     pub const fn is_socket(self) -> bool {
-        !matches!(self, Kind::Pollable | Kind::SharedPollable | Kind::Unknown)
+        !matches!(self, Kind::Pollable | Kind::SharedPollable | Kind::File | Kind::Unknown)
     }
 
     /// Whether it keeps message boundaries, so that one read is one message.

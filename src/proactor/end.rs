@@ -149,7 +149,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn unqueue(&mut self, index: u32, bytes: u32) {
         let state = &mut self.sources[index];
         state.queued_bytes -= bytes;
-        if state.has(DRAINS) {
+        if state.has(POLLS) {
             self.run_drains(index);
         }
     }

@@ -44,6 +44,7 @@ use crate::config::Config;
 use crate::deadline::Deadlines;
 use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
+use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::op::{Code, MULTISHOT, Op};
 use crate::remote::{Remote, Submitter};
@@ -252,7 +253,8 @@ impl<K: Kernel> Proactor<K> {
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn submit_other(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        let Op { source, token, deadline_ns: at, mut buf, mut address, count, code, flags } = op;
+        let Op { source, token, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
+        let mut address = extra.take_address();
         let answer = match code {
             Code::Read | Code::Write => unreachable!("served by the caller"),
             Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
@@ -273,7 +275,8 @@ impl<K: Kernel> Proactor<K> {
             Code::Drained => self.submit_drained(source, token, at, count),
         };
         answer.map_err(|reason| {
-            let op = Op { source, token, deadline_ns: at, buf, address, count, code, flags };
+            let extra = address.map_or(extra, Extra::from);
+            let op = Op { source, token, deadline_ns: at, buf, extra, count, code, flags };
             Rejected { op, reason }
         })
     }
@@ -290,7 +293,7 @@ impl<K: Kernel> Proactor<K> {
         flags: u8,
     ) -> Rejected<Op> {
         let buf = self.refusal.1.take();
-        let op = Op { source, token, deadline_ns, buf, address: None, count: 0, code, flags };
+        let op = Op { source, token, deadline_ns, buf, extra: Extra::NONE, count: 0, code, flags };
         Rejected { op, reason: self.refusal.0 }
     }
 }

@@ -64,16 +64,14 @@ pub(super) const STREAM: u32 = 1 << 20;
 pub(super) const READS: u32 = 1 << 21;
 /// Writes are queued.
 pub(super) const WRITES: u32 = 1 << 22;
-/// There are polls.
+/// There are operations without an order: polls, drains, file work.
 pub(super) const POLLS: u32 = 1 << 19;
 
-/// Somebody waits for the queued bytes to become fewer.
-pub(super) const DRAINS: u32 = 1 << 23;
 /// Where the source's kind stands.
-const KIND_SHIFT: u32 = 24;
-const KIND_MASK: u32 = 7 << KIND_SHIFT;
+const KIND_SHIFT: u32 = 23;
+const KIND_MASK: u32 = 15 << KIND_SHIFT;
 /// The kinds by their numbers.
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Unknown,
     Kind::Stream,
     Kind::UnixStream,
@@ -82,6 +80,7 @@ const KINDS: [Kind; 8] = [
     Kind::Listener,
     Kind::Pollable,
     Kind::SharedPollable,
+    Kind::File,
 ];
 
 /// The kind that stands in the flags of a stream socket: one of two.
@@ -255,14 +254,16 @@ impl State {
     pub(super) fn prepare(&mut self, kind: Kind) {
         self.flags &= !KIND_MASK;
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
-        self.flags |= if kind == Kind::Listener { 0 } else { BYTES };
+        let bytes = !matches!(kind, Kind::Listener | Kind::File);
+        self.flags |= if bytes { BYTES } else { 0 };
         let stream = matches!(kind, Kind::Stream | Kind::UnixStream);
         self.flags |= if stream { STREAM } else { 0 };
     }
 
     #[inline(always)]
     pub(super) fn kind(&self) -> Kind {
-        KINDS[((self.flags >> KIND_SHIFT) & 7) as usize]
+        // A number beyond the kinds is never stored.
+        KINDS[((self.flags >> KIND_SHIFT) & 15) as usize % KINDS.len()]
     }
 
     #[inline(always)]
@@ -307,11 +308,6 @@ impl State {
         push_front(&mut self.polls, slots, slot);
     }
 
-    pub(super) fn push_drain(&mut self, slots: &mut Table<Operation>, slot: u32) {
-        self.flags |= DRAINS;
-        push_front(&mut self.polls, slots, slot);
-    }
-
     /// Takes the head of the reads out, given the operation behind it.
     #[inline]
     pub(super) fn pop_read(&mut self, slots: &mut Table<Operation>, next: u32) {
@@ -338,7 +334,7 @@ impl State {
     pub(super) fn remove_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {
         take_out(&mut self.polls, slots, slot);
         if self.polls == NOWHERE {
-            self.flags &= !(POLLS | POLLED | DRAINS);
+            self.flags &= !(POLLS | POLLED);
         }
     }
 

@@ -371,7 +371,7 @@ impl<K: Kernel> Proactor<K> {
         let index = self.usable(source)?;
         let ticket = self.place(Code::Drained, index, token)?;
         self.slots[ticket.index()].count = bytes;
-        self.sources[index].push_drain(&mut self.slots, ticket.index());
+        self.sources[index].push_poll(&mut self.slots, ticket.index());
         self.run_drains(index);
         self.set_deadline(ticket, due_ns);
         Ok(ticket)

@@ -1,0 +1,118 @@
+//! What an operation carries besides its buffer: nothing, an address, or an offset in a file.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (X1) The tag in the low bits says what stands above them: with `ADDRESS` the pointer
+//! of a boxed `Body`, owned by this value; with `OFFSET` a number.
+
+use std::fmt;
+use std::mem;
+use std::ptr;
+
+use crate::address::{Address, Body};
+
+/// One word: an operation stays within a cache line.
+pub(crate) struct Extra(*mut ());
+
+const ADDRESS: usize = 0;
+const OFFSET: usize = 1;
+const TAG: usize = 7;
+const TAG_BITS: u32 = 3;
+
+const _: () = assert!(size_of::<Extra>() == 8, "an offset does not fit into a word");
+
+// SAFETY: it owns an `Address`, which is `Send`, or nothing.
+unsafe impl Send for Extra {}
+// SAFETY: a shared reference gives out shared references to the same.
+unsafe impl Sync for Extra {}
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Address>();
+};
+
+impl Extra {
+    pub(crate) const NONE: Extra = Extra(ptr::null_mut());
+
+    /// The largest offset that can be carried: no file is as long.
+    pub(crate) const MOST_OFFSET: u64 = u64::MAX >> TAG_BITS;
+
+    pub(crate) fn offset(offset: u64) -> Extra {
+        let number = offset.min(Self::MOST_OFFSET) << TAG_BITS;
+        Extra(ptr::without_provenance_mut(number as usize | OFFSET))
+    }
+
+    fn tag(&self) -> usize {
+        self.0.addr() & TAG
+    }
+
+    /// The offset; 0 where there is none.
+    pub(crate) fn as_offset(&self) -> u64 {
+        if self.tag() == OFFSET { self.0.addr() as u64 >> TAG_BITS } else { 0 }
+    }
+
+    /// Takes the address out, if it is one.
+    pub(crate) fn take_address(&mut self) -> Option<Address> {
+        if self.0.is_null() || self.tag() != ADDRESS {
+            return None;
+        }
+        let raw = mem::replace(&mut self.0, ptr::null_mut());
+        // SAFETY: X1, and `self` has given it up.
+        Some(Address(unsafe { Box::from_raw(raw.cast::<Body>()) }))
+    }
+}
+
+impl From<Address> for Extra {
+    fn from(address: Address) -> Extra {
+        let raw: *mut () = Box::into_raw(address.0).cast();
+        debug_assert!(raw.addr() & TAG == ADDRESS);
+        Extra(raw)
+    }
+}
+
+impl From<Option<Address>> for Extra {
+    fn from(address: Option<Address>) -> Extra {
+        address.map_or(Extra::NONE, Extra::from)
+    }
+}
+
+impl Drop for Extra {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            drop(self.take_address());
+        }
+    }
+}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag() {
+            _ if self.0.is_null() => f.write_str("Extra(none)"),
+            OFFSET => write!(f, "Extra(offset {})", self.as_offset()),
+            _ => f.write_str("Extra(address)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let mut none = Extra::NONE;
+        assert!(none.take_address().is_none() && none.as_offset() == 0);
+        for offset in [0, 1, 4096, u64::MAX >> 8, Extra::MOST_OFFSET] {
+            let mut extra = Extra::offset(offset);
+            assert_eq!(extra.as_offset(), offset);
+            assert!(extra.take_address().is_none());
+        }
+        let address = Address::from(([127, 0, 0, 1], 7007));
+        let mut extra = Extra::from(address.clone());
+        assert_eq!(extra.as_offset(), 0);
+        assert_eq!(extra.take_address(), Some(address.clone()));
+        assert!(extra.take_address().is_none());
+        drop(Extra::from(address)); // Miri sees a leak
+    }
+}
