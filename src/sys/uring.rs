@@ -306,6 +306,18 @@ impl Uring {
     }
 }
 
+/// The running kernel's release, as uname(2) says it; empty if it does not.
+pub(crate) fn release() -> String {
+    // SAFETY: a utsname of zeros is a value.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: room for one answer.
+    if unsafe { libc::uname(&mut name) } != 0 {
+        return String::new();
+    }
+    let bytes = name.release.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+}
+
 /// Climbs down the ladder of flags, and of sizes when memory is short.
 fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
     let mut entries = SUBMISSIONS;
