@@ -106,7 +106,7 @@ impl Auto {
             DriverKind::Kqueue => "kqueue",
             #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
             DriverKind::Uring => {
-                return match crate::ring::Ring::new(config.events)? {
+                return match crate::ring::Ring::new(&config)? {
                     Ok(kernel) => {
                         Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason)))
                     }

@@ -116,6 +116,14 @@ impl Builder {
         self
     }
 
+    /// Says which known faults of the kernel the io_uring driver works around, as a list of `name=on`
+    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Default: those that the
+    /// running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
+    pub fn quirks(mut self, list: impl Into<String>) -> Builder {
+        self.config.quirks = list.into();
+        self
+    }
+
     /// Binds the thread that builds the watcher to processor `cpu`.
     pub fn affinity(mut self, cpu: usize) -> Builder {
         self.affinity = Some(cpu);
@@ -131,8 +139,8 @@ impl Builder {
     ///
     /// # Errors
     /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
-    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver; `Unsupported` for a
-    /// driver that this system does not have.
+    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver, or quirks
+    /// that io_uring does not know; `Unsupported` for a driver that this system does not have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

@@ -30,6 +30,8 @@ pub struct Config {
     pub events: usize,
     /// How long a wait spins before it blocks.
     pub busy_poll: Duration,
+    /// Which known faults of the kernel are worked around, where the table is not to be believed.
+    pub quirks: String,
 }
 
 impl Default for Config {
@@ -47,6 +49,7 @@ impl Default for Config {
             skip_turns: 8,
             events: 64,
             busy_poll: Duration::ZERO,
+            quirks: String::new(),
         }
     }
 }

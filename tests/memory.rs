@@ -363,8 +363,8 @@ fn raise_limit() -> u64 {
     limit.rlim_cur as u64
 }
 
-#[test]
-fn ten_thousand_sources_are_small() {
+/// What each of 10,000 sources costs in user space: idle, and with this read, for which nothing comes.
+fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
     let _alone = alone();
     let count: isize = 10_000;
     let limit = raise_limit();
@@ -380,7 +380,7 @@ fn ten_thousand_sources_are_small() {
     let mut done = Completions::new();
     // The watcher itself is part of what its sources cost.
     let empty = live_bytes();
-    let mut watcher = Watcher::builder().driver(DriverKind::Epoll).build().expect("epoll");
+    let mut watcher = Watcher::builder().driver(kind).build().expect("it is there");
     let built = live_bytes();
     let shell = sockets.capacity() * size_of::<UnixStream>();
     for socket in sockets {
@@ -390,12 +390,11 @@ fn ten_thousand_sources_are_small() {
     let idle = live_bytes() + shell as isize;
     let each_idle = (idle - empty) / count;
     for &source in &sources {
-        watcher.submit(Op::read(source).timeout(HOUR)).expect("room");
+        watcher.submit(read(source)).expect("room");
     }
     assert_eq!(watcher.try_wait(&mut done).expect("a wait"), 0);
     let each_reading = (live_bytes() + shell as isize - empty) / count;
     let swap_bytes = watcher.counters().swap_bytes;
-    // What most programs have: a read without a deadline, which rests in its source.
     for &source in &sources {
         assert_eq!(watcher.cancel_all(source), 1);
     }
@@ -404,14 +403,27 @@ fn ten_thousand_sources_are_small() {
     }
     assert!(done.drain(..).all(|c| c.error_kind() == Some(ErrorKind::Cancelled)));
     drop(done);
-    println!("a watcher without sources: {} bytes", built - empty);
+    println!("{kind:?}: a watcher without sources: {} bytes", built - empty);
     println!("{count} idle sources: {each_idle} bytes each");
-    println!("with a read and a deadline: {each_reading} bytes each; {swap_bytes} in swap buffers");
+    println!("with a read: {each_reading} bytes each; {swap_bytes} in swap buffers");
     assert!(each_idle <= 128, "{each_idle} bytes per idle source");
-    assert!(each_reading <= 256, "{each_reading} bytes per source that reads with a deadline");
+    assert!(each_reading <= 256, "{each_reading} bytes per source that reads");
     assert!(swap_bytes <= 64 << 10, "sources that wait hold buffers: {swap_bytes} bytes");
     drop(watcher);
     drop(sources);
+}
+
+#[test]
+fn ten_thousand_sources_are_small() {
+    // What most programs have: a read without a deadline, which rests in its source.
+    sources_are_small(DriverKind::Epoll, Op::read);
+    sources_are_small(DriverKind::Epoll, |source| Op::read(source).timeout(HOUR));
+}
+
+#[test]
+fn ten_thousand_sources_on_a_ring_are_small() {
+    sources_are_small(DriverKind::Uring, Op::read);
+    sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
 }
 
 /// Everything that can be in flight is; then the watcher goes.

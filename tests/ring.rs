@@ -227,3 +227,104 @@ fn the_end_that_comes_with_the_last_bytes_is_told() {
         b.watcher.free(here);
     }
 }
+
+/// A multishot receive that has taken 32 pieces in a row is begun anew by the kernel (Linux 6.18); of a
+/// Unix socket that one took the rest and did not look for the end behind it. `WINDLASS_QUIRKS=
+/// unix-multishot=off` shows it: then this test hangs where the kernel has the fault.
+#[test]
+fn the_end_behind_many_pieces_is_told() {
+    const PIECE: usize = 64;
+    let list = std::env::var("WINDLASS_QUIRKS").unwrap_or_default();
+    let builder = Watcher::builder().buffer_size(PIECE as u32).swap_limit(PIECE << 10);
+    let mut b = Uring::bench_with(builder.quirks(list));
+    // A tenth of the pieces come one by one, so that the kernel is given ever more buffers.
+    for pieces in (1..200).chain([100; 20]) {
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let here = b.watcher.attach(here).unwrap();
+        let sent = pattern(pieces * PIECE, pieces as u64);
+        io::Write::write_all(&mut &there, &sent).unwrap();
+        there.shutdown(std::net::Shutdown::Write).unwrap();
+        let read = b.submit(Op::read(here).multishot());
+        let mut got = Vec::new();
+        loop {
+            let c = b.next();
+            assert_eq!(c.ticket(), read);
+            let more = c.more();
+            got.extend_from_slice(&expect_read(c));
+            if !more {
+                break;
+            }
+        }
+        expect_same(&got, &sent);
+        b.watcher.free(here);
+    }
+}
+
+/// What the program says of quirks is obeyed, explained, and told where it makes no sense.
+#[test]
+fn quirks_are_obeyed_and_explained() {
+    let build = |list: &str| Watcher::builder().driver(DriverKind::Uring).quirks(list).build();
+    for list in ["unix-multishot=perhaps", "no-such-quirk=on", "whole-buffers"] {
+        let error = build(list).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let text = error.to_string();
+        assert!(text.contains(list) && text.contains("Builder::quirks"), "{text}");
+    }
+    let shown = |list: &str| {
+        let rows = build(list).unwrap().explain().rows;
+        let quirks = rows.into_iter().filter_map(|row| {
+            let name = row.mechanism.strip_prefix("quirk ")?.to_owned();
+            assert!(row.reason.contains("Builder::quirks"), "{row:?}");
+            Some(name)
+        });
+        quirks.collect::<Vec<_>>()
+    };
+    assert!(shown("unix-multishot=off,unix-sends=off,whole-buffers=off").is_empty());
+    let all = "unix-multishot=on,unix-sends=on,whole-buffers=on";
+    assert_eq!(shown(all), ["unix-multishot", "unix-sends", "whole-buffers"]);
+}
+
+/// The environment is heard, too; a driver without quirks does not look at it.
+#[test]
+fn quirks_are_named_by_the_environment() {
+    if child::is_child("quirks") {
+        let error = Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("WINDLASS_QUIRKS: \"wrong=on\""), "{error}");
+        Watcher::builder().driver(DriverKind::Epoll).build().unwrap();
+        println!("refused as it should be");
+    } else if std::env::var_os("WINDLASS_TEST_CHILD").is_none() {
+        let mut command = child::command("quirks_are_named_by_the_environment", "quirks");
+        let child = command.env("WINDLASS_QUIRKS", "wrong=on").spawn().unwrap();
+        let (ended, text) = child::finish(child);
+        assert!(ended && text.contains("refused as it should be"), "{text}");
+    }
+}
+
+/// Where the kernel does not take buffers piece by piece, reads wait for a poll and do as well.
+#[test]
+fn reads_without_shared_buffers() {
+    let mut b = Uring::bench_with(Watcher::builder().quirks("whole-buffers=on"));
+    let (here, there) = b.pair();
+    b.expect_alive(here, there);
+    let read = b.submit(Op::read(there).multishot());
+    b.look();
+    let sent = pattern(1 << 20, 5);
+    let write = b.submit(Op::write(here, sent.clone()));
+    let shutdown = b.submit(Op::shutdown(here));
+    let mut got = Vec::new();
+    loop {
+        let c = b.end(read);
+        let more = c.more();
+        got.extend_from_slice(&expect_read(c));
+        if !more {
+            break;
+        }
+    }
+    expect_same(&got, &sent);
+    expect_written(b.end(write));
+    expect_shutdown(b.end(shutdown));
+    let rows = b.watcher.explain().rows;
+    let quirk = rows.iter().find(|row| row.mechanism == "quirk whole-buffers").unwrap();
+    assert!(quirk.count > 0 && rows.iter().all(|row| row.mechanism != "RECV"), "{rows:?}");
+}

@@ -127,6 +127,19 @@ pub unsafe trait Kernel {
         None
     }
 
+    /// Whether multishot receives of such sources are multishot ones of the kernel.
+    #[inline(always)]
+    fn repeats(&mut self, kind: Kind) -> bool {
+        let _ = kind;
+        true
+    }
+
+    /// Whether writes of such sources are started.
+    #[inline(always)]
+    fn sends(&mut self, kind: Kind) -> bool {
+        kind == Kind::Stream
+    }
+
     /// Starts to receive, into `to` or a buffer of the kernel's choice; again and again if
     /// `multishot`.
     ///

@@ -12,7 +12,6 @@
 use super::*;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
-use crate::source::Kind;
 use writes::Parts;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
@@ -41,9 +40,7 @@ impl<K: Kernel> Proactor<K> {
             }
             _ => return false,
         };
-        // Multishot receives of Unix sockets were seen (Linux 6.18, by the random programs of
-        // tests/model.rs) to wait for ever beside an end of the file that was there.
-        let multishot = op.multishot && state.kind() == Kind::Stream;
+        let multishot = op.multishot && self.kernel.repeats(state.kind());
         match self.kernel.start_recv(state.fd, key, to, multishot, &mut self.pool) {
             Started::Yes => {
                 op.in_flight = InFlight::Started;
@@ -61,12 +58,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Starts the writes at the head of the queue, as many as one message takes; false when they are
     /// to be tried.
-    ///
-    /// Those of Unix sockets are tried, and wait for a poll: a full one can be told writable, and
-    /// io_uring then gives the send to a thread, where it blocks and is hard to cancel.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
-        if state.kind() != Kind::Stream || self.slots[state.writes.head].code != Code::Write {
+        if !state.has(STREAM) || self.slots[state.writes.head].code != Code::Write {
+            return false;
+        }
+        if !self.kernel.sends(state.kind()) {
             return false;
         }
         let parts = Parts::of_writes(&self.slots, state.writes.head, usize::MAX);

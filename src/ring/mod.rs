@@ -19,6 +19,7 @@
 
 mod buffers;
 mod embedded;
+mod quirks;
 
 use std::cell::OnceCell;
 use std::io::{self, IoSlice};
@@ -29,6 +30,7 @@ use io_uring::{cqueue, opcode, squeue, types};
 
 use crate::address::Address;
 use crate::buf::{Buf, Target};
+use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::interest::Ready;
@@ -36,10 +38,11 @@ use crate::proactor::{Answer, Kernel, Os, Received, Started, WAKE};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
-use crate::sys::uring::{Completed, Refused, Uring};
+use crate::sys::uring::{Completed, Refused, Uring, release};
 use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
+use quirks::{Quirk, Quirks};
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
@@ -102,16 +105,22 @@ pub struct Ring {
     #[allow(clippy::vec_box)]
     spare_messages: Vec<Box<Message>>,
     counts: Counts,
+    quirks: Quirks,
 }
 
 impl Ring {
-    /// Sets the ring up for the calling thread; `events` is how many completions one wait takes.
-    pub(crate) fn new(events: usize) -> io::Result<Result<Ring, Refused>> {
+    /// Sets the ring up for the calling thread.
+    pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, Refused>> {
+        let events = config.events;
+        let quirks = Quirks::new(release(), &config.quirks)?;
         let uring = match Uring::open()? {
             Ok(uring) => uring,
             Err(refused) => return Ok(Err(refused)),
         };
-        let buffers = Buffers::new(&uring)?;
+        let buffers = match quirks.has(Quirk::WholeBuffers) {
+            true => None,
+            false => Buffers::new(&uring)?,
+        };
         let os = Os::new(1)?;
         let waker = Arc::new(Ender(WakeFd::new()?));
         let mut ring = Ring {
@@ -125,6 +134,7 @@ impl Ring {
             messages: Vec::new(),
             spare_messages: Vec::new(),
             counts: Counts::default(),
+            quirks,
         };
         let fd = ring.waker.0.raw();
         ring.poll_for(fd, WAKE, READS);
@@ -295,6 +305,14 @@ unsafe impl Kernel for Ring {
         Arc::clone(&self.waker) as Arc<dyn Wake>
     }
 
+    fn repeats(&mut self, kind: Kind) -> bool {
+        kind == Kind::Stream || !self.quirks.applies(Quirk::UnixMultishot)
+    }
+
+    fn sends(&mut self, kind: Kind) -> bool {
+        kind == Kind::Stream || !self.quirks.applies(Quirk::UnixSends)
+    }
+
     fn start_recv(
         &mut self,
         fd: RawFd,
@@ -311,7 +329,10 @@ unsafe impl Kernel for Ring {
                 opcode::Recv::new(fd, to.as_mut_ptr(), len).build()
             }
             None => {
-                let Some(buffers) = &mut self.buffers else { return Started::No };
+                let Some(buffers) = &mut self.buffers else {
+                    self.quirks.applies(Quirk::WholeBuffers);
+                    return Started::No;
+                };
                 if !buffers.fill(pool) {
                     return if buffers.can_lend(pool) { Started::Starved } else { Started::No };
                 }
@@ -489,7 +510,10 @@ unsafe impl Kernel for Ring {
             Some(_) => {
                 ("RECV", "into provided buffers that are consumed piece by piece (Linux 6.12)")
             }
-            None => ("poll, then recv", "IOU_PBUF_RING_INC is missing (Linux 6.12)"),
+            None if self.quirks.has(Quirk::WholeBuffers) => {
+                ("poll, then recv", "a quirk, see below")
+            }
+            None => ("poll, then recv", "the kernel refuses IOU_PBUF_RING_INC (Linux 6.12)"),
         };
         explain.row("stream reads", recv, why, counts.recvs);
         explain.row("stream reads, multishot", recv, why, counts.multishot_recvs);
@@ -499,5 +523,6 @@ unsafe impl Kernel for Ring {
         let by_tag = "by the tag of the entry, never by descriptor";
         explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
         explain.row("buffers", "the pool", "times that the kernel had none left", counts.starved);
+        self.quirks.explain(explain);
     }
 }

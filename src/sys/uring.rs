@@ -18,7 +18,7 @@ use io_uring::squeue::Entry;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode};
 
-/// Entries of the submission queue; a longer list of entries waits on our side.
+/// Entries of the submission queue; when it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
 /// Entries of the completion queue; what does not fit the kernel keeps (`IORING_FEAT_NODROP`).
 const COMPLETIONS: u32 = 8192;
@@ -119,7 +119,7 @@ pub(crate) struct Completed {
 
 pub(crate) struct Uring {
     ring: IoUring,
-    /// Entries for which the submission queue had no room, in their order.
+    /// Entries that the kernel would not take for the moment, in their order.
     backlog: VecDeque<Entry>,
     enters: u64,
     setup: String,
@@ -183,13 +183,29 @@ impl Uring {
     /// final completion (what the kernel only reads at submission: until that `enter`).
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
-        if !self.backlog.is_empty() {
-            return self.backlog.push_back(entry);
+        if self.backlog.is_empty() && self.has_taken(&entry) {
+            return;
         }
-        // SAFETY: the caller's promise.
-        if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.backlog.push_back(entry);
+        self.push_slowly(entry);
+    }
+
+    /// The submission queue is full: it is submitted now, so that nothing is kept twice.
+    #[cold]
+    fn push_slowly(&mut self, entry: Entry) {
+        if self.backlog.is_empty() {
+            // An error shows again in the next wait.
+            let _ = self.enter_once(0, None);
+            if self.has_taken(&entry) {
+                return;
+            }
         }
+        self.backlog.push_back(entry);
+    }
+
+    #[inline]
+    fn has_taken(&mut self, entry: &Entry) -> bool {
+        // SAFETY: promised by whoever pushes it.
+        unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
     /// Whether entries wait to be submitted.
@@ -304,6 +320,18 @@ impl Uring {
     pub(crate) fn setup(&self) -> &str {
         &self.setup
     }
+}
+
+/// The running kernel's release, as uname(2) says it; empty if it does not.
+pub(crate) fn release() -> String {
+    // SAFETY: a utsname of zeros is a value.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: room for one answer.
+    if unsafe { libc::uname(&mut name) } != 0 {
+        return String::new();
+    }
+    let bytes = name.release.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
 /// Climbs down the ladder of flags, and of sizes when memory is short.

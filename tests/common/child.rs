@@ -29,15 +29,20 @@ pub fn is_child(role: &str) -> bool {
 
 /// Starts this binary again to run the test `name` in `role`.
 pub fn spawn(name: &str, role: &str) -> Child {
+    command(name, role).spawn().expect("this binary can run again")
+}
+
+/// What `spawn` runs.
+pub fn command(name: &str, role: &str) -> Command {
     let binary = std::env::current_exe().expect("this binary has a path");
-    Command::new(binary)
+    let mut command = Command::new(binary);
+    command
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(VARIABLE, role)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("this binary can run again")
+        .stderr(Stdio::piped());
+    command
 }
 
 /// Waits for a child within a bound: whether it succeeded, and what it printed.

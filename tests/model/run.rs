@@ -241,7 +241,7 @@ impl<W: World> Model<W> {
 
     pub fn step(&mut self, step: &Step) {
         match *step {
-            Step::Pair { remote } => self.pair(remote),
+            Step::Pair { tcp, remote } => self.pair(tcp, remote),
             Step::Listen => self.listen(),
             Step::Accept { on, many, how } => {
                 let Some(port) = self.pick(on, true) else {
@@ -416,11 +416,12 @@ impl<W: World> Model<W> {
         }
     }
 
-    fn pair(&mut self, remote: bool) {
+    fn pair(&mut self, tcp: bool, remote: bool) {
         if self.ports.len() >= PORTS {
             return;
         }
-        let (a, b) = self.world.pair();
+        let (a, b) = if tcp { self.world.tcp_pair() } else { self.world.pair() };
+        self.count(if tcp { "pairs, TCP" } else { "pairs, Unix" });
         self.streams.push(Stream::default());
         let stream = self.streams.len() - 1;
         for (side, handle) in [a, b].into_iter().enumerate() {

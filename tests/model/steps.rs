@@ -103,7 +103,7 @@ pub enum Keep {
 /// One step. Sources are named by a number that is mapped to those that there are.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Pair { remote: bool },
+    Pair { tcp: bool, remote: bool },
     Listen,
     Accept { on: u8, many: bool, how: How },
     Connect { to: u8, how: How },
@@ -193,7 +193,8 @@ fn writing() -> impl Strategy<Value = Step> {
 fn connecting() -> impl Strategy<Value = Step> {
     let on = any::<u8>;
     prop_oneof![
-        3 => prop::bool::weighted(0.3).prop_map(|remote| Step::Pair { remote }),
+        3 => (any::<bool>(), prop::bool::weighted(0.3))
+            .prop_map(|(tcp, remote)| Step::Pair { tcp, remote }),
         1 => Just(Step::Listen),
         5 => (on(), any::<bool>(), how())
             .prop_map(|(on, many, how)| Step::Accept { on, many, how }),
@@ -303,8 +304,13 @@ pub fn case(most: usize) -> impl Strategy<Value = Case> {
             let how = How { due: Due::Never, remote: false };
             let accept = Step::Accept { on: 0, many: start == 1, how };
             let connect = Step::Connect { to: 1, how };
-            all =
-                vec![Step::Pair { remote: false }, Step::Listen, accept, connect.clone(), connect];
+            all = vec![
+                Step::Pair { tcp: start == 2, remote: false },
+                Step::Listen,
+                accept,
+                connect.clone(),
+                connect,
+            ];
         }
         all.extend(steps);
         all

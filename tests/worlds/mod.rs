@@ -31,6 +31,10 @@ pub trait World: Sized {
     fn watcher(&self, builder: Builder) -> Watcher<Self::Driver>;
     /// Two connected sockets that no watcher has.
     fn pair(&self) -> (Handle, Handle);
+    /// As `pair`, over TCP where the kernel makes a difference.
+    fn tcp_pair(&self) -> (Handle, Handle) {
+        self.pair()
+    }
     /// An address at which nobody listens.
     fn nowhere(&self) -> Address;
     /// The longest write that makes sense: very many small pieces only cost time.
@@ -84,6 +88,17 @@ impl<const RING: bool> World for Os<RING> {
         for end in [&a, &b] {
             let end = socket2::SockRef::from(end);
             end.set_send_buffer_size(self.buffer).expect("a size");
+        }
+        (a.into(), b.into())
+    }
+
+    fn tcp_pair(&self) -> (Handle, Handle) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let a = std::net::TcpStream::connect(listener.local_addr().expect("bound"));
+        let (a, b) = (a.expect("a connection"), listener.accept().expect("the same").0);
+        for end in [&a, &b] {
+            let end = socket2::SockRef::from(end);
+            end.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
         }
         (a.into(), b.into())
     }

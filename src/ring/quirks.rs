@@ -1,0 +1,290 @@
+//! What kernels are known to get wrong, as data: which releases, what the driver does instead, and
+//! who says so.
+//!
+//! Everything that can be probed is probed. What stands here no probe finds, or finds too late. A row
+//! is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
+//! [`Builder::quirks`](crate::Builder::quirks) says otherwise.
+
+use std::fmt;
+use std::io;
+
+use crate::driver::Explain;
+
+/// The environment variable that turns rows on and off.
+const VARIABLE: &str = "WINDLASS_QUIRKS";
+
+/// A release of the kernel: major, minor.
+type Release = (u16, u16);
+
+/// The rows, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quirk {
+    UnixMultishot,
+    UnixSends,
+    WholeBuffers,
+}
+
+/// One known fault.
+struct Row {
+    quirk: Quirk,
+    name: &'static str,
+    /// The first release that has it, and the last, if there is one.
+    from: Release,
+    to: Option<Release>,
+    /// The operation that it concerns.
+    concerns: &'static str,
+    /// What the driver does about it.
+    action: &'static str,
+    source: &'static str,
+}
+
+const ROWS: &[Row] = &[
+    // Since the kernel knows how much a Unix socket has queued, it stops when that is nothing, and
+    // does not look for the end that may stand behind it. What was mended for it (two wakes at once)
+    // leaves the case of one.
+    Row {
+        quirk: Quirk::UnixMultishot,
+        name: "unix-multishot",
+        from: (6, 17),
+        to: None,
+        concerns: "multishot receive",
+        action: "those of Unix sockets receive one by one: they can miss the end of the file",
+        source: "https://github.com/axboe/liburing/issues/1549; what its fix leaves: tests/ring.rs on 6.18.44",
+    },
+    // unix_writable() promises more than a send then gets: it is tried 128 times and given to a thread.
+    Row {
+        quirk: Quirk::UnixSends,
+        name: "unix-sends",
+        from: (0, 0),
+        to: None,
+        concerns: "send",
+        action: "Unix sockets are written by the loop: a send of the ring can block in a kernel thread, \
+                 where a cancel does not find it",
+        source: "seen by tests/model.rs on 6.18",
+    },
+    Row {
+        quirk: Quirk::WholeBuffers,
+        name: "whole-buffers",
+        from: (0, 0),
+        to: Some((6, 11)),
+        concerns: "receive into provided buffers",
+        action: "reads into swap buffers wait for a poll: each would take a whole buffer",
+        source: "IOU_PBUF_RING_INC in io_uring_register_buf_ring(3), Linux 6.12",
+    },
+];
+
+// A quirk's row is found by its number.
+const _: () = {
+    let mut i = 0;
+    while i < ROWS.len() {
+        assert!(ROWS[i].quirk as usize == i);
+        i += 1;
+    }
+};
+
+/// The rows in force, and how often each has changed what the driver did.
+pub(super) struct Quirks {
+    release: String,
+    /// Why each is in force.
+    forces: [Option<&'static str>; ROWS.len()],
+    times: [u64; ROWS.len()],
+}
+
+/// A word of the list of overrides that says nothing.
+#[derive(Debug, PartialEq, Eq)]
+struct BadWord(String);
+
+impl fmt::Display for BadWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        write!(f, "{:?} is not name=on or name=off; the names: {}", self.0, names.join(", "))
+    }
+}
+
+/// Major and minor of a release as uname(2) says it: `6.18.44-rc1` is (6, 18).
+fn parse(release: &str) -> Option<Release> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
+impl Row {
+    /// Whether a release has it; one that cannot be read has everything.
+    fn is_in(&self, release: Option<Release>) -> bool {
+        let inside = |at: Release| at >= self.from && self.to.is_none_or(|to| at <= to);
+        release.is_none_or(inside)
+    }
+}
+
+impl Quirks {
+    /// The rows that a release has, then what the environment says, then what the program says.
+    ///
+    /// # Errors
+    /// `InvalidInput`: a list names no row, or says neither `on` nor `off`.
+    pub(super) fn new(release: String, program: &str) -> io::Result<Quirks> {
+        let mut quirks = Quirks::of(release);
+        let environment = std::env::var(VARIABLE).unwrap_or_default();
+        for (list, by) in [(&*environment, VARIABLE), (program, "Builder::quirks")] {
+            quirks.override_by(list, by).map_err(|word| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("{by}: {word}"))
+            })?;
+        }
+        Ok(quirks)
+    }
+
+    fn of(release: String) -> Quirks {
+        let at = parse(&release);
+        let why = |i: usize| ROWS[i].is_in(at).then_some("this kernel");
+        Quirks { release, forces: std::array::from_fn(why), times: [0; ROWS.len()] }
+    }
+
+    /// Obeys a list of `name=on` and `name=off`, separated by commas.
+    fn override_by(&mut self, list: &str, by: &'static str) -> Result<(), BadWord> {
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let bad = || BadWord(word.to_owned());
+            let (name, value) = word.split_once('=').ok_or_else(bad)?;
+            let row = ROWS.iter().position(|row| row.name == name).ok_or_else(bad)?;
+            self.forces[row] = match value {
+                "on" => Some(by),
+                "off" => None,
+                _ => return Err(bad()),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether a row is in force.
+    #[inline]
+    pub(super) fn has(&self, quirk: Quirk) -> bool {
+        self.forces[quirk as usize].is_some()
+    }
+
+    /// Whether a row is in force where it changes what is done; counted.
+    #[inline]
+    pub(super) fn applies(&mut self, quirk: Quirk) -> bool {
+        let has = self.has(quirk);
+        self.times[quirk as usize] += u64::from(has);
+        has
+    }
+
+    /// A row of the explanation for each that is in force.
+    pub(super) fn explain(&self, explain: &mut Explain) {
+        for (i, row) in ROWS.iter().enumerate() {
+            let Some(by) = self.forces[i] else { continue };
+            let why = format!("{} ({}; {by}, {})", row.action, row.source, self.release);
+            explain.row(row.concerns, format!("quirk {}", row.name), why, self.times[i]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(release: &str) -> Quirks {
+        Quirks::of(release.into())
+    }
+
+    #[test]
+    fn releases_are_read() {
+        for (text, release) in [
+            ("6.18.44-fc-v669", (6, 18)),
+            ("6.18", (6, 18)),
+            ("5.15.0-105-generic", (5, 15)),
+            ("6.12-rc1", (6, 12)),
+            ("6.1.0+", (6, 1)),
+            ("10.0.0", (10, 0)),
+        ] {
+            assert_eq!(parse(text), Some(release), "{text}");
+        }
+        for text in ["", "6", "6.", "six.one", ".6.1", "99999.1"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_make_sense() {
+        for row in ROWS {
+            assert!(ROWS.iter().filter(|other| other.name == row.name).count() == 1);
+            assert!(row.to.is_none_or(|to| row.from <= to), "{}", row.name);
+            assert!(!row.source.is_empty() && !row.action.is_empty() && !row.concerns.is_empty());
+        }
+    }
+
+    #[test]
+    fn multishot_receives_of_unix_sockets() {
+        for (release, has) in [
+            ("6.12.0", false),
+            ("6.16.99", false),
+            ("6.17.0", true),
+            ("6.18.44", true),
+            ("7.2.0", true),
+        ] {
+            assert_eq!(of(release).has(Quirk::UnixMultishot), has, "{release}");
+        }
+    }
+
+    #[test]
+    fn sends_to_unix_sockets() {
+        for release in ["5.17.0", "6.18.44", "7.2.0"] {
+            assert!(of(release).has(Quirk::UnixSends), "{release}");
+        }
+    }
+
+    #[test]
+    fn buffers_that_are_taken_whole() {
+        for (release, has) in
+            [("5.17.0", true), ("6.11.11", true), ("6.12.0", false), ("7.0.1", false)]
+        {
+            assert_eq!(of(release).has(Quirk::WholeBuffers), has, "{release}");
+        }
+    }
+
+    /// What cannot be read may be anything.
+    #[test]
+    fn an_unknown_release_has_everything() {
+        let quirks = of("custom");
+        assert!(ROWS.iter().all(|row| quirks.has(row.quirk)));
+    }
+
+    #[test]
+    fn rows_are_turned_on_and_off() {
+        let mut quirks = of("6.18.44");
+        quirks.override_by(" unix-multishot=off, whole-buffers=on ,", "the test").unwrap();
+        assert!(!quirks.has(Quirk::UnixMultishot) && quirks.has(Quirk::WholeBuffers));
+        assert!(quirks.has(Quirk::UnixSends), "what is not named stays");
+        // The last word counts.
+        quirks.override_by("unix-multishot=on,unix-multishot=off", "the test").unwrap();
+        assert!(!quirks.has(Quirk::UnixMultishot));
+        quirks.override_by("", "the test").unwrap();
+        assert!(!quirks.has(Quirk::UnixMultishot));
+    }
+
+    #[test]
+    fn unknown_words_are_told() {
+        for word in ["unix=on", "unix-sends", "unix-sends=", "unix-sends=maybe", "=on"] {
+            let list = format!("whole-buffers=on,{word}");
+            let error = of("6.18.44").override_by(&list, "the test").unwrap_err();
+            assert_eq!(error, BadWord(word.into()));
+            let text = error.to_string();
+            assert!(text.contains(word) && text.contains("whole-buffers"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_explanation_shows_what_is_in_force_and_how_often() {
+        let mut quirks = of("6.18.44");
+        quirks.override_by("unix-sends=off,whole-buffers=on", "the test").unwrap();
+        assert!(quirks.applies(Quirk::UnixMultishot) && quirks.applies(Quirk::UnixMultishot));
+        assert!(!quirks.applies(Quirk::UnixSends));
+        let mut explain = Explain::new("test", "why");
+        quirks.explain(&mut explain);
+        let row = |i: usize| (explain.rows[i].mechanism.as_str(), explain.rows[i].count);
+        assert_eq!(explain.rows.len(), 2);
+        assert_eq!(row(0), ("quirk unix-multishot", 2));
+        assert_eq!(row(1), ("quirk whole-buffers", 0));
+        let why = &explain.rows[0].reason;
+        assert!(why.contains("issues/1549") && why.contains("this kernel, 6.18.44"), "{why}");
+        assert!(explain.rows[1].reason.contains("the test"), "{}", explain.rows[1].reason);
+    }
+}
