@@ -24,6 +24,8 @@ pub enum Limit {
     Queue,
     /// Ids that the loop keeps ready for other threads: [`Builder::reserve`](crate::Builder::reserve).
     Reserve,
+    /// Jobs for worker threads whose completions were not taken yet.
+    Jobs,
 }
 
 /// Why something was refused.
@@ -67,6 +69,7 @@ impl fmt::Display for Reason {
                     Limit::Operations => ("operations in flight", "Builder::operations"),
                     Limit::Writes => ("bytes of queued writes on a source", "Builder::write_limit"),
                     Limit::Queue => ("submissions from other threads", "Builder::queue"),
+                    Limit::Jobs => ("jobs for worker threads", "Builder::jobs"),
                     Limit::Reserve => ("ids in reserve for other threads", "Builder::reserve"),
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")

@@ -69,6 +69,7 @@ mod source;
 pub mod swap;
 mod sys;
 mod watcher;
+mod workers;
 
 pub use address::{Address, Descriptors};
 pub use auto::{Auto, DriverKind, UnknownDriver};

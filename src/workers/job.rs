@@ -1,0 +1,137 @@
+//! A job: the cell that its work waits in, and what comes out of it.
+//!
+//! ```text
+//!            submit            a worker: start          a worker: finish        the loop: take
+//!   Vacant ─────────▶ Waiting ─────────────▶ Running ────────────────▶ Ended ─────────────▶ Vacant
+//!                        └──────── the loop: withdraw (cancel, stop) ─────────────────────────▲
+//! ```
+//!
+//! Invariant: (W1) who takes the work out of a waiting cell has it, and nobody else: a worker to run
+//! it, or the loop to give it back. A cell is used again only when nobody else holds it.
+
+use std::any::Any;
+use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Work;
+
+/// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
+pub(crate) struct Job<W: Work>(pub(super) Arc<Cell<W>>);
+
+impl<W: Work> fmt::Debug for Job<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({})", self.0.key)
+    }
+}
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished<O> {
+    /// The key that the job was submitted with.
+    pub(crate) key: u64,
+    /// What the work returned, or how it panicked.
+    pub(crate) result: Result<O, Panic>,
+}
+
+/// The work panicked. The worker that ran it lives on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Panic(Option<Box<str>>);
+
+impl Panic {
+    /// What the panic said, when it said it in words.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    fn from_payload(payload: Box<dyn Any + Send>) -> Panic {
+        let text = match payload.downcast_ref::<&'static str>() {
+            Some(text) => Some((*text).into()),
+            None => payload.downcast_ref::<String>().map(|text| text.as_str().into()),
+        };
+        // A payload whose drop panics as well must not end the worker.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            mem::forget(again);
+        }
+        Panic(text)
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message() {
+            Some(text) => write!(f, "the work panicked: {text}"),
+            None => f.write_str("the work panicked"),
+        }
+    }
+}
+
+enum State<W: Work> {
+    Vacant,
+    Waiting(W),
+    Running,
+    Ended(Result<W::Output, Panic>),
+}
+
+/// Where the work of one job is, and then its result.
+pub(super) struct Cell<W: Work> {
+    key: u64,
+    state: Mutex<State<W>>,
+}
+
+impl<W: Work> Cell<W> {
+    pub(super) fn new(key: u64, work: W) -> Cell<W> {
+        Cell { key, state: Mutex::new(State::Waiting(work)) }
+    }
+
+    /// Uses a cell again that nobody else holds.
+    pub(super) fn reuse(&mut self, key: u64, work: W) {
+        self.key = key;
+        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(work);
+    }
+
+    /// No foreign code runs under the lock, so it is never poisoned.
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, then: State<W>) -> Option<W> {
+        let mut state = self.lock();
+        if !matches!(*state, State::Waiting(_)) {
+            return None;
+        }
+        match mem::replace(&mut *state, then) {
+            State::Waiting(work) => Some(work),
+            _ => None,
+        }
+    }
+
+    /// A worker takes the work to run it; `None` when it was withdrawn.
+    pub(super) fn start(&self) -> Option<W> {
+        self.take(State::Running)
+    }
+
+    /// The loop takes the work back; `None` when it was started.
+    pub(super) fn withdraw(&self) -> Option<W> {
+        self.take(State::Vacant)
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(*self.lock(), State::Waiting(_))
+    }
+
+    /// Runs what was started and keeps the result.
+    pub(super) fn run(&self, work: W) {
+        let result = catch_unwind(AssertUnwindSafe(|| work.run())).map_err(Panic::from_payload);
+        *self.lock() = State::Ended(result);
+    }
+
+    /// The loop takes the result of a job that has ended.
+    pub(super) fn finish(&self) -> Option<Finished<W::Output>> {
+        match mem::replace(&mut *self.lock(), State::Vacant) {
+            State::Ended(result) => Some(Finished { key: self.key, result }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Worker threads for what would block the loop: file work, name look-ups, work of the program.
+//!
+//! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each priority
+//! and come back through one for all; no lock is shared by two jobs. A job has a cell of its own whose
+//! lock says who has the work ([`job`]), so that cancelling is exact and gives the work back at once.
+//! Which job is next: [`lanes`]. Who is woken for it: [`crew`].
+
+// Until the drivers use it.
+#![allow(dead_code, unused_imports)]
+
+mod crew;
+mod job;
+mod lanes;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
+use crate::error::{Limit, Reason, Rejected};
+use crate::sys::fork;
+
+pub(crate) use job::{Finished, Job, Panic};
+pub(crate) use lanes::{AGEING, Lane};
+
+use crew::Crew;
+use job::Cell;
+use lanes::Lanes;
+use worker::Shared;
+
+/// The most workers that there may be.
+pub(crate) const MOST_THREADS: usize = 1024;
+
+/// How long dropping [`Workers`] waits for jobs that run.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a worker does.
+pub(crate) trait Work: Send + 'static {
+    /// What comes of it.
+    type Output: Send + 'static;
+    /// Does it, on a worker's thread. A panic is caught and reported.
+    fn run(self) -> Self::Output;
+}
+
+/// How many jobs are where. Those in the present change while they are read; those of the past are
+/// the loop's own and exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Accepted and not yet started.
+    pub(crate) queued: u64,
+    /// Being run.
+    pub(crate) running: u64,
+    /// Completions that were taken, panics among them.
+    pub(crate) done: u64,
+    /// Given back by `cancel` or dropped by `stop` before they were started.
+    pub(crate) cancelled: u64,
+    /// Completions that were taken and report a panic.
+    pub(crate) panicked: u64,
+    /// Worker threads that exist.
+    pub(crate) threads: usize,
+}
+
+/// A pool of worker threads, used by one loop.
+///
+/// Threads are made when there is a job and nobody is idle, up to the limit, and stay until the end;
+/// they are named `windlass-0`, `windlass-1`, …
+pub(crate) struct Workers<W: Work> {
+    shared: Arc<Shared<W>>,
+    done: Receiver<Arc<Cell<W>>>,
+    /// Disconnected when no thread is left.
+    threads: Receiver<Infallible>,
+    /// Cells to be used again, as soon as nobody else holds them.
+    cells: VecDeque<Arc<Cell<W>>>,
+    queue: usize,
+    in_flight: usize,
+    accepted: u64,
+    ended: u64,
+    cancelled: u64,
+    panicked: u64,
+    closed: bool,
+    forks: u32,
+}
+
+impl<W: Work> Workers<W> {
+    /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (at least 1): accepted, their
+    /// completion not yet taken. `bell` is rung after each completion, on the worker's thread: it wakes
+    /// the loop if it sleeps, and should cost little if it does not
+    /// ([`Remote::waker`](crate::remote::Remote::waker)). Nothing is started yet; the memory is 16 bytes
+    /// for each job of `queue`, and twice that for each kind of lane when it is first used.
+    pub(crate) fn new(threads: usize, queue: usize, bell: Arc<dyn Fn() + Send + Sync>) -> Self {
+        let (limit, queue) = (threads.clamp(1, MOST_THREADS), queue.max(1));
+        let (open, threads) = crossbeam_channel::bounded(0);
+        let (done_in, done) = crossbeam_channel::bounded(queue);
+        fork::watch();
+        let lanes = Lanes::new(queue, limit.div_ceil(2));
+        Workers {
+            shared: Arc::new(Shared::new(lanes, Crew::new(limit), open, done_in, bell)),
+            done,
+            threads,
+            cells: VecDeque::new(),
+            queue,
+            in_flight: 0,
+            accepted: 0,
+            ended: 0,
+            cancelled: 0,
+            panicked: 0,
+            closed: false,
+            forks: fork::generation(),
+        }
+    }
+
+    /// Hands a job to the workers; `slow` work (name look-ups, work of the program) runs on half of
+    /// them at most. Its completion carries `key`.
+    ///
+    /// # Errors
+    /// [`Reason::Full`] when as many jobs as may be are in flight, [`Reason::Os`] when there is no
+    /// thread and none can be made, [`Reason::Closed`] after [`stop`](Workers::stop),
+    /// [`Reason::Forked`] in a forked child. The work comes back.
+    pub(crate) fn submit(
+        &mut self,
+        key: u64,
+        lane: Lane,
+        slow: bool,
+        work: W,
+    ) -> Result<Job<W>, Rejected<W>> {
+        if let Err(reason) = self.ready() {
+            return Err(Rejected { op: work, reason });
+        }
+        let cell = self.cell(key, work);
+        let job = Job(Arc::clone(&cell));
+        if let Err(cell) = self.shared.lanes.push(lane, slow, cell)
+            && let Some(op) = cell.withdraw()
+        {
+            return Err(Rejected { op, reason: self.full() });
+        }
+        self.accepted += 1;
+        self.in_flight += 1;
+        if self.shared.lanes.admits(slow) {
+            // With a thread alive the job is run, if later than it might be.
+            let _ = self.shared.summon();
+        }
+        Ok(job)
+    }
+
+    /// Whether a job may be submitted; makes the first thread.
+    #[inline]
+    fn ready(&mut self) -> Result<(), Reason> {
+        if self.is_forked() {
+            return Err(Reason::Forked);
+        }
+        if self.closed {
+            return Err(Reason::Closed);
+        }
+        if self.in_flight >= self.queue {
+            return Err(self.full());
+        }
+        if self.accepted == 0 && self.shared.crew.alive() == 0 {
+            return self.shared.summon().map_err(Reason::Os);
+        }
+        Ok(())
+    }
+
+    fn full(&self) -> Reason {
+        Reason::Full { limit: Limit::Jobs, count: self.queue as u32 }
+    }
+
+    /// A cell with this work in it: one that is vacant and that nobody else holds, or a new one.
+    fn cell(&mut self, key: u64, work: W) -> Arc<Cell<W>> {
+        let Some(mut cell) = self.cells.pop_front() else {
+            return Arc::new(Cell::new(key, work));
+        };
+        if let Some(vacant) = Arc::get_mut(&mut cell) {
+            vacant.reuse(key, work);
+            return cell;
+        }
+        // Somebody keeps its `Job`.
+        self.cells.push_back(cell);
+        Arc::new(Cell::new(key, work))
+    }
+
+    /// Takes the work back if it was not started: no completion follows. `None` when it was: its
+    /// completion comes, or has come already. `job` must be of these workers.
+    pub(crate) fn cancel(&mut self, job: &Job<W>) -> Option<W> {
+        let work = job.0.withdraw()?;
+        self.withdrawn();
+        Some(work)
+    }
+
+    fn withdrawn(&mut self) {
+        self.in_flight -= 1;
+        self.cancelled += 1;
+    }
+
+    /// Takes the next completion, if there is one. To be called until there is none, after the bell
+    /// has rung.
+    pub(crate) fn take(&mut self) -> Option<Finished<W::Output>> {
+        let cell = self.done.try_recv().ok()?;
+        let finished = cell.finish()?;
+        if self.cells.len() < self.queue {
+            self.cells.push_back(cell);
+        }
+        self.in_flight -= 1;
+        self.ended += 1;
+        self.panicked += u64::from(finished.result.is_err());
+        Some(finished)
+    }
+
+    /// How many jobs were accepted and have neither been taken nor cancelled.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// How many jobs are where.
+    pub(crate) fn counts(&self) -> Counts {
+        let (started, ended) = self.shared.tally();
+        Counts {
+            queued: (self.accepted - self.cancelled).saturating_sub(started),
+            running: started - ended,
+            done: self.ended,
+            cancelled: self.cancelled,
+            panicked: self.panicked,
+            threads: self.shared.crew.alive(),
+        }
+    }
+
+    /// Drops the jobs that were not started (no completion follows) and lets the others end, for
+    /// `patience` at most. False when some still run: their threads are left to themselves and end
+    /// with their job. Completions can still be taken.
+    pub(crate) fn stop(&mut self, patience: Duration) -> bool {
+        if self.is_forked() {
+            return true;
+        }
+        self.closed = true;
+        let shared = Arc::clone(&self.shared);
+        let handles = {
+            let mut roster = shared.roster.lock().unwrap_or_else(PoisonError::into_inner);
+            roster.open = None;
+            mem::take(&mut roster.handles)
+        };
+        for work in shared.lanes.withdraw() {
+            self.withdrawn();
+            drop(work);
+        }
+        shared.crew.close();
+        let until = Instant::now().checked_add(patience);
+        let ended = match until {
+            Some(until) => self.threads.recv_deadline(until).err(),
+            None => self.threads.recv().err().map(|_| RecvTimeoutError::Disconnected),
+        };
+        if ended != Some(RecvTimeoutError::Disconnected) {
+            return false;
+        }
+        for handle in handles {
+            // Jobs' panics are caught; nothing else panics there.
+            let _ = handle.join();
+        }
+        true
+    }
+
+    /// Whether this is a fork of the process that the workers are in.
+    fn is_forked(&self) -> bool {
+        self.forks != fork::generation()
+    }
+}
+
+impl<W: Work> Drop for Workers<W> {
+    /// As [`stop`](Workers::stop), with a second's patience, unless that was called.
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // The threads are not here, and may have held any lock when they vanished: what they
+            // shared is left as it is.
+            mem::forget((Arc::clone(&self.shared), self.done.clone()));
+            return;
+        }
+        if !self.closed {
+            self.stop(PATIENCE);
+        }
+    }
+}
+
+impl<W: Work> fmt::Debug for Workers<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Workers({} jobs, {} threads)", self.in_flight, self.shared.crew.alive())
+    }
+}
