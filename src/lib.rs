@@ -45,6 +45,7 @@
 //! ```
 
 mod address;
+mod aligned;
 mod auto;
 mod batch;
 mod buf;
@@ -70,6 +71,7 @@ mod sys;
 mod watcher;
 
 pub use address::{Address, Descriptors};
+pub use aligned::AlignedBuf;
 pub use auto::{Auto, DriverKind, UnknownDriver};
 pub use buf::{Buf, Target};
 pub use builder::{Builder, Spawned};
@@ -98,6 +100,7 @@ const _: () = {
     send::<Completion>();
     send::<Builder>();
     send::<SourceGuard>();
+    send_and_sync::<AlignedBuf>();
     send_and_sync::<Lease>();
     send_and_sync::<Submitter>();
     send_and_sync::<Waker>();
