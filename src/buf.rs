@@ -16,6 +16,7 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::aligned::{self, AlignedBuf};
 use crate::swap::{self, Lease, Pool};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
@@ -24,7 +25,8 @@ use crate::swap::{self, Lease, Pool};
 /// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a list of those
 /// (vectored; a list in a list becomes its parts), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
 /// whose **whole capacity** is offered from its start and whose length is then the number of bytes
-/// read, so that the same `Vec` can be submitted again and again; or a list of such.
+/// read, so that the same `Vec` can be submitted again and again; an [`AlignedBuf`], likewise; or a list
+/// of such.
 ///
 /// ```
 /// use windlass::Buf;
@@ -54,6 +56,8 @@ const SHARED: usize = 3;
 const LIST: usize = 4;
 /// A boxed `Owner`.
 const OWNER: usize = 5;
+/// An `AlignedBuf`: its capacity and alignment, as it packs them.
+const ALIGNED: usize = 6;
 /// The bits of the tag.
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
@@ -70,7 +74,8 @@ impl Drop for Owner {
     }
 }
 
-// SAFETY: every owner is `Send`: `Lease`, `Vec<u8>`, `Arc<[u8]>`, and `Owner`'s by its bound.
+// SAFETY: every owner is `Send`: `Lease`, `Vec<u8>`, `AlignedBuf`, `Arc<[u8]>`, and `Owner`'s by its
+// bound.
 unsafe impl Send for Buf {}
 // SAFETY: through a shared reference only the bytes can be read, and nothing writes them.
 unsafe impl Sync for Buf {}
@@ -120,6 +125,17 @@ impl Buf {
         let capacity = self.owner.addr() >> TAG_BITS;
         // SAFETY: B1.
         ManuallyDrop::new(unsafe { Vec::from_raw_parts(self.start.cast_mut(), self.len, capacity) })
+    }
+
+    /// The aligned buffer of an `ALIGNED`.
+    ///
+    /// # Safety
+    /// As for `vec`, with that tag.
+    unsafe fn aligned(&self) -> ManuallyDrop<AlignedBuf> {
+        let packed = self.owner.addr() & !TAG;
+        // SAFETY: B1.
+        let aligned = unsafe { AlignedBuf::from_packed(self.start.cast_mut(), self.len, packed) };
+        ManuallyDrop::new(aligned)
     }
 
     /// The parts of a `LIST`.
@@ -207,6 +223,19 @@ impl Buf {
         Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
+    /// The aligned buffer that was moved in, its length what a read has set.
+    ///
+    /// # Errors
+    /// The buffer comes back where it is none.
+    pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
+        if self.tag() != ALIGNED {
+            return Err(self);
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the tag says so, and `self` is forgotten.
+        Ok(ManuallyDrop::into_inner(unsafe { this.aligned() }))
+    }
+
     /// Whether the bytes are the library's: a lease.
     pub fn is_lease(&self) -> bool {
         self.tag() == LEASE
@@ -214,9 +243,15 @@ impl Buf {
 
     /// How many bytes a read into this buffer can take: the capacity of its vectors.
     pub fn room(&self) -> usize {
+        if self.tag() == LIST { self.parts().iter().map(Buf::room).sum() } else { self.own_room() }
+    }
+
+    /// How many bytes a read can take at `start`; none for a list.
+    #[inline]
+    fn own_room(&self) -> usize {
         match self.tag() {
             VEC => self.owner.addr() >> TAG_BITS,
-            LIST => self.parts().iter().map(Buf::room).sum(),
+            ALIGNED => aligned::packed_capacity(self.owner.addr()),
             _ => 0,
         }
     }
@@ -225,7 +260,7 @@ impl Buf {
     /// driver lets the kernel write. Empty for what cannot be read into.
     #[inline]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
-        let room = if self.tag() == VEC { self.room() } else { 0 };
+        let room = self.own_room();
         let from = from.min(room);
         let len = (room - from).min(most);
         // SAFETY: `from` is at most the capacity, so the pointer stays in the allocation.
@@ -264,8 +299,8 @@ impl Buf {
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
     pub unsafe fn set_filled(&mut self, mut len: usize) {
-        if self.tag() == VEC {
-            self.len = len.min(self.room());
+        if matches!(self.tag(), VEC | ALIGNED) {
+            self.len = len.min(self.own_room());
         } else if let Some(parts) = self.list_mut() {
             for part in parts {
                 let share = len.min(part.room());
@@ -302,6 +337,8 @@ impl Buf {
             LIST => drop(unsafe { Box::from_raw(self.untagged::<Vec<Buf>>()) }),
             // SAFETY: as above.
             OWNER => drop(unsafe { Box::from_raw(self.untagged::<Owner>()) }),
+            // SAFETY: as above.
+            ALIGNED => drop(ManuallyDrop::into_inner(unsafe { self.aligned() })),
             _ => {}
         }
     }
@@ -413,6 +450,7 @@ impl fmt::Debug for Buf {
             LEASE => "Lease",
             VEC => "Vec",
             SHARED => "Arc",
+            ALIGNED => "AlignedBuf",
             LIST => return f.debug_list().entries(self.parts()).finish(),
             _ => "owner",
         };
@@ -430,6 +468,12 @@ impl From<Vec<u8>> for Buf {
         }
         let owner = ptr::without_provenance_mut(capacity << TAG_BITS | VEC);
         Buf { start, len, owner }
+    }
+}
+impl From<AlignedBuf> for Buf {
+    fn from(aligned: AlignedBuf) -> Buf {
+        let (start, len, packed) = aligned.into_packed();
+        Buf { start, len, owner: ptr::without_provenance_mut(packed | ALIGNED) }
     }
 }
 impl From<Box<[u8]>> for Buf {
@@ -512,6 +556,26 @@ mod tests {
         assert_eq!(buf.parts()[0].len(), 3);
         assert_eq!(&*buf.parts()[1], b"d");
         assert_eq!(buf.into_vec(), b"\0bcd");
+    }
+
+    #[test]
+    fn a_read_fills_the_whole_capacity_of_an_aligned_buffer_alone_or_in_a_list() {
+        let mut buf = Buf::from(AlignedBuf::with_capacity(1, 512));
+        let n = buf.target(510, usize::MAX).write(b"abc");
+        assert_eq!(n, 2);
+        // SAFETY: the buffer was zeroed when made.
+        unsafe { buf.set_filled(512) };
+        assert_eq!(&buf[510..], b"ab");
+        let mut list = Buf::from(vec![Buf::from(vec![0; 3]), buf]);
+        assert_eq!(list.room(), 515);
+        let mut targets = Vec::new();
+        list.targets(0, usize::MAX, &mut targets, 8);
+        assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [3, 512]);
+        // SAFETY: all bytes are initialised, see above.
+        unsafe { list.set_filled(4) };
+        let mut parts = list.into_parts();
+        assert_eq!(parts.pop().unwrap().into_aligned().unwrap().len(), 1);
+        assert!(parts.pop().unwrap().into_aligned().is_err());
     }
 
     #[test]

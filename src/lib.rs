@@ -45,6 +45,7 @@
 //! ```
 
 mod address;
+mod aligned;
 mod auto;
 mod batch;
 mod buf;
@@ -72,6 +73,7 @@ mod watcher;
 mod workers;
 
 pub use address::{Address, Descriptors};
+pub use aligned::AlignedBuf;
 pub use auto::{Auto, DriverKind, UnknownDriver};
 pub use buf::{Buf, Target};
 pub use builder::{Builder, Spawned};
@@ -100,6 +102,7 @@ const _: () = {
     send::<Completion>();
     send::<Builder>();
     send::<SourceGuard>();
+    send_and_sync::<AlignedBuf>();
     send_and_sync::<Lease>();
     send_and_sync::<Submitter>();
     send_and_sync::<Waker>();
