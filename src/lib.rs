@@ -56,6 +56,7 @@ mod config;
 pub mod deadline;
 pub mod driver;
 mod error;
+mod file;
 mod interest;
 mod op;
 mod proactor;
@@ -81,6 +82,9 @@ pub use driver::{
     Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, OpParts, Submit, Wait,
 };
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
+pub use file::{
+    Access, CopyOptions, DirEntry, DirectAlignment, FileKind, HostName, OpenOptions, Stat, StatFs,
+};
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
 pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};
