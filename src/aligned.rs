@@ -37,7 +37,7 @@ pub(crate) const fn packed_capacity(packed: Packed) -> usize {
 /// and [`Buf::into_aligned`](crate::Buf::into_aligned) takes it out again. The capacity is fixed:
 /// nothing here moves the bytes. The memory is zeroed when it is made.
 ///
-/// 4096 does for every common disk.
+/// What a file asks for is in [`Stat::direct`](crate::Stat::direct); 4096 does for every common disk.
 /// Lengths and offsets have to be multiples, too. A file whose size is none is written with its tail
 /// [padded](AlignedBuf::pad) and truncated afterwards:
 ///

@@ -57,6 +57,7 @@ pub mod deadline;
 pub mod driver;
 mod error;
 mod extra;
+mod file;
 mod interest;
 mod op;
 mod proactor;
@@ -83,6 +84,9 @@ pub use driver::{
     Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, OpParts, Submit, Wait,
 };
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
+pub use file::{
+    Access, CopyOptions, DirEntry, DirectAlignment, FileKind, HostName, OpenOptions, Stat, StatFs,
+};
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
 pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};

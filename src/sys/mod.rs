@@ -35,6 +35,8 @@ pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;
+#[allow(dead_code)] // some of it waits for the drivers to call it
+pub(crate) mod fs;
 #[cfg(any(
     test,
     windlass_kqueue,
@@ -53,7 +55,11 @@ pub(crate) mod kevent;
 ))]
 pub(crate) mod kqueue;
 pub(crate) mod net;
+pub(crate) mod path;
 pub(crate) mod poll;
+pub(crate) mod resolve;
+pub(crate) mod stat;
+pub(crate) mod transfer;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod uring;
 pub(crate) mod waker;

@@ -1,0 +1,120 @@
+//! A file into another: shared blocks, else inside the kernel, else through memory.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::position::{COPY, Progress, repeat};
+use super::{CopyOptions, FileKind, OpenOptions, Stat};
+use crate::buf::Target;
+use crate::sys::fs::{self, MOST_BYTES, errno_of};
+use crate::sys::{Moved, stat, transfer};
+
+/// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
+/// is. When it fails, a target that it has made is removed; one that was there is left cut.
+///
+/// `EISDIR` and `EINVAL` for what is no regular file; else what opening, reading and writing say.
+pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
+    match prepare(from, to, options) {
+        Err(error) => (0, Err(errno_of(&error))),
+        Ok(None) => (0, Ok(())),
+        Ok(Some(pair)) => {
+            let (done, ended) = pair.fill(options);
+            if ended.is_err() && pair.made {
+                let _ = std::fs::remove_file(to);
+            }
+            (done, ended)
+        }
+    }
+}
+
+struct Pair {
+    from: File,
+    to: File,
+    known: Stat,
+    /// The target was not there before.
+    made: bool,
+}
+
+/// Opens both; nothing if they are the same.
+fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pair>> {
+    let raw = io::Error::from_raw_os_error;
+    let from = open(from, OpenOptions::new().read(true))?;
+    let known = stat::of_descriptor(from.as_raw_fd())?;
+    match known.kind() {
+        FileKind::File => {}
+        FileKind::Directory => return Err(raw(libc::EISDIR)),
+        _ => return Err(raw(libc::EINVAL)),
+    }
+    let target = OpenOptions::new().write(true).mode(known.permissions());
+    let (to, made) = match open(to, target.create_new(true)) {
+        Err(e) if e.raw_os_error() == Some(libc::EEXIST) && !options.exclusive => {
+            (open(to, target.create(true))?, false)
+        }
+        opened => (opened?, true),
+    };
+    if !made {
+        let there = stat::of_descriptor(to.as_raw_fd())?;
+        if (there.device, there.inode) == (known.device, known.inode) {
+            return Ok(None);
+        }
+        to.set_len(0)?;
+    }
+    Ok(Some(Pair { from, to, known, made }))
+}
+
+fn open(path: &Path, options: OpenOptions) -> io::Result<File> {
+    let flags = options.flags().map_err(io::Error::from_raw_os_error)?;
+    fs::open(path.as_os_str(), flags, options.permissions(), false).map(File::from)
+}
+
+impl Pair {
+    fn fill(&self, options: CopyOptions) -> Progress {
+        // The umask has taken some of the permissions, or they are those of the file before.
+        let permissions = Permissions::from_mode(self.known.permissions());
+        if let Err(error) = self.to.set_permissions(permissions) {
+            return (0, Err(errno_of(&error)));
+        }
+        let (from, to) = (self.from.as_raw_fd(), self.to.as_raw_fd());
+        match transfer::clone_blocks(from, to) {
+            0 => return (self.known.size, Ok(())),
+            error if options.reflink => return (0, Err(-error as i32)),
+            _ => {}
+        }
+        bytes(from, to)
+    }
+}
+
+/// Copies up to the end of `from`, whatever its size was: files of /proc have none, and
+/// copy_file_range(2) finds nothing in them, so that its end is the end only if a read says so.
+fn bytes(from: RawFd, to: RawFd) -> Progress {
+    let mut memory = Vec::new();
+    repeat(u64::MAX, |done| {
+        if memory.is_empty() {
+            let moved = transfer::copy_range(from, to, done, MOST_BYTES);
+            if moved != 0 && moved != transfer::UNSUPPORTED {
+                return moved;
+            }
+            memory.resize(COPY, 0);
+        }
+        piece(from, to, done, &mut memory)
+    })
+}
+
+/// Copies one piece through `memory`.
+pub(super) fn piece(from: RawFd, to: RawFd, offset: u64, memory: &mut [u8]) -> Moved {
+    let got = fs::read_at(from, Target::from_slice(memory), offset);
+    if got <= 0 {
+        return got;
+    }
+    let bytes = &memory[..got as usize];
+    let (written, ended) =
+        repeat(got as u64, |done| fs::write_at(to, &bytes[done as usize..], offset + done));
+    match ended {
+        Ok(()) if written == got as u64 => got,
+        Ok(()) => -(libc::EIO as Moved),
+        Err(errno) => -(errno as Moved),
+    }
+}

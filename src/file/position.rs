@@ -1,0 +1,111 @@
+//! Bytes at an offset, to their end: whatever one call leaves over, the next one takes.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The one `unsafe` here says how much of a buffer the kernel has filled.
+
+use std::io::IoSlice;
+use std::os::fd::RawFd;
+
+use crate::buf::Buf;
+use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
+use crate::sys::{Moved, transfer};
+
+/// How many bytes have moved, and the errno that ended it.
+pub(super) type Progress = (u64, Result<(), i32>);
+
+/// Calls `attempt` with the bytes done until they are `total`, it answers 0, or it fails.
+pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progress {
+    const AGAIN: Moved = -(libc::EINTR as Moved);
+    let mut done = 0;
+    while done < total {
+        match attempt(done) {
+            0 => break,
+            AGAIN => {}
+            moved if moved > 0 => done += moved as u64,
+            error => return (done, Err(-error as i32)),
+        }
+    }
+    (done, Ok(()))
+}
+
+/// Fills the whole room of `buf` with the bytes at `offset`: fewer are the end of the file. Its length
+/// is then what was read, also if that ended in an error.
+///
+/// A direct read (`O_DIRECT`) that ends at a file's unaligned tail is at the end: the attempt to go on
+/// behind the tail answers `EINVAL`.
+pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
+    let (done, mut ended) = repeat(buf.room() as u64, |done| {
+        let at = offset.saturating_add(done);
+        if !buf.is_list() {
+            return fs::read_at(fd, buf.target(done as usize, MOST_BYTES), at);
+        }
+        let mut targets = Vec::new();
+        buf.targets(done as usize, MOST_BYTES, &mut targets, MOST_VECTORS);
+        fs::read_vectored_at(fd, &mut targets, at)
+    });
+    if ended == Err(libc::EINVAL) && done > 0 && fs::is_direct(fd) {
+        ended = Ok(());
+    }
+    // SAFETY: the kernel has written so many bytes of the room, in order.
+    unsafe { buf.set_filled(done as usize) };
+    (done, ended)
+}
+
+/// Writes all bytes of `buf` at `offset`. `EIO` if the system takes none and does not say why.
+pub(super) fn write(fd: RawFd, buf: &Buf, offset: u64) -> Progress {
+    let total = buf.len() as u64;
+    let (done, ended) = repeat(total, |done| {
+        let at = offset.saturating_add(done);
+        if !buf.is_list() {
+            let bytes = &buf[done as usize..];
+            return fs::write_at(fd, &bytes[..bytes.len().min(MOST_BYTES)], at);
+        }
+        fs::write_vectored_at(fd, &slices(buf.parts(), done as usize), at)
+    });
+    (done, ended.and(if done < total { Err(libc::EIO) } else { Ok(()) }))
+}
+
+/// The bytes of `parts` from byte `from` on, as far as one call takes them.
+fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
+    let mut bytes = MOST_BYTES;
+    let mut slices = Vec::with_capacity(parts.len().min(MOST_VECTORS));
+    for part in parts {
+        if from >= part.len() {
+            from -= part.len();
+            continue;
+        }
+        let rest = &part[from..];
+        let rest = &rest[..rest.len().min(bytes)];
+        slices.push(IoSlice::new(rest));
+        bytes -= rest.len();
+        from = 0;
+        if slices.len() == MOST_VECTORS || bytes == 0 {
+            break;
+        }
+    }
+    slices
+}
+
+/// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`, with
+/// what has gone out, where a non-blocking socket is full.
+pub(super) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progress {
+    let mut memory = Vec::new();
+    repeat(len, |done| {
+        let at = offset.saturating_add(done);
+        let rest = (len - done).min(MOST_BYTES as u64) as usize;
+        if memory.is_empty() {
+            let sent = transfer::send_file(socket, file, at, rest);
+            if sent != transfer::UNSUPPORTED {
+                return sent;
+            }
+            memory.resize(COPY.min(rest), 0);
+        }
+        let most = rest.min(memory.len());
+        transfer::send_copy(socket, file, at, &mut memory[..most])
+    })
+}
+
+/// How many bytes go through memory at a time where the kernel does not move them itself.
+pub(super) const COPY: usize = 128 << 10;

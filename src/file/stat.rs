@@ -1,0 +1,188 @@
+//! What is known of files, directories, file systems and names.
+
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A block device.
+    BlockDevice,
+    /// A character device: terminals, `/dev/null`.
+    CharDevice,
+    /// A pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// Something else, or not known.
+    Unknown,
+}
+
+impl FileKind {
+    /// From the mode in a stat, whose upper bits are the same on every Unix (inode(7)).
+    pub(crate) const fn of_mode(mode: u32) -> FileKind {
+        match mode & 0o170_000 {
+            0o100_000 => FileKind::File,
+            0o040_000 => FileKind::Directory,
+            0o120_000 => FileKind::Symlink,
+            0o060_000 => FileKind::BlockDevice,
+            0o020_000 => FileKind::CharDevice,
+            0o010_000 => FileKind::Fifo,
+            0o140_000 => FileKind::Socket,
+            _ => FileKind::Unknown,
+        }
+    }
+
+    pub(crate) fn of_type(kind: std::fs::FileType) -> FileKind {
+        use std::os::unix::fs::FileTypeExt;
+        let table = [
+            (kind.is_file(), FileKind::File),
+            (kind.is_dir(), FileKind::Directory),
+            (kind.is_symlink(), FileKind::Symlink),
+            (kind.is_block_device(), FileKind::BlockDevice),
+            (kind.is_char_device(), FileKind::CharDevice),
+            (kind.is_fifo(), FileKind::Fifo),
+            (kind.is_socket(), FileKind::Socket),
+        ];
+        table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
+    }
+}
+
+/// What the system knows of a file: stat(2), on Linux statx(2).
+///
+/// BSD's file flags and generation are not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// The device that it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its kind and permissions, see [`kind`](Stat::kind) and [`permissions`](Stat::permissions).
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Its owner.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+    /// The device that it stands for, if it is a device.
+    pub device_of_node: u64,
+    /// Its size in bytes; of a link, the length of its target.
+    pub size: u64,
+    /// What to read and write at a time, in bytes.
+    pub block_size: u64,
+    /// What it takes on the disk, in units of 512 bytes.
+    pub blocks: u64,
+    /// When it was read last, as far as the file system keeps count. Times have nanoseconds.
+    pub accessed: SystemTime,
+    /// When its bytes were changed last.
+    pub modified: SystemTime,
+    /// When its bytes or its metadata were changed last.
+    pub changed: SystemTime,
+    /// When it was made, where system and file system know.
+    pub created: Option<SystemTime>,
+    /// What direct I/O has to be aligned to, where the system says (`STATX_DIOALIGN`, Linux 6.1).
+    /// `None` also where the file cannot be opened for it.
+    pub direct: Option<DirectAlignment>,
+}
+
+/// What direct I/O has to be aligned to, in bytes: powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DirectAlignment {
+    /// Where the memory starts.
+    pub memory: u32,
+    /// Offset in the file, and length.
+    pub offset: u32,
+}
+
+impl Stat {
+    /// What the file is.
+    pub const fn kind(&self) -> FileKind {
+        FileKind::of_mode(self.mode)
+    }
+
+    /// Its permissions: the lowest twelve bits of the mode.
+    pub const fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+}
+
+/// What std knows of a file.
+impl From<&Metadata> for Stat {
+    fn from(known: &Metadata) -> Stat {
+        Stat {
+            device: known.dev(),
+            inode: known.ino(),
+            mode: known.mode(),
+            links: known.nlink(),
+            user: known.uid(),
+            group: known.gid(),
+            device_of_node: known.rdev(),
+            size: known.size(),
+            block_size: known.blksize(),
+            blocks: known.blocks(),
+            accessed: time(known.atime(), known.atime_nsec() as u32),
+            modified: time(known.mtime(), known.mtime_nsec() as u32),
+            changed: time(known.ctime(), known.ctime_nsec() as u32),
+            created: known.created().ok(),
+            direct: None,
+        }
+    }
+}
+
+/// Seconds since 1970, or before it, and nanoseconds after that. Times that cannot be are 1970.
+pub(crate) fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
+    let span = Duration::from_secs(seconds.unsigned_abs());
+    let second =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
+    let nanoseconds = Duration::from_nanos(nanoseconds.into());
+    second.and_then(|second| second.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirEntry {
+    /// The name, without its directory.
+    pub name: OsString,
+    /// What it names; [`FileKind::Unknown`] if it was gone before it could be asked.
+    pub kind: FileKind,
+}
+
+/// A file system: statfs(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatFs {
+    /// Its type, in the system's numbers (Linux: statfs(2); 0 on OpenBSD).
+    pub kind: u64,
+    /// The size of a block in bytes.
+    pub block_size: u64,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// How many are free.
+    pub blocks_free: u64,
+    /// How many of them are for others than root.
+    pub blocks_available: u64,
+    /// How many files there can be; 0 where there is no such bound.
+    pub files: u64,
+    /// How many more there can be.
+    pub files_free: u64,
+}
+
+/// The name of an internet address: getnameinfo(3).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostName {
+    /// The name of the address, or the address as text.
+    pub host: String,
+    /// The name of the port's service, or the port as text.
+    pub service: String,
+}

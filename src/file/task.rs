@@ -1,0 +1,273 @@
+//! Tasks: blocking work on files, as values that are run on a thread.
+
+use std::any::Any;
+use std::fs;
+use std::fs::Permissions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::fs::{self as unix, DirBuilderExt, PermissionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::position::{self, Progress};
+use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
+use crate::buf::Buf;
+use crate::sys::fs::{errno_of, file};
+use crate::sys::{self, descriptor, path, resolve, stat};
+
+/// A job of the program's.
+pub(crate) type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
+
+/// Which file is meant.
+pub(crate) enum At {
+    /// The one that a path leads to, through links.
+    Path(PathBuf),
+    /// As `Path`, but a link at its end is meant itself.
+    Link(PathBuf),
+    /// An open one.
+    Descriptor(RawFd),
+}
+
+/// Blocking work. Descriptors that are not owned stay open until the task has run: the caller sees to
+/// that. No task moves a file position. `EINTR` is not an answer: what was interrupted is done again.
+pub(crate) enum Task {
+    /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
+    ReadAt { fd: RawFd, buf: Buf, offset: u64 },
+    /// Writes all bytes of `buf` from `offset` on; with `O_APPEND` on Linux at the end instead.
+    WriteAt { fd: RawFd, buf: Buf, offset: u64 },
+    /// Bytes and metadata are on the disk: fsync(2), `F_FULLFSYNC` on macOS.
+    Sync { fd: RawFd },
+    /// Bytes, and the metadata that reading them needs, are on the disk: fdatasync(2).
+    DataSync { fd: RawFd },
+    /// The bytes of a range are written: sync_file_range(2), else as `DataSync`.
+    SyncRange { fd: RawFd, offset: u64, len: u64 },
+    /// A range has its place on the disk, and the file is at least as long: fallocate(2).
+    Allocate { fd: RawFd, offset: u64, len: u64 },
+    /// The file is `len` bytes long: cut, or filled with a hole.
+    Truncate { fd: RawFd, len: u64 },
+    /// → `Value::File`.
+    Open { path: PathBuf, options: OpenOptions },
+    /// What close(2) says of writes before it.
+    Close { fd: OwnedFd },
+    /// → `Value::Stat`.
+    Stat(At),
+    /// Replaces what is at `to`.
+    Rename { from: PathBuf, to: PathBuf },
+    /// Removes a name that is no directory.
+    Unlink { path: PathBuf },
+    /// Another name of the same file.
+    Link { from: PathBuf, to: PathBuf },
+    /// A symbolic link at `path`.
+    Symlink { target: PathBuf, path: PathBuf },
+    /// → `Value::Path`: the target of a symbolic link.
+    ReadLink { path: PathBuf },
+    /// → `Value::Path`: absolute, without links.
+    RealPath { path: PathBuf },
+    /// One directory, with `mode` less the umask.
+    MakeDir { path: PathBuf, mode: u32 },
+    /// One empty directory.
+    RemoveDir { path: PathBuf },
+    /// → `Value::Path`: a new directory; the template ends in `XXXXXX`.
+    MakeTempDir { template: PathBuf },
+    /// → `Value::Temp`: a new file; the template ends in `XXXXXX`.
+    MakeTemp { template: PathBuf },
+    /// → `Value::Entries`, without `.` and `..`, in the file system's order.
+    ReadDir { path: PathBuf },
+    /// Bytes and permissions; the bytes of the outcome are those copied.
+    CopyFile { from: PathBuf, to: PathBuf, options: CopyOptions },
+    /// A range of a file to a socket; `EAGAIN`, with the bytes so far, where a non-blocking one is
+    /// full. A blocking one is waited for.
+    SendFile { socket: RawFd, fd: RawFd, offset: u64, len: u64 },
+    /// `EACCES` where it may not.
+    Access { path: PathBuf, access: Access },
+    /// Permissions. Those of a link are `EOPNOTSUPP`.
+    SetMode { at: At, mode: u32 },
+    /// Owner and group; `None` leaves what is there.
+    SetOwner { at: At, user: Option<u32>, group: Option<u32> },
+    /// Times of access and modification; `None` leaves what is there.
+    SetTimes { at: At, accessed: Option<SystemTime>, modified: Option<SystemTime> },
+    /// → `Value::StatFs`.
+    StatFs { path: PathBuf },
+    /// → `Value::Addresses`; errors as in `sys/resolve.rs`.
+    Resolve { host: String, port: u16 },
+    /// → `Value::HostName`; errors as for `Resolve`.
+    NameOf { address: SocketAddr },
+    /// → `Value::Job`, or `Value::Panic`.
+    Run(Job),
+}
+
+/// What a task has come to.
+pub(crate) struct Outcome {
+    /// Its value, or an errno.
+    pub(crate) result: Result<Value, i32>,
+    /// The buffer that it was given, in any case; for a read it holds what was read.
+    pub(crate) buf: Buf,
+    /// How many bytes were read, written, sent or copied, in any case.
+    pub(crate) bytes: u64,
+}
+
+/// What a task answers.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// That it is done.
+    Unit,
+    File(OwnedFd),
+    Temp(PathBuf, OwnedFd),
+    Stat(Box<Stat>),
+    StatFs(Box<StatFs>),
+    Path(PathBuf),
+    Entries(Vec<DirEntry>),
+    Addresses(Vec<SocketAddr>),
+    HostName(HostName),
+    /// What a job returned.
+    Job(Box<dyn Any + Send>),
+    /// What a job panicked with.
+    Panic(Box<dyn Any + Send>),
+}
+
+// They go to a thread and come back.
+const _: () = {
+    const fn send<T: Send>() {}
+    send::<Task>();
+    send::<Outcome>();
+};
+
+impl Task {
+    /// Does the work; blocks for as long as it takes. Panics of a job are caught.
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Task::ReadAt { fd, mut buf, offset } => {
+                let progress = position::read(fd, &mut buf, offset);
+                Outcome { buf, ..moved(progress) }
+            }
+            Task::WriteAt { fd, buf, offset } => {
+                let progress = position::write(fd, &buf, offset);
+                Outcome { buf, ..moved(progress) }
+            }
+            Task::SendFile { socket, fd, offset, len } => {
+                moved(position::send(socket, fd, offset, len))
+            }
+            Task::CopyFile { from, to, options } => moved(copy::copy(&from, &to, options)),
+
+            Task::Sync { fd } => done(file(fd).sync_all()),
+            Task::DataSync { fd } => done(file(fd).sync_data()),
+            Task::SyncRange { fd, offset, len } => match sys::fs::sync_range(fd, offset, len) {
+                Err(libc::EOPNOTSUPP | libc::ENOSYS) => done(file(fd).sync_data()),
+                result => plain(result),
+            },
+            Task::Allocate { fd, offset, len } => {
+                plain(uninterrupted(|| sys::fs::allocate(fd, offset, len)))
+            }
+            Task::Truncate { fd, len } => done(file(fd).set_len(len)),
+            Task::Open { path, options } => match options.flags() {
+                Ok(flags) => {
+                    let (mode, direct) = (options.permissions(), options.is_direct());
+                    of(sys::fs::open(path.as_os_str(), flags, mode, direct), Value::File)
+                }
+                Err(errno) => plain(Err(errno)),
+            },
+            Task::Close { fd } => plain(sys::fs::close(fd)),
+
+            Task::Stat(at) => {
+                let known = match at {
+                    At::Path(path) => stat::of_path(path.as_os_str(), true),
+                    At::Link(path) => stat::of_path(path.as_os_str(), false),
+                    At::Descriptor(fd) => stat::of_descriptor(fd),
+                };
+                of(known, |known| Value::Stat(Box::new(known)))
+            }
+            Task::SetMode { at, mode } => {
+                let permissions = Permissions::from_mode(mode);
+                match at {
+                    At::Path(path) => done(fs::set_permissions(path, permissions)),
+                    At::Descriptor(fd) => done(file(fd).set_permissions(permissions)),
+                    At::Link(_) => plain(Err(libc::EOPNOTSUPP)),
+                }
+            }
+            Task::SetOwner { at, user, group } => done(match at {
+                At::Path(path) => unix::chown(path, user, group),
+                At::Link(path) => unix::lchown(path, user, group),
+                At::Descriptor(fd) => unix::fchown(descriptor::borrow(fd), user, group),
+            }),
+            Task::SetTimes { at, accessed, modified } => done(match at {
+                At::Path(path) => path::set_times(path.as_os_str(), true, accessed, modified),
+                At::Link(path) => path::set_times(path.as_os_str(), false, accessed, modified),
+                At::Descriptor(fd) => path::set_times_of(fd, accessed, modified),
+            }),
+            Task::StatFs { path } => {
+                of(path::stat_fs(path.as_os_str()), |known| Value::StatFs(Box::new(known)))
+            }
+            Task::Access { path, access } => done(path::access(path.as_os_str(), access.bits())),
+
+            Task::Rename { from, to } => done(fs::rename(from, to)),
+            Task::Unlink { path } => done(fs::remove_file(path)),
+            Task::Link { from, to } => done(fs::hard_link(from, to)),
+            Task::Symlink { target, path } => done(unix::symlink(target, path)),
+            Task::ReadLink { path } => of(fs::read_link(path), Value::Path),
+            Task::RealPath { path } => of(fs::canonicalize(path), Value::Path),
+            Task::MakeDir { path, mode } => done(fs::DirBuilder::new().mode(mode).create(path)),
+            Task::RemoveDir { path } => done(fs::remove_dir(path)),
+            Task::MakeTempDir { template } => {
+                of(path::make_temp_dir(template.as_os_str()), |name| Value::Path(name.into()))
+            }
+            Task::MakeTemp { template } => {
+                let made = path::make_temp(template.as_os_str());
+                of(made, |(name, fd)| Value::Temp(name.into(), fd))
+            }
+            Task::ReadDir { path } => of(entries(path), Value::Entries),
+
+            Task::Resolve { host, port } => {
+                outcome(resolve::addresses(&host, port).map(Value::Addresses))
+            }
+            Task::NameOf { address } => outcome(
+                resolve::names(address)
+                    .map(|(host, service)| Value::HostName(HostName { host, service })),
+            ),
+            Task::Run(job) => outcome(Ok(match catch_unwind(AssertUnwindSafe(job)) {
+                Ok(value) => Value::Job(value),
+                Err(panic) => Value::Panic(panic),
+            })),
+        }
+    }
+}
+
+fn entries(path: PathBuf) -> io::Result<Vec<DirEntry>> {
+    let entry = |entry: fs::DirEntry| {
+        // The kind comes with the name on most file systems; where it does not, the file is asked.
+        let kind = entry.file_type().map_or(FileKind::Unknown, FileKind::of_type);
+        DirEntry { name: entry.file_name(), kind }
+    };
+    fs::read_dir(path)?.map(|found| found.map(entry)).collect()
+}
+
+/// Once more where a signal came between.
+fn uninterrupted(mut call: impl FnMut() -> Result<(), i32>) -> Result<(), i32> {
+    loop {
+        match call() {
+            Err(libc::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn outcome(result: Result<Value, i32>) -> Outcome {
+    Outcome { result, buf: Buf::NONE, bytes: 0 }
+}
+
+fn moved((bytes, ended): Progress) -> Outcome {
+    Outcome { bytes, ..plain(ended) }
+}
+
+fn plain(result: Result<(), i32>) -> Outcome {
+    outcome(result.map(|()| Value::Unit))
+}
+
+fn done(result: io::Result<()>) -> Outcome {
+    of(result, |()| Value::Unit)
+}
+
+fn of<T>(result: io::Result<T>, value: impl FnOnce(T) -> Value) -> Outcome {
+    outcome(result.map(value).map_err(|error| errno_of(&error)))
+}

@@ -1,0 +1,112 @@
+//! Tasks against std::fs and models.
+
+mod names;
+mod paths;
+mod position;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::task::{At, Outcome, Task, Value};
+use super::*;
+use crate::Buf;
+
+/// A number that no descriptor has.
+const NOWHERE: RawFd = 1 << 30;
+
+/// A directory beside the test binary, removed with all that is in it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let binary = std::env::current_exe().expect("this binary has a path");
+        let name = format!("windlass-files-{}-{number}", std::process::id());
+        let path = binary.parent().expect("a directory").join(name);
+        std::fs::create_dir(&path).expect("a new directory");
+        Dir(path.canonicalize().expect("it is there"))
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file with `bytes`.
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        std::fs::write(self.at(name), bytes).unwrap();
+        self.at(name)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes that differ from their neighbours near and far.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8 | 1).collect()
+}
+
+fn run(task: Task) -> Result<Value, i32> {
+    task.run().result
+}
+
+/// Runs what must succeed without a value.
+#[track_caller]
+fn works(task: Task) {
+    let result = run(task);
+    assert!(matches!(result, Ok(Value::Unit)), "{result:?}");
+}
+
+/// Runs what must fail.
+#[track_caller]
+fn fails(task: Task, errno: i32) {
+    let result = run(task);
+    assert!(matches!(result, Err(e) if e == errno), "{result:?} instead of errno {errno}");
+}
+
+/// Opens a file that must be there.
+#[track_caller]
+fn open(path: &Path, options: OpenOptions) -> OwnedFd {
+    match run(Task::Open { path: path.to_owned(), options }) {
+        Ok(Value::File(fd)) => fd,
+        other => panic!("{}: {other:?}", path.display()),
+    }
+}
+
+#[track_caller]
+fn stat(at: At) -> Stat {
+    match run(Task::Stat(at)) {
+        Ok(Value::Stat(known)) => *known,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
+    Task::ReadAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+}
+
+fn write(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
+    Task::WriteAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+}
+
+fn both() -> OpenOptions {
+    OpenOptions::new().read(true).write(true)
+}
+
+/// Says what cannot be tested here.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIP: {why}");
+}
+
+/// A new file for reading and writing.
+fn scratch(dir: &Dir) -> File {
+    let options = both().create_new(true);
+    File::from(open(&dir.at("scratch"), options))
+}

@@ -1,0 +1,342 @@
+//! What is done by path, and beside std::fs.
+
+use super::*;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[track_caller]
+fn path(task: Task) -> PathBuf {
+    match run(task) {
+        Ok(Value::Path(path)) => path,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_file_is_opened_as_asked() {
+    let dir = Dir::new();
+    let new = dir.at("new");
+    let make = both().create_new(true).mode(0o640);
+    let file = File::from(open(&new, make));
+    assert_eq!(std::fs::metadata(&new).unwrap().permissions().mode() & 0o777 & !0o640, 0);
+    fails(Task::Open { path: new.clone(), options: make }, libc::EEXIST);
+    assert_eq!(write(&file, "0123", 0).bytes, 4);
+    let again = open(&new, OpenOptions::new().write(true).create(true));
+    assert_eq!(stat(At::Descriptor(again.as_raw_fd())).size, 4);
+    open(&new, OpenOptions::new().write(true).truncate(true).sync(true));
+    assert_eq!(std::fs::metadata(&new).unwrap().len(), 0);
+    fails(Task::Open { path: new, options: OpenOptions::new() }, libc::EINVAL);
+    // Closed on exec: 0o2000000 is O_CLOEXEC there.
+    if let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())) {
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        assert_ne!(i32::from_str_radix(flags, 8).unwrap() & libc::O_CLOEXEC, 0);
+    }
+}
+
+/// Every field, against std.
+fn is_as_std_has_it(known: &Stat, std: &std::fs::Metadata) {
+    let Stat { direct, .. } = *known;
+    assert_eq!(*known, Stat { direct, ..Stat::from(std) });
+    assert_eq!(known.kind(), FileKind::of_type(std.file_type()));
+    assert_eq!(known.permissions(), std.permissions().mode() & 0o7777);
+    assert_eq!(Ok(known.modified), std.modified().map_err(|_| ()));
+    assert_eq!((known.size, known.device, known.inode), (std.len(), std.dev(), std.ino()));
+}
+
+#[test]
+fn a_stat_is_what_std_knows() {
+    let dir = Dir::new();
+    let file = dir.file("f", &pattern(70_000));
+    let link = dir.at("link");
+    works(Task::Symlink { target: "f".into(), path: link.clone() });
+    let _socket = UnixListener::bind(dir.at("s")).unwrap();
+    for path in [&file, &link, &dir.0, &dir.at("s"), Path::new("/dev/null")] {
+        let followed = std::fs::metadata(path).unwrap();
+        is_as_std_has_it(&stat(At::Path(path.to_path_buf())), &followed);
+        let itself = std::fs::symlink_metadata(path).unwrap();
+        is_as_std_has_it(&stat(At::Link(path.to_path_buf())), &itself);
+    }
+    let open = File::open(&file).unwrap();
+    let known = stat(At::Descriptor(open.as_raw_fd()));
+    is_as_std_has_it(&known, &open.metadata().unwrap());
+    if let Some(direct) = known.direct {
+        assert!(direct.memory.is_power_of_two() && direct.offset.is_power_of_two());
+    }
+    assert_eq!(stat(At::Path(dir.0.clone())).direct, None);
+}
+
+#[test]
+fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
+    let dir = Dir::new();
+    let file = dir.file("f", b"x");
+    let link = dir.at("link");
+    works(Task::Symlink { target: file.clone(), path: link.clone() });
+    let open = File::open(&file).unwrap();
+    let by_path = || At::Path(link.clone());
+    let by_descriptor = || At::Descriptor(open.as_raw_fd());
+
+    for (at, mode) in [(by_path(), 0o604), (by_descriptor(), 0o4711)] {
+        works(Task::SetMode { at, mode });
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, mode);
+    }
+    fails(Task::SetMode { at: At::Link(link.clone()), mode: 0o600 }, libc::EOPNOTSUPP);
+
+    let before = std::fs::metadata(&file).unwrap();
+    for at in [by_path(), by_descriptor(), At::Link(link.clone())] {
+        works(Task::SetOwner { at, user: Some(before.uid()), group: None });
+    }
+    let root = before.uid() == 0;
+    if root {
+        works(Task::SetOwner { at: At::Link(link.clone()), user: Some(77), group: Some(88) });
+        let known = std::fs::symlink_metadata(&link).unwrap();
+        assert_eq!((known.uid(), known.gid()), (77, 88));
+        works(Task::SetOwner { at: by_path(), user: None, group: Some(99) });
+        let known = std::fs::metadata(&file).unwrap();
+        assert_eq!((known.uid(), known.gid()), (0, 99));
+    }
+
+    let second = Duration::from_secs(1_000_000_000);
+    let times = [
+        (UNIX_EPOCH + second, UNIX_EPOCH + second + Duration::from_nanos(123_456_789)),
+        (UNIX_EPOCH - second / 4, UNIX_EPOCH - Duration::from_nanos(1)),
+    ];
+    for (accessed, modified) in times {
+        for at in [by_path(), by_descriptor(), At::Link(link.clone())] {
+            let itself = matches!(at, At::Link(_));
+            let (accessed, modified) = (Some(accessed), Some(modified));
+            works(Task::SetTimes { at, accessed, modified });
+            let known = if itself { link.symlink_metadata() } else { file.metadata() }.unwrap();
+            assert_eq!((known.accessed().ok(), known.modified().ok()), (accessed, modified));
+        }
+    }
+    let now = SystemTime::now();
+    works(Task::SetTimes { at: by_descriptor(), accessed: None, modified: Some(now) });
+    let known = stat(by_path());
+    assert_eq!((known.accessed, known.modified), (times[1].0, now));
+}
+
+#[test]
+fn names_come_and_go_as_with_std() {
+    let dir = Dir::new();
+    let file = dir.file("f", b"text");
+    let (link, hard, moved) = (dir.at("link"), dir.at("hard"), dir.at("moved"));
+    works(Task::Symlink { target: "./f".into(), path: link.clone() });
+    assert_eq!(path(Task::ReadLink { path: link.clone() }), Path::new("./f"));
+    assert_eq!(path(Task::RealPath { path: dir.at("./link") }), file);
+    works(Task::Link { from: file.clone(), to: hard.clone() });
+    assert_eq!(stat(At::Path(hard.clone())).links, 2);
+    works(Task::Rename { from: hard, to: moved.clone() });
+    assert_eq!(std::fs::read(&moved).unwrap(), b"text");
+    works(Task::Unlink { path: file });
+    assert!(moved.exists() && !link.exists() && link.is_symlink());
+
+    let inner = dir.at("inner");
+    works(Task::MakeDir { path: inner.clone(), mode: 0o700 });
+    assert_eq!(stat(At::Path(inner.clone())).permissions(), 0o700);
+    dir.file("inner/x", b"");
+    fails(Task::RemoveDir { path: inner.clone() }, libc::ENOTEMPTY);
+    works(Task::Unlink { path: inner.join("x") });
+    works(Task::RemoveDir { path: inner.clone() });
+    assert!(!inner.exists());
+}
+
+#[test]
+fn a_directory_is_read_whole() {
+    let dir = Dir::new();
+    for i in 0..300 {
+        dir.file(&format!("file {i}"), b"");
+    }
+    works(Task::MakeDir { path: dir.at("d"), mode: 0o777 });
+    works(Task::Symlink { target: "nowhere".into(), path: dir.at("l") });
+    let _socket = UnixListener::bind(dir.at("s")).unwrap();
+    let Ok(Value::Entries(mut entries)) = run(Task::ReadDir { path: dir.0.clone() }) else {
+        panic!("no entries");
+    };
+    entries.sort();
+    let mut expected: Vec<DirEntry> = std::fs::read_dir(&dir.0)
+        .unwrap()
+        .map(Result::unwrap)
+        .map(|e| DirEntry {
+            name: e.file_name(),
+            kind: FileKind::of_mode(e.metadata().unwrap().mode()),
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(entries, expected);
+    assert_eq!(entries.len(), 303);
+}
+
+#[test]
+fn temporary_names_are_new() {
+    let dir = Dir::new();
+    let template = || dir.at("t-XXXXXX");
+    let (a, b) = (
+        path(Task::MakeTempDir { template: template() }),
+        path(Task::MakeTempDir { template: template() }),
+    );
+    assert_ne!(a, b);
+    assert_eq!(stat(At::Path(a)).mode & 0o170_777, 0o040_700);
+    let Ok(Value::Temp(name, fd)) = run(Task::MakeTemp { template: template() }) else {
+        panic!("no file");
+    };
+    let file = File::from(fd);
+    assert_eq!(stat(At::Path(name.clone())).inode, file.metadata().unwrap().ino());
+    assert_eq!(stat(At::Path(name.clone())).mode & 0o170_777, 0o100_600);
+    assert_eq!(name.parent(), Some(&*dir.0));
+    assert!(!name.ends_with("t-XXXXXX"));
+    let rest = || Task::MakeTemp { template: dir.at("no") };
+    fails(rest(), libc::EINVAL);
+    fails(Task::MakeTempDir { template: dir.at("no") }, libc::EINVAL);
+}
+
+fn copy(from: &Path, to: &Path, options: CopyOptions) -> Outcome {
+    Task::CopyFile { from: from.to_owned(), to: to.to_owned(), options }.run()
+}
+
+#[test]
+fn copies_have_bytes_and_permissions() {
+    let dir = Dir::new();
+    let to = dir.at("to");
+    for size in [0, 1, 4096, 300_001] {
+        let from = dir.file("from", &pattern(size));
+        let mode = 0o400 | size as u32 & 0o333;
+        std::fs::set_permissions(&from, std::fs::Permissions::from_mode(mode)).unwrap();
+        // Over what is there from the round before, once it may be written.
+        let outcome = copy(&from, &to, CopyOptions::new());
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert_eq!(outcome.bytes, size as u64);
+        assert_eq!(std::fs::read(&to).unwrap(), pattern(size));
+        assert_eq!(std::fs::metadata(&to).unwrap().mode() & 0o777, mode);
+        let writable = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&from, writable.clone()).unwrap();
+        std::fs::set_permissions(&to, writable).unwrap();
+    }
+    let outcome = copy(&dir.at("from"), &to, CopyOptions::new().exclusive(true));
+    assert!(matches!(outcome.result, Err(libc::EEXIST)));
+    assert_eq!(std::fs::metadata(&to).unwrap().len(), 300_001);
+
+    // Onto itself, also by another name: nothing happens.
+    std::fs::hard_link(&to, dir.at("same")).unwrap();
+    let outcome = copy(&to, &dir.at("same"), CopyOptions::new());
+    assert!(outcome.result.is_ok());
+    assert_eq!(std::fs::read(&to).unwrap(), pattern(300_001));
+
+    // Shared blocks, or a clear no that leaves nothing behind.
+    let shared = dir.at("shared");
+    match copy(&to, &shared, CopyOptions::new().reflink_required(true)).result {
+        Ok(_) => assert_eq!(std::fs::read(&shared).unwrap(), pattern(300_001)),
+        Err(errno) => {
+            assert_eq!(errno, libc::EOPNOTSUPP);
+            assert!(!shared.exists());
+        }
+    }
+    fails(
+        Task::CopyFile { from: dir.0.clone(), to: dir.at("x"), options: CopyOptions::new() },
+        libc::EISDIR,
+    );
+    fails(
+        Task::CopyFile { from: "/dev/null".into(), to: dir.at("x"), options: CopyOptions::new() },
+        libc::EINVAL,
+    );
+    assert!(!dir.at("x").exists());
+}
+
+#[test]
+fn files_that_hide_their_size_and_holes_are_copied() {
+    let dir = Dir::new();
+    let to = dir.at("to");
+    if Path::new("/proc/self/limits").exists() {
+        let outcome = copy(Path::new("/proc/self/limits"), &to, CopyOptions::new());
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert_eq!(std::fs::read(&to).unwrap(), std::fs::read("/proc/self/limits").unwrap());
+        std::fs::remove_file(&to).unwrap();
+    }
+    let sparse = scratch(&dir);
+    sparse.write_all_at(b"end", 1 << 20).unwrap();
+    assert_eq!(copy(&dir.at("scratch"), &to, CopyOptions::new()).bytes, (1 << 20) + 3);
+    assert_eq!(std::fs::read(&to).unwrap(), std::fs::read(dir.at("scratch")).unwrap());
+}
+
+/// The way that is taken where the kernel does not copy.
+#[test]
+fn copies_through_memory_are_the_same() {
+    let dir = Dir::new();
+    let bytes = pattern(10_000);
+    let from = File::open(dir.file("from", &bytes)).unwrap();
+    let to = scratch(&dir);
+    let mut memory = vec![0; 4096];
+    let (done, ended) = crate::file::position::repeat(u64::MAX, |done| {
+        copy::piece(from.as_raw_fd(), to.as_raw_fd(), done, &mut memory)
+    });
+    assert_eq!((done, ended), (10_000, Ok(())));
+    assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), bytes);
+}
+
+#[test]
+fn a_file_system_has_its_numbers() {
+    let dir = Dir::new();
+    let Ok(Value::StatFs(known)) = run(Task::StatFs { path: dir.0.clone() }) else {
+        panic!("no file system");
+    };
+    assert!(known.block_size.is_power_of_two());
+    assert!(known.blocks >= known.blocks_free && known.blocks_free >= known.blocks_available);
+    assert!(known.files >= known.files_free);
+}
+
+#[test]
+fn access_is_asked_for_the_real_user() {
+    let dir = Dir::new();
+    let path = dir.file("f", b"");
+    let ask = |access| run(Task::Access { path: path.clone(), access });
+    assert!(ask(Access::EXISTS).is_ok());
+    assert!(ask(Access::READ | Access::WRITE).is_ok());
+    // Not even root executes what nobody may.
+    assert!(matches!(ask(Access::READ | Access::EXECUTE), Err(libc::EACCES)));
+    works(Task::SetMode { at: At::Path(path.clone()), mode: 0o700 });
+    assert!(ask(Access::EXECUTE).is_ok());
+}
+
+#[test]
+fn errors_keep_their_numbers() {
+    let dir = Dir::new();
+    let file = dir.file("f", b"");
+    let (none, below) = (|| dir.at("none"), || file.join("below"));
+    let reading = OpenOptions::new().read(true);
+    let now = Some(SystemTime::now());
+    let times = |path| Task::SetTimes { at: At::Path(path), accessed: None, modified: now };
+    let table = [
+        (Task::Open { path: none(), options: reading }, libc::ENOENT),
+        (Task::Open { path: below(), options: reading }, libc::ENOTDIR),
+        (Task::Open { path: dir.0.clone(), options: both() }, libc::EISDIR),
+        (Task::Open { path: "a\0b".into(), options: reading }, libc::EINVAL),
+        (Task::Stat(At::Path(none())), libc::ENOENT),
+        (Task::Stat(At::Link(below())), libc::ENOTDIR),
+        (Task::Stat(At::Descriptor(NOWHERE)), libc::EBADF),
+        (Task::Rename { from: none(), to: dir.at("x") }, libc::ENOENT),
+        (Task::Unlink { path: none() }, libc::ENOENT),
+        (Task::Unlink { path: "a\0b".into() }, libc::EINVAL),
+        (Task::Link { from: file.clone(), to: file.clone() }, libc::EEXIST),
+        (Task::Symlink { target: none(), path: file.clone() }, libc::EEXIST),
+        (Task::ReadLink { path: file.clone() }, libc::EINVAL),
+        (Task::RealPath { path: none() }, libc::ENOENT),
+        (Task::MakeDir { path: dir.0.clone(), mode: 0o777 }, libc::EEXIST),
+        (Task::RemoveDir { path: file.clone() }, libc::ENOTDIR),
+        (Task::ReadDir { path: file.clone() }, libc::ENOTDIR),
+        (Task::ReadDir { path: none() }, libc::ENOENT),
+        (Task::MakeTempDir { template: dir.at("none/XXXXXX") }, libc::ENOENT),
+        (Task::StatFs { path: none() }, libc::ENOENT),
+        (Task::Access { path: none(), access: Access::EXISTS }, libc::ENOENT),
+        (Task::SetMode { at: At::Path(none()), mode: 0 }, libc::ENOENT),
+        (Task::SetOwner { at: At::Link(none()), user: None, group: None }, libc::ENOENT),
+        (
+            Task::CopyFile { from: none(), to: dir.at("x"), options: CopyOptions::new() },
+            libc::ENOENT,
+        ),
+        (times(none()), libc::ENOENT),
+    ];
+    for (row, (task, errno)) in table.into_iter().enumerate() {
+        let result = run(task);
+        assert!(matches!(result, Err(e) if e == errno), "row {row}: {result:?}, not {errno}");
+    }
+}

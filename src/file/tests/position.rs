@@ -1,0 +1,399 @@
+//! Reads and writes at an offset.
+
+use super::*;
+use crate::AlignedBuf;
+use crate::buf::Target;
+use crate::sys::{fs, transfer};
+use proptest::prelude::*;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+/// A vector with so much room.
+fn room(bytes: usize) -> Buf {
+    Vec::<u8>::with_capacity(bytes).into()
+}
+
+/// A step of a random program on a file.
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many bytes at an offset, in parts of these sizes (one buffer where there are none).
+    Write(u64, Vec<usize>),
+    Read(u64, Vec<usize>),
+    Truncate(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let parts = || prop::collection::vec(0usize..3000, 0..5);
+    let step = prop_oneof![
+        (0u64..20_000, parts()).prop_map(|(at, parts)| Step::Write(at, parts)),
+        (0u64..25_000, parts()).prop_map(|(at, parts)| Step::Read(at, parts)),
+        (0u64..25_000).prop_map(Step::Truncate),
+    ];
+    prop::collection::vec(step, 1..24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// A file is a vector that is zero where nothing was written, and its position stays.
+    #[test]
+    fn a_file_is_a_vector(steps in steps()) {
+        let dir = Dir::new();
+        let mut file = scratch(&dir);
+        file.seek(SeekFrom::Start(17)).unwrap();
+        let mut model: Vec<u8> = Vec::new();
+        for (value, step) in (1u8..).zip(steps) {
+            match step {
+                Step::Write(at, parts) => {
+                    let list: Vec<Buf> = parts.iter().map(|&n| vec![value; n].into()).collect();
+                    let buf = match parts[..] {
+                        [one] => Buf::from(vec![value; one]),
+                        _ => Buf::from(list),
+                    };
+                    let total = buf.len();
+                    let outcome = write(&file, buf, at);
+                    prop_assert!(matches!(outcome.result, Ok(Value::Unit)));
+                    prop_assert_eq!((outcome.bytes, outcome.buf.len()), (total as u64, total));
+                    if total > 0 {
+                        let end = at as usize + total;
+                        model.resize(model.len().max(end), 0);
+                        model[at as usize..end].fill(value);
+                    }
+                }
+                Step::Read(at, parts) => {
+                    let buf = match parts[..] {
+                        [one] => room(one),
+                        _ => Buf::from(
+                            parts.iter().map(|&n| vec![0xee; n].into()).collect::<Vec<Buf>>(),
+                        ),
+                    };
+                    let most = buf.room();
+                    let outcome = read(&file, buf, at);
+                    let from = model.len().min(at as usize);
+                    let expected = &model[from..model.len().min(at as usize + most)];
+                    prop_assert!(matches!(outcome.result, Ok(Value::Unit)));
+                    prop_assert_eq!(outcome.bytes, expected.len() as u64);
+                    prop_assert_eq!(outcome.buf.into_vec(), expected);
+                }
+                Step::Truncate(len) => {
+                    works(Task::Truncate { fd: file.as_raw_fd(), len });
+                    model.resize(len as usize, 0);
+                }
+            }
+        }
+        prop_assert_eq!(file.stream_position().unwrap(), 17);
+        prop_assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), model);
+    }
+}
+
+#[test]
+fn a_vec_is_filled_from_its_start_again_and_again_and_the_end_is_zero() {
+    let dir = Dir::new();
+    let file = File::open(dir.file("f", b"0123456789")).unwrap();
+    let mut buf = Buf::from(vec![b'x'; 4]);
+    for (offset, expected) in [(0, &b"0123"[..]), (8, b"89"), (4, b"4567"), (10, b""), (99, b"")] {
+        let outcome = read(&file, buf, offset);
+        assert!(outcome.result.is_ok());
+        assert_eq!((&*outcome.buf, outcome.bytes), (expected, expected.len() as u64));
+        assert_eq!(outcome.buf.room(), 4);
+        buf = outcome.buf;
+    }
+    assert!(buf.is_eof());
+}
+
+/// libuv: fs_write_alotof_bufs_with_offset.
+#[test]
+fn more_parts_than_a_call_takes_are_split() {
+    let dir = Dir::new();
+    let file = scratch(&dir);
+    let parts = 2 * fs::MOST_VECTORS + 500;
+    let bytes = pattern(parts * 7);
+    let list: Vec<Buf> = bytes.chunks(7).map(|part| part.to_vec().into()).collect();
+    let outcome = write(&file, list, 3);
+    assert_eq!((outcome.bytes, outcome.buf.parts().len()), (bytes.len() as u64, parts));
+    let list: Vec<Buf> = (0..parts).map(|i| room([5, 0, 17][i % 3])).collect();
+    let outcome = read(&file, list, 3);
+    assert!(outcome.result.is_ok());
+    assert_eq!(outcome.bytes, bytes.len() as u64);
+    assert_eq!(outcome.buf.into_vec(), bytes);
+}
+
+/// libuv: fs_open_append. On Linux an offset is ignored then (pwrite(2), "BUGS").
+#[test]
+fn appending_ignores_the_offset_as_the_system_does() {
+    let dir = Dir::new();
+    let path = dir.file("f", b"0123");
+    let file = open(&path, OpenOptions::new().append(true));
+    assert_eq!(write(&file, "ab", 1).bytes, 2);
+    let appends = ["linux", "android"].contains(&std::env::consts::OS);
+    let expected: &[u8] = if appends { b"0123ab" } else { b"0ab3" };
+    assert_eq!(std::fs::read(&path).unwrap(), expected);
+}
+
+#[test]
+fn errors_give_the_buffer_back() {
+    let dir = Dir::new();
+    let path = dir.file("f", b"0123");
+    let (reader, directory) = (File::open(&path).unwrap(), File::open(&dir.0).unwrap());
+    let writer = open(&path, OpenOptions::new().write(true));
+    let (pipe, _end) = std::io::pipe().unwrap();
+    let failed = |outcome: Outcome, errno: i32| {
+        assert!(matches!(outcome.result, Err(e) if e == errno), "{:?}", outcome.result);
+        assert_eq!(outcome.bytes, 0);
+        outcome.buf
+    };
+    let buf = failed(write(&reader, "text", 0), libc::EBADF);
+    assert_eq!(&*buf, b"text");
+    let buf = failed(read(&writer, vec![1; 9], 0), libc::EBADF);
+    assert_eq!((buf.len(), buf.room()), (0, 9));
+    failed(read(&directory, vec![1; 9], 0), libc::EISDIR);
+    failed(read(&pipe, vec![1; 9], 0), libc::ESPIPE);
+    failed(read(&reader, vec![1; 9], u64::MAX), libc::EINVAL);
+    let list = vec![Buf::from(vec![1; 9]), Buf::from(vec![1; 9])];
+    assert_eq!(failed(read(&reader, list, 1 << 63), libc::EINVAL).parts().len(), 2);
+    assert!(matches!(write(&NOWHERE, "x", 0).result, Err(libc::EBADF)));
+}
+
+#[test]
+fn a_full_device_says_so() {
+    match File::options().write(true).open("/dev/full") {
+        Err(_) => skip("/dev/full is not there"),
+        Ok(full) => assert!(matches!(write(&full, "x", 0).result, Err(libc::ENOSPC))),
+    }
+}
+
+/// A mounted file system of a few pages.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn mount(at: &'a Path) -> Option<Small<'a>> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "windlass"]).arg(at);
+        let mounted = mount.stderr(std::process::Stdio::null()).status().ok()?.success();
+        mounted.then_some(Small(at))
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn what_fitted_before_the_disk_was_full_is_counted() {
+    let dir = Dir::new();
+    let Some(small) = Small::mount(&dir.0) else {
+        return skip("a small file system cannot be mounted");
+    };
+    let file = scratch(&dir);
+    let bytes = pattern(200_000);
+    let outcome = write(&file, bytes.clone(), 0);
+    assert!(matches!(outcome.result, Err(libc::ENOSPC)), "{:?}", outcome.result);
+    assert_eq!(outcome.buf.len(), bytes.len());
+    let fitted = outcome.bytes as usize;
+    assert!(fitted > 0 && fitted < 100_000);
+    assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), bytes[..fitted]);
+    fails(Task::Allocate { fd: file.as_raw_fd(), offset: 0, len: 1 << 20 }, libc::ENOSPC);
+    // A copy that fails takes its target with it.
+    let source = Dir::new();
+    let from = source.file("source", &bytes);
+    let copy = Task::CopyFile { from, to: dir.at("copy"), options: CopyOptions::new() };
+    fails(copy, libc::ENOSPC);
+    assert!(!dir.at("copy").exists());
+    drop(file);
+    drop(small);
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_read_ends_early() {
+    let dir = Dir::new();
+    let bytes = pattern(1 << 20);
+    for round in 0..20 {
+        let path = dir.file("f", &bytes);
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let cut = 1000 + round * 50_000;
+        let outcome = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let parts: Vec<Buf> = (0..4096).map(|_| room(256)).collect();
+                read(&file, parts, 0)
+            });
+            works(Task::Truncate { fd: file.as_raw_fd(), len: cut });
+            reader.join().unwrap()
+        });
+        assert!(outcome.result.is_ok());
+        assert!(outcome.bytes >= cut.min(outcome.bytes) && outcome.bytes <= 1 << 20);
+        let got = outcome.buf.into_vec();
+        assert_eq!(got.len() as u64, outcome.bytes);
+        // What lies behind the cut may read as zeroes while it goes.
+        assert!(got.iter().zip(&bytes).all(|(a, b)| a == b || *a == 0));
+        let sure = got.len().min(cut as usize);
+        assert_eq!(got[..sure], bytes[..sure]);
+    }
+}
+
+/// Direct I/O in `dir`, as far as its file system has it.
+fn direct_in(dir: &Dir) {
+    let path = dir.at("direct");
+    let options = both().create_new(true).direct(true);
+    let file = match run(Task::Open { path: path.clone(), options }) {
+        Ok(Value::File(fd)) => fd,
+        Err(libc::EINVAL) => return skip("no direct I/O on this file system"),
+        other => panic!("{other:?}"),
+    };
+    let known = stat(At::Descriptor(file.as_raw_fd()));
+    let align = known.direct.map_or(4096, |d| d.memory.max(d.offset)) as usize;
+    let bytes = pattern(50_001);
+    let mut buf = AlignedBuf::from_slice(&bytes, align);
+    let size = buf.pad();
+    let outcome = write(&file, buf, 0);
+    assert_eq!(outcome.bytes, outcome.buf.len() as u64, "{:?}", outcome.result);
+    works(Task::Truncate { fd: file.as_raw_fd(), len: size as u64 });
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+
+    // The tail comes as it is, in a buffer that goes beyond it.
+    let mut buf = outcome.buf.into_aligned().expect("it was one");
+    buf.fill(0);
+    let outcome = read(&file, buf, 0);
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(&*outcome.buf, bytes);
+    let offset = 8192.max(align);
+    let outcome = read(&file, AlignedBuf::with_capacity(1 << 17, align), offset as u64);
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(&*outcome.buf, &bytes[offset..]);
+    let beyond = AlignedBuf::with_capacity(1, align);
+    let end = outcome.buf.len().next_multiple_of(align) + offset;
+    assert_eq!(read(&file, beyond, end as u64).bytes, 0);
+
+    // Two buffers in one call, the second one across the end.
+    let half = || Buf::from(AlignedBuf::with_capacity(32 << 10, align));
+    let outcome = read(&file, vec![half(), half()], 0);
+    assert_eq!(outcome.buf.into_vec(), bytes);
+
+    // What is not aligned is refused whole where alignment is asked for at all.
+    let outcome = write(&file, AlignedBuf::from_slice(&bytes[..4097], align), 0);
+    match outcome.result {
+        Err(libc::EINVAL) => assert_eq!(outcome.bytes, 0),
+        result => assert!(result.is_ok(), "{result:?}"),
+    }
+}
+
+#[test]
+fn direct_reads_and_writes_have_an_unaligned_tail() {
+    direct_in(&Dir::new());
+}
+
+#[test]
+fn direct_reads_and_writes_on_a_file_system_in_memory() {
+    let dir = Dir::new();
+    let Some(_small) = Small::mount(&dir.0).filter(|_| {
+        Command::new("mount")
+            .args(["-o", "remount,size=1m"])
+            .arg(&dir.0)
+            .status()
+            .is_ok_and(|s| s.success())
+    }) else {
+        return skip("a small file system cannot be mounted");
+    };
+    direct_in(&dir);
+}
+
+#[test]
+fn what_is_cached_is_read_at_once() {
+    let dir = Dir::new();
+    let file = File::open(dir.file("f", b"0123456789")).unwrap();
+    let (mut a, mut b) = ([0; 4], [0; 4]);
+    let mut targets = [Target::from_slice(&mut a), Target::from_slice(&mut b)];
+    match fs::read_now(file.as_raw_fd(), &mut targets, 3) {
+        7 => assert_eq!((&a, &b[..3]), (b"3456", &b"789"[..])),
+        no if no == -(libc::EAGAIN as isize) => skip("the page cache has lost the file"),
+        no => assert_eq!(no, -(libc::EOPNOTSUPP as isize)),
+    }
+    assert!(!fs::is_direct(file.as_raw_fd()));
+    let (pipe, _end) = std::io::pipe().unwrap();
+    assert!(fs::read_now(pipe.as_raw_fd(), &mut [], 0) < 0);
+}
+
+/// libuv: fs_async_sendfile.
+#[test]
+fn a_file_goes_to_a_socket_from_an_offset_to_its_end() {
+    let dir = Dir::new();
+    let bytes = pattern(1 << 20);
+    let mut file = File::open(dir.file("f", &bytes)).unwrap();
+    file.seek(SeekFrom::Start(5)).unwrap();
+    for (offset, len) in [(0, 1 << 20), (1000, 4000), (1 << 19, 1 << 30), (1 << 20, 1), (7, 0)] {
+        let (to, mut from) = UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            from.read_to_end(&mut got).map(|_| got)
+        });
+        let (socket, fd) = (to.as_raw_fd(), file.as_raw_fd());
+        let outcome = Task::SendFile { socket, fd, offset, len }.run();
+        drop(to);
+        let expected = &bytes[offset as usize..bytes.len().min((offset + len) as usize)];
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert_eq!(outcome.bytes, expected.len() as u64);
+        assert_eq!(reader.join().unwrap().unwrap(), expected);
+    }
+    assert_eq!(file.stream_position().unwrap(), 5);
+}
+
+#[test]
+fn a_full_socket_says_how_much_has_gone() {
+    let dir = Dir::new();
+    let bytes = pattern(4 << 20);
+    let file = File::open(dir.file("f", &bytes)).unwrap();
+    let (to, mut from) = UnixStream::pair().unwrap();
+    to.set_nonblocking(true).unwrap();
+    let (socket, fd) = (to.as_raw_fd(), file.as_raw_fd());
+    let outcome = Task::SendFile { socket, fd, offset: 0, len: 4 << 20 }.run();
+    assert!(matches!(outcome.result, Err(libc::EAGAIN)), "{:?}", outcome.result);
+    drop(to);
+    let mut got = Vec::new();
+    from.read_to_end(&mut got).unwrap();
+    assert_eq!(got.len() as u64, outcome.bytes);
+    assert_eq!(got, bytes[..got.len()]);
+}
+
+#[test]
+fn what_the_kernel_cannot_send_is_copied() {
+    let dir = Dir::new();
+    let file = File::open(dir.file("f", b"0123456789")).unwrap();
+    let (to, mut from) = UnixStream::pair().unwrap();
+    let mut memory = [0; 4];
+    let (socket, fd) = (to.as_raw_fd(), file.as_raw_fd());
+    for (offset, sent) in [(0, 4), (8, 2), (10, 0)] {
+        assert_eq!(transfer::send_copy(socket, fd, offset, &mut memory), sent);
+    }
+    // A pipe is no socket, and takes it as well.
+    let (mut end, pipe) = std::io::pipe().unwrap();
+    assert_eq!(transfer::send_copy(pipe.as_raw_fd(), fd, 4, &mut memory), 4);
+    drop((to, pipe));
+    let mut got = Vec::new();
+    from.read_to_end(&mut got).unwrap();
+    end.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"0123894567");
+}
+
+#[test]
+fn files_are_made_durable_and_given_room() {
+    let dir = Dir::new();
+    let file = scratch(&dir);
+    let fd = file.as_raw_fd();
+    assert_eq!(write(&file, pattern(10_000), 0).bytes, 10_000);
+    works(Task::Sync { fd });
+    works(Task::DataSync { fd });
+    works(Task::SyncRange { fd, offset: 4096, len: 4096 });
+    match run(Task::Allocate { fd, offset: 5000, len: 20_000 }) {
+        Ok(_) => assert_eq!(file.metadata().unwrap().len(), 25_000),
+        Err(libc::EOPNOTSUPP) => skip("this file system does not give files room"),
+        other => panic!("{other:?}"),
+    }
+    works(Task::Truncate { fd, len: 3 });
+    assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), pattern(3));
+    fails(Task::Truncate { fd, len: u64::MAX }, libc::EINVAL);
+    fails(Task::Sync { fd: NOWHERE }, libc::EBADF);
+    fails(Task::SyncRange { fd: NOWHERE, offset: 0, len: 0 }, libc::EBADF);
+    works(Task::Close { fd: file.into() });
+}

@@ -1,0 +1,106 @@
+//! What the system knows of a file: statx(2) on Linux, std's stat elsewhere.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! Paths end in NUL; the struct that the kernel fills is local and zeroed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::file::Stat;
+use crate::sys::fs::file;
+
+/// Of an open file.
+pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
+    match system::of_descriptor(fd) {
+        Some(answer) => answer,
+        None => file(fd).metadata().map(|metadata| Stat::from(&metadata)),
+    }
+}
+
+/// Of a path; of a link itself where `follow` is false.
+pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Stat> {
+    match system::of_path(path, follow) {
+        Some(answer) => answer,
+        None if follow => std::fs::metadata(path).map(|metadata| Stat::from(&metadata)),
+        None => std::fs::symlink_metadata(path).map(|metadata| Stat::from(&metadata)),
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod system {
+    use super::{OsStr, RawFd, Stat, io};
+    use crate::file::DirectAlignment;
+    use crate::file::stat::time;
+    use crate::sys::{check, fs};
+    use std::ffi::CStr;
+
+    pub(super) fn of_descriptor(fd: RawFd) -> Option<io::Result<Stat>> {
+        statx(fd, c"", libc::AT_EMPTY_PATH)
+    }
+
+    pub(super) fn of_path(path: &OsStr, follow: bool) -> Option<io::Result<Stat>> {
+        let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+        match fs::c_path(path) {
+            Ok(path) => statx(libc::AT_FDCWD, &path, flags),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Nothing where the kernel (before 4.11) or a container's filter has no such call.
+    fn statx(fd: RawFd, path: &CStr, flags: i32) -> Option<io::Result<Stat>> {
+        let wanted = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
+        // SAFETY: a struct of integers.
+        let mut raw: libc::statx = unsafe { std::mem::zeroed() };
+        // By its number: not every libc that this links with has a function for it.
+        // SAFETY: a string that ends in NUL, and room for the answer.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_statx, fd, path.as_ptr(), flags, wanted, &raw mut raw)
+        };
+        match check!(answer) {
+            Ok(_) => Some(Ok(convert(&raw))),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn convert(raw: &libc::statx) -> Stat {
+        let at = |t: libc::statx_timestamp| time(t.tv_sec, t.tv_nsec);
+        let has = |what: u32| raw.stx_mask & what != 0;
+        Stat {
+            device: libc::makedev(raw.stx_dev_major, raw.stx_dev_minor) as _,
+            inode: raw.stx_ino,
+            mode: u32::from(raw.stx_mode),
+            links: u64::from(raw.stx_nlink),
+            user: raw.stx_uid,
+            group: raw.stx_gid,
+            device_of_node: libc::makedev(raw.stx_rdev_major, raw.stx_rdev_minor) as _,
+            size: raw.stx_size,
+            block_size: u64::from(raw.stx_blksize),
+            blocks: raw.stx_blocks,
+            accessed: at(raw.stx_atime),
+            modified: at(raw.stx_mtime),
+            changed: at(raw.stx_ctime),
+            created: has(libc::STATX_BTIME).then(|| at(raw.stx_btime)),
+            direct: (has(libc::STATX_DIOALIGN) && raw.stx_dio_offset_align > 0).then_some(
+                DirectAlignment { memory: raw.stx_dio_mem_align, offset: raw.stx_dio_offset_align },
+            ),
+        }
+    }
+}
+
+/// std's stat has everything that these systems say.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod system {
+    use super::{OsStr, RawFd, Stat, io};
+
+    pub(super) fn of_descriptor(_: RawFd) -> Option<io::Result<Stat>> {
+        None
+    }
+
+    pub(super) fn of_path(_: &OsStr, _: bool) -> Option<io::Result<Stat>> {
+        None
+    }
+}
