@@ -10,11 +10,13 @@ use crate::completion::{Completion, Completions};
 use crate::config::Config;
 use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Reason, Rejected};
+use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::{Poll, Select, Selector};
+use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
 
 /// The environment variable that names the driver.
 pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
@@ -86,7 +88,10 @@ pub enum Auto {
 impl Auto {
     /// Builds the driver of this kind. An explicit choice, here or in the environment, never falls
     /// back.
-    pub(crate) fn new(kind: DriverKind, config: Config) -> io::Result<Auto> {
+    pub(crate) fn new(kind: DriverKind, mut config: Config) -> io::Result<Auto> {
+        config.files = file_backend(config.files)?;
+        config.threads = threads(config.threads)?;
+        let files = config.files;
         let (kind, reason) = match (kind, std::env::var(VARIABLE)) {
             (DriverKind::Auto, Ok(name)) => {
                 let kind = name.parse().map_err(|unknown: UnknownDriver| {
@@ -95,11 +100,20 @@ impl Auto {
                 })?;
                 (kind, format!("named by {VARIABLE}"))
             }
+            (DriverKind::Auto, Err(_)) if files == FileBackend::Uring => (
+                DriverKind::Uring,
+                "the one that does the work on files as it was asked for".into(),
+            ),
             (DriverKind::Auto, Err(_)) => {
                 (kind, "chosen automatically: as fast as any on sockets (PERFORMANCE.md)".into())
             }
             (kind, _) => (kind, "named by the program".into()),
         };
+        let uring = kind == DriverKind::Uring;
+        if files == FileBackend::Uring && !uring || files == FileBackend::Aio && uring {
+            let text = format!("{files:?} does no work on files beside the driver {kind:?}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         let name = match kind {
             DriverKind::Auto => Selector::NAME,
             DriverKind::Epoll => "epoll",
@@ -116,7 +130,7 @@ impl Auto {
             #[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
             DriverKind::Uring => "uring",
             DriverKind::Poll => {
-                let kernel = Os::new(config.events)?;
+                let kernel = Os::new(config.events, files)?;
                 let driver = Proactor::with_kernel(kernel, config, reason);
                 return Ok(Auto::Poll(Box::new(driver)));
             }
@@ -125,9 +139,35 @@ impl Auto {
             let text = format!("{name}: this system has {}", Selector::NAME);
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let kernel = Os::new(config.events)?;
+        let kernel = Os::new(config.events, files)?;
         Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
     }
+}
+
+/// The backend that was chosen, or that the environment names.
+fn file_backend(chosen: FileBackend) -> io::Result<FileBackend> {
+    match (chosen, std::env::var(file::VARIABLE)) {
+        (FileBackend::Auto, Ok(name)) => name.parse().map_err(|unknown: UnknownBackend| {
+            let text = format!("{}: {unknown}", file::VARIABLE);
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        }),
+        (chosen, _) => Ok(chosen),
+    }
+}
+
+/// How many threads were asked for, here or in the environment.
+fn threads(chosen: usize) -> io::Result<usize> {
+    const VARIABLE: &str = "WINDLASS_THREADS";
+    let (count, text) = match (chosen, std::env::var(VARIABLE)) {
+        (0, Err(_)) => return Ok(DEFAULT_THREADS),
+        (0, Ok(text)) => (text.trim().parse().unwrap_or(0), text),
+        (count, _) => (count, count.to_string()),
+    };
+    if (1..=MOST_THREADS).contains(&count) {
+        return Ok(count);
+    }
+    let text = format!("{VARIABLE} or Builder::threads: {text:?} is not 1 to {MOST_THREADS}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 macro_rules! forward {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::auto::{Auto, DriverKind};
 use crate::config::Config;
+use crate::file::FileBackend;
 use crate::remote::Submitter;
 use crate::sys::affinity;
 use crate::watcher::Watcher;
@@ -99,6 +100,20 @@ impl Builder {
     /// when the program looks at them.
     pub fn turn_budget(mut self, bytes: usize) -> Builder {
         self.config.turn_bytes = bytes.max(1);
+        self
+    }
+
+    /// Threads for what would block: work on files that the kernel does not do by itself, name look-ups,
+    /// jobs; 1 to 1024. They are made when there is work for them. Default 4, or what the environment
+    /// variable `WINDLASS_THREADS` says.
+    pub fn threads(mut self, count: usize) -> Builder {
+        self.config.threads = if count == 0 { usize::MAX } else { count };
+        self
+    }
+
+    /// Who does the work on files; an explicit choice never falls back.
+    pub fn files(mut self, backend: FileBackend) -> Builder {
+        self.config.files = backend;
         self
     }
 

@@ -2,11 +2,14 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::RangeBounds;
+use std::path::PathBuf;
 
 use crate::address::{Address, Descriptors};
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
+use crate::file::{DirEntry, HostName, Stat, StatFs};
 use crate::interest::Ready;
 use crate::source::{Handle, Source, Ticket};
 
@@ -88,7 +91,8 @@ impl Completion {
         match &self.result {
             Ok(Done::Read(buf)) | Ok(Done::Received { data: buf, .. }) => buf.len(),
             Ok(Done::Descriptors { data, .. }) => data.len(),
-            Ok(Done::Written { bytes, .. }) => *bytes as usize,
+            Ok(Done::Written { bytes, .. } | Done::Sent(bytes)) => *bytes as usize,
+            Ok(Done::Copied(bytes)) => *bytes as usize,
             Ok(_) => 0,
             Err(error) => error.bytes(),
         }
@@ -147,9 +151,33 @@ pub enum Done {
     Nop,
     /// A message from another thread.
     Message(Message),
+    /// Work on a file that answers nothing else: a sync, a rename …
+    Finished,
+    /// An open file.
+    Opened(Handle),
+    /// A fresh file, and its path.
+    Temporary(Box<(PathBuf, Handle)>),
+    /// What the system knows of a file.
+    Stat(Box<Stat>),
+    /// What the system knows of a file system.
+    StatFs(Box<StatFs>),
+    /// A path.
+    Path(PathBuf),
+    /// What is in a directory.
+    Entries(Vec<DirEntry>),
+    /// How many bytes were copied.
+    Copied(u64),
+    /// How many bytes of a file are out, since the operation's last completion.
+    Sent(u32),
+    /// The addresses of a host.
+    Addresses(Vec<SocketAddr>),
+    /// The names of a host and a port.
+    HostName(Box<HostName>),
+    /// What a job has returned.
+    Returned(Message),
 }
 
-/// What [`Submitter::post`](crate::Submitter::post) sent.
+/// What [`Submitter::post`](crate::Submitter::post) sent, or a job has returned.
 pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
 
 impl Message {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::file::FileBackend;
+
 /// The settings of a driver, as [`Builder`](crate::Builder) collects them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -30,6 +32,11 @@ pub struct Config {
     pub events: usize,
     /// How long a wait spins before it blocks.
     pub busy_poll: Duration,
+    /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made when
+    /// there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
+    pub threads: usize,
+    /// Who does the work on files. (Default [`FileBackend::Auto`].)
+    pub files: FileBackend,
     /// Which known faults of the kernel are worked around, where the table is not to be believed.
     pub quirks: String,
 }
@@ -49,6 +56,8 @@ impl Default for Config {
             skip_turns: 8,
             events: 64,
             busy_poll: Duration::ZERO,
+            threads: 0,
+            files: FileBackend::Auto,
             quirks: String::new(),
         }
     }

@@ -179,6 +179,8 @@ pub enum ErrorKind {
     Torn,
     /// The end of the file came before `read_exact` had its bytes.
     Eof,
+    /// The job panicked; what it said is in the buffer.
+    Panicked,
 }
 
 /// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
@@ -201,6 +203,7 @@ impl ErrorKind {
             ErrorKind::Closed => -4,
             ErrorKind::Torn => -5,
             ErrorKind::Eof => -6,
+            ErrorKind::Panicked => -7,
         }
     }
 }
@@ -221,6 +224,7 @@ impl Error {
             -4 => ErrorKind::Closed,
             -5 => ErrorKind::Torn,
             -6 => ErrorKind::Eof,
+            -7 => ErrorKind::Panicked,
             errno => ErrorKind::Os(errno),
         }
     }
@@ -266,6 +270,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Closed => f.write_str("the watcher was closed"),
             ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
+            ErrorKind::Panicked => f.write_str("the job panicked"),
         }
     }
 }
@@ -289,6 +294,7 @@ impl From<Error> for io::Error {
             }
             ErrorKind::Torn => io::ErrorKind::BrokenPipe,
             ErrorKind::Eof => io::ErrorKind::UnexpectedEof,
+            ErrorKind::Panicked => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

@@ -1,34 +1,39 @@
-//! What an operation carries besides its buffer: nothing, an address, or an offset in a file.
+//! What an operation carries besides its buffer: nothing, an address, an offset in a file, or more.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
 //! (X1) The tag in the low bits says what stands above them: with `ADDRESS` the pointer
-//! of a boxed `Body`, owned by this value; with `OFFSET` a number.
+//! of a boxed `Body`, with `ARGUMENTS` that of boxed `Arguments`, owned by this value; with `OFFSET` a
+//! number.
 
 use std::fmt;
 use std::mem;
 use std::ptr;
 
 use crate::address::{Address, Body};
+use crate::file::Arguments;
 
 /// One word: an operation stays within a cache line.
 pub(crate) struct Extra(*mut ());
 
 const ADDRESS: usize = 0;
 const OFFSET: usize = 1;
+const ARGUMENTS: usize = 2;
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
 
 const _: () = assert!(size_of::<Extra>() == 8, "an offset does not fit into a word");
 
-// SAFETY: it owns an `Address`, which is `Send`, or nothing.
+// SAFETY: it owns an `Address` or `Arguments`, which are `Send`, or nothing.
 unsafe impl Send for Extra {}
-// SAFETY: a shared reference gives out shared references to the same.
+// SAFETY: through a shared reference only a number can be had.
 unsafe impl Sync for Extra {}
 const _: () = {
-    const fn is_send_and_sync<T: Send + Sync>() {}
-    is_send_and_sync::<Address>();
+    const fn is_send<T: Send>() {}
+    is_send::<Address>();
+    is_send::<Arguments>();
+    assert!(align_of::<Arguments>() > TAG && align_of::<Body>() > TAG);
 };
 
 impl Extra {
@@ -60,6 +65,23 @@ impl Extra {
         // SAFETY: X1, and `self` has given it up.
         Some(Address(unsafe { Box::from_raw(raw.cast::<Body>()) }))
     }
+
+    /// Takes the arguments out, if it is such.
+    pub(crate) fn take_arguments(&mut self) -> Option<Box<Arguments>> {
+        if self.tag() != ARGUMENTS {
+            return None;
+        }
+        let raw = mem::replace(&mut self.0, ptr::null_mut());
+        // SAFETY: X1, and `self` has given it up.
+        Some(unsafe { Box::from_raw(raw.map_addr(|addr| addr & !TAG).cast::<Arguments>()) })
+    }
+}
+
+impl From<Box<Arguments>> for Extra {
+    fn from(arguments: Box<Arguments>) -> Extra {
+        let raw: *mut () = Box::into_raw(arguments).cast();
+        Extra(raw.map_addr(|addr| addr | ARGUMENTS))
+    }
 }
 
 impl From<Address> for Extra {
@@ -81,6 +103,7 @@ impl Drop for Extra {
     fn drop(&mut self) {
         if !self.0.is_null() {
             drop(self.take_address());
+            drop(self.take_arguments());
         }
     }
 }
@@ -90,6 +113,7 @@ impl fmt::Debug for Extra {
         match self.tag() {
             _ if self.0.is_null() => f.write_str("Extra(none)"),
             OFFSET => write!(f, "Extra(offset {})", self.as_offset()),
+            ARGUMENTS => f.write_str("Extra(arguments)"),
             _ => f.write_str("Extra(address)"),
         }
     }
@@ -98,6 +122,7 @@ impl fmt::Debug for Extra {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
 
     #[test]
     fn what_goes_in_comes_out() {
@@ -114,5 +139,12 @@ mod tests {
         assert_eq!(extra.take_address(), Some(address.clone()));
         assert!(extra.take_address().is_none());
         drop(Extra::from(address)); // Miri sees a leak
+
+        let range = |offset| Box::new(Arguments::Range { file: Source::NONE, offset });
+        let mut extra = Extra::from(range(7));
+        assert!(extra.take_address().is_none() && extra.as_offset() == 0);
+        assert!(matches!(*extra.take_arguments().unwrap(), Arguments::Range { offset: 7, .. }));
+        assert!(extra.take_arguments().is_none());
+        drop(Extra::from(range(8)));
     }
 }

@@ -85,11 +85,12 @@ pub use driver::{
 };
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use file::{
-    Access, CopyOptions, DirEntry, DirectAlignment, FileKind, HostName, OpenOptions, Stat, StatFs,
+    Access, CopyOptions, DirEntry, DirectAlignment, FileAnswer, FileBackend, FileFacts, FileKind,
+    FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority, Stat, StatFs, UnknownBackend,
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
-pub use proactor::{Answer, Kernel, Os, Proactor, Received, Started, WAKE};
+pub use proactor::{Answer, FILES, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};

@@ -48,11 +48,23 @@ pub enum Code {
     Close,
     /// Waits until few bytes are queued for writing.
     Drained,
+    /// Reads a file at an offset.
+    ReadAt,
+    /// Writes a file at an offset.
+    WriteAt,
+    /// Everything that a file was written is on the disk.
+    Sync,
+    /// As `Sync`, without the metadata that reading does not need.
+    DataSync,
+    /// Sends a file's bytes over a socket.
+    SendFile,
+    /// What threads do: opening, renaming, looking names up, work of the program.
+    Task,
 }
 
 impl Code {
     /// How many codes there are.
-    pub const COUNT: usize = Code::Drained as usize + 1;
+    pub const COUNT: usize = Code::Task as usize + 1;
 
     /// Every code, in the order of their numbers.
     pub const ALL: [Code; Code::COUNT] = [
@@ -72,6 +84,12 @@ impl Code {
         Code::Poll,
         Code::Close,
         Code::Drained,
+        Code::ReadAt,
+        Code::WriteAt,
+        Code::Sync,
+        Code::DataSync,
+        Code::SendFile,
+        Code::Task,
     ];
 
     /// Whether it stands in the queue of its source's reads.
@@ -133,7 +151,7 @@ fn bounded(ns: u64) -> u64 {
 
 impl Op {
     #[inline(always)]
-    const fn plain(code: Code, source: Source) -> Op {
+    pub(crate) const fn plain(code: Code, source: Source) -> Op {
         Op {
             source,
             token: 0,
@@ -147,7 +165,7 @@ impl Op {
     }
 
     #[inline(always)]
-    fn with_buf(code: Code, source: Source, buf: Buf) -> Op {
+    pub(crate) fn with_buf(code: Code, source: Source, buf: Buf) -> Op {
         Op { source, token: 0, deadline_ns: 0, buf, extra: Extra::NONE, count: 0, code, flags: 0 }
     }
 
@@ -359,11 +377,11 @@ impl Op {
         self
     }
 
-    /// Keeps the operation in flight after a completion. Of accepts and buffer-less reads; others
-    /// ignore it.
+    /// Keeps the operation in flight after a completion. Of accepts, buffer-less reads and
+    /// [`send_file`](Op::send_file); others ignore it.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
-        if matches!(self.code, Code::Read | Code::Accept) {
+        if matches!(self.code, Code::Read | Code::Accept | Code::SendFile) {
             self.flags |= MULTISHOT;
         }
         self

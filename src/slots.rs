@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
 use crate::op::Code;
+use crate::source::Source;
 
 /// The index of no place.
 pub const NOWHERE: u32 = u32::MAX;
@@ -210,6 +211,10 @@ pub struct Operation {
     pub buf: Buf,
     /// An address, or descriptors to pass.
     pub address: Option<Address>,
+    /// Where in a file it starts.
+    pub offset: u64,
+    /// The file that is sent.
+    pub file: Source,
     /// Bytes moved so far.
     pub moved: u32,
     /// What the code needs: bytes wanted, conditions polled for.
@@ -278,6 +283,8 @@ impl Default for Operation {
             token: 0,
             buf: Buf::default(),
             address: None,
+            offset: 0,
+            file: Source::NONE,
             moved: 0,
             count: 0,
             code: Code::Nop,

@@ -12,14 +12,33 @@
 //! options.rs stat.rs    the public words
 //! ```
 
+mod backend;
 mod copy;
+pub(crate) mod direct;
+mod facts;
+mod op;
 mod options;
 mod position;
+mod request;
 pub(crate) mod stat;
-#[allow(dead_code)] // the thread pool runs them; no operation makes one yet
 pub(crate) mod task;
 #[cfg(all(test, not(miri)))] // Miri has few of these calls
 mod tests;
 
+pub(crate) use backend::VARIABLE;
+pub use backend::{FileBackend, UnknownBackend};
+pub use facts::Facts as FileFacts;
+pub use op::{FileRef, Priority};
+pub(crate) use op::{HIGH, LOW};
 pub use options::{Access, CopyOptions, OpenOptions};
+pub(crate) use position::send;
+pub use request::{FileAnswer, FileRequest, FileWork};
 pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Stat, StatFs};
+
+/// What an operation brings along that does not fit into it.
+pub(crate) enum Arguments {
+    /// What threads are to do.
+    Task(task::Task),
+    /// Where in an attached file the bytes stand that are to be sent.
+    Range { file: crate::source::Source, offset: u64 },
+}

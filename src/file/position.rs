@@ -13,7 +13,7 @@ use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, transfer};
 
 /// How many bytes have moved, and the errno that ended it.
-pub(super) type Progress = (u64, Result<(), i32>);
+pub(crate) type Progress = (u64, Result<(), i32>);
 
 /// Calls `attempt` with the bytes done until they are `total`, it answers 0, or it fails.
 pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progress {
@@ -90,7 +90,7 @@ fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
 
 /// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`, with
 /// what has gone out, where a non-blocking socket is full.
-pub(super) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progress {
+pub(crate) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progress {
     let mut memory = Vec::new();
     repeat(len, |done| {
         let at = offset.saturating_add(done);

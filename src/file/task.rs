@@ -7,7 +7,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{self as unix, DirBuilderExt, PermissionsExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -16,6 +15,7 @@ use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat
 use crate::buf::Buf;
 use crate::sys::fs::{errno_of, file};
 use crate::sys::{self, descriptor, path, resolve, stat};
+use crate::workers::Work;
 
 /// A job of the program's.
 pub(crate) type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
@@ -49,8 +49,6 @@ pub(crate) enum Task {
     Truncate { fd: RawFd, len: u64 },
     /// → `Value::File`.
     Open { path: PathBuf, options: OpenOptions },
-    /// What close(2) says of writes before it.
-    Close { fd: OwnedFd },
     /// → `Value::Stat`.
     Stat(At),
     /// Replaces what is at `to`.
@@ -77,9 +75,6 @@ pub(crate) enum Task {
     ReadDir { path: PathBuf },
     /// Bytes and permissions; the bytes of the outcome are those copied.
     CopyFile { from: PathBuf, to: PathBuf, options: CopyOptions },
-    /// A range of a file to a socket; `EAGAIN`, with the bytes so far, where a non-blocking one is
-    /// full. A blocking one is waited for.
-    SendFile { socket: RawFd, fd: RawFd, offset: u64, len: u64 },
     /// `EACCES` where it may not.
     Access { path: PathBuf, access: Access },
     /// Permissions. Those of a link are `EOPNOTSUPP`.
@@ -94,7 +89,7 @@ pub(crate) enum Task {
     Resolve { host: String, port: u16 },
     /// → `Value::HostName`; errors as for `Resolve`.
     NameOf { address: SocketAddr },
-    /// → `Value::Job`, or `Value::Panic`.
+    /// → `Value::Job`.
     Run(Job),
 }
 
@@ -113,6 +108,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Value {
     /// That it is done.
     Unit,
+    /// That a file is copied.
+    Copied,
     File(OwnedFd),
     Temp(PathBuf, OwnedFd),
     Stat(Box<Stat>),
@@ -123,8 +120,6 @@ pub(crate) enum Value {
     HostName(HostName),
     /// What a job returned.
     Job(Box<dyn Any + Send>),
-    /// What a job panicked with.
-    Panic(Box<dyn Any + Send>),
 }
 
 // They go to a thread and come back.
@@ -135,7 +130,7 @@ const _: () = {
 };
 
 impl Task {
-    /// Does the work; blocks for as long as it takes. Panics of a job are caught.
+    /// Does the work; blocks for as long as it takes.
     pub(crate) fn run(self) -> Outcome {
         match self {
             Task::ReadAt { fd, mut buf, offset } => {
@@ -146,10 +141,10 @@ impl Task {
                 let progress = position::write(fd, &buf, offset);
                 Outcome { buf, ..moved(progress) }
             }
-            Task::SendFile { socket, fd, offset, len } => {
-                moved(position::send(socket, fd, offset, len))
+            Task::CopyFile { from, to, options } => {
+                let (bytes, ended) = copy::copy(&from, &to, options);
+                Outcome { bytes, ..outcome(ended.map(|()| Value::Copied)) }
             }
-            Task::CopyFile { from, to, options } => moved(copy::copy(&from, &to, options)),
 
             Task::Sync { fd } => done(file(fd).sync_all()),
             Task::DataSync { fd } => done(file(fd).sync_data()),
@@ -168,7 +163,6 @@ impl Task {
                 }
                 Err(errno) => plain(Err(errno)),
             },
-            Task::Close { fd } => plain(sys::fs::close(fd)),
 
             Task::Stat(at) => {
                 let known = match at {
@@ -225,11 +219,41 @@ impl Task {
                 resolve::names(address)
                     .map(|(host, service)| Value::HostName(HostName { host, service })),
             ),
-            Task::Run(job) => outcome(Ok(match catch_unwind(AssertUnwindSafe(job)) {
-                Ok(value) => Value::Job(value),
-                Err(panic) => Value::Panic(panic),
-            })),
+            Task::Run(job) => outcome(Ok(Value::Job(job()))),
         }
+    }
+
+    /// The buffer of a task that was not run.
+    pub(crate) fn into_buf(self) -> Buf {
+        match self {
+            Task::ReadAt { buf, .. } | Task::WriteAt { buf, .. } => buf,
+            _ => Buf::NONE,
+        }
+    }
+
+    /// Says which open file is meant, where a task is for such.
+    pub(crate) fn set_descriptor(&mut self, descriptor: RawFd) {
+        match self {
+            Task::ReadAt { fd, .. }
+            | Task::WriteAt { fd, .. }
+            | Task::Sync { fd }
+            | Task::DataSync { fd }
+            | Task::SyncRange { fd, .. }
+            | Task::Allocate { fd, .. }
+            | Task::Truncate { fd, .. }
+            | Task::Stat(At::Descriptor(fd))
+            | Task::SetMode { at: At::Descriptor(fd), .. }
+            | Task::SetOwner { at: At::Descriptor(fd), .. }
+            | Task::SetTimes { at: At::Descriptor(fd), .. } => *fd = descriptor,
+            _ => {}
+        }
+    }
+}
+
+impl Work for Task {
+    type Output = Outcome;
+    fn run(self) -> Outcome {
+        Task::run(self)
     }
 }
 

@@ -9,6 +9,7 @@ use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
 use crate::slots::{Entry, InFlight};
+use crate::source::Kind;
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
@@ -56,6 +57,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[op.source];
         match op.code {
             Code::Poll | Code::Drained => state.remove_poll(&mut self.slots, slot),
+            code if code.is_file() => state.remove_poll(&mut self.slots, slot),
             Code::Nop | Code::Timer => {}
             code if code.is_read() => state.remove_read(&mut self.slots, slot),
             _ => state.remove_write(&mut self.slots, slot),
@@ -66,27 +68,34 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        if K::COMPLETES && self.waits_for_answer(slot) {
+        if self.waits_for_answer(slot) && !self.withdraw(slot) {
             return self.stop(slot, kind);
         }
         let ticket = self.ticket(slot);
         self.unlink(slot);
         let op = &mut self.slots[slot];
         let (index, code, token, moved) = (op.source, op.code, op.token, op.moved);
+        let count = op.count;
         let mut buf = op.buf.take();
         let address = op.address.take();
         self.slots.vacate(slot);
-        if matches!(code, Code::ReadInto | Code::ReadExact | Code::RecvFrom) {
+        if matches!(code, Code::ReadInto | Code::ReadExact | Code::RecvFrom | Code::ReadAt) {
             // SAFETY: the kernel has written `moved` bytes from the start.
             unsafe { buf.set_filled(moved as usize) };
         }
         self.keep_address(address);
         let source = match code {
             Code::Connect | Code::Timer | Code::Nop => Source::NONE,
+            _ if index == NOWHERE => Source::NONE,
             _ => self.sources[index].name(index),
         };
-        let writes = matches!(code, Code::Write | Code::SendTo | Code::SendDescriptors);
-        let unsent = if writes { buf.len() as u32 - moved } else { 0 };
+        let writes =
+            matches!(code, Code::Write | Code::SendTo | Code::SendDescriptors | Code::SendFile);
+        let unsent = match code {
+            Code::SendFile => count - moved,
+            _ if writes => buf.len() as u32 - moved,
+            _ => 0,
+        };
         let error = Error::new(kind, moved, buf);
         self.batch.push(Completion::new(source, ticket, token, Err(error)));
         if writes {
@@ -97,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
                 self.close_source(index);
             }
             Code::Close => self.sources[index].flags &= !CLOSING,
-            Code::Write | Code::SendDescriptors
+            Code::Write | Code::SendDescriptors | Code::SendFile
                 if moved > 0 && !matches!(kind, ErrorKind::Freed | ErrorKind::Closed) =>
             {
                 // A hole in the stream: what is queued behind must not follow it.
@@ -108,6 +117,7 @@ impl<K: Kernel> Proactor<K> {
                     self.fail(head, ErrorKind::Torn);
                 }
             }
+            code if code.is_file() => self.file_left(index),
             _ if !self.waiting.is_empty() => self.stop_waiting(index),
             _ => {}
         }
@@ -227,7 +237,7 @@ impl<K: Kernel> Proactor<K> {
         match self.slots.find(slot, ticket.generation()) {
             None => false,
             Some(op) if op.reserved => false,
-            Some(op) if K::COMPLETES && op.in_flight != InFlight::No => self.cancel_started(ticket),
+            Some(op) if op.in_flight != InFlight::No => self.cancel_started(ticket),
             Some(_) => {
                 self.fail(slot, ErrorKind::Cancelled);
                 true
@@ -240,9 +250,9 @@ impl<K: Kernel> Proactor<K> {
             return 0;
         }
         let before = self.batch.len();
-        let told = if K::COMPLETES { self.count_told(source.index()) } else { 0 };
+        let told = self.count_told(source.index());
         self.end_operations(source.index(), ErrorKind::Cancelled);
-        let told = if K::COMPLETES { self.count_told(source.index()) - told } else { 0 };
+        let told = self.count_told(source.index()) - told;
         let count = self.batch.len() - before + told;
         if K::COMPLETES && self.stops {
             self.collect();
@@ -254,8 +264,12 @@ impl<K: Kernel> Proactor<K> {
     fn end_operations(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
         // Drains before the writes: with these nothing is queued, but nothing has drained.
-        while self.sources[index].polls != NOWHERE {
-            self.fail(self.sources[index].polls, kind);
+        let mut slot = self.sources[index].polls;
+        while slot != NOWHERE {
+            // Work on a file that has begun stays.
+            let next = self.slots[slot].next;
+            self.fail(slot, kind);
+            slot = next;
         }
         if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
             return self.stop_queue(self.sources[index].writes.head, kind);
@@ -299,13 +313,21 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         self.end_operations(source.index(), ErrorKind::Freed);
-        if K::COMPLETES && self.sources[source.index()].has(READ_BUSY | WRITE_BUSY) {
+        if self.is_in_kernel(source.index()) {
             self.sources[source.index()].flags |= FREEING | CLOSING;
-            self.collect();
+            if K::COMPLETES {
+                self.collect();
+            }
             return true;
         }
         self.close_source(source.index());
         true
+    }
+
+    /// Whether kernel or workers have something of a source, so that its descriptor must stay.
+    fn is_in_kernel(&self, index: u32) -> bool {
+        let state = &self.sources[index];
+        state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && state.polls != NOWHERE
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.
@@ -349,12 +371,12 @@ impl<K: Kernel> Proactor<K> {
             // A connect's source vacates its place when the operation ends.
             self.end_operations(index, ErrorKind::Closed);
         }
-        if K::COMPLETES {
+        if self.busy > 0 {
             self.drain();
         }
         let sources: Vec<u32> = self.sources.occupied().collect();
         for &index in &sources {
-            if K::COMPLETES && self.sources[index].has(READ_BUSY | WRITE_BUSY) {
+            if self.is_in_kernel(index) {
                 self.sources[index].flags |= FREEING | CLOSING;
             } else {
                 self.close_source(index);
@@ -393,6 +415,10 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn close_descriptors(&mut self) {
         let sources: Vec<u32> = self.sources.occupied().collect();
         for index in sources {
+            if self.sources[index].kind() == Kind::File && self.sources[index].polls != NOWHERE {
+                // A thread is still at it: the number must not become another file's.
+                continue;
+            }
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
             if fd >= 0 {
                 if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED

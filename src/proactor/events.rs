@@ -34,6 +34,9 @@ impl<K: Kernel> Proactor<K> {
                 self.enqueue_ready(key);
             }
         }
+        if self.files.in_kernel > 0 {
+            self.take_file_answers();
+        }
     }
 
     /// Puts a source to which an event has come into the ready queue if it has anything to try.
@@ -43,7 +46,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else {
             if key == WAKE {
                 self.counts.wakes += 1;
-            } else {
+            } else if key != FILES {
                 self.counts.stale_events += 1;
             }
             return;

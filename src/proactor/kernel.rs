@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::buf::{Buf, Target};
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
+use crate::file::{FileAnswer, FileFacts, FileRequest};
 use crate::interest::Ready;
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
@@ -19,6 +20,9 @@ use crate::swap::Pool;
 
 /// The key of the kernel's own wake event.
 pub const WAKE: u64 = u64::MAX;
+
+/// The key of the kernel's own event that says that work on files has ended.
+pub const FILES: u64 = u64::MAX - 1;
 
 /// What a receiving attempt answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,9 @@ pub unsafe trait Kernel {
     /// Whether a registration reports for life. Where it does not, [`arm`](Kernel::arm) is told before
     /// each `select` what is waited for.
     const EDGES: bool = true;
+
+    /// Whether there are files and threads.
+    const FILES: bool = false;
 
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
@@ -174,6 +181,44 @@ pub unsafe trait Kernel {
 
     /// Leaves to itself what is started and was not answered in time: its memory is never used again.
     fn abandon(&mut self) {}
+
+    /// What is worth knowing of a file before its first operation.
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        let _ = fd;
+        FileFacts::default()
+    }
+
+    /// Reads what can be read at `offset` of a file without waiting: bytes, 0 at its end, or `-errno`;
+    /// `-EAGAIN` where it would have to wait, `-EOPNOTSUPP` where it never knows.
+    fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
+        let _ = (fd, to, offset);
+        -(libc::EOPNOTSUPP as isize)
+    }
+
+    /// Starts work on a file, if the kernel does it without a thread of ours waiting; false when
+    /// threads are to do it. The memory must stay what it is until the answer.
+    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        let _ = (request, facts);
+        false
+    }
+
+    /// The next answer to what [`start_file`](Kernel::start_file) has started. Asked for after each
+    /// `select` until there is none.
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        None
+    }
+
+    /// Asks for the end of such work; its answer tells.
+    fn stop_file(&mut self, key: u64) {
+        let _ = key;
+    }
+
+    /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting for
+    /// the peer: bytes, 0 at the file's end, or `-errno`.
+    fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
+        let _ = (socket, fd, offset, len);
+        -(libc::EOPNOTSUPP as isize)
+    }
 
     /// How other threads end a `select`.
     fn waker(&self) -> Arc<dyn Wake>;

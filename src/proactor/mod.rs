@@ -17,6 +17,7 @@
 
 mod end;
 mod events;
+mod files;
 mod kernel;
 mod os;
 mod reads;
@@ -32,7 +33,7 @@ use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-pub use kernel::{Answer, Kernel, Received, Started, WAKE};
+pub use kernel::{Answer, FILES, Kernel, Received, Started, WAKE};
 pub use os::Os;
 
 use crate::address::Address;
@@ -52,6 +53,7 @@ use crate::slots::{NOWHERE, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fork;
+use files::Files;
 use state::*;
 
 /// Completions on a readiness kernel.
@@ -90,8 +92,10 @@ pub struct Proactor<K: Kernel> {
     now_ns: u64,
     /// Turns in a row that delivered without asking the kernel.
     skipped: u32,
-    /// Directions of sources whose operation the kernel has.
+    /// Directions of sources whose operation the kernel has, and work on files that it has.
     busy: u32,
+    /// The work on files.
+    files: Files,
     /// The kernel was asked to end some of them, and not entered since.
     stops: bool,
     /// Bytes that this turn may still move before it delivers.
@@ -162,6 +166,7 @@ impl<K: Kernel> Proactor<K> {
             now_ns: 0,
             skipped: 0,
             busy: 0,
+            files: Files::default(),
             stops: false,
             turn_bytes: 0,
             accepted: 0,
@@ -273,6 +278,15 @@ impl<K: Kernel> Proactor<K> {
             Code::Timer => self.submit_timer(token, at),
             Code::Nop => self.submit_nop(token),
             Code::Drained => self.submit_drained(source, token, at, count),
+            Code::ReadAt => {
+                self.submit_read_at(source, token, at, extra.as_offset(), flags, &mut buf)
+            }
+            Code::WriteAt => {
+                self.submit_write_at(source, token, at, extra.as_offset(), flags, &mut buf)
+            }
+            Code::Sync | Code::DataSync => self.submit_sync(code, source, token, at, flags),
+            Code::SendFile => self.submit_send_file(source, token, at, count, flags, &mut extra),
+            Code::Task => self.submit_task(source, token, at, flags, &mut extra),
         };
         answer.map_err(|reason| {
             let extra = address.map_or(extra, Extra::from);
@@ -508,8 +522,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("timer", "deadline heap", heap, count(Code::Timer));
         let flag = "three-state flag: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
-        let files = "regular files are refused until there is a file backend";
-        explain.row("files", "none", files, 0);
+        self.explain_files(&mut explain);
         self.kernel.explain(&mut explain);
         explain
     }
@@ -528,12 +541,14 @@ impl<K: Kernel> Proactor<K> {
 impl<K: Kernel> Drop for Proactor<K> {
     fn drop(&mut self) {
         // Where nothing is in the kernel, memory can go at once.
-        if K::COMPLETES && self.check_fork().is_ok() {
+        let begun = K::COMPLETES || self.busy as usize + self.files.at_work() > 0;
+        if begun && self.check_fork().is_ok() {
             self.close_all();
+            self.files.stop();
             if self.busy > 0 {
                 self.leak();
             }
-        } else if K::COMPLETES {
+        } else if begun {
             // The parent's kernel object and all that it writes to are the parent's.
             self.kernel.abandon();
         }

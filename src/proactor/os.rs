@@ -9,18 +9,20 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use super::kernel::{Kernel, Received, WAKE};
+use super::kernel::{FILES, Kernel, Received, WAKE};
 use crate::address::Address;
 use crate::buf::Target;
 use crate::clock;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
+use crate::file::direct::Direct;
+use crate::file::{self, FileAnswer, FileBackend, FileFacts, FileRequest, FileWork};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::sys::addr::RawAddress;
 use crate::sys::waker::Waker;
-use crate::sys::{Select, Selector, descriptor, net};
+use crate::sys::{Select, Selector, descriptor, fs, net};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -36,8 +38,8 @@ macro_rules! calls {
 }
 
 calls!(
-    wait, register, recv, recvmsg, send, sendmsg, read, write, accept, connect, shutdown, poll,
-    close, fcntl, getsockopt
+    preadv2, sendfile, wait, register, recv, recvmsg, send, sendmsg, read, write, accept, connect,
+    shutdown, poll, close, fcntl, getsockopt
 );
 
 /// The system's kernel, on its own selector or another.
@@ -46,6 +48,19 @@ pub struct Os<S: Select = Selector> {
     waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
+    direct: Direct,
+}
+
+impl<S: Select> Os<S> {
+    /// Opens the AIO context and has the selector watch it.
+    #[cold]
+    fn open_direct(&mut self) -> io::Result<()> {
+        if let Some(fd) = self.direct.open()? {
+            let watched = self.selector.add(fd, FILES, Ready::READABLE, Mode::Edge);
+            watched.inspect_err(|error| self.direct.give_up(error))?;
+        }
+        Ok(())
+    }
 }
 
 /// Ends the wait.
@@ -59,18 +74,26 @@ impl Wake for Ender {
 
 impl<S: Select> Os<S> {
     /// Opens the selector; `events` is how many events one wait takes at most.
-    pub(crate) fn new(events: usize) -> io::Result<Os<S>> {
+    /// AIO is used if `files` lets it, from the first operation on that can; if it was asked for, it must
+    /// be there.
+    pub(crate) fn new(events: usize, files: FileBackend) -> io::Result<Os<S>> {
         clock::start();
         let mut selector = S::new(events)?;
         let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
-        Ok(Os { selector, waker, calls: Calls::default(), spare })
+        let direct = Direct::new(files, S::EDGES);
+        let mut os = Os { selector, waker, calls: Calls::default(), spare, direct };
+        if files == FileBackend::Aio {
+            os.open_direct()?;
+        }
+        Ok(os)
     }
 }
 
 // SAFETY: the system answers how many bytes it has written, and the wrappers pass that on.
 unsafe impl<S: Select> Kernel for Os<S> {
     const EDGES: bool = S::EDGES;
+    const FILES: bool = true;
 
     fn name(&self) -> &'static str {
         S::NAME
@@ -84,6 +107,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
     #[inline]
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls.wait += 1;
+        // What failed at submission makes no event.
+        let timeout_ns = if self.direct.flush() { Some(0) } else { timeout_ns };
         self.selector.select(timeout_ns)
     }
 
@@ -144,6 +169,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
         if kind.is_socket() {
             net::quiet(fd);
         }
+        if kind == Kind::File {
+            return Ok((kind, false));
+        }
         if net::FLAGS_PER_CALL && !matches!(kind, Kind::Pollable | Kind::Listener) {
             return Ok((kind, false));
         }
@@ -159,6 +187,39 @@ unsafe impl<S: Select> Kernel for Os<S> {
             (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
             // accept4(2) knows no flag like MSG_DONTWAIT, and macOS not even that.
             (_, true) => Err(Reason::Unsupported),
+        }
+    }
+
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        self.calls.fcntl += 2;
+        FileFacts::of(fd)
+    }
+
+    #[inline]
+    fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
+        self.calls.preadv2 += 1;
+        fs::read_now(fd, to, offset)
+    }
+
+    fn start_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
+        let wanted =
+            facts.is_direct() || matches!(request.work, FileWork::Sync | FileWork::DataSync);
+        if wanted && self.direct.is_unused() {
+            // What is refused is told by `explain`; threads do it.
+            let _ = self.open_direct();
+        }
+        self.direct.start(&mut request, facts)
+    }
+
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        self.direct.answer()
+    }
+
+    fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
+        self.calls.sendfile += 1;
+        match file::send(socket, fd, offset, len as u64) {
+            (0, Err(errno)) => -(errno as isize),
+            (moved, _) => moved as isize,
         }
     }
 
@@ -371,13 +432,16 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
-        self.calls.named()
+        let mut calls = self.calls.named();
+        calls.extend(self.direct.calls().into_iter().filter(|(_, count)| *count > 0));
+        calls
     }
 
     fn explain(&self, explain: &mut Explain) {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
         explain.row("registration", S::NAME, S::REGISTRATION, self.calls.register);
+        self.direct.explain(explain);
     }
 }
 

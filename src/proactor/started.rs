@@ -249,7 +249,10 @@ impl<K: Kernel> Proactor<K> {
         if op.in_flight != InFlight::No {
             return true;
         }
-        if op.source == NOWHERE || matches!(op.code, Code::Poll | Code::Drained) {
+        if op.source == NOWHERE
+            || op.code.is_file()
+            || matches!(op.code, Code::Poll | Code::Drained)
+        {
             return false;
         }
         let state = &self.sources[op.source];
@@ -267,7 +270,8 @@ impl<K: Kernel> Proactor<K> {
         let started = op.in_flight == InFlight::Started;
         op.in_flight = InFlight::of(kind);
         self.deadlines.remove(slot);
-        if !started {
+        // What concerns a file was asked for when it was tried to take it back.
+        if !started || self.slots[slot].code.is_file() {
             return;
         }
         let op = &self.slots[slot];
@@ -283,13 +287,15 @@ impl<K: Kernel> Proactor<K> {
             let op = this.slots.find(ticket.index(), ticket.generation());
             op.is_some_and(|op| op.in_flight.ending().is_none())
         };
-        if alive(self) {
+        if K::COMPLETES && alive(self) {
             self.collect();
         }
         let told = alive(self);
         if told {
             self.fail(ticket.index(), ErrorKind::Cancelled);
-            self.collect();
+            if K::COMPLETES {
+                self.collect();
+            }
         }
         told
     }
@@ -310,9 +316,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// How many operations of a source are told to end and have not.
     pub(super) fn count_told(&self, index: u32) -> usize {
-        let (reads, writes) = (self.sources[index].reads.head, self.sources[index].writes.head);
+        let state = &self.sources[index];
         let mut count = 0;
-        for mut slot in [reads, writes] {
+        for mut slot in [state.reads.head, state.writes.head, state.polls] {
             while slot != NOWHERE {
                 count += usize::from(self.slots[slot].in_flight.ending().is_some());
                 slot = self.slots[slot].next;

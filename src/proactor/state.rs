@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 
+use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
 use crate::source::{Kind, Source, Ticket};
@@ -248,6 +249,7 @@ impl State {
         self.reads = Queue::EMPTY;
         self.writes = Queue::EMPTY;
         self.polls = NOWHERE;
+        self.read_token = 0;
     }
 
     /// What it is is known now, and its calls do not block.
@@ -352,6 +354,16 @@ impl State {
     #[inline(always)]
     pub(super) fn can_write(&self) -> bool {
         self.flags & (WRITABLE | WRITE_PAUSED | WRITE_BUSY | WRITES) == WRITABLE | WRITES
+    }
+
+    /// What is known of a file: in the word of the read that cannot rest there.
+    #[inline(always)]
+    pub(super) fn facts(&self) -> FileFacts {
+        FileFacts::from_bits(self.read_token)
+    }
+
+    pub(super) fn set_facts(&mut self, facts: FileFacts) {
+        self.read_token = facts.bits();
     }
 
     pub(super) fn is_idle(&self) -> bool {

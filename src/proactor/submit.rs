@@ -351,6 +351,9 @@ impl<K: Kernel> Proactor<K> {
         interest: u32,
     ) -> Answer {
         let index = self.usable(source)?;
+        if self.sources[index].kind() == Kind::File {
+            return Err(Reason::Unsupported);
+        }
         let ticket = self.place(Code::Poll, index, token)?;
         self.slots[ticket.index()].count = interest;
         self.sources[index].push_poll(&mut self.slots, ticket.index());
@@ -386,8 +389,22 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
         anyway: bool,
     ) -> Answer {
+        let ticket = self.push_bytes(code, index, token, buf.len(), anyway)?;
+        self.slots[ticket.index()].buf = buf.take();
+        Ok(ticket)
+    }
+
+    /// Accepts `len` bytes at the end of a source's writes.
+    pub(super) fn push_bytes(
+        &mut self,
+        code: Code,
+        index: u32,
+        token: u64,
+        len: usize,
+        anyway: bool,
+    ) -> Answer {
         let limit = self.config.write_limit;
-        let (queued, len) = (self.sources[index].queued_bytes as usize, buf.len());
+        let queued = self.sources[index].queued_bytes as usize;
         if queued > 0 && queued + len > limit as usize {
             return Err(Reason::Full { limit: Limit::Writes, count: limit });
         }
@@ -398,7 +415,6 @@ impl<K: Kernel> Proactor<K> {
         let ticket = self.place(code, index, token);
         self.slots.set_limit(limit);
         let ticket = ticket?;
-        self.slots[ticket.index()].buf = buf.take();
         let state = &mut self.sources[index];
         state.queued_bytes += len as u32;
         state.push_write(&mut self.slots, ticket.index());
@@ -487,13 +503,13 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The index of a source that takes reads and writes of bytes.
-    fn reader(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(super) fn reader(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
         if self.sources[index].has(BYTES) { Ok(index) } else { Err(Reason::Unsupported) }
     }
 
     /// The index of a source that takes operations, made ready for its first one.
-    fn usable(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(super) fn usable(&mut self, source: Source) -> Result<u32, Reason> {
         self.check_fork()?;
         let stale = self.stale();
         if !self.serving && self.state(source).is_some_and(|state| state.has(RESERVED)) {
@@ -516,7 +532,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Occupies a place for an operation.
     #[inline(always)]
-    fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
+    pub(super) fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
         let Some((slot, generation, op)) = self.slots.occupy_entry() else {
             return Err(self.full());
         };
@@ -527,9 +543,7 @@ impl<K: Kernel> Proactor<K> {
         op.count = 0;
         op.code = code;
         op.multishot = false;
-        if K::COMPLETES {
-            op.in_flight = InFlight::No;
-        }
+        op.in_flight = InFlight::No;
         Ok(Ticket::from_parts(slot, generation))
     }
 
@@ -571,7 +585,7 @@ impl<K: Kernel> Proactor<K> {
         self.requeue(index);
     }
 
-    fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {
+    pub(super) fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {
         // The operation just queued is tried now if all before it are out; if they are not, the
         // direction is not worth trying or stands in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {
@@ -583,7 +597,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Gives an operation that is still in flight its deadline.
-    fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
+    pub(super) fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
         if due_ns == 0 || self.slots.find(ticket.index(), ticket.generation()).is_none() {
             return;
         }

@@ -19,8 +19,8 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
-            while K::COMPLETES && self.batch.is_empty() && self.busy > 0 {
-                // What the kernel has still ends.
+            while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
+                // What kernel and workers have still ends.
                 self.poll(wait)?;
                 if self.batch.is_empty() && self.is_over(wait) {
                     return Ok(());
@@ -230,8 +230,13 @@ impl<K: Kernel> Proactor<K> {
                 self.apply(count);
                 return Ok(true);
             }
+            if self.files.in_kernel > 0 {
+                self.take_file_answers();
+            }
             if self.remote.has_rung() {
                 self.wake_up();
+            }
+            if !self.batch.is_empty() || !self.ready.is_empty() {
                 return Ok(true);
             }
             self.now_ns = self.kernel.now_ns();
@@ -334,6 +339,7 @@ impl<K: Kernel> Proactor<K> {
         self.dozing = false;
         if self.remote.rouse() {
             self.take_requests();
+            self.take_jobs();
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
+use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
 use waits::MEMORY_PAUSE_NS;
 
@@ -72,6 +73,7 @@ impl<K: Kernel> Proactor<K> {
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
                 }
+                Code::SendFile => self.run_send_file(index, slot, left),
                 Code::Connect => match self.kernel.connect_result(state.fd) {
                     0 => self.connected(index, slot),
                     // The report was not about this: the connection goes on.
@@ -85,6 +87,11 @@ impl<K: Kernel> Proactor<K> {
                     } else {
                         self.finish_write(index, slot, Ok(Done::Shutdown));
                     }
+                }
+                Code::Close if state.kind() == Kind::File && state.polls != NOWHERE => {
+                    // Work on the file ends first, and says so.
+                    state.flags &= !WRITABLE;
+                    return;
                 }
                 Code::Close => {
                     // The completion stands behind those of the reads that it ends.
@@ -160,6 +167,42 @@ impl<K: Kernel> Proactor<K> {
         }
         self.advance_queue(index, moved as u32);
         if (moved as usize) < offered {
+            self.block_write(index);
+        }
+    }
+
+    /// One attempt to send of a file.
+    fn run_send_file(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let op = &self.slots[slot];
+        let (file, socket) = (op.file, self.sources[index].fd);
+        let Some(fd) = self.state(file).filter(|state| !state.has(RESERVED)).map(|state| state.fd)
+        else {
+            // The file is freed.
+            return self.fail(slot, ErrorKind::Os(libc::EBADF));
+        };
+        let op = &self.slots[slot];
+        let (len, offset) = ((op.count - op.moved) as usize, op.offset + u64::from(op.moved));
+        let offered = len.min(*left);
+        let moved = self.kernel.send_file(socket, fd, offset, offered);
+        *left = left.saturating_sub(moved.max(1) as usize);
+        if moved < 0 {
+            return self.write_stopped(index, slot, moved);
+        }
+        let op = &mut self.slots[slot];
+        op.moved += moved as u32;
+        let told = if op.multishot { moved as u32 } else { op.moved };
+        let ended = moved == 0 || op.moved == op.count;
+        let unsent = if ended { op.count - op.moved } else { 0 };
+        if ended {
+            self.finish_write(index, slot, Ok(Done::Sent(told)));
+        } else if op.multishot {
+            let (token, ticket) = (op.token, self.ticket(slot));
+            let source = self.sources[index].name(index);
+            let done = Completion::new(source, ticket, token, Ok(Done::Sent(told)));
+            self.batch.push(done.and_more(true));
+        }
+        self.unqueue(index, moved as u32 + unsent);
+        if !ended && (moved as usize) < offered {
             self.block_write(index);
         }
     }

@@ -22,6 +22,7 @@ mod embedded;
 mod quirks;
 
 use std::cell::OnceCell;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::buf::{Buf, Target};
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
+use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest, FileWork};
 use crate::interest::Ready;
 use crate::proactor::{Answer, Kernel, Os, Received, Started, WAKE};
 use crate::remote::Wake;
@@ -55,6 +57,12 @@ const SEND: u64 = 3 << TAG_SHIFT;
 const CANCEL: u64 = 4 << TAG_SHIFT;
 const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
 const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
+/// Work on a file; the rest of the tag names its operation.
+const FILE: u64 = 7 << TAG_SHIFT;
+
+/// While the kernel has fewer operations on files, each is submitted by itself: holding them back would
+/// let the device run dry.
+const EAGER: u32 = 32;
 
 /// Conditions that a poll is asked for.
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
@@ -84,6 +92,7 @@ struct Counts {
     sends: u64,
     sendmsgs: u64,
     cancels: u64,
+    files: u64,
     starved: u64,
 }
 
@@ -104,6 +113,10 @@ pub struct Ring {
     messages: Vec<Box<Message>>,
     #[allow(clippy::vec_box)]
     spare_messages: Vec<Box<Message>>,
+    /// Whether work on files is for the ring, how much of it the kernel has, and what it has answered.
+    serves_files: bool,
+    files_in_kernel: u32,
+    file_answers: VecDeque<FileAnswer>,
     counts: Counts,
     quirks: Quirks,
 }
@@ -121,7 +134,7 @@ impl Ring {
             true => None,
             false => Buffers::new(&uring)?,
         };
-        let os = Os::new(1)?;
+        let os = Os::new(1, FileBackend::Pool)?;
         let waker = Arc::new(Ender(WakeFd::new()?));
         let mut ring = Ring {
             uring,
@@ -133,6 +146,9 @@ impl Ring {
             most_events: events.clamp(1, 1 << 16),
             messages: Vec::new(),
             spare_messages: Vec::new(),
+            serves_files: config.files != FileBackend::Pool,
+            files_in_kernel: 0,
+            file_answers: VecDeque::new(),
             counts: Counts::default(),
             quirks,
         };
@@ -196,6 +212,7 @@ impl Ring {
 // which the kernel says how much it has filled; the attempts are those of `Os`.
 unsafe impl Kernel for Ring {
     const COMPLETES: bool = true;
+    const FILES: bool = true;
 
     fn name(&self) -> &'static str {
         "io_uring"
@@ -262,6 +279,11 @@ unsafe impl Kernel for Ring {
                     let len = result.max(0) as u32;
                     answer.data = buffers.filled(pool, id, len, cqueue::buffer_more(flags));
                 }
+            }
+            FILE => {
+                self.files_in_kernel -= 1;
+                self.file_answers.push_back(FileAnswer { key, moved: result as isize });
+                answer.key = 0;
             }
             SEND => answer.write = true,
             POLL | POLL_WRITES if answer.more => return None,
@@ -363,6 +385,55 @@ unsafe impl Kernel for Ring {
         };
         self.uring.push(entry.user_data(key | SEND));
         Started::Yes
+    }
+
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        self.os.file_facts(fd)
+    }
+
+    fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
+        self.os.read_now(fd, to, offset)
+    }
+
+    fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
+        self.os.send_file(socket, fd, offset, len)
+    }
+
+    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        if !self.serves_files || facts.is_refused() {
+            return false;
+        }
+        let FileRequest { key, fd, offset, work } = request;
+        let fd = types::Fd(fd);
+        let entry = match work {
+            FileWork::Read(mut to) => {
+                let len = u32::try_from(to.len()).unwrap_or(u32::MAX);
+                opcode::Read::new(fd, to.as_mut_ptr(), len).offset(offset).build()
+            }
+            // A buffered write is punted to a kernel thread, which takes three times as long.
+            FileWork::Write(_) if !facts.is_direct() || facts.appends() => return false,
+            FileWork::Write(bytes) => {
+                let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                opcode::Write::new(fd, bytes.as_ptr(), len).offset(offset).build()
+            }
+            FileWork::Sync => opcode::Fsync::new(fd).build(),
+            FileWork::DataSync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        self.uring.push(entry.user_data(key | FILE));
+        self.counts.files += 1;
+        self.files_in_kernel += 1;
+        if self.files_in_kernel <= EAGER {
+            self.flush();
+        }
+        true
+    }
+
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        self.file_answers.pop_front()
+    }
+
+    fn stop_file(&mut self, key: u64) {
+        self.cancel(key | FILE);
     }
 
     fn stop(&mut self, key: u64, write: bool) {

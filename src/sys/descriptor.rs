@@ -18,12 +18,11 @@ use crate::sys::{Moved, attempt, check, net};
 /// Asks the kernel what `fd` is.
 ///
 /// # Errors
-/// `EBADF` for a closed descriptor; `Unsupported` for what cannot be waited for: regular files,
-/// directories, block devices.
+/// `EBADF` for a closed descriptor.
 pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     match mode_of(fd)? {
         libc::S_IFSOCK => net::kind_of(fd),
-        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Err(io::ErrorKind::Unsupported.into()),
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Ok(Kind::File),
         _ => Ok(Kind::Pollable),
     }
 }

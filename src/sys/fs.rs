@@ -194,8 +194,10 @@ pub(crate) fn write_vectored_at(fd: RawFd, parts: &[IoSlice<'_>], offset: u64) -
 /// Reads what the page cache has, without waiting for the disk (preadv2(2), `RWF_NOWAIT`, Linux 4.14).
 /// `-EAGAIN` where nothing is cached at the offset, `-EOPNOTSUPP` where file system, kernel or system
 /// cannot say. Fewer bytes may be the end of the file or of what is cached; 0 is the end.
-pub(crate) fn read_now(fd: RawFd, to: &mut [Target<'_>], offset: u64) -> Moved {
-    system::read_now(fd, &vectors(to), offset)
+#[inline]
+pub(crate) fn read_now(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
+    let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    system::read_now(fd, &[vector], offset)
 }
 
 /// Starts the write-back of a range and waits for it (sync_file_range(2)): no metadata, no flush of
@@ -227,9 +229,18 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
 
 /// Whether the descriptor bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
 pub(crate) fn is_direct(fd: RawFd) -> bool {
+    status(fd).is_some_and(system::is_direct)
+}
+
+/// Whether writes go to the end of the file.
+pub(crate) fn appends(fd: RawFd) -> bool {
+    status(fd).is_some_and(|flags| flags & libc::O_APPEND != 0)
+}
+
+fn status(fd: RawFd) -> Option<i32> {
     // SAFETY: no memory is passed.
     let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) });
-    flags >= 0 && system::is_direct(flags as i32)
+    (flags >= 0).then_some(flags as i32)
 }
 
 /// open(2), always closed on exec. `direct` is `F_NOCACHE` where it is no flag.

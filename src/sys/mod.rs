@@ -31,11 +31,15 @@ use crate::interest::{Mode, Ready};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+pub(crate) mod aio;
+#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
+#[path = "no_aio.rs"]
+pub(crate) mod aio;
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;
-#[allow(dead_code)] // some of it waits for the drivers to call it
 pub(crate) mod fs;
 #[cfg(any(
     test,

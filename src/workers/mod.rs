@@ -5,9 +5,6 @@
 //! lock says who has the work ([`job`]), so that cancelling is exact and gives the work back at once.
 //! Which job is next: [`lanes`]. Who is woken for it: [`crew`].
 
-// Until the drivers use it.
-#![allow(dead_code, unused_imports)]
-
 mod crew;
 mod job;
 mod lanes;
@@ -27,8 +24,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
 
-pub(crate) use job::{Finished, Job, Panic};
-pub(crate) use lanes::{AGEING, Lane};
+pub(crate) use job::{Finished, Job};
+pub(crate) use lanes::Lane;
 
 use crew::Crew;
 use job::Cell;
@@ -37,6 +34,9 @@ use worker::Shared;
 
 /// The most workers that there may be.
 pub(crate) const MOST_THREADS: usize = 1024;
+
+/// How many there are if nobody says.
+pub(crate) const DEFAULT_THREADS: usize = 4;
 
 /// How long dropping [`Workers`] waits for jobs that run.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,50 @@
+//! Who does the work on files, by choice.
+
+use std::str::FromStr;
+
+/// The environment variable that names the backend.
+pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
+
+/// Who does the work on files that cannot be done at once.
+///
+/// Reads of what is in the page cache are done at once on Linux, whichever is chosen; what the chosen
+/// one does not do (opening, renaming, buffered writes …) threads do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FileBackend {
+    /// What serves best: the ring on io_uring, AIO for direct I/O on epoll, threads for the rest; or
+    /// what the environment variable `WINDLASS_FILES` names: `auto`, `aio`, `pool`, `uring`.
+    #[default]
+    Auto,
+    /// Linux AIO for direct I/O. Building fails where it is not there, or the driver is not epoll.
+    Aio,
+    /// Threads only.
+    Pool,
+    /// io_uring. Building fails where that is not the driver.
+    Uring,
+}
+
+/// A name that is no backend's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownBackend(String);
+
+impl std::fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} does no work on files: there are auto, aio, pool and uring", self.0)
+    }
+}
+
+impl std::error::Error for UnknownBackend {}
+
+impl FromStr for FileBackend {
+    type Err = UnknownBackend;
+    fn from_str(name: &str) -> Result<FileBackend, UnknownBackend> {
+        match name {
+            "" | "auto" => Ok(FileBackend::Auto),
+            "aio" => Ok(FileBackend::Aio),
+            "pool" => Ok(FileBackend::Pool),
+            "uring" | "io_uring" => Ok(FileBackend::Uring),
+            other => Err(UnknownBackend(other.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a driver remembers of a file, so that what was refused once is not asked again.
+
+use std::os::fd::RawFd;
+
+use crate::sys::{fs, stat};
+
+/// Known, and how its operations go: packed into a word of its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts(u64);
+
+const KNOWN: u64 = 1;
+const DIRECT: u64 = 1 << 1;
+const APPENDS: u64 = 1 << 2;
+const NOT_NOW: u64 = 1 << 3;
+const REFUSED: u64 = 1 << 4;
+/// Logarithms of what must be aligned.
+const MEMORY_SHIFT: u32 = 8;
+const OFFSET_SHIFT: u32 = 16;
+
+impl Facts {
+    /// Of a file that was asked: open for direct I/O, whose memory and offsets must then be multiples
+    /// of these (powers of two; 0 if the file does not say); and open to append.
+    pub(crate) fn new(direct: bool, alignment: Option<(u32, u32)>, appends: bool) -> Facts {
+        // What every disk takes.
+        let (memory, offset) = alignment.unwrap_or((4096, 4096));
+        let log = |size: u32| u64::from(size.max(1).ilog2());
+        let mut bits = KNOWN | log(memory) << MEMORY_SHIFT | log(offset) << OFFSET_SHIFT;
+        bits |= if direct { DIRECT } else { 0 };
+        bits |= if appends { APPENDS } else { 0 };
+        // The page cache is not asked for what bypasses it.
+        bits |= if direct { NOT_NOW } else { 0 };
+        Facts(bits)
+    }
+
+    /// Asks the system.
+    pub(crate) fn of(fd: RawFd) -> Facts {
+        let direct = fs::is_direct(fd);
+        let known = if direct { stat::of_descriptor(fd).ok() } else { None };
+        let alignment = known.and_then(|stat| stat.direct).map(|size| (size.memory, size.offset));
+        Facts::new(direct, alignment, fs::appends(fd))
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Facts {
+        Facts(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    const fn has(self, bits: u64) -> bool {
+        self.0 & bits != 0
+    }
+
+    /// Whether the file was asked.
+    pub const fn is_known(self) -> bool {
+        self.has(KNOWN)
+    }
+
+    /// It bypasses the page cache.
+    pub const fn is_direct(self) -> bool {
+        self.has(DIRECT)
+    }
+
+    /// Its writes go to its end, so that one that is out in part must not be begun again.
+    pub const fn appends(self) -> bool {
+        self.has(APPENDS)
+    }
+
+    /// Whether a read may find its bytes without waiting.
+    #[inline(always)]
+    pub(crate) const fn may_read_now(self) -> bool {
+        !self.has(NOT_NOW)
+    }
+
+    /// Nothing can be read without perhaps waiting: the file system does not know how.
+    pub(crate) fn never_read_now(&mut self) {
+        self.0 |= NOT_NOW;
+    }
+
+    /// Whether the kernel has refused to do the file's direct reads and writes without waiting.
+    pub(crate) const fn is_refused(self) -> bool {
+        self.has(REFUSED)
+    }
+
+    /// The kernel cannot do them without waiting.
+    pub(crate) fn refuse(&mut self) {
+        self.0 |= REFUSED;
+    }
+
+    /// What offsets and lengths of direct I/O must be multiples of.
+    pub(crate) const fn block(self) -> u64 {
+        1 << (self.0 >> OFFSET_SHIFT & 0xff)
+    }
+
+    /// Whether direct I/O takes this memory at this offset.
+    pub(crate) fn fits(self, start: *const u8, len: usize, offset: u64) -> bool {
+        let memory = 1 << (self.0 >> MEMORY_SHIFT & 0xff);
+        start.addr().is_multiple_of(memory) && (offset | len as u64).is_multiple_of(self.block())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_of_a_file() {
+        let mut facts = Facts::new(false, None, true);
+        assert!(facts.is_known() && facts.appends() && !facts.is_direct());
+        assert!(facts.may_read_now() && !facts.is_refused());
+        facts.never_read_now();
+        facts.refuse();
+        assert_eq!(Facts::from_bits(facts.bits()), facts);
+        assert!(!facts.may_read_now() && facts.is_refused());
+
+        let facts = Facts::new(true, Some((4, 512)), false);
+        assert!(facts.is_direct() && !facts.may_read_now());
+        let memory = std::ptr::without_provenance(1024 + 4);
+        assert!(facts.fits(memory, 1024, 512));
+        for (start, len, offset) in [(2, 1024, 512), (4, 1000, 512), (4, 1024, 100)] {
+            assert!(!facts.fits(memory.wrapping_byte_add(start - 4), len, offset));
+        }
+        assert!(!Facts::default().is_known());
+    }
+}

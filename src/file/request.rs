@@ -1,0 +1,41 @@
+//! What a kernel is asked to do with a file by itself, and what it answers.
+
+use std::os::fd::RawFd;
+
+use crate::buf::Target;
+
+/// Work on a file.
+#[derive(Debug)]
+pub enum FileWork<'a> {
+    /// Read into this memory.
+    Read(Target<'a>),
+    /// Write these bytes.
+    Write(&'a [u8]),
+    /// fsync(2).
+    Sync,
+    /// fdatasync(2).
+    DataSync,
+}
+
+/// Work on a file that a kernel is to begin.
+#[derive(Debug)]
+pub struct FileRequest<'a> {
+    /// What its answer is known by.
+    pub key: u64,
+    /// The file.
+    pub fd: RawFd,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// What to do.
+    pub work: FileWork<'a>,
+}
+
+/// How it has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAnswer {
+    /// The key that it was started with.
+    pub key: u64,
+    /// Bytes, or `-errno`. `-EAGAIN`, `-EOPNOTSUPP`: the kernel would have had to wait, or cannot;
+    /// nothing was done.
+    pub moved: isize,
+}

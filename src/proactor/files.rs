@@ -1,0 +1,622 @@
+//! Files: what the page cache has is read at once; what the kernel does without waiting it is given;
+//! threads do the rest.
+//!
+//! ```text
+//!   submit ──▶ read_now ──done──▶ batch          (no place, no queue)
+//!                 │ would wait
+//!                 ▼
+//!              start_file ──answer──▶ batch
+//!                 │ not for this kernel, or it would have to wait: EAGAIN
+//!                 ▼
+//!              workers ──completion, bell──▶ batch
+//! ```
+//!
+//! Invariant: (F1) an operation that kernel or workers have keeps its place, and the kernel's its
+//! buffer, until they have answered; what workers have they own.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! What a kernel says it has written becomes the length of a vector: the promise of `Kernel`'s
+//! implementers.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::*;
+use crate::completion::Message;
+use crate::error::{Error, ErrorKind};
+use crate::file::task::{Outcome, Task, Value};
+use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
+use crate::slots::InFlight;
+use crate::source::Kind;
+use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, Workers};
+use submit::MOST_BYTES;
+
+/// Jobs that workers may have at a time; what a kernel hands back beyond them waits its turn.
+const MOST_JOBS: usize = 4096;
+
+/// The work on files of a proactor, made at its first use.
+#[derive(Default)]
+pub(super) struct Files {
+    workers: Option<Workers<Task>>,
+    /// What workers have, by place.
+    jobs: HashMap<u32, Job<Task>>,
+    /// Places whose kernel would have had to wait, while the workers' queue was full.
+    parked: VecDeque<u32>,
+    /// Operations that the kernel has.
+    pub(super) in_kernel: u32,
+    pub(super) counts: FileCounts,
+}
+
+#[derive(Default)]
+pub(super) struct FileCounts {
+    /// Reads that were done at submission.
+    pub(super) at_once: u64,
+    /// Operations that were given to the kernel, and those that it handed back.
+    pub(super) started: u64,
+    pub(super) handed_back: u64,
+    /// Operations and tasks that were given to workers.
+    pub(super) jobs: u64,
+}
+
+impl Files {
+    /// Operations that threads have or wait for.
+    pub(super) fn at_work(&self) -> usize {
+        self.jobs.len() + self.parked.len()
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
+    }
+
+    /// Lets threads end what they do, for a bounded time.
+    pub(super) fn stop(&mut self) {
+        self.workers = None;
+    }
+}
+
+type Answer = Result<Ticket, Reason>;
+
+impl Code {
+    /// Work on a file, in no order: kernel or workers do it.
+    pub(super) fn is_file(self) -> bool {
+        matches!(self, Code::ReadAt | Code::WriteAt | Code::Sync | Code::DataSync | Code::Task)
+    }
+}
+
+fn lane_of(flags: u8) -> Lane {
+    match flags & (HIGH | LOW) {
+        HIGH => Lane::High,
+        LOW => Lane::Low,
+        _ => Lane::Normal,
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// The index of a file, of which is known what there is to know.
+    #[inline]
+    fn file(&mut self, source: Source) -> Result<u32, Reason> {
+        let index = self.usable(source)?;
+        let state = &mut self.sources[index];
+        if state.kind() != Kind::File {
+            return Err(Reason::Unsupported);
+        }
+        if !state.facts().is_known() {
+            let facts = self.kernel.file_facts(state.fd);
+            state.set_facts(facts);
+        }
+        Ok(index)
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_read_at(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        offset: u64,
+        flags: u8,
+        buf: &mut Buf,
+    ) -> Answer {
+        let index = self.file(source)?;
+        match buf.room() {
+            0 => return Err(Reason::EmptyBuffer),
+            room if room > MOST_BYTES => return Err(Reason::TooLong),
+            _ => {}
+        }
+        if let Some(result) = self.read_now(index, buf, offset) {
+            self.counts.submitted[Code::ReadAt as usize] += 1;
+            self.files.counts.at_once += 1;
+            let ticket = self.loose_ticket();
+            self.batch.push(Completion::new(source, ticket, token, result));
+            return Ok(ticket);
+        }
+        self.begin_file(Code::ReadAt, index, token, due_ns, offset, flags, buf)
+    }
+
+    /// Reads what is there without waiting; `None` when that is not all, and nothing has been done.
+    #[inline]
+    fn read_now(&mut self, index: u32, buf: &mut Buf, offset: u64) -> Option<Result<Done, Error>> {
+        let state = &mut self.sources[index];
+        let mut facts = state.facts();
+        if !facts.may_read_now() || buf.is_list() {
+            return None;
+        }
+        let (fd, room) = (state.fd, buf.room());
+        let mut moved = 0;
+        while moved < room {
+            let got =
+                self.kernel.read_now(fd, buf.target(moved, usize::MAX), offset + moved as u64);
+            match got {
+                1.. => moved += got as usize,
+                0 => break,
+                _ => match -got as i32 {
+                    libc::EINTR => {}
+                    libc::EAGAIN => return None,
+                    libc::EOPNOTSUPP | libc::ENOSYS => {
+                        facts.never_read_now();
+                        self.sources[index].set_facts(facts);
+                        return None;
+                    }
+                    errno => {
+                        // SAFETY: the kernel has written `moved` bytes from the start.
+                        unsafe { buf.set_filled(moved) };
+                        let kind = ErrorKind::Os(errno);
+                        return Some(Err(Error::new(kind, moved as u32, buf.take())));
+                    }
+                },
+            }
+        }
+        // SAFETY: the kernel has written `moved` bytes from the start.
+        unsafe { buf.set_filled(moved) };
+        Some(Ok(Done::Read(buf.take())))
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_write_at(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        offset: u64,
+        flags: u8,
+        buf: &mut Buf,
+    ) -> Answer {
+        let index = self.file(source)?;
+        match buf.len() {
+            0 => return Err(Reason::EmptyBuffer),
+            len if len > MOST_BYTES => return Err(Reason::TooLong),
+            _ => {}
+        }
+        self.begin_file(Code::WriteAt, index, token, due_ns, offset, flags, buf)
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_sync(
+        &mut self,
+        code: Code,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        flags: u8,
+    ) -> Answer {
+        let index = self.file(source)?;
+        self.begin_file(code, index, token, due_ns, 0, flags, &mut Buf::default())
+    }
+
+    /// Accepts work on a file, and gives it to kernel or workers.
+    #[allow(clippy::too_many_arguments)] // what an operation is made of, none of it to be built twice
+    fn begin_file(
+        &mut self,
+        code: Code,
+        index: u32,
+        token: u64,
+        due_ns: u64,
+        offset: u64,
+        flags: u8,
+        buf: &mut Buf,
+    ) -> Answer {
+        let ticket = self.place(code, index, token)?;
+        let slot = ticket.index();
+        let op = &mut self.slots[slot];
+        op.buf = buf.take();
+        op.offset = offset;
+        op.count = u32::from(flags);
+        self.sources[index].push_poll(&mut self.slots, slot);
+        if !self.start_in_kernel(slot)
+            && let Err(reason) = self.give_to_workers(slot)
+        {
+            *buf = self.slots[slot].buf.take();
+            self.counts.submitted[code as usize] -= 1;
+            self.unlink(slot);
+            self.slots.vacate(slot);
+            return Err(reason);
+        }
+        self.set_deadline(ticket, due_ns);
+        Ok(ticket)
+    }
+
+    /// Has the kernel do what an operation has still to do; false when it is not for it.
+    fn start_in_kernel(&mut self, slot: u32) -> bool {
+        let ticket = self.ticket(slot);
+        let op = &mut self.slots[slot];
+        if op.buf.is_list() {
+            return false;
+        }
+        let state = &self.sources[op.source];
+        let moved = op.moved as usize;
+        let work = match op.code {
+            Code::ReadAt => FileWork::Read(op.buf.target(moved, usize::MAX)),
+            Code::WriteAt => FileWork::Write(&op.buf[moved..]),
+            Code::Sync => FileWork::Sync,
+            _ => FileWork::DataSync,
+        };
+        let offset = op.offset + moved as u64;
+        let request = FileRequest { key: ticket.key(), fd: state.fd, offset, work };
+        if !self.kernel.start_file(request, state.facts()) {
+            return false;
+        }
+        op.in_flight = InFlight::Started;
+        self.busy += 1;
+        self.files.in_kernel += 1;
+        self.files.counts.started += 1;
+        true
+    }
+
+    /// Has workers do an operation, from its start.
+    fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
+        let op = &mut self.slots[slot];
+        let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
+        let task = match op.code {
+            Code::ReadAt => Task::ReadAt { fd, buf, offset },
+            Code::WriteAt => Task::WriteAt { fd, buf, offset },
+            Code::Sync => Task::Sync { fd },
+            _ => Task::DataSync { fd },
+        };
+        op.moved = 0;
+        let lane = lane_of(op.count as u8);
+        self.employ(slot, lane, task).map_err(|(task, reason)| {
+            self.slots[slot].buf = task.into_buf();
+            reason
+        })
+    }
+
+    /// Gives a task to the workers, which are hired at the first one.
+    fn employ(&mut self, slot: u32, lane: Lane, task: Task) -> Result<(), (Task, Reason)> {
+        let key = self.ticket(slot).key();
+        let threads = match self.config.threads {
+            0 => DEFAULT_THREADS,
+            count => count,
+        };
+        let bell = &self.remote;
+        let workers = self
+            .files
+            .workers
+            .get_or_insert_with(|| Workers::new(threads, MOST_JOBS, Arc::new(bell.waker())));
+        let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
+        match workers.submit(key, lane, slow, task) {
+            Ok(job) => {
+                self.files.jobs.insert(slot, job);
+                self.files.counts.jobs += 1;
+                self.slots[slot].in_flight = InFlight::Started;
+                Ok(())
+            }
+            Err(rejected) => Err((rejected.op, rejected.reason)),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_task(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        flags: u8,
+        extra: &mut Extra,
+    ) -> Answer {
+        self.check_fork()?;
+        if self.closed {
+            return Err(Reason::Closed);
+        }
+        if !K::FILES {
+            return Err(Reason::Unsupported);
+        }
+        let index = if source.is_none() { NOWHERE } else { self.file(source)? };
+        let ticket = self.place(Code::Task, index, token)?;
+        let slot = ticket.index();
+        let Some(Arguments::Task(mut task)) = extra.take_arguments().map(|boxed| *boxed) else {
+            unreachable!("a task's operation carries it");
+        };
+        if index != NOWHERE {
+            self.sources[index].push_poll(&mut self.slots, slot);
+            task.set_descriptor(self.sources[index].fd);
+        }
+        if let Err((task, reason)) = self.employ(slot, lane_of(flags), task) {
+            *extra = Extra::from(Box::new(Arguments::Task(task)));
+            self.counts.submitted[Code::Task as usize] -= 1;
+            self.unlink(slot);
+            self.slots.vacate(slot);
+            return Err(reason);
+        }
+        self.set_deadline(ticket, due_ns);
+        Ok(ticket)
+    }
+
+    /// A range of a file stands among the writes of a stream socket.
+    #[inline(never)]
+    pub(super) fn submit_send_file(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        count: u32,
+        flags: u8,
+        extra: &mut Extra,
+    ) -> Answer {
+        let Some(arguments) = extra.take_arguments() else {
+            unreachable!("its operation carries the range");
+        };
+        let Arguments::Range { file, offset } = *arguments else {
+            unreachable!("its operation carries the range");
+        };
+        let answer = self.begin_send_file(source, token, due_ns, count, flags, file, offset);
+        if answer.is_err() {
+            *extra = Extra::from(arguments);
+        }
+        answer
+    }
+
+    #[allow(clippy::too_many_arguments)] // as above
+    fn begin_send_file(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        count: u32,
+        flags: u8,
+        file: Source,
+        offset: u64,
+    ) -> Answer {
+        let index = self.reader(source)?;
+        self.file(file)?;
+        if !self.sources[index].has(STREAM) {
+            return Err(Reason::Unsupported);
+        }
+        if count == 0 || count as usize > MOST_BYTES {
+            return Err(Reason::BadCount);
+        }
+        let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
+        let op = &mut self.slots[ticket.index()];
+        (op.file, op.offset, op.multishot) = (file, offset, flags & MULTISHOT != 0);
+        self.finish_write_start(index, ticket, due_ns);
+        Ok(ticket)
+    }
+
+    /// Which mechanism serves which work on files.
+    pub(super) fn explain_files(&self, explain: &mut Explain) {
+        if !K::FILES {
+            return explain.row("files", "none", "this kernel has no files", 0);
+        }
+        let count = |code: Code| self.counts.submitted[code as usize];
+        let counts = &self.files.counts;
+        let cached = "in the page cache: no thread has to be woken for it";
+        explain.row("read_at", "preadv2(RWF_NOWAIT) at submission", cached, counts.at_once);
+        let not_cached = "what the page cache does not have, what is written, what is synced";
+        explain.row("read_at, write_at, sync", "the kernel", not_cached, counts.started);
+        let waits = "the kernel would have had to wait, or cannot: done again by threads";
+        explain.row(
+            "read_at, write_at, sync",
+            "the kernel, then threads",
+            waits,
+            counts.handed_back,
+        );
+        let threads = format!("{} of {} threads", self.files.threads(), self.config.threads);
+        let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
+        explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
+        let place = "in its place among the writes; reads the disk while the loop waits";
+        explain.row("send_file", "sendfile", place, count(Code::SendFile));
+    }
+
+    /// Takes what the kernel has answered.
+    #[inline(never)]
+    pub(super) fn take_file_answers(&mut self) {
+        while self.files.in_kernel > 0
+            && let Some(answer) = self.kernel.file_answer()
+        {
+            self.file_answered(answer);
+        }
+    }
+
+    /// Takes what workers have done.
+    #[cold]
+    pub(super) fn take_jobs(&mut self) {
+        while let Some(workers) = &mut self.files.workers
+            && let Some(Finished { key, result }) = workers.take()
+        {
+            let slot = key as u32;
+            self.files.jobs.remove(&slot);
+            let Some(op) = self.slots.find_key(slot, (key >> 32) as u32) else {
+                debug_assert!(false, "a place is kept until the job has ended");
+                continue;
+            };
+            let is_late = op.in_flight.ending().is_some();
+            match result {
+                Ok(outcome) => self.worked(slot, outcome, is_late),
+                Err(panic) => {
+                    let text = panic.message().unwrap_or_default().to_owned();
+                    self.finish_file(slot, Err(panicked(text)), is_late);
+                }
+            }
+        }
+        while let Some(slot) = self.files.parked.pop_front() {
+            if self.give_to_workers(slot).is_err() {
+                return self.files.parked.push_front(slot);
+            }
+        }
+    }
+
+    /// A task has come to its end.
+    fn worked(&mut self, slot: u32, outcome: Outcome, is_late: bool) {
+        let Outcome { result, buf, bytes } = outcome;
+        let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let result = match (self.slots[slot].code, result) {
+            (_, Err(errno)) => Err(Error::new(ErrorKind::Os(errno), moved, buf)),
+            (Code::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
+            (Code::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
+            (_, Ok(value)) => Ok(Self::done_of(value, bytes)),
+        };
+        self.finish_file(slot, result, is_late);
+    }
+
+    fn done_of(value: Value, bytes: u64) -> Done {
+        match value {
+            Value::Unit => Done::Finished,
+            Value::Copied => Done::Copied(bytes),
+            Value::File(fd) => Done::Opened(Handle::from(fd)),
+            Value::Temp(path, fd) => Done::Temporary(Box::new((path, Handle::from(fd)))),
+            Value::Stat(stat) => Done::Stat(stat),
+            Value::StatFs(stat) => Done::StatFs(stat),
+            Value::Path(path) => Done::Path(path),
+            Value::Entries(entries) => Done::Entries(entries),
+            Value::Addresses(addresses) => Done::Addresses(addresses),
+            Value::HostName(name) => Done::HostName(Box::new(name)),
+            Value::Job(value) => Done::Returned(Message::new(Some(value))),
+        }
+    }
+
+    /// The kernel has answered.
+    fn file_answered(&mut self, answer: FileAnswer) {
+        let FileAnswer { key, moved } = answer;
+        let slot = key as u32;
+        let Some(op) = self.slots.find_key(slot, (key >> 32) as u32) else {
+            self.counts.stale_events += 1;
+            return;
+        };
+        self.busy -= 1;
+        self.files.in_kernel -= 1;
+        let ending = op.in_flight.ending();
+        op.in_flight = InFlight::No;
+        if moved < 0 {
+            return match (-moved as i32, ending) {
+                // Nothing was done.
+                (libc::ECANCELED | libc::EINTR | libc::EAGAIN, Some(kind)) => self.fail(slot, kind),
+                (libc::EAGAIN | libc::EOPNOTSUPP | libc::ECANCELED | libc::EINTR, None) => {
+                    self.hand_back(slot, -moved as i32);
+                }
+                (errno, _) => self.fail_file(slot, ErrorKind::Os(errno), ending.is_some()),
+            };
+        }
+        op.moved += moved as u32;
+        let state = &self.sources[op.source];
+        let (total, ended) = match op.code {
+            // A direct read that ends inside a block has met the end of the file.
+            Code::ReadAt => {
+                let block = if state.facts().is_direct() { state.facts().block() } else { 1 };
+                (op.buf.room(), moved == 0 || moved as u64 % block != 0)
+            }
+            Code::WriteAt => (op.buf.len(), false),
+            _ => (0, true),
+        };
+        if (op.moved as usize) < total && !ended {
+            return match ending {
+                Some(kind) => self.fail_file(slot, kind, false),
+                // The rest of it.
+                None if moved > 0 && self.start_in_kernel(slot) => {}
+                None => self.hand_back(slot, 0),
+            };
+        }
+        let moved = op.moved;
+        let mut buf = op.buf.take();
+        let result = match op.code {
+            Code::ReadAt => {
+                // SAFETY: the kernel has written so many bytes from the start.
+                unsafe { buf.set_filled(moved as usize) };
+                Ok(Done::Read(buf))
+            }
+            Code::WriteAt => Ok(Done::Written { buf, bytes: moved }),
+            _ => Ok(Done::Finished),
+        };
+        self.finish_file(slot, result, ending.is_some());
+    }
+
+    /// The kernel would have had to wait, or cannot do it: workers do it again from its start.
+    #[cold]
+    fn hand_back(&mut self, slot: u32, errno: i32) {
+        self.files.counts.handed_back += 1;
+        let index = self.slots[slot].source;
+        if errno == libc::EOPNOTSUPP {
+            let mut facts = self.sources[index].facts();
+            facts.refuse();
+            self.sources[index].set_facts(facts);
+        }
+        if self.give_to_workers(slot).is_err() {
+            self.slots[slot].in_flight = InFlight::Started;
+            self.files.parked.push_back(slot);
+        }
+    }
+
+    /// An operation that kernel or workers had ends in an error, with what it has moved.
+    #[cold]
+    fn fail_file(&mut self, slot: u32, kind: ErrorKind, is_late: bool) {
+        let op = &mut self.slots[slot];
+        let moved = op.moved;
+        let mut buf = op.buf.take();
+        if op.code == Code::ReadAt {
+            // SAFETY: the kernel has written so many bytes from the start.
+            unsafe { buf.set_filled(moved as usize) };
+        }
+        self.finish_file(slot, Err(Error::new(kind, moved, buf)), is_late);
+    }
+
+    /// Delivers the result of work on a file, or of a task.
+    fn finish_file(&mut self, slot: u32, result: Result<Done, Error>, is_late: bool) {
+        let op = &mut self.slots[slot];
+        op.in_flight = InFlight::No;
+        let (index, token) = (op.source, op.token);
+        let ticket = self.ticket(slot);
+        let source = if index == NOWHERE { Source::NONE } else { self.sources[index].name(index) };
+        self.unlink(slot);
+        self.slots.vacate(slot);
+        let done = Completion::new(source, ticket, token, result).and_late(is_late);
+        self.batch.push(done);
+        self.file_left(index);
+    }
+
+    /// Work on a file has ended: a close that waits for it may go on, or a freed source go.
+    pub(super) fn file_left(&mut self, index: u32) {
+        if index == NOWHERE || self.sources[index].polls != NOWHERE {
+            return;
+        }
+        if self.sources[index].has(FREEING) {
+            self.close_source(index);
+        } else if self.need_no_room(index) {
+            self.enqueue(index);
+        }
+    }
+
+    /// Takes back what workers have not begun, or asks the kernel to stop; true when the operation is
+    /// the caller's again, its buffer in its place.
+    pub(super) fn withdraw(&mut self, slot: u32) -> bool {
+        let files = &mut self.files;
+        if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
+            files.parked.remove(at);
+        } else if let Some(workers) = &mut files.workers
+            && let Some(job) = files.jobs.get(&slot)
+        {
+            let Some(task) = workers.cancel(job) else { return false };
+            files.jobs.remove(&slot);
+            self.slots[slot].buf = task.into_buf();
+        } else {
+            let key = self.ticket(slot).key();
+            self.kernel.stop_file(key);
+            return false;
+        }
+        self.slots[slot].in_flight = InFlight::No;
+        true
+    }
+}
+
+fn panicked(text: String) -> Error {
+    Error::new(ErrorKind::Panicked, 0, Buf::from(text))
+}
