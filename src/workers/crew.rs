@@ -197,16 +197,18 @@ mod loom_tests {
     #[test]
     fn no_job_is_lost() {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
+        model.preemption_bound = Some(2);
         model.check(|| {
             let crew = Arc::new(Crew::new(2));
             let (queued, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            for _ in 0..2 {
+                assert_eq!(crew.call(true), Call::Grow);
+                // As if it had found a job, so that the next call grows as well.
+                crew.found();
+            }
             let threads: Vec<_> = (0..2)
                 .map(|_| {
-                    assert_eq!(crew.call(true), Call::Grow);
                     let (crew, queued, ran) = (crew.clone(), queued.clone(), ran.clone());
-                    // As if it had found a job, so that the next call grows as well.
-                    crew.found();
                     loom::thread::spawn(move || work(&crew, &queued, &ran))
                 })
                 .collect();
