@@ -193,20 +193,41 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicUsize, fence};
 
-    /// C1, C2: every queued job is run, and by nobody who was not called.
+    /// How many jobs run; each waits for the other.
+    #[derive(Default)]
+    struct Both(Mutex<usize>, Condvar);
+
+    impl Both {
+        fn both(&self) {
+            *self.0.lock().unwrap() += 1;
+            self.1.notify_all();
+            self.wait();
+        }
+
+        fn wait(&self) {
+            let mut count = self.0.lock().unwrap();
+            while *count < 2 {
+                count = self.1.wait(count).unwrap();
+            }
+        }
+    }
+
+    /// C1, C2: every queued job is run while there are workers, whatever the others run.
     #[test]
     fn no_job_is_lost() {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
+        model.preemption_bound = Some(2);
         model.check(|| {
             let crew = Arc::new(Crew::new(2));
-            let (queued, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let (queued, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(Both::default()));
+            for _ in 0..2 {
+                assert_eq!(crew.call(true), Call::Grow);
+                // As if it had found a job, so that the next call grows as well.
+                crew.found();
+            }
             let threads: Vec<_> = (0..2)
                 .map(|_| {
-                    assert_eq!(crew.call(true), Call::Grow);
                     let (crew, queued, ran) = (crew.clone(), queued.clone(), ran.clone());
-                    // As if it had found a job, so that the next call grows as well.
-                    crew.found();
                     loom::thread::spawn(move || work(&crew, &queued, &ran))
                 })
                 .collect();
@@ -217,9 +238,7 @@ mod loom_tests {
                     crew.wake();
                 }
             }
-            while ran.load(Ordering::Acquire) < 2 {
-                loom::thread::yield_now();
-            }
+            ran.wait();
             crew.close();
             for thread in threads {
                 thread.join().unwrap();
@@ -227,7 +246,7 @@ mod loom_tests {
         });
     }
 
-    fn work(crew: &Crew, queued: &AtomicUsize, ran: &AtomicUsize) {
+    fn work(crew: &Crew, queued: &AtomicUsize, ran: &Both) {
         let mut searching = false;
         let has_work = || {
             fence(Ordering::SeqCst);
@@ -243,7 +262,7 @@ mod loom_tests {
                 {
                     crew.wake();
                 }
-                ran.fetch_add(1, Ordering::Release);
+                ran.both();
                 continue;
             }
             crew.rest(searching);

@@ -151,15 +151,14 @@ impl<W: Work> Lanes<W> {
         self.lanes.iter().any(|lane| !lane.quick.is_empty() || slow && !lane.slow.is_empty())
     }
 
-    /// Starts the next job. Sets `slow_ended` when a place for slow work was taken and given back,
-    /// as if a slow job had ended.
+    /// Starts the next job.
     #[inline]
-    pub(super) fn start(&self, slow_ended: &mut bool) -> Option<Started<W>> {
+    pub(super) fn start(&self) -> Option<Started<W>> {
         let is_aged = |lane: &usize| self.lanes[*lane].passed.load(Ordering::Relaxed) >= AGEING;
         let aged = [2, 1].into_iter().find(is_aged);
         let order = aged.into_iter().chain((0..3).filter(|lane| Some(*lane) != aged));
         for lane in order {
-            if let Some(started) = self.start_from(&self.lanes[lane], slow_ended) {
+            if let Some(started) = self.start_from(&self.lanes[lane]) {
                 self.account(lane);
                 return Some(started);
             }
@@ -179,9 +178,9 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    fn start_from(&self, pair: &Pair<W>, slow_ended: &mut bool) -> Option<Started<W>> {
+    fn start_from(&self, pair: &Pair<W>) -> Option<Started<W>> {
         let slow_next = pair.slow_next.load(Ordering::Relaxed);
-        if slow_next && let Some(started) = self.start_slow(pair, slow_ended) {
+        if slow_next && let Some(started) = self.start_slow(pair) {
             return Some(started);
         }
         if !pair.quick.is_empty()
@@ -192,16 +191,15 @@ impl<W: Work> Lanes<W> {
             }
             return Some(Started { cell, work, slow: false });
         }
-        if slow_next { None } else { self.start_slow(pair, slow_ended) }
+        if slow_next { None } else { self.start_slow(pair) }
     }
 
-    fn start_slow(&self, pair: &Pair<W>, slow_ended: &mut bool) -> Option<Started<W>> {
+    fn start_slow(&self, pair: &Pair<W>) -> Option<Started<W>> {
         if pair.slow.is_empty() || !self.enter_slow() {
             return None;
         }
         let Some((cell, work)) = pair.slow.start() else {
             self.slow_ended();
-            *slow_ended = true;
             return None;
         };
         pair.slow_next.store(false, Ordering::Relaxed);
@@ -213,8 +211,8 @@ impl<W: Work> Lanes<W> {
         self.slow_running.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
-    /// A slow job has ended. The worker must look for others, and before it runs one that is not
-    /// slow, it must see that somebody else looks.
+    /// A slow job has ended; the worker looks for the next before it blocks. Should it find a quick one
+    /// that it takes from somebody who was called for that, it leaves the slow one to them.
     pub(super) fn slow_ended(&self) {
         self.slow_running.fetch_sub(1, Ordering::SeqCst);
     }

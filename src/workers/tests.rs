@@ -365,7 +365,7 @@ fn a_thread_that_cannot_be_made() {
 /// A round after the other, so that workers and loop fall asleep and wake at any moment.
 #[test]
 fn no_wake_is_lost() {
-    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let rounds = if cfg!(miri) { 5 } else { 20_000 };
     for threads in [1, 2, 4] {
         let mut pool = Pool::new(threads, 16);
         let mut random = 7u64;
@@ -386,7 +386,8 @@ fn no_wake_is_lost() {
 fn cells_are_used_again() {
     let mut pool = Pool::new(2, 8);
     let mut seen = HashSet::new();
-    for round in 0..100 {
+    let rounds = if cfg!(miri) { 3 } else { 100 };
+    for round in 0..rounds {
         for key in 0..8 {
             let job = pool.submit(key, Lane::Normal, call(|| 0));
             seen.insert(Arc::as_ptr(&job.0) as usize);
@@ -396,7 +397,7 @@ fn cells_are_used_again() {
     }
     let kept = pool.submit(8, Lane::Normal, call(|| 0));
     pool.next();
-    for key in 0..100 {
+    for key in 0..rounds {
         let job = pool.submit(key, Lane::Normal, call(|| 0));
         assert!(!Arc::ptr_eq(&job.0, &kept.0), "somebody holds it");
         pool.next();
