@@ -30,8 +30,8 @@ pub(crate) enum At {
     Descriptor(RawFd),
 }
 
-/// Blocking work. Descriptors that are not owned stay open until the task has run: the caller sees to
-/// that. No task moves a file position. `EINTR` is not an answer: what was interrupted is done again.
+/// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic) and
+/// stay so until the task has run: the caller sees to that. No task moves a file position. `EINTR` is not an answer: what was interrupted is done again.
 pub(crate) enum Task {
     /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
     ReadAt { fd: RawFd, buf: Buf, offset: u64 },
@@ -78,7 +78,8 @@ pub(crate) enum Task {
     /// Bytes and permissions; the bytes of the outcome are those copied.
     CopyFile { from: PathBuf, to: PathBuf, options: CopyOptions },
     /// A range of a file to a socket; `EAGAIN`, with the bytes so far, where a non-blocking one is
-    /// full. A blocking one is waited for.
+    /// full. A blocking one is waited for, unless the bytes have to be copied through memory: then
+    /// it says `EAGAIN`, too. A gone peer of a sendfile(2) raises SIGPIPE where it is not ignored.
     SendFile { socket: RawFd, fd: RawFd, offset: u64, len: u64 },
     /// `EACCES` where it may not.
     Access { path: PathBuf, access: Access },
