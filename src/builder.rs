@@ -111,6 +111,13 @@ impl Builder {
         self
     }
 
+    /// Most jobs for those threads that are in flight at a time, at least 1: beyond, submissions are
+    /// refused. Default 4096.
+    pub fn jobs(mut self, count: usize) -> Builder {
+        self.config.jobs = count;
+        self
+    }
+
     /// Who does the work on files; an explicit choice never falls back.
     pub fn files(mut self, backend: FileBackend) -> Builder {
         self.config.files = backend;

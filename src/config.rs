@@ -35,6 +35,8 @@ pub struct Config {
     /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made when
     /// there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
     pub threads: usize,
+    /// Jobs for those threads that may be in flight at a time, at least 1. (Default 4096.)
+    pub jobs: usize,
     /// Who does the work on files. (Default [`FileBackend::Auto`].)
     pub files: FileBackend,
     /// Which known faults of the kernel are worked around, where the table is not to be believed.
@@ -57,6 +59,7 @@ impl Default for Config {
             events: 64,
             busy_poll: Duration::ZERO,
             threads: 0,
+            jobs: 4096,
             files: FileBackend::Auto,
             quirks: String::new(),
         }

@@ -12,6 +12,9 @@ use crate::buf::Buf;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, transfer};
 
+/// What every direct read but one of a tail is a multiple of, in bytes.
+const SECTOR: u64 = 512;
+
 /// How many bytes have moved, and the errno that ended it.
 pub(crate) type Progress = (u64, Result<(), i32>);
 
@@ -33,8 +36,8 @@ pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progr
 /// Fills the whole room of `buf` with the bytes at `offset`: fewer are the end of the file. Its length
 /// is then what was read, also if that ended in an error.
 ///
-/// A direct read (`O_DIRECT`) that ends at a file's unaligned tail is at the end: the attempt to go on
-/// behind the tail answers `EINVAL`.
+/// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end: to go on behind it
+/// answers `EINVAL` on file systems that look at the alignment first (iomap's look at the size).
 pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
     let (done, mut ended) = repeat(buf.room() as u64, |done| {
         let at = offset.saturating_add(done);
@@ -45,7 +48,7 @@ pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
         buf.targets(done as usize, MOST_BYTES, &mut targets, MOST_VECTORS);
         fs::read_vectored_at(fd, &mut targets, at)
     });
-    if ended == Err(libc::EINVAL) && done > 0 && fs::is_direct(fd) {
+    if ended == Err(libc::EINVAL) && done % SECTOR != 0 && fs::is_direct(fd) {
         ended = Ok(());
     }
     // SAFETY: the kernel has written so many bytes of the room, in order.

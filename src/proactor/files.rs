@@ -33,16 +33,13 @@ use crate::source::Kind;
 use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, Workers};
 use submit::MOST_BYTES;
 
-/// Jobs that workers may have at a time; what a kernel hands back beyond them waits its turn.
-const MOST_JOBS: usize = 4096;
-
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
 pub(super) struct Files {
     workers: Option<Workers<Task>>,
     /// What workers have, by place.
     jobs: HashMap<u32, Job<Task>>,
-    /// Places whose kernel would have had to wait, while the workers' queue was full.
+    /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
     parked: VecDeque<u32>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
@@ -289,11 +286,11 @@ impl<K: Kernel> Proactor<K> {
             0 => DEFAULT_THREADS,
             count => count,
         };
-        let bell = &self.remote;
+        let (jobs, bell) = (self.config.jobs, &self.remote);
         let workers = self
             .files
             .workers
-            .get_or_insert_with(|| Workers::new(threads, MOST_JOBS, Arc::new(bell.waker())));
+            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.waker())));
         let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
         match workers.submit(key, lane, slow, task) {
             Ok(job) => {
@@ -380,9 +377,13 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let index = self.reader(source)?;
         self.file(file)?;
-        if !self.sources[index].has(STREAM) {
+        let state = &mut self.sources[index];
+        if !state.has(STREAM) {
             return Err(Reason::Unsupported);
         }
+        // sendfile(2) has no flag that keeps it from waiting for the peer.
+        let changed = self.kernel.forbid_blocking(state.fd, state.has(SHARED))?;
+        state.flags |= if changed { CHANGED } else { 0 };
         if count == 0 || count as usize > MOST_BYTES {
             return Err(Reason::BadCount);
         }
@@ -513,7 +514,7 @@ impl<K: Kernel> Proactor<K> {
             // A direct read that ends inside a block has met the end of the file.
             Code::ReadAt => {
                 let block = if state.facts().is_direct() { state.facts().block() } else { 1 };
-                (op.buf.room(), moved == 0 || moved as u64 % block != 0)
+                (op.buf.room(), !(moved as u64).is_multiple_of(block) || moved == 0)
             }
             Code::WriteAt => (op.buf.len(), false),
             _ => (0, true),

@@ -213,6 +213,16 @@ pub unsafe trait Kernel {
         let _ = key;
     }
 
+    /// Sees to it that calls without a flag for it do not block on a stream socket; answers whether its
+    /// description was changed for that, which `shared` forbids.
+    ///
+    /// # Errors
+    /// [`Reason::Unsupported`] for a blocking one that must not be changed, or the errno.
+    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
+        let _ = (fd, shared);
+        Err(Reason::Unsupported)
+    }
+
     /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting for
     /// the peer: bytes, 0 at the file's end, or `-errno`.
     fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {

@@ -215,6 +215,20 @@ unsafe impl<S: Select> Kernel for Os<S> {
         self.direct.answer()
     }
 
+    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
+        let errno = |error: io::Error| Reason::Os(error.raw_os_error().unwrap_or(libc::EIO));
+        self.calls.fcntl += 1;
+        if descriptor::is_nonblocking(fd).map_err(errno)? {
+            return Ok(false);
+        }
+        if shared {
+            return Err(Reason::Unsupported);
+        }
+        self.calls.fcntl += 1;
+        descriptor::set_nonblocking(fd, true).map_err(errno)?;
+        Ok(true)
+    }
+
     fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
         self.calls.sendfile += 1;
         match file::send(socket, fd, offset, len as u64) {

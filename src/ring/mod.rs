@@ -395,6 +395,10 @@ unsafe impl Kernel for Ring {
         self.os.read_now(fd, to, offset)
     }
 
+    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
+        self.os.forbid_blocking(fd, shared)
+    }
+
     fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
         self.os.send_file(socket, fd, offset, len)
     }
