@@ -31,7 +31,14 @@ use crate::interest::{Mode, Ready};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
+// Nothing drives it yet.
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#[cfg_attr(any(not(test), miri), allow(dead_code))]
+pub(crate) mod aio;
 pub(crate) mod descriptor;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#[cfg_attr(any(not(test), miri), allow(dead_code))]
+pub(crate) mod direct;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;

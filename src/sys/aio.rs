@@ -1,0 +1,612 @@
+//! A context of Linux AIO (io_setup(2)): reads, writes and syncs of files that complete in a ring
+//! which the kernel maps into the process, and make an eventfd readable.
+//!
+//! It knows nothing of operations or buffers: whoever pushes a request promises that the memory which
+//! the request names stays what it is until the request's completion.
+//!
+//! # What the kernel does (fs/aio.c, 4.18 on)
+//!
+//! - io_submit(2) runs each request as far as it goes without waiting for the device. That is far too
+//!   far for buffered I/O, which it does to its end, and for a direct write that extends the file or
+//!   fills a hole: the call then blocks. Truly asynchronous are direct reads, direct writes of blocks
+//!   that are there, and syncs, which a kernel thread makes.
+//! - What is wrong with a request itself comes as the error of io_submit(2), when it is the first of
+//!   the list, and as a short count before it, when it is not: `EBADF` (closed, or not open for it),
+//!   `EINVAL` (code, flags, reserved fields, a file without that operation), `EOPNOTSUPP` (an RWF flag
+//!   that the kernel or the file does not know), `EFAULT` (an array of vectors out of reach), `EOVERFLOW`
+//!   and `EINVAL` (the offset). What the file system says comes as a completion: `EINVAL` (not aligned
+//!   for direct I/O), `EAGAIN` (`RWF_NOWAIT` would have to wait), `EIO`, `ENOSPC`.
+//! - So `EAGAIN` of io_submit(2) is never a request's answer: there is no slot in the context, or no
+//!   memory for one.
+//! - io_cancel(2) finds only requests that named a function to cancel them: polls and a USB gadget's.
+//!   For files it is `EINVAL`, and its answer comes through the ring in any case. It is left out.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The mapped ring belongs to the context, which lives as long as [`Aio`]; of its header we write the
+//! head only, the kernel the tail. The memory that requests name is the pusher's promise.
+
+use std::fmt;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::sys::{Moved, attempt, check};
+
+/// The smallest context that is tried when `fs.aio-max-nr` is nearly used up.
+const LEAST: u32 = 32;
+/// The largest that is asked for: sixteen times the usual `fs.aio-max-nr`, and within what the kernel
+/// takes for sane (4 Mi).
+const MOST: u32 = 1 << 20;
+
+/// Linux AIO cannot be had here, or must not be used: the step that failed, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) step: &'static str,
+    /// `EAGAIN`: `fs.aio-max-nr` is used up; else it is not there, or denied.
+    pub(crate) errno: i32,
+    /// Said with `EAGAIN` only.
+    pub(crate) limits: Option<Limits>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = io::Error::from_raw_os_error(self.errno);
+        write!(f, "Linux AIO is not available: {}: {error}", self.step)?;
+        self.limits.map_or(Ok(()), |limits| write!(f, "; {limits}"))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What all contexts of the system together may ask for, and have asked for, in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) most: u64,
+    pub(crate) used: u64,
+}
+
+impl Limits {
+    fn read() -> Option<Limits> {
+        let number = |path| std::fs::read_to_string(path).ok()?.trim().parse().ok();
+        let most = number("/proc/sys/fs/aio-max-nr")?;
+        Some(Limits { most, used: number("/proc/sys/fs/aio-nr")? })
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fs.aio-max-nr is {}, fs.aio-nr {}", self.most, self.used)
+    }
+}
+
+/// What a request does: `IOCB_CMD_*` (linux/aio_abi.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Code {
+    /// Reads into memory.
+    Read = 0,
+    /// Writes memory.
+    Write = 1,
+    /// fsync(2): all other fields zero. Linux 4.18; `EINVAL` before.
+    Fsync = 2,
+    /// fdatasync(2): likewise.
+    Fdsync = 3,
+    /// Stays in the kernel until the descriptor is ready: what tests fill a context with.
+    #[cfg(test)]
+    Poll = 5,
+    /// Reads into an array of `iovec`.
+    ReadVectored = 7,
+    /// Writes an array of `iovec`.
+    WriteVectored = 8,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// What its completion is known by.
+    pub(crate) key: u64,
+    pub(crate) code: Code,
+    pub(crate) fd: RawFd,
+    /// The memory, or an array of `iovec`, which is read at submission only.
+    pub(crate) start: *mut u8,
+    /// Bytes, or vectors (at most `IOV_MAX`, 1024). The kernel moves at most 2 GiB less a page.
+    pub(crate) len: usize,
+    /// In the file, in bytes. More than `i64::MAX` is `EINVAL`.
+    pub(crate) offset: u64,
+    /// `RWF_*` of preadv2(2), of reads and writes.
+    pub(crate) rw_flags: u32,
+}
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completed {
+    pub(crate) key: u64,
+    /// Bytes (0 for a sync), or `-errno`.
+    pub(crate) result: i32,
+}
+
+/// What has been done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Calls of io_submit(2).
+    pub(crate) submits: u64,
+    /// Requests that it took.
+    pub(crate) submitted: u64,
+    /// Requests that it would not take: they failed.
+    pub(crate) failed: u64,
+    /// Completions read in the mapped ring.
+    pub(crate) in_ring: u64,
+    /// Calls of io_getevents(2).
+    pub(crate) getevents: u64,
+}
+
+/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before nor
+/// after does it know the address for more than a name.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Iocb {
+    data: u64,
+    #[cfg(target_endian = "big")]
+    rw_flags: u32,
+    key: u32,
+    #[cfg(target_endian = "little")]
+    rw_flags: u32,
+    code: u16,
+    priority: i16,
+    fd: u32,
+    start: u64,
+    len: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    event_fd: u32,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64);
+const _: () = assert!(offset_of!(Iocb, key) == if cfg!(target_endian = "little") { 8 } else { 12 });
+const _: () = assert!(offset_of!(Iocb, code) == 16);
+const _: () = assert!(offset_of!(Iocb, fd) == 20);
+const _: () = assert!(offset_of!(Iocb, start) == 24);
+const _: () = assert!(offset_of!(Iocb, offset) == 40);
+const _: () = assert!(offset_of!(Iocb, flags) == 56);
+const _: () = assert!(offset_of!(Iocb, event_fd) == 60);
+
+/// `IOCB_FLAG_RESFD`: the completion is signalled through `event_fd`.
+const SIGNALLED: u32 = 1;
+
+/// `struct io_event`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Event {
+    data: u64,
+    /// The address of the iocb.
+    name: u64,
+    result: i64,
+    result2: i64,
+}
+
+const _: () = assert!(size_of::<Event>() == 32);
+const _: () = assert!(offset_of!(Event, result) == 16);
+
+impl Event {
+    const NONE: Event = Event { data: 0, name: 0, result: 0, result2: 0 };
+
+    fn completed(self) -> Completed {
+        Completed { key: self.data, result: self.result as i32 }
+    }
+}
+
+/// `struct aio_ring`: what a context's address is the address of. The events follow it.
+#[repr(C)]
+struct Header {
+    id: u32,
+    /// Events that it has room for.
+    count: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
+    magic: u32,
+    compatible: u32,
+    incompatible: u32,
+    length: u32,
+}
+
+const _: () = assert!(size_of::<Header>() == 32);
+const _: () = assert!(offset_of!(Header, head) == 8);
+const _: () = assert!(offset_of!(Header, magic) == 16);
+const _: () = assert!(offset_of!(Header, length) == 28);
+
+/// The ring of completions: the kernel produces, we consume.
+#[derive(Clone, Copy)]
+struct Ring {
+    at: NonNull<Header>,
+    count: u32,
+}
+
+impl Ring {
+    /// The ring at a context's address, if it is one that we know how to read.
+    fn of(context: usize) -> Option<Ring> {
+        let at = NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(context))?;
+        // SAFETY: io_setup(2) has mapped at least a page there, and written a header to it.
+        let header = unsafe { at.as_ref() };
+        let known = header.magic == 0xa10a_10a1
+            && header.compatible == 1
+            && header.incompatible == 0
+            && header.length as usize == size_of::<Header>();
+        (known && header.count > 1).then_some(Ring { at, count: header.count })
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: mapped for as long as the context lives, which owns this; nobody writes what is
+        // not atomic.
+        unsafe { self.at.as_ref() }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        let header = self.header();
+        header.head.load(Ordering::Relaxed) == header.tail.load(Ordering::Relaxed)
+    }
+
+    /// Hands out what is there; how many. The kernel takes a slot for free once the head has passed
+    /// it, which it looks at when it is short of slots.
+    #[inline]
+    fn take(&mut self, into: &mut Vec<Completed>) -> u32 {
+        let header = self.header();
+        let mut head = header.head.load(Ordering::Relaxed);
+        // Pairs with the barrier between event and tail in aio_complete().
+        let tail = header.tail.load(Ordering::Acquire);
+        // SAFETY: the events follow the header.
+        let events = unsafe { self.at.add(1) }.cast::<Event>();
+        let mut count = 0;
+        while head != tail {
+            // SAFETY: `head` is less than the number of events.
+            let event = unsafe { events.add(head as usize) };
+            // SAFETY: the kernel has written it, as the tail says, and will not again before it sees
+            // the head.
+            into.push(unsafe { event.read() }.completed());
+            head = if head + 1 >= self.count { 0 } else { head + 1 };
+            count += 1;
+        }
+        if count > 0 {
+            header.head.store(head, Ordering::Release);
+        }
+        count
+    }
+}
+
+/// A context. A child of fork(2) inherits the mapped ring, which stays shared, but not the context:
+/// there it may be dropped and nothing else, or it steals the parent's completions.
+pub(crate) struct Aio {
+    context: usize,
+    /// `None` when it is not to be read here: io_getevents(2) is called instead.
+    ring: Option<Ring>,
+    event_fd: OwnedFd,
+    entries: u32,
+    queued: Vec<Iocb>,
+    /// Of `queued`, while they are submitted.
+    addresses: Vec<*mut Iocb>,
+    /// What was not submitted because it would not be taken, and what was taken from the ring to make
+    /// room in it.
+    ended: Vec<Completed>,
+    in_kernel: u32,
+    counters: Counters,
+    setup: String,
+}
+
+// SAFETY: a context belongs to the process, not to a thread; `addresses` is empty between calls.
+unsafe impl Send for Aio {}
+
+impl Aio {
+    /// Sets a context up for so many requests at a time, or for fewer (never less than 32) when
+    /// `fs.aio-max-nr` or memory is short.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there, or
+    /// denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no error.
+    pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
+        // Without it nothing may be begun: it is what waits for the kernel to let go of memory.
+        let answer = attempt!(destroy(0));
+        if answer != -(libc::EINVAL as Moved) {
+            return judge("io_destroy(2)", -answer as i32).map(Err);
+        }
+        // SAFETY: no memory is passed.
+        let fd = check!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: a fresh descriptor that nobody else owns.
+        let event_fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let asked = entries.clamp(LEAST, MOST);
+        let (context, entries) = match set_up(asked)? {
+            Ok(found) => found,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let ring = Ring::of(context);
+        let mut aio = Aio {
+            context,
+            ring,
+            event_fd,
+            entries,
+            queued: Vec::with_capacity(entries as usize),
+            addresses: Vec::with_capacity(entries as usize),
+            ended: Vec::new(),
+            in_kernel: 0,
+            counters: Counters::default(),
+            setup: describe(asked, entries, ring.is_some()),
+        };
+        // A submission of nothing tells whether there may be others.
+        if let answer @ ..0 = aio.submit(0) {
+            return judge("io_submit(2)", -answer as i32).map(Err);
+        }
+        if let (None, answer @ ..0) = (ring, aio.get_events(&mut [Event::NONE])) {
+            return judge("io_getevents(2)", -answer as i32).map(Err);
+        }
+        aio.counters = Counters::default();
+        Ok(Ok(aio))
+    }
+
+    /// Requests that may be queued and in the kernel at a time.
+    pub(crate) fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Its size, why it is not what was asked for, and how completions are taken.
+    pub(crate) fn setup(&self) -> &str {
+        &self.setup
+    }
+
+    /// Becomes readable with each completion; it is to be watched for edges and not to be read. What
+    /// fails in [`flush`](Aio::flush) makes no edge: see [`has_completed`](Aio::has_completed).
+    pub(crate) fn event_fd(&self) -> BorrowedFd<'_> {
+        self.event_fd.as_fd()
+    }
+
+    /// Whether a request may be pushed. More do no harm, but wait for the context to have room.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.queued.len() + (self.in_kernel as usize) < self.entries as usize
+    }
+
+    /// Requests that the kernel has: those whose completions have not been taken from it.
+    #[inline]
+    pub(crate) fn in_kernel(&self) -> u32 {
+        self.in_kernel
+    }
+
+    /// Requests that wait for [`flush`](Aio::flush).
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Queues a request for the next `flush`.
+    ///
+    /// # Safety
+    /// The memory that it names stays what it is, and nobody's else if it is read into, until the
+    /// completion with its key has been taken or the context has been dropped. An array of `iovec`
+    /// stays until it has been submitted.
+    #[inline]
+    pub(crate) unsafe fn push(&mut self, request: Request) {
+        self.queued.push(Iocb {
+            data: request.key,
+            key: 0,
+            rw_flags: request.rw_flags,
+            code: request.code as u16,
+            priority: 0,
+            fd: request.fd as u32,
+            start: request.start.expose_provenance() as u64,
+            len: request.len as u64,
+            offset: request.offset as i64,
+            reserved: 0,
+            flags: SIGNALLED,
+            event_fd: self.event_fd.as_raw_fd() as u32,
+        });
+    }
+
+    /// Submits what is queued. What the kernel will not take fails, and only that; what the context
+    /// has no room for stays queued until another `flush`, for which the next completion is the time.
+    ///
+    /// Blocks for as long as the kernel does: see above.
+    pub(crate) fn flush(&mut self) {
+        if self.queued.is_empty() {
+            return;
+        }
+        let start = self.queued.as_mut_ptr();
+        // SAFETY: each is one of the queue's elements.
+        self.addresses.extend((0..self.queued.len()).map(|i| unsafe { start.add(i) }));
+        let mut done = 0;
+        while done < self.queued.len() {
+            match self.submit(done) {
+                count @ 1.. => {
+                    done += count as usize;
+                    self.in_kernel += count as u32;
+                    self.counters.submitted += count as u64;
+                }
+                answer if answer == -(libc::EINTR as Moved) => {}
+                // No slot, or no memory for one. (Never nothing without an error.)
+                answer if answer == -(libc::EAGAIN as Moved) || answer == 0 => {
+                    let mut ended = std::mem::take(&mut self.ended);
+                    let taken = self.reap(&mut ended);
+                    self.ended = ended;
+                    if taken > 0 {
+                        continue;
+                    }
+                    if self.in_kernel > 0 {
+                        break;
+                    }
+                    // There is no completion to come that would be the time to try again.
+                    self.fail(done, -libc::EAGAIN);
+                    done += 1;
+                }
+                answer => {
+                    self.fail(done, answer as i32);
+                    done += 1;
+                }
+            }
+        }
+        self.addresses.clear();
+        self.queued.drain(..done);
+    }
+
+    /// Ends a queued request that the kernel would not take.
+    #[cold]
+    fn fail(&mut self, at: usize, result: i32) {
+        self.ended.push(Completed { key: self.queued[at].data, result });
+        self.counters.failed += 1;
+    }
+
+    /// Calls io_submit(2) for the queue's addresses but the first `done`.
+    fn submit(&mut self, done: usize) -> Moved {
+        let list = &self.addresses[done..];
+        self.counters.submits += 1;
+        // SAFETY: the list names elements of the queue, to which there is no reference; the memory
+        // that they name is the pusher's promise.
+        attempt!(unsafe {
+            libc::syscall(libc::SYS_io_submit, self.context, list.len(), list.as_ptr())
+        })
+    }
+
+    /// Whether completions can be taken without asking the kernel. Where the ring is not read here,
+    /// only the kernel knows of others.
+    #[inline]
+    pub(crate) fn has_completed(&self) -> bool {
+        !self.ended.is_empty() || self.ring.as_ref().is_some_and(|ring| !ring.is_empty())
+    }
+
+    /// Takes the completions that are there, without a system call where the ring is read here.
+    #[inline]
+    pub(crate) fn take(&mut self, into: &mut Vec<Completed>) {
+        into.append(&mut self.ended);
+        self.reap(into);
+    }
+
+    /// Takes from the kernel; how many.
+    #[inline]
+    fn reap(&mut self, into: &mut Vec<Completed>) -> u32 {
+        if self.in_kernel == 0 {
+            return 0;
+        }
+        let count = match &mut self.ring {
+            Some(ring) => {
+                let count = ring.take(into);
+                self.counters.in_ring += u64::from(count);
+                count
+            }
+            None => self.reap_by_call(into),
+        };
+        self.in_kernel -= count;
+        count
+    }
+
+    fn reap_by_call(&mut self, into: &mut Vec<Completed>) -> u32 {
+        let mut events = [Event::NONE; 64];
+        let mut total = 0;
+        loop {
+            match self.get_events(&mut events) {
+                answer if answer == -(libc::EINTR as Moved) => {}
+                // It was there when the context was opened; there is nobody to tell that it is gone.
+                answer @ ..0 => {
+                    debug_assert!(false, "io_getevents(2): errno {}", -answer);
+                    return total;
+                }
+                count => {
+                    into.extend(events[..count as usize].iter().map(|event| event.completed()));
+                    total += count as u32;
+                    if (count as usize) < events.len() {
+                        return total;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls io_getevents(2) for what is there.
+    fn get_events(&mut self, events: &mut [Event]) -> Moved {
+        self.counters.getevents += 1;
+        // Zeros are the same time in every layout that a kernel may expect.
+        let now = [0u64; 2];
+        // SAFETY: room for as many events as are asked for; the time lives across the call.
+        attempt!(unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                0usize,
+                events.len(),
+                events.as_mut_ptr(),
+                now.as_ptr(),
+            )
+        })
+    }
+}
+
+impl Drop for Aio {
+    /// Waits for what is in the kernel: io_destroy(2) returns when it has all ended (Linux 3.16), so
+    /// that the memory may go. For files nothing is cut short.
+    fn drop(&mut self) {
+        let answer = attempt!(destroy(self.context));
+        if answer == 0 || answer == -(libc::EINVAL as Moved) {
+            // Or this is a child of fork(2), which has no such context, nor requests.
+            return;
+        }
+        // Denied since it was opened: what is in flight must still not outlive its memory.
+        let mut ended = Vec::new();
+        while self.in_kernel > 0 {
+            self.reap(&mut ended);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn destroy(context: usize) -> libc::c_long {
+    // SAFETY: no memory is passed. A context's ring is unmapped with it: it is its owner's last call.
+    unsafe { libc::syscall(libc::SYS_io_destroy, context) }
+}
+
+/// What an error of `step` means: refused, or an error of the system.
+fn judge(step: &'static str, errno: i32) -> io::Result<Refused> {
+    match errno {
+        libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP => {
+            Ok(Refused { step, errno, limits: None })
+        }
+        libc::EAGAIN => Ok(Refused { step, errno, limits: Limits::read() }),
+        _ => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// Calls io_setup(2), for half as many requests when there is no room for so many: the context and its
+/// size.
+fn set_up(asked: u32) -> io::Result<Result<(usize, u32), Refused>> {
+    let mut entries = asked;
+    loop {
+        let mut context = 0usize;
+        let to = &raw mut context;
+        // SAFETY: room for one context, which must be zero.
+        let answer = attempt!(unsafe { libc::syscall(libc::SYS_io_setup, entries, to) });
+        match -answer as i32 {
+            0 => return Ok(Ok((context, entries))),
+            libc::EAGAIN | libc::ENOMEM if entries > LEAST => entries = (entries / 2).max(LEAST),
+            errno => return judge("io_setup(2)", errno).map(Err),
+        }
+    }
+}
+
+fn describe(asked: u32, entries: u32, ring: bool) -> String {
+    let how = if ring { "in the mapped ring" } else { "by io_getevents(2)" };
+    match (entries < asked).then(Limits::read) {
+        None => format!("{entries} entries, completions taken {how}"),
+        Some(limits) => {
+            let why = limits.map_or(String::new(), |limits| format!(" ({limits})"));
+            format!("{entries} of {asked} entries{why}, completions taken {how}")
+        }
+    }
+}
+
+// Miri knows none of these calls.
+#[cfg(all(test, not(miri)))]
+mod tests;
