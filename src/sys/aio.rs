@@ -102,8 +102,10 @@ pub(crate) enum Code {
     #[cfg(test)]
     Poll = 5,
     /// Reads into an array of `iovec`.
+    #[cfg(test)]
     ReadVectored = 7,
     /// Writes an array of `iovec`.
+    #[cfg(test)]
     WriteVectored = 8,
 }
 
@@ -350,6 +352,7 @@ impl Aio {
     }
 
     /// Requests that may be queued and in the kernel at a time.
+    #[cfg(test)]
     pub(crate) fn entries(&self) -> u32 {
         self.entries
     }

@@ -262,17 +262,6 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
     }
 }
 
-/// close(2). What it answers is what earlier writes have met (NFS, quotas: `EIO`, `ENOSPC`, `EDQUOT`);
-/// the descriptor is closed in any case (Linux, macOS, FreeBSD: also after `EINTR`).
-pub(crate) fn close(fd: OwnedFd) -> Result<(), i32> {
-    let fd = std::os::fd::IntoRawFd::into_raw_fd(fd);
-    // SAFETY: the descriptor was owned, and its owner is gone.
-    match attempt!(unsafe { libc::close(fd) }) {
-        answer if answer < 0 && answer != -(libc::EINTR as Moved) => Err(-answer as i32),
-        _ => Ok(()),
-    }
-}
-
 /// A descriptor that the caller keeps open, as std's file: it is not closed.
 pub(crate) fn file(fd: RawFd) -> ManuallyDrop<File> {
     // SAFETY: the number is only lent: the file is never dropped.

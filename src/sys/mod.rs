@@ -37,8 +37,6 @@ pub(crate) mod aio;
 #[path = "no_aio.rs"]
 pub(crate) mod aio;
 pub(crate) mod descriptor;
-#[cfg(all(test, target_os = "linux", not(windlass_kqueue)))]
-pub(crate) mod direct;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
 pub(crate) mod fork;

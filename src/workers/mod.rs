@@ -213,6 +213,7 @@ impl<W: Work> Workers<W> {
     }
 
     /// How many jobs were accepted and have neither been taken nor cancelled.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
