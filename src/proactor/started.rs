@@ -122,7 +122,7 @@ impl<K: Kernel> Proactor<K> {
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
                 // Not for a newer operation that nobody wants to end.
-                if self.slots[head].in_flight.ending().is_some() {
+                if self.is_any_told(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.stops = true;
                 }
@@ -337,6 +337,19 @@ impl<K: Kernel> Proactor<K> {
             slot = self.slots[slot].next;
         }
         self.stop(first, kind);
+    }
+
+    /// Whether one of those that the kernel has from the head on is told to end: writes that go out in
+    /// one message are several.
+    fn is_any_told(&self, head: u32) -> bool {
+        let mut slot = head;
+        while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
+            if self.slots[slot].in_flight.ending().is_some() {
+                return true;
+            }
+            slot = self.slots[slot].next;
+        }
+        false
     }
 
     /// How many operations of a source are told to end and have not.
