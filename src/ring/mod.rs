@@ -20,6 +20,7 @@
 mod buffers;
 mod embedded;
 mod quirks;
+mod runs;
 
 use std::cell::OnceCell;
 use std::io::{self, IoSlice};
@@ -43,6 +44,7 @@ use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
 use quirks::{Quirk, Quirks};
+use runs::Runs;
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
@@ -106,6 +108,7 @@ pub struct Ring {
     spare_messages: Vec<Box<Message>>,
     counts: Counts,
     quirks: Quirks,
+    runs: Runs,
 }
 
 impl Ring {
@@ -135,6 +138,7 @@ impl Ring {
             spare_messages: Vec::new(),
             counts: Counts::default(),
             quirks,
+            runs: Runs::default(),
         };
         let fd = ring.waker.0.raw();
         ring.poll_for(fd, WAKE, READS);
@@ -261,6 +265,12 @@ unsafe impl Kernel for Ring {
                 {
                     let len = result.max(0) as u32;
                     answer.data = buffers.filled(pool, id, len, cqueue::buffer_more(flags));
+                }
+                let full = cqueue::sock_nonempty(flags);
+                if self.runs.must_restart(tag, full, answer.more)
+                    && self.quirks.applies(Quirk::LongMultishot)
+                {
+                    self.cancel(tag);
                 }
             }
             SEND => answer.write = true,
