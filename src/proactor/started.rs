@@ -21,6 +21,9 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
 /// one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
+/// How long, and how often, a turn waits for threads of the kernel to end what they were told to.
+const MOMENT_NS: u64 = 100_000;
+const MOMENTS: u32 = 20;
 
 impl<K: Kernel> Proactor<K> {
     /// Starts the read at the head of the queue, if the kernel completes such; false when it is to be
@@ -116,6 +119,10 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= READABLE | WRITABLE | UNSETTLED;
             state.flags |= if state.has(POLLS) { POLLED } else { 0 };
             return self.enqueue(index);
+        }
+        if answer.moved == Answer::STOPPING {
+            self.stopping = true;
+            return;
         }
         if answer.moved == Answer::NOT_STOPPED {
             let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
@@ -366,9 +373,11 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Gives the kernel the chance to end what was just told to end. One that is between two states is
-    /// not found and asked again; a kernel thread may need longer: then the answer comes in a later
-    /// turn.
+    /// not found and asked again. A kernel thread is given a moment; if it needs longer, the answer
+    /// comes in a later turn.
     pub(super) fn collect(&mut self) {
+        let mut moments = MOMENTS;
+        self.stopping = false;
         for _ in 0..MOST_STOPS {
             self.stops = false;
             loop {
@@ -382,10 +391,33 @@ impl<K: Kernel> Proactor<K> {
                     Err(_) => return,
                 }
             }
+            if self.stopping && !self.stops {
+                moments = self.await_threads(moments);
+            }
             if !self.stops {
                 return;
             }
         }
+    }
+
+    /// Waits for answers of kernel threads that were told to stop, for so many moments; how many are
+    /// left.
+    #[cold]
+    fn await_threads(&mut self, mut moments: u32) -> u32 {
+        while moments > 0 && !self.stops && self.is_any_ending() {
+            moments -= 1;
+            match self.kernel.select(Some(MOMENT_NS)) {
+                Ok(count) => self.apply(count),
+                Err(_) => return 0,
+            }
+        }
+        moments
+    }
+
+    /// Whether the kernel has something that was told to end.
+    fn is_any_ending(&self) -> bool {
+        let mut slots = self.slots.occupied();
+        slots.any(|slot| self.slots[slot].in_flight.ending().is_some())
     }
 
     /// Waits for the kernel to end what it has, for a bounded time.

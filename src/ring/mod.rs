@@ -287,6 +287,7 @@ unsafe impl Kernel for Ring {
                 answer.moved = Answer::NOT_STOPPED;
                 answer.write = tag & TAG_MASK == CANCEL_SEND;
             }
+            CANCEL | CANCEL_SEND if result == -libc::EALREADY => answer.moved = Answer::STOPPING,
             _ => answer.key = 0,
         }
         Some(answer)
