@@ -73,6 +73,8 @@ impl Answer {
     pub const POLL_ENDED: isize = isize::MIN;
     /// The operation that was to [stop](Kernel::stop) was not found, and has perhaps not ended.
     pub const NOT_STOPPED: isize = isize::MIN + 1;
+    /// The operation that was to [stop](Kernel::stop) stands in a thread, which was told: it ends soon.
+    pub const STOPPING: isize = isize::MIN + 2;
 }
 
 /// A selector, the attempt calls and a clock.

@@ -80,6 +80,8 @@ pub struct Proactor<K: Kernel> {
     doubt_turns: u32,
     /// The last look at the selector took as many events as one does: there may be more.
     untold: bool,
+    /// A thread of the kernel was told to end what it does.
+    stopping: bool,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
     /// Memory of addresses that have served.
@@ -159,6 +161,7 @@ impl<K: Kernel> Proactor<K> {
             doubted: Vec::new(),
             doubt_turns: 0,
             untold: false,
+            stopping: false,
             paused: Vec::new(),
             addresses: Vec::new(),
             remote,

@@ -19,6 +19,9 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
 /// one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
+/// How long, and how often, a turn waits for threads of the kernel to end what they were told to.
+const MOMENT_NS: u64 = 100_000;
+const MOMENTS: u32 = 20;
 
 impl<K: Kernel> Proactor<K> {
     /// Starts the read at the head of the queue, if the kernel completes such; false when it is to be
@@ -101,12 +104,16 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= if state.has(POLLS) { POLLED } else { 0 };
             return self.enqueue(index);
         }
+        if answer.moved == Answer::STOPPING {
+            self.stopping = true;
+            return;
+        }
         if answer.moved == Answer::NOT_STOPPED {
             let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
                 // Not for a newer operation that nobody wants to end.
-                if self.slots[head].in_flight.ending().is_some() {
+                if self.is_any_told(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.stops = true;
                 }
@@ -314,6 +321,19 @@ impl<K: Kernel> Proactor<K> {
         self.stop(first, kind);
     }
 
+    /// Whether one of those that the kernel has from the head on is told to end: writes that go out in
+    /// one message are several.
+    fn is_any_told(&self, head: u32) -> bool {
+        let mut slot = head;
+        while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
+            if self.slots[slot].in_flight.ending().is_some() {
+                return true;
+            }
+            slot = self.slots[slot].next;
+        }
+        false
+    }
+
     /// How many operations of a source are told to end and have not.
     pub(super) fn count_told(&self, index: u32) -> usize {
         let state = &self.sources[index];
@@ -328,9 +348,11 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Gives the kernel the chance to end what was just told to end. One that is between two states is
-    /// not found and asked again; a kernel thread may need longer: then the answer comes in a later
-    /// turn.
+    /// not found and asked again. A kernel thread is given a moment; if it needs longer, the answer
+    /// comes in a later turn.
     pub(super) fn collect(&mut self) {
+        let mut moments = MOMENTS;
+        self.stopping = false;
         for _ in 0..MOST_STOPS {
             self.stops = false;
             loop {
@@ -344,10 +366,33 @@ impl<K: Kernel> Proactor<K> {
                     Err(_) => return,
                 }
             }
+            if self.stopping && !self.stops {
+                moments = self.await_threads(moments);
+            }
             if !self.stops {
                 return;
             }
         }
+    }
+
+    /// Waits for answers of kernel threads that were told to stop, for so many moments; how many are
+    /// left.
+    #[cold]
+    fn await_threads(&mut self, mut moments: u32) -> u32 {
+        while moments > 0 && !self.stops && self.is_any_ending() {
+            moments -= 1;
+            match self.kernel.select(Some(MOMENT_NS)) {
+                Ok(count) => self.apply(count),
+                Err(_) => return 0,
+            }
+        }
+        moments
+    }
+
+    /// Whether the kernel has something that was told to end.
+    fn is_any_ending(&self) -> bool {
+        let mut slots = self.slots.occupied();
+        slots.any(|slot| self.slots[slot].in_flight.ending().is_some())
     }
 
     /// Waits for the kernel to end what it has, for a bounded time.

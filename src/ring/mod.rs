@@ -20,6 +20,7 @@
 mod buffers;
 mod embedded;
 mod quirks;
+mod runs;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -45,6 +46,7 @@ use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
 use quirks::{Quirk, Quirks};
+use runs::Runs;
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
@@ -119,6 +121,7 @@ pub struct Ring {
     file_answers: VecDeque<FileAnswer>,
     counts: Counts,
     quirks: Quirks,
+    runs: Runs,
 }
 
 impl Ring {
@@ -151,6 +154,7 @@ impl Ring {
             file_answers: VecDeque::new(),
             counts: Counts::default(),
             quirks,
+            runs: Runs::default(),
         };
         let fd = ring.waker.0.raw();
         ring.poll_for(fd, WAKE, READS);
@@ -279,6 +283,12 @@ unsafe impl Kernel for Ring {
                     let len = result.max(0) as u32;
                     answer.data = buffers.filled(pool, id, len, cqueue::buffer_more(flags));
                 }
+                let full = cqueue::sock_nonempty(flags);
+                if self.runs.must_restart(tag, full, answer.more)
+                    && self.quirks.applies(Quirk::LongMultishot)
+                {
+                    self.cancel(tag);
+                }
             }
             FILE => {
                 self.files_in_kernel -= 1;
@@ -299,6 +309,7 @@ unsafe impl Kernel for Ring {
                 answer.moved = Answer::NOT_STOPPED;
                 answer.write = tag & TAG_MASK == CANCEL_SEND;
             }
+            CANCEL | CANCEL_SEND if result == -libc::EALREADY => answer.moved = Answer::STOPPING,
             _ => answer.key = 0,
         }
         Some(answer)

@@ -19,6 +19,7 @@ type Release = (u16, u16);
 /// The rows, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quirk {
+    LongMultishot,
     UnixMultishot,
     UnixSends,
     WholeBuffers,
@@ -39,9 +40,19 @@ struct Row {
 }
 
 const ROWS: &[Row] = &[
+    // See `runs.rs`. The kernel puts receives off since 6.8, shares buffers in pieces since 6.12.
+    Row {
+        quirk: Quirk::LongMultishot,
+        name: "long-multishot",
+        from: (6, 12),
+        to: None,
+        concerns: "multishot receive",
+        action: "one that took 33 pieces in a row is started afresh when nothing is left: it can miss \
+                 a reset or the end",
+        source: "tests/ring.rs on 6.18.44",
+    },
     // Since the kernel knows how much a Unix socket has queued, it stops when that is nothing, and
-    // does not look for the end that may stand behind it. What was mended for it (two wakes at once)
-    // leaves the case of one.
+    // does not look for the end that may stand behind it. Mended in some stable releases.
     Row {
         quirk: Quirk::UnixMultishot,
         name: "unix-multishot",
@@ -49,7 +60,7 @@ const ROWS: &[Row] = &[
         to: None,
         concerns: "multishot receive",
         action: "those of Unix sockets receive one by one: they can miss the end of the file",
-        source: "https://github.com/axboe/liburing/issues/1549; what its fix leaves: tests/ring.rs on 6.18.44",
+        source: "https://github.com/axboe/liburing/issues/1549; seen by tests/model.rs on 6.18",
     },
     // unix_writable() promises more than a send then gets: it is tried 128 times and given to a thread.
     Row {
@@ -212,6 +223,13 @@ mod tests {
     }
 
     #[test]
+    fn long_multishot_receives() {
+        for (release, has) in [("6.11.0", false), ("6.12.0", true), ("7.2.0", true)] {
+            assert_eq!(of(release).has(Quirk::LongMultishot), has, "{release}");
+        }
+    }
+
+    #[test]
     fn multishot_receives_of_unix_sockets() {
         for (release, has) in [
             ("6.12.0", false),
@@ -280,11 +298,12 @@ mod tests {
         let mut explain = Explain::new("test", "why");
         quirks.explain(&mut explain);
         let row = |i: usize| (explain.rows[i].mechanism.as_str(), explain.rows[i].count);
-        assert_eq!(explain.rows.len(), 2);
-        assert_eq!(row(0), ("quirk unix-multishot", 2));
-        assert_eq!(row(1), ("quirk whole-buffers", 0));
-        let why = &explain.rows[0].reason;
+        assert_eq!(explain.rows.len(), 3);
+        assert_eq!(row(0), ("quirk long-multishot", 0));
+        assert_eq!(row(1), ("quirk unix-multishot", 2));
+        assert_eq!(row(2), ("quirk whole-buffers", 0));
+        let why = &explain.rows[1].reason;
         assert!(why.contains("issues/1549") && why.contains("this kernel, 6.18.44"), "{why}");
-        assert!(explain.rows[1].reason.contains("the test"), "{}", explain.rows[1].reason);
+        assert!(explain.rows[2].reason.contains("the test"), "{}", explain.rows[2].reason);
     }
 }

@@ -28,6 +28,8 @@ pub struct Limits {
     pub source_bytes: usize,
     pub turn_bytes: usize,
     pub events: usize,
+    /// Ways of the ring that this kernel would not take, or would.
+    pub quirks: &'static str,
 }
 
 impl Limits {
@@ -43,6 +45,7 @@ impl Limits {
             .source_budget(self.source_bytes)
             .turn_budget(self.turn_bytes)
             .events(self.events)
+            .quirks(self.quirks)
     }
 }
 
@@ -251,7 +254,9 @@ fn limits() -> impl Strategy<Value = Limits> {
         prop_oneof![1..4_000usize, Just(256 << 10)],
         prop_oneof![1..8usize, Just(1024)],
     );
-    (tables, sizes).prop_map(|(tables, sizes)| {
+    let quirks =
+        prop_oneof![4 => Just(""), 1 => Just("unix-sends=off"), 1 => Just("whole-buffers=on")];
+    (tables, sizes, quirks).prop_map(|(tables, sizes, quirks)| {
         let (operations, sources, queue, reserve) = tables;
         let (chunk, chunks, write_bytes, source_bytes, turn_bytes, events) = sizes;
         Limits {
@@ -265,6 +270,7 @@ fn limits() -> impl Strategy<Value = Limits> {
             source_bytes,
             turn_bytes,
             events,
+            quirks,
         }
     })
 }
