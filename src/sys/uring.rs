@@ -330,7 +330,8 @@ pub(crate) fn release() -> String {
     if unsafe { libc::uname(&mut name) } != 0 {
         return String::new();
     }
-    let bytes = name.release.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
+    let bytes =
+        name.release.iter().flat_map(|byte| byte.to_ne_bytes()).take_while(|&byte| byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
