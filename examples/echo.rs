@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{Address, Completions, Done, Op, Source, Watcher};
+use windlass::{Address, Completion, Completions, Done, Op, Source, Watcher};
 
 const STOP: u64 = 1;
 
@@ -37,25 +37,25 @@ fn main() -> io::Result<()> {
         } else {
             watcher.wait(&mut done)?;
         }
-        for c in done.drain(..) {
-            match c.result {
-                Ok(Done::Read(_)) if c.token == STOP => {
+        for Completion { source, token, result, .. } in done.drain(..) {
+            match result {
+                Ok(Done::Read(_)) if token == STOP => {
                     watcher.free(listener);
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                 }
                 Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
-                    Ok(source) => drop(watcher.submit(read(source))?),
+                    Ok(accepted) => drop(watcher.submit(read(accepted))?),
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
-                Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(c.source))),
-                Ok(Done::Read(data)) => drop(watcher.submit(Op::write(c.source, data))),
+                Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(source))),
+                Ok(Done::Read(data)) => drop(watcher.submit(Op::write(source, data))),
                 Ok(Done::Written { buf, .. }) if !multishot => {
                     drop(buf);
-                    drop(watcher.submit(read(c.source)));
+                    drop(watcher.submit(read(source)));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    if error.raw_os_error().is_some() && watcher.free(c.source) {
+                    if error.raw_os_error().is_some() && watcher.free(source) {
                         eprintln!("{error}");
                     }
                 }

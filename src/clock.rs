@@ -3,9 +3,19 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::sys::monotonic;
+
+/// The base as an `Instant`, and right after it as the system's number: so that a deadline is never
+/// early, but late by the time between the two.
+static BASE: OnceLock<(Instant, u64)> = OnceLock::new();
+
+#[inline(always)]
+fn both() -> &'static (Instant, u64) {
+    BASE.get_or_init(|| (Instant::now(), monotonic::now_ns()))
+}
+
 fn base() -> Instant {
-    static BASE: OnceLock<Instant> = OnceLock::new();
-    *BASE.get_or_init(Instant::now)
+    both().0
 }
 
 /// Fixes the base now, so that no deadline can lie before it.
@@ -29,8 +39,10 @@ pub(crate) fn instant_of(ns: u64) -> Instant {
 }
 
 /// The time now, in nanoseconds since the base.
+#[inline]
 pub(crate) fn now_ns() -> u64 {
-    ns_of(Instant::now())
+    let base_ns = both().1;
+    monotonic::now_ns().saturating_sub(base_ns).max(1)
 }
 
 #[cfg(test)]

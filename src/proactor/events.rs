@@ -20,17 +20,17 @@ impl<K: Kernel> Proactor<K> {
         self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
         self.batch.reserve(count);
         for i in 0..count {
-            let behind = count - i - 1;
             if K::COMPLETES
                 && let Some(answer) = self.kernel.answer(i, &mut self.pool)
             {
                 self.answered(answer);
-                self.batch.reserve(behind);
+                self.batch.reserve(count);
                 continue;
             }
             let (key, ready) = self.kernel.event(i);
-            // SAFETY: room for one completion an event was made, and is made again by what adds more.
-            if !unsafe { self.run_rest(key, ready, behind) } {
+            // SAFETY: room for as many completions as there are events was made, and is made again by
+            // what adds others.
+            if !unsafe { self.run_rest(key, ready) } {
                 self.enqueue_ready(key);
             }
         }
@@ -70,10 +70,10 @@ impl<K: Kernel> Proactor<K> {
     /// been applied and nothing else done.
     ///
     /// # Safety
-    /// There is room in the batch for this event's completion and those of the `behind` others that
-    /// came with it; and there still is afterwards.
+    /// There is room in the batch for a completion of each event that is still to come; there still is
+    /// afterwards.
     #[inline(always)]
-    unsafe fn run_rest(&mut self, key: u64, ready: Ready, behind: usize) -> bool {
+    unsafe fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
         const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
         const OTHER: u32 =
             UNSETTLED | WAITING | READ_PAUSED | RESTING_MORE | READS | WRITES | POLLS;
@@ -94,7 +94,7 @@ impl<K: Kernel> Proactor<K> {
         let target = unsafe { Target::from_raw(start, room as usize) };
         let got = self.kernel.recv(state.fd, stream_kind(flags), target);
         if got.moved <= 0 || got.cut {
-            return self.run_rest_on(index, got, behind);
+            return self.run_rest_on(index, got);
         }
         let len = got.moved as u32;
         // As `settle` does.
@@ -117,14 +117,15 @@ impl<K: Kernel> Proactor<K> {
     /// The attempt of `run_rest` has met something unusual.
     #[cold]
     #[inline(never)]
-    fn run_rest_on(&mut self, index: u32, got: Received, behind: usize) -> bool {
+    fn run_rest_on(&mut self, index: u32, got: Received) -> bool {
         if got.moved <= 0 {
             self.rest_stopped(index, got.moved);
         } else {
             self.rest_done(index, got, u32::MAX);
         }
         self.requeue(index);
-        self.batch.reserve(behind);
+        // More than a wait takes are never behind.
+        self.batch.reserve(self.config.events.min(MOST_EVENTS));
         true
     }
 }

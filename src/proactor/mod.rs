@@ -327,13 +327,20 @@ impl<K: Kernel> Submit for Proactor<K> {
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // It has no buffer and no address to drop.
                 std::mem::forget(op);
-                match self.submit_read(source, token, due_ns, flags & MULTISHOT != 0) {
+                let answer = if due_ns == 0 && flags == 0 {
+                    self.submit_plain_read(source, token)
+                } else {
+                    self.submit_read(source, token, due_ns, flags & MULTISHOT != 0)
+                };
+                match answer {
                     Some(ticket) => Ok(ticket),
                     None => Err(self.refuse(Code::Read, source, token, due_ns, flags)),
                 }
             }
             Code::Write => {
-                let Op { source, token, deadline_ns, buf, .. } = op;
+                let Op { source, token, deadline_ns, buf, extra, .. } = op;
+                // It carries nothing else.
+                std::mem::forget(extra);
                 match self.submit_write(source, token, deadline_ns, buf) {
                     Some(ticket) => Ok(ticket),
                     None => Err(self.refuse(Code::Write, source, token, deadline_ns, 0)),

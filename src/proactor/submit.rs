@@ -28,27 +28,20 @@ impl<K: Kernel> Proactor<K> {
     /// not usual is in a function of its own with the same arguments, so that this one needs no
     /// registers saved.)
     #[inline(never)]
-    pub(super) fn submit_read(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        multishot: bool,
-    ) -> Option<Ticket> {
+    pub(super) fn submit_plain_read(&mut self, source: Source, token: u64) -> Option<Ticket> {
         if !K::COMPLETES
             && self.forks == fork::generation()
-            && due_ns == 0
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && state.flags & (BYTES | CLOSING | RESTING | READS | READABLE) == BYTES
         {
             self.counts.submitted[Code::Read as usize] += 1;
-            return Some(state.rest(source.index(), token, multishot));
+            return Some(state.rest(source.index(), token, false));
         }
-        self.submit_read_slowly(source, token, due_ns, multishot)
+        self.submit_read(source, token, 0, false)
     }
 
     #[inline(never)]
-    fn submit_read_slowly(
+    pub(super) fn submit_read(
         &mut self,
         source: Source,
         token: u64,

@@ -58,6 +58,7 @@ pub(crate) mod kevent;
     target_os = "openbsd"
 ))]
 pub(crate) mod kqueue;
+pub(crate) mod monotonic;
 pub(crate) mod net;
 pub(crate) mod path;
 pub(crate) mod poll;
