@@ -26,7 +26,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
-use std::ops::{Bound, Deref, RangeBounds};
+use std::ops::{Deref, RangeBounds};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
@@ -123,20 +123,11 @@ impl Lease {
     /// # Panics
     /// If the range is out of bounds, as slicing does.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Lease {
-        let start = match range.start_bound() {
-            Bound::Included(&n) => n,
-            Bound::Excluded(&n) => n + 1,
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&n) => n + 1,
-            Bound::Excluded(&n) => n,
-            Bound::Unbounded => self.len as usize,
-        };
-        let len = self[start..end].len() as u32;
+        let bytes = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
+        let start = bytes.as_ptr().addr() - self.as_ptr().addr();
         let mut part = self.clone();
         part.offset += start as u32;
-        part.len = len;
+        part.len = bytes.len() as u32;
         part
     }
 

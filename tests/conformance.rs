@@ -199,6 +199,7 @@ macro_rules! portable {
                 a_burst_costs_one_wake
                 another_thread_drives_a_connection
                 a_source_can_be_used_here_as_soon_as_its_name_is_known
+                a_source_can_be_asked_after_as_soon_as_its_name_is_known
                 a_remote_refusal_is_a_completion
                 a_full_queue_names_its_bound
                 a_free_passes_a_full_queue
@@ -338,6 +339,7 @@ macro_rules! system {
                 a_connect_that_hangs_expires_and_is_cancelled
                 a_connect_with_a_passed_deadline_ends
                 connect_with_a_socket_of_ones_own
+                a_unix_connect_waits_for_room
                 listeners_share_a_port
                 options_survive_and_are_inherited
                 stds_sockets_can_be_attached

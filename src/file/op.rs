@@ -105,7 +105,7 @@ impl Op {
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::Opened(file)) = done.drain(..).next().unwrap().result else { panic!() };
     /// let file = watcher.attach(file)?;
-    /// watcher.submit(Op::read_at(file, Vec::with_capacity(9), 0))?;
+    /// watcher.submit(Op::read_at(file, vec![0; 9], 0))?;
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::Read(head)) = done.drain(..).next().unwrap().result else { panic!() };
     /// assert_eq!(&*head, b"[package]");

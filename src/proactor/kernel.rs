@@ -42,6 +42,17 @@ impl Received {
     }
 }
 
+/// How far an attempt to connect has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connecting {
+    /// It is connected.
+    Done,
+    /// It goes on; the socket becomes writable when it has ended.
+    GoesOn,
+    /// The listener has no room, and nothing will say when it has (Unix sockets): to be tried again.
+    Full,
+}
+
 /// What a kernel says to an operation that it is to complete by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
@@ -294,7 +305,7 @@ pub unsafe trait Kernel {
     fn relieve(&mut self, fd: RawFd);
 
     /// Opens (or takes `prepared`) and connects a stream socket. Answers the descriptor, its kind, and
-    /// whether the connection goes on.
+    /// how far it has come.
     ///
     /// # Errors
     /// The errno.
@@ -302,7 +313,16 @@ pub unsafe trait Kernel {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, bool), i32>;
+    ) -> Result<(RawFd, Kind, Connecting), i32>;
+
+    /// Tries to connect a socket again that the listener had no room for.
+    ///
+    /// # Errors
+    /// The errno.
+    fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
+        let _ = (fd, to);
+        Err(libc::EOPNOTSUPP)
+    }
 
     /// How a connection that went on has ended: 0 or the errno; `EINPROGRESS` when it goes on still.
     fn connect_result(&mut self, fd: RawFd) -> i32;

@@ -33,7 +33,7 @@ use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-pub use kernel::{Answer, FILES, Kernel, Received, Started, WAKE};
+pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
 pub use os::Os;
 
 use crate::address::Address;
@@ -379,6 +379,7 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.check_fork()?;
+        self.take_arrived(source);
         let stale = self.stale();
         let state = self.state(source).ok_or(stale)?;
         if state.has(RESERVED | CONNECTING) {
@@ -408,6 +409,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn cancel_all(&mut self, source: Source) -> usize {
+        self.take_arrived(source);
         if self.check_fork().is_ok() { self.cancel_source(source) } else { 0 }
     }
 
@@ -418,11 +420,13 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        self.take_arrived(source);
         let stale = self.stale();
         self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        self.take_arrived(source);
         let stale = self.stale();
         let state = self.state(source).ok_or(stale)?;
         if state.fd < 0 {
@@ -539,7 +543,19 @@ impl<K: Kernel> Driver for Proactor<K> {
 }
 
 impl<K: Kernel> Proactor<K> {
+    /// Takes what other threads have queued if that attaches this source: they may have told this
+    /// thread its name before the queue did.
+    fn take_arrived(&mut self, source: Source) {
+        if !self.serving
+            && self.check_fork().is_ok()
+            && self.state(source).is_some_and(|state| state.has(RESERVED))
+        {
+            self.take_requests();
+        }
+    }
+
     fn descriptor(&mut self, source: Source) -> io::Result<std::os::fd::RawFd> {
+        self.take_arrived(source);
         let stale = self.stale();
         match self.state(source) {
             Some(state) if state.fd >= 0 => Ok(state.fd),

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use super::kernel::{FILES, Kernel, Received, WAKE};
+use super::kernel::{Connecting, FILES, Kernel, Received, WAKE};
 use crate::address::Address;
 use crate::buf::Target;
 use crate::clock;
@@ -367,7 +367,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, bool), i32> {
+    ) -> Result<(RawFd, Kind, Connecting), i32> {
         let (socket, kind) = match prepared {
             Some(socket) => {
                 let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::ENOTSOCK);
@@ -383,15 +383,20 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 (net::stream(to.raw().family())?, kind)
             }
         };
+        let connecting = self.connect_again(socket.as_raw_fd(), to)?;
+        Ok((std::os::fd::IntoRawFd::into_raw_fd(socket), kind, connecting))
+    }
+
+    fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
         self.calls.connect += 1;
-        let answer = net::connect(socket.as_raw_fd(), to.raw());
-        let going_on = match -answer as i32 {
-            0 => false,
+        match -net::connect(fd, to.raw()) as i32 {
+            0 => Ok(Connecting::Done),
             // A signal came: the connection goes on as if EINPROGRESS had been said (connect(2)).
-            libc::EINPROGRESS | libc::EINTR => true,
-            errno => return Err(errno),
-        };
-        Ok((std::os::fd::IntoRawFd::into_raw_fd(socket), kind, going_on))
+            libc::EINPROGRESS | libc::EINTR => Ok(Connecting::GoesOn),
+            // The backlog is full (unix(7)); internet sockets say it when ports have run out.
+            libc::EAGAIN if to.raw().family() == libc::AF_UNIX => Ok(Connecting::Full),
+            errno => Err(errno),
+        }
     }
 
     fn connect_result(&mut self, fd: RawFd) -> i32 {

@@ -448,19 +448,17 @@ impl<K: Kernel> Proactor<K> {
         let duplicated = if prepared.is_some() { DUPLICATED } else { 0 };
         let slot = ticket.index();
         let answer = self.kernel.connect(to, prepared);
-        self.keep_address(address.take());
         match answer {
-            Ok((fd, kind, going_on)) => {
+            Ok((fd, kind, connecting)) => {
                 let state = &mut self.sources[index];
                 state.open(fd, kind, duplicated);
                 state.flags &= !READABLE;
                 state.flags |= CONNECTING | PREPARED | WRITABLE;
                 state.push_write(&mut self.slots, slot);
-                if going_on {
-                    self.block_write(index);
-                } else {
-                    self.connected(index, slot);
+                if connecting == Connecting::Full {
+                    self.slots[slot].address = address.take();
                 }
+                self.connecting(index, slot, connecting);
                 self.set_deadline(ticket, due_ns);
             }
             Err(errno) => {
@@ -469,6 +467,7 @@ impl<K: Kernel> Proactor<K> {
                 self.fail(slot, ErrorKind::Os(errno));
             }
         }
+        self.keep_address(address.take());
         Ok(ticket)
     }
 
@@ -505,10 +504,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn usable(&mut self, source: Source) -> Result<u32, Reason> {
         self.check_fork()?;
         let stale = self.stale();
-        if !self.serving && self.state(source).is_some_and(|state| state.has(RESERVED)) {
-            // Another thread has attached it, and told this one before the queue did.
-            self.take_requests();
-        }
+        self.take_arrived(source);
         let state = self.state(source).ok_or(stale)?;
         if state.has(CLOSING | CONNECTING | RESERVED) {
             return Err(Reason::Stale);

@@ -74,6 +74,14 @@ impl<K: Kernel> Proactor<K> {
                     self.wrote(index, slot, moved, offered);
                 }
                 Code::SendFile => self.run_send_file(index, slot, left),
+                Code::Connect if op.address.is_some() => {
+                    // The listener had no room.
+                    let to = op.address.as_ref().expect("looked at right above");
+                    match self.kernel.connect_again(state.fd, to) {
+                        Ok(connecting) => self.connecting(index, slot, connecting),
+                        Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+                    }
+                }
                 Code::Connect => match self.kernel.connect_result(state.fd) {
                     0 => self.connected(index, slot),
                     // The report was not about this: the connection goes on.
@@ -230,6 +238,16 @@ impl<K: Kernel> Proactor<K> {
         } else if !is(moved, libc::EINTR) {
             self.fail(slot, ErrorKind::Os(-moved as i32));
         }
+    }
+
+    /// A connect is done, goes on, or is to be tried again.
+    pub(super) fn connecting(&mut self, index: u32, slot: u32, how: Connecting) {
+        if how == Connecting::Full {
+            return self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+        }
+        let address = self.slots[slot].address.take();
+        self.keep_address(address);
+        if how == Connecting::Done { self.connected(index, slot) } else { self.block_write(index) }
     }
 
     /// A connect has succeeded: its socket leaves the table.

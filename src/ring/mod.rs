@@ -37,7 +37,7 @@ use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest, FileWork};
 use crate::interest::Ready;
-use crate::proactor::{Answer, Kernel, Os, Received, Started, WAKE};
+use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
@@ -538,8 +538,12 @@ unsafe impl Kernel for Ring {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, bool), i32> {
+    ) -> Result<(RawFd, Kind, Connecting), i32> {
         self.os.connect(to, prepared)
+    }
+
+    fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
+        self.os.connect_again(fd, to)
     }
 
     fn connect_result(&mut self, fd: RawFd) -> i32 {

@@ -19,7 +19,7 @@ use crate::buf::Target;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::interest::Ready;
-use crate::proactor::{Kernel, Received};
+use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind, VirtualDescriptor};
 
@@ -238,14 +238,17 @@ unsafe impl Kernel for Sim {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, bool), i32> {
+    ) -> Result<(RawFd, Kind, Connecting), i32> {
         if prepared.is_some() {
             return Err(libc::EOPNOTSUPP);
         }
         let selector = self.selector as RawFd;
         self.call(Call::Connect, selector, |world| {
             let answer = world.connect(to);
-            answer.map(|(fd, going_on)| (fd, Sim::kind_of(world, fd), going_on))
+            answer.map(|(fd, goes_on)| {
+                let how = if goes_on { Connecting::GoesOn } else { Connecting::Done };
+                (fd, Sim::kind_of(world, fd), how)
+            })
         })
     }
 

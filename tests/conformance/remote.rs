@@ -102,6 +102,26 @@ pub fn a_source_can_be_used_here_as_soon_as_its_name_is_known<H: Harness>() {
     assert!(b.read(there).is_empty());
 }
 
+/// As above, for what is asked of a source rather than done with it.
+pub fn a_source_can_be_asked_after_as_soon_as_its_name_is_known<H: Harness>() {
+    type Ask<D> = fn(&mut Bench<D>, windlass::Source) -> bool;
+    let asks: [Ask<H::Driver>; 4] = [
+        |b, source| b.watcher.queued_bytes(source) == Ok(0),
+        |b, source| b.watcher.peer_address(source).is_ok(),
+        |b, source| b.watcher.detach(source).is_ok(),
+        |b, source| b.watcher.cancel_all(source) == 0 && b.watcher.free(source),
+    ];
+    for ask in asks {
+        let mut b = H::bench();
+        let (here, there) = b.pair();
+        let handle = b.watcher.detach(here).unwrap();
+        let submitter = b.submitter();
+        let source = on_thread(|| submitter.attach(handle).unwrap());
+        assert!(ask(&mut b, source));
+        b.watcher.free(there);
+    }
+}
+
 /// What only the loop can see becomes the completion, with the buffer.
 pub fn a_remote_refusal_is_a_completion<H: Harness>() {
     let mut b = H::bench();

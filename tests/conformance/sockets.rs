@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use windlass::{Address, Builder, ErrorKind, ListenOptions, Op, Source, Watcher};
+use windlass::{Address, Builder, Done, ErrorKind, ListenOptions, Op, Source, Watcher};
 
 use crate::common::*;
 
@@ -139,6 +139,27 @@ pub fn a_connect_with_a_passed_deadline_ends<H: Harness>() {
     let past = b.watcher.now() - Duration::from_nanos(1);
     let hanging = b.submit(Op::connect(at).deadline(past));
     expect_unmoved(b.end(hanging), ErrorKind::Deadline);
+    b.expect_all_ended();
+}
+
+/// A Unix listener without room: connect(2) says `EAGAIN`, and nothing tells when there is room again.
+pub fn a_unix_connect_waits_for_room<H: Harness>() {
+    let mut b = H::bench();
+    let dir = system::Directory::new();
+    let path = dir.path().join("full");
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = UnixListener::from(OwnedFd::from(socket));
+    let to = || Address::unix(&path).unwrap();
+    let fills = b.submit(Op::connect(to()));
+    let Ok(Done::Connected(filling)) = b.end(fills).result else { panic!("there is room for one") };
+    let waits = b.submit(Op::connect(to()));
+    let expires = b.submit(Op::connect(to()).timeout(Duration::from_millis(20)));
+    expect_unmoved(b.end(expires), ErrorKind::Deadline);
+    drop(listener.accept().unwrap());
+    assert!(matches!(b.end(waits).result, Ok(Done::Connected(_))));
+    drop(filling);
     b.expect_all_ended();
 }
 
