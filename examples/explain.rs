@@ -10,7 +10,9 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{Buf, Completion, Completions, Done, Op, Ready, Source, Watcher};
+use windlass::{
+    AlignedBuf, Buf, Completion, Completions, Done, Op, OpenOptions, Ready, Source, Watcher,
+};
 
 fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
@@ -50,7 +52,30 @@ fn main() -> io::Result<()> {
     one(&mut watcher, Op::send_descriptors(a, "d", vec![passed]))?;
     one(&mut watcher, Op::recv_descriptors(b))?;
 
+    files(&mut watcher)?;
+
     println!("\n{}\n{:#?}", watcher.explain(), watcher.counters());
+    Ok(())
+}
+
+/// What is done on files, and by threads. (Not every file system does direct I/O.)
+fn files(watcher: &mut Watcher) -> io::Result<()> {
+    let template = std::env::temp_dir().join("windlass-XXXXXX");
+    let Ok(Done::Temporary(made)) = one(watcher, Op::make_temp(template))?.result else {
+        return Ok(());
+    };
+    let (path, file) = *made;
+    let file = watcher.attach(file)?;
+    one(watcher, Op::write_at(file, vec![b'w'; 8192], 0))?;
+    one(watcher, Op::sync(file))?;
+    one(watcher, Op::read_at(file, vec![0; 4096], 0))?; // the page cache has it
+    let direct = OpenOptions::new().read(true).direct(true);
+    if let Ok(Done::Opened(file)) = one(watcher, Op::open(&path, direct))?.result {
+        let file = watcher.attach(file)?;
+        one(watcher, Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 4096))?;
+    }
+    one(watcher, Op::unlink(path))?;
+    one(watcher, Op::run(|| "what a job has computed"))?;
     Ok(())
 }
 

@@ -38,6 +38,23 @@ impl Options {
         value
     }
 
+    /// Whether `name` was given, which has no value.
+    #[allow(dead_code)] // not every example has such
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        let at = self.words.iter().position(|word| word == name);
+        at.map(|at| self.words.remove(at)).is_some()
+    }
+
+    /// Takes the first word that is left when all options were taken; explains the usage and exits if
+    /// there is none.
+    #[allow(dead_code)] // as above
+    pub(crate) fn word(&mut self) -> String {
+        if self.words.first().is_none_or(|word| word.starts_with("--")) {
+            self.explain();
+        }
+        self.words.remove(0)
+    }
+
     /// Explains the usage and exits if anything is left that nobody took.
     pub(crate) fn end(self) {
         if !self.words.is_empty() {

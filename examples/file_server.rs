@@ -1,0 +1,605 @@
+//! An HTTP server for the files below a directory: GET and HEAD, ranges, connections that stay.
+//!
+//! ```text
+//! cargo run --release --example file_server -- DIR [--port N] [--files auto|aio|pool|uring] [--direct]
+//!     [--threads N] [--block BYTES]
+//! ```
+//!
+//! A body is read in blocks of 64 KiB, one ahead of those that are written: a connection holds two
+//! buffers at most, whatever it asks for. `--direct` bypasses the page cache. `--block` is a benchmark:
+//! each GET answers so many bytes from a random place in the file instead of the file.
+//!
+//! Open files are kept for a second, so that what many ask for is opened once. A path is looked up
+//! without links before it is opened, and what lies outside of the directory is refused; who may change
+//! the directory meanwhile is trusted. Ends on SIGINT and SIGTERM when the answers are out.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use httparse::Status;
+use percent_encoding::percent_decode_str;
+use windlass::{AlignedBuf, Buf, Completion, Completions, Done, DriverKind, FileBackend, FileKind};
+use windlass::{Handle, Op, OpenOptions, Source, SourceGuard, Watcher};
+
+mod shared;
+
+/// Bytes of a block: the most that is read at a time.
+const BLOCK: u64 = 64 << 10;
+/// What direct I/O is aligned to, and the least buffer.
+const PAGE: u64 = 4096;
+/// Bytes of unused buffers that are kept, of each size.
+const SPARE: usize = 8 << 20;
+/// Most bytes of a request's head, and of its first line's target.
+const MOST_HEAD: usize = 8 << 10;
+const MOST_TARGET: usize = 2 << 10;
+/// Open files that are kept, and how long one is believed to be what its path says.
+const MOST_FILES: usize = 64;
+const FRESH: Duration = Duration::from_secs(1);
+/// How long a connection may say nothing, a head may take to come, a block to go, a client to leave.
+const IDLE: Duration = Duration::from_secs(30);
+const SLOW_HEAD: Duration = Duration::from_secs(10);
+const SLOW_BLOCK: Duration = Duration::from_secs(20);
+const LEAVING: Duration = Duration::from_secs(2);
+/// How long answers may take that are on their way when the server is told to end.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// Tokens; those of clients are their numbers.
+const ACCEPT: u64 = 0;
+const STOP: u64 = 1;
+const SWEEP: u64 = 2;
+const FIRST_CLIENT: u64 = 3;
+
+fn main() -> io::Result<()> {
+    let mut options = shared::Options::new(
+        "file_server DIR [--port N] [--files auto|aio|pool|uring] [--direct] [--threads N] [--block BYTES]",
+    );
+    let port: u16 = options.take("--port").unwrap_or(7080);
+    let files: FileBackend = options.take("--files").unwrap_or_default();
+    let mut builder =
+        Watcher::builder().files(files).threads(options.take("--threads").unwrap_or(4));
+    if files == FileBackend::Uring {
+        builder = builder.driver(DriverKind::Uring);
+    }
+    let (direct, block) = (options.flag("--direct"), options.take("--block"));
+    let root = Path::new(&options.word()).canonicalize()?;
+    options.end();
+
+    let mut watcher = builder.build()?;
+    let listener = watcher.listen(([127, 0, 0, 1], port))?;
+    println!("listening on {}", watcher.local_address(listener)?);
+    watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
+    let signals = shared::signals(&mut watcher)?;
+    watcher.submit(Op::read(signals).token(STOP))?;
+    let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Bufs::default());
+    let (number, stop_by) = (FIRST_CLIENT, None);
+    Server { watcher, listener, root, direct, block, clients, number, files, bufs, stop_by }.run()
+}
+
+struct Server {
+    watcher: Watcher,
+    listener: Source,
+    root: PathBuf,
+    direct: bool,
+    /// The benchmark: how many bytes each GET answers.
+    block: Option<u64>,
+    /// By their numbers, which are the tokens of all that is done for them.
+    clients: HashMap<u64, Client>,
+    /// The next client's.
+    number: u64,
+    /// Open files by the path in the request, and until when they are fresh.
+    files: HashMap<String, (Rc<File>, Instant)>,
+    bufs: Bufs,
+    stop_by: Option<Instant>,
+}
+
+struct Client {
+    socket: Source,
+    /// What has come and was not looked at yet: no more than one read beyond a head.
+    input: Vec<u8>,
+    state: State,
+}
+
+/// What a client waits for.
+enum State {
+    /// The rest of a request, which comes until then if it has begun.
+    Asking(Option<Instant>),
+    /// Its file is looked up and opened.
+    Finding { request: Request, real: PathBuf, size: u64 },
+    /// Its answer goes out.
+    Answering(Answer),
+    /// It is told that nothing more comes, and what it says is ignored. (Closed at once, the system
+    /// might take back what has been sent.)
+    Leaving(Instant),
+}
+
+/// An open file: closed when nobody has it any more.
+struct File {
+    guard: SourceGuard,
+    size: u64,
+}
+
+struct Request {
+    path: String,
+    range: Option<String>,
+    shape: Shape,
+}
+
+/// What there is to know to answer anything at all.
+#[derive(Clone, Copy)]
+struct Shape {
+    head_only: bool,
+    keep: bool,
+}
+
+struct Answer {
+    file: Option<Rc<File>>,
+    /// What the first block goes out with.
+    head: Option<Vec<u8>>,
+    /// What is still to be read: from here to there.
+    at: u64,
+    end: u64,
+    /// Of the block that is being read: bytes that were not asked for, and those that were.
+    reading: Option<(usize, usize)>,
+    writing: usize,
+    keep: bool,
+}
+
+impl Server {
+    fn run(mut self) -> io::Result<()> {
+        let mut done = Completions::new();
+        loop {
+            match self.stop_by {
+                None => self.watcher.wait(&mut done)?,
+                Some(by) if self.clients.is_empty() || self.watcher.now() >= by => return Ok(()),
+                Some(_) => self.watcher.wait_timeout(&mut done, Duration::from_millis(100))?,
+            };
+            for completion in done.drain(..) {
+                self.take(completion)?;
+            }
+        }
+    }
+
+    fn take(&mut self, c: Completion) -> io::Result<()> {
+        match (c.token, c.result) {
+            (ACCEPT, Ok(Done::Accepted(socket))) if self.stop_by.is_none() => self.accepted(socket),
+            (ACCEPT, Err(error)) if self.stop_by.is_none() => return Err(error.into()),
+            (ACCEPT, _) => {}
+            (STOP, _) => self.stop(),
+            (SWEEP, _) => {
+                let now = self.watcher.now();
+                self.files.retain(|_, (_, until)| *until > now);
+                if !self.files.is_empty() {
+                    self.watcher.submit(Op::timer(FRESH).token(SWEEP))?;
+                }
+            }
+            (number, Ok(done)) => self.done(number, c.source, done),
+            (number, Err(error)) => self.failed(number, c.source, error.raw_os_error()),
+        }
+        Ok(())
+    }
+
+    /// Accepts no more, and lets those go who have not asked for anything.
+    fn stop(&mut self) {
+        self.stop_by = Some(self.watcher.now() + STOPPING);
+        self.watcher.free(self.listener);
+        let asking = |client: &Client| matches!(client.state, State::Asking(None));
+        let idle: Vec<u64> =
+            self.clients.iter().filter(|(_, c)| asking(c)).map(|(number, _)| *number).collect();
+        idle.into_iter().for_each(|number| self.gone(number));
+    }
+
+    fn accepted(&mut self, socket: Handle) {
+        match self.watcher.attach(socket) {
+            Ok(socket) => {
+                let number = self.number;
+                self.number += 1;
+                let client = Client { socket, input: Vec::new(), state: State::Asking(None) };
+                self.clients.insert(number, client);
+                self.listen_to(number);
+            }
+            Err(refused) => eprintln!("{refused}"), // closes the connection
+        }
+    }
+
+    /// Submits an operation for a client; one that is refused ends the connection.
+    fn submit(&mut self, number: u64, op: Op) {
+        if let Err(refused) = self.watcher.submit(op.token(number)) {
+            eprintln!("{refused}");
+            self.gone(number);
+        }
+    }
+
+    fn gone(&mut self, number: u64) {
+        if let Some(client) = self.clients.remove(&number) {
+            self.watcher.free(client.socket);
+        }
+    }
+
+    fn listen_to(&mut self, number: u64) {
+        let Some(client) = self.clients.get(&number) else { return };
+        let read = match client.state {
+            State::Asking(Some(by)) | State::Leaving(by) => Op::read(client.socket).deadline(by),
+            _ => Op::read(client.socket).timeout(IDLE),
+        };
+        self.submit(number, read);
+    }
+
+    fn done(&mut self, number: u64, source: Source, done: Done) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        match done {
+            Done::Read(data) if source == client.socket => match client.state {
+                _ if data.is_eof() => self.gone(number),
+                State::Leaving(_) => self.listen_to(number),
+                _ => {
+                    client.input.extend_from_slice(&data);
+                    drop(data);
+                    self.next(number);
+                }
+            },
+            Done::Read(bytes) => self.block_read(number, bytes),
+            Done::Written { buf, .. } => self.block_written(number, buf),
+            Done::Path(real) => self.located(number, real),
+            Done::Stat(stat) => {
+                let State::Finding { real, size, .. } = &mut client.state else { return };
+                if stat.kind() == FileKind::File {
+                    *size = stat.size;
+                    let real = std::mem::take(real);
+                    let options = OpenOptions::new().read(true).direct(self.direct);
+                    self.submit(number, Op::open(real, options));
+                } else {
+                    self.refuse_found(number, "403 Forbidden");
+                }
+            }
+            Done::Opened(file) => self.opened(number, file),
+            _ => {} // it was told that nothing more comes
+        }
+    }
+
+    fn failed(&mut self, number: u64, source: Source, errno: Option<i32>) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        match &mut client.state {
+            State::Finding { .. } => {
+                let status = match errno {
+                    Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG) => "404 Not Found",
+                    Some(libc::EACCES | libc::EPERM | libc::ELOOP) => "403 Forbidden",
+                    Some(libc::EMFILE | libc::ENFILE) => "503 Service Unavailable",
+                    _ => "500 Internal Server Error",
+                };
+                self.refuse_found(number, status);
+            }
+            // Nothing of the answer is out yet.
+            State::Answering(Answer { head: Some(_), keep, .. }) if source != client.socket => {
+                let shape = Shape { head_only: false, keep: *keep };
+                self.refuse(number, "500 Internal Server Error", shape);
+            }
+            _ => self.gone(number), // too slow, or gone already
+        }
+    }
+
+    /// Looks at what has come: answers the next request, or waits for it.
+    fn next(&mut self, number: u64) {
+        let now = self.watcher.now();
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let lost = Shape { head_only: false, keep: false };
+        match parse(&client.input) {
+            Ok(Status::Complete((len, request))) => {
+                client.input.drain(..len);
+                self.find(number, request);
+            }
+            Ok(Status::Partial) if client.input.is_empty() => {
+                client.state = State::Asking(None);
+                match self.stop_by {
+                    None => self.listen_to(number),
+                    Some(_) => self.gone(number),
+                }
+            }
+            Ok(Status::Partial) => {
+                if !matches!(client.state, State::Asking(Some(_))) {
+                    client.state = State::Asking(Some(now + SLOW_HEAD));
+                }
+                self.listen_to(number);
+            }
+            Err(status) => self.refuse(number, status, lost),
+        }
+    }
+
+    fn find(&mut self, number: u64, request: Request) {
+        if let Some((file, _)) = self.files.get(&request.path) {
+            let file = Rc::clone(file);
+            return self.found(number, request, file);
+        }
+        let path = Path::new(request.path.trim_start_matches('/'));
+        if path.components().any(|part| part == std::path::Component::ParentDir) {
+            return self.refuse(number, "403 Forbidden", request.shape);
+        }
+        let path = self.root.join(path);
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        client.state = State::Finding { request, real: PathBuf::new(), size: 0 };
+        self.submit(number, Op::real_path(path));
+    }
+
+    /// The path has no links any more.
+    fn located(&mut self, number: u64, path: PathBuf) {
+        let Some(Client { state: State::Finding { real, .. }, .. }) = self.clients.get_mut(&number)
+        else {
+            return;
+        };
+        if path.starts_with(&self.root) {
+            *real = path.clone();
+            self.submit(number, Op::stat(path));
+        } else {
+            self.refuse_found(number, "403 Forbidden");
+        }
+    }
+
+    fn opened(&mut self, number: u64, file: Handle) {
+        let (Ok(source), now) = (self.watcher.attach(file), self.watcher.now()) else {
+            return self.refuse_found(number, "503 Service Unavailable");
+        };
+        let guard = self.watcher.guard(source);
+        let Some((request, size)) = self.take_found(number) else { return };
+        let file = Rc::new(File { guard, size });
+        if self.files.is_empty() {
+            let sweep = self.watcher.submit(Op::timer(FRESH).token(SWEEP));
+            debug_assert!(sweep.is_ok() || self.stop_by.is_some());
+        }
+        if self.files.len() == MOST_FILES
+            && let Some(first) = self.files.iter().min_by_key(|(_, (_, until))| *until)
+        {
+            let path = first.0.clone();
+            self.files.remove(&path);
+        }
+        self.files.insert(request.path.clone(), (Rc::clone(&file), now + FRESH));
+        self.found(number, request, file);
+    }
+
+    /// Begins the answer: what of the file is asked for, and the head.
+    fn found(&mut self, number: u64, request: Request, file: Rc<File>) {
+        let (size, shape) = (file.size, request.shape);
+        let range = request.range.as_deref().and_then(|text| range(text, size));
+        let (status, from, end) = match (self.block, range) {
+            (Some(block), _) => {
+                let blocks = (size.saturating_sub(block)) / PAGE + 1;
+                let from = fastrand::u64(..blocks) * PAGE;
+                ("200 OK", from, size.min(from + block))
+            }
+            (None, Some(Some((from, end)))) => ("206 Partial Content", from, end),
+            (None, Some(None)) => {
+                let more = format!("Content-Range: bytes */{size}\r\n");
+                return self.answer(number, "416 Range Not Satisfiable", shape, &more, None);
+            }
+            (None, None) => ("200 OK", 0, size),
+        };
+        let mut more = format!("Accept-Ranges: bytes\r\nContent-Length: {}\r\n", end - from);
+        if status.starts_with("206") {
+            more += &format!("Content-Range: bytes {from}-{}/{size}\r\n", end - 1);
+        }
+        self.answer(number, status, shape, &more, Some((file, from, end)));
+    }
+
+    /// Takes what a client has been waiting for out of its state.
+    fn take_found(&mut self, number: u64) -> Option<(Request, u64)> {
+        let client = self.clients.get_mut(&number)?;
+        match std::mem::replace(&mut client.state, State::Asking(None)) {
+            State::Finding { request, size, .. } => Some((request, size)),
+            _ => None,
+        }
+    }
+
+    fn refuse_found(&mut self, number: u64, status: &str) {
+        if let Some((request, _)) = self.take_found(number) {
+            self.refuse(number, status, request.shape);
+        }
+    }
+
+    fn refuse(&mut self, number: u64, status: &str, shape: Shape) {
+        let more = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        self.answer(number, status, shape, more, None);
+    }
+
+    /// Starts an answer: with bytes of a file, or with its status as text.
+    fn answer(
+        &mut self,
+        number: u64,
+        status: &str,
+        shape: Shape,
+        more: &str,
+        body: Option<(Rc<File>, u64, u64)>,
+    ) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let keep = shape.keep && self.stop_by.is_none();
+        let connection = if keep { "keep-alive" } else { "close" };
+        let mut head = format!("HTTP/1.1 {status}\r\nConnection: {connection}\r\n{more}");
+        let (file, at, end) = match body {
+            None => {
+                head += &format!("Content-Length: {}\r\n\r\n", status.len() + 1);
+                if !shape.head_only {
+                    head += status;
+                    head += "\n";
+                }
+                (None, 0, 0)
+            }
+            Some((file, from, end)) => {
+                head += "\r\n";
+                (Some(file), from, if shape.head_only { from } else { end })
+            }
+        };
+        let (mut head, socket) = (Some(head.into_bytes()), client.socket);
+        // Without a body the head goes out by itself.
+        let alone = if at == end { head.take() } else { None };
+        let writing = usize::from(alone.is_some());
+        let answer = Answer { file, head, at, end, reading: None, writing, keep };
+        client.state = State::Answering(answer);
+        match alone {
+            Some(head) => self.submit(number, Op::write(socket, head).timeout(SLOW_BLOCK)),
+            None => self.read_on(number),
+        }
+    }
+
+    /// Reads the next block, if there is one and no two are on their way.
+    fn read_on(&mut self, number: u64) {
+        let Some(Client { state: State::Answering(answer), .. }) = self.clients.get_mut(&number)
+        else {
+            return;
+        };
+        let Answer { file: Some(file), at, end, reading: None, writing: 0..=1, .. } = answer else {
+            return;
+        };
+        if at == end {
+            return;
+        }
+        // What is direct starts at a multiple, and its end is cut.
+        let start = if self.direct { *at / PAGE * PAGE } else { *at };
+        let stop = (*end).min(start + BLOCK);
+        let buf = self.bufs.take(stop - start);
+        let source = file.guard.source();
+        answer.reading = Some(((*at - start) as usize, (stop - *at) as usize));
+        answer.at = stop;
+        self.submit(number, Op::read_at(source, buf, start));
+    }
+
+    fn block_read(&mut self, number: u64, bytes: Buf) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let State::Answering(answer) = &mut client.state else { return };
+        let (Some((skip, len)), Ok(mut buf)) = (answer.reading.take(), bytes.into_aligned()) else {
+            return;
+        };
+        if buf.len() < skip + len {
+            return self.gone(number); // the file has become shorter
+        }
+        if skip > 0 {
+            buf.copy_within(skip..skip + len, 0);
+        }
+        buf.set_len(len);
+        answer.writing += 1;
+        let write = match answer.head.take() {
+            Some(head) => Op::write_vectored(client.socket, vec![head.into(), buf.into()]),
+            None => Op::write(client.socket, buf),
+        };
+        self.submit(number, write.timeout(SLOW_BLOCK));
+        self.read_on(number);
+    }
+
+    fn block_written(&mut self, number: u64, buf: Buf) {
+        self.bufs.give(buf);
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let State::Answering(answer) = &mut client.state else { return };
+        answer.writing -= 1;
+        if answer.at < answer.end || answer.reading.is_some() || answer.writing > 0 {
+            return self.read_on(number);
+        }
+        if answer.keep {
+            client.state = State::Asking(None);
+            return self.next(number);
+        }
+        let shutdown = Op::shutdown(client.socket);
+        client.state = State::Leaving(self.watcher.now() + LEAVING);
+        self.submit(number, shutdown);
+        self.listen_to(number);
+    }
+}
+
+/// Buffers of 4, 8, 16, 32 and 64 KiB that are not in use.
+#[derive(Default)]
+struct Bufs {
+    spare: [Vec<AlignedBuf>; 5],
+}
+
+impl Bufs {
+    /// One with room for `len` bytes, which is 1 to [`BLOCK`].
+    fn take(&mut self, len: u64) -> AlignedBuf {
+        let size = (len as usize).next_power_of_two().max(PAGE as usize);
+        let spare = self.spare[Self::class(size)].pop();
+        spare.unwrap_or_else(|| AlignedBuf::with_capacity(size, PAGE as usize))
+    }
+
+    fn give(&mut self, buf: Buf) {
+        for buf in buf.into_parts().into_iter().filter_map(|part| part.into_aligned().ok()) {
+            let spare = &mut self.spare[Self::class(buf.capacity())];
+            if (spare.len() + 1) * buf.capacity() <= SPARE {
+                spare.push(buf);
+            }
+        }
+    }
+
+    fn class(size: usize) -> usize {
+        (size / PAGE as usize).ilog2() as usize
+    }
+}
+
+/// The request at the start of `input`, and its length there; or the status that refuses it.
+fn parse(input: &[u8]) -> Result<Status<(usize, Request)>, &'static str> {
+    const TOO_LONG: &str = "431 Request Header Fields Too Large";
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let len = match parsed.parse(input) {
+        Ok(Status::Complete(len)) if len <= MOST_HEAD => len,
+        Ok(Status::Partial) if input.len() <= MOST_HEAD => return Ok(Status::Partial),
+        // The target is there as soon as its line goes on.
+        Ok(_) if parsed.path.is_none_or(|path| path.len() > MOST_TARGET) => {
+            return Err("414 URI Too Long");
+        }
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(TOO_LONG),
+        Err(_) => return Err("400 Bad Request"),
+    };
+    let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
+    if target.len() > MOST_TARGET {
+        return Err("414 URI Too Long");
+    }
+    if !matches!(method, "GET" | "HEAD") {
+        return Err("405 Method Not Allowed");
+    }
+    let header = |name: &str| {
+        let mut found =
+            parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        found.next().map(|header| String::from_utf8_lossy(header.value).trim().to_ascii_lowercase())
+    };
+    // A body would be taken for the next request.
+    let body = header("content-length").is_some_and(|len| len != "0");
+    let newer = parsed.version == Some(1);
+    if body || header("transfer-encoding").is_some() || newer && header("host").is_none() {
+        return Err("400 Bad Request");
+    }
+    let path = path(target).ok_or("400 Bad Request")?;
+    let connection = header("connection").unwrap_or_default();
+    let says = |what| connection.split(',').any(|word| word.trim() == what);
+    let shape = Shape {
+        head_only: method == "HEAD",
+        keep: if newer { !says("close") } else { says("keep-alive") },
+    };
+    // There is no validator that a client could have had for If-Range.
+    let range = header("range").filter(|_| !shape.head_only && header("if-range").is_none());
+    Ok(Status::Complete((len, Request { path, range, shape })))
+}
+
+/// The path of a target, decoded, without host and query.
+fn path(target: &str) -> Option<String> {
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => target,
+    };
+    let path = path.split(['?', '#']).next()?;
+    let path = percent_decode_str(path).decode_utf8().ok()?;
+    (path.starts_with('/') && !path.contains('\0')).then(|| path.into_owned())
+}
+
+/// What `bytes=a-b`, `bytes=a-` or `bytes=-n` means of `size` bytes: from where to where, or nothing
+/// that is there. `None` for what a server may ignore: other units, several ranges, nonsense.
+fn range(text: &str, size: u64) -> Option<Option<(u64, u64)>> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let (from, end) = match (first.trim(), last.trim()) {
+        ("", count) => (size.saturating_sub(count.parse().ok()?), size),
+        (first, "") => (first.parse().ok()?, size),
+        (first, last) => {
+            let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+            if first > last {
+                return None;
+            }
+            (first, size.min(last.saturating_add(1)))
+        }
+    };
+    Some((from < end).then_some((from, end)))
+}
