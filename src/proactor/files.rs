@@ -389,7 +389,8 @@ impl<K: Kernel> Proactor<K> {
         }
         let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
         let op = &mut self.slots[ticket.index()];
-        (op.file, op.offset, op.multishot) = (file, offset, flags & MULTISHOT != 0);
+        (op.file, op.offset, op.count) = (file, offset, count);
+        op.multishot = flags & MULTISHOT != 0;
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
     }
