@@ -199,7 +199,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     fn state(&mut self, source: Source) -> Option<&mut State> {
         let state = self.sources.find(source.index(), source.generation())?;
-        if K::COMPLETES && state.has(FREEING) { None } else { Some(state) }
+        if (K::COMPLETES || K::FILES) && state.has(FREEING) { None } else { Some(state) }
     }
 
     /// Why a source was not found.
