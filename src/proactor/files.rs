@@ -30,7 +30,7 @@ use crate::file::task::{Outcome, Task, Value};
 use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
 use crate::slots::InFlight;
 use crate::source::Kind;
-use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, Workers};
+use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
 use submit::MOST_BYTES;
 
 /// The work on files of a proactor, made at its first use.
@@ -67,10 +67,6 @@ impl Files {
         self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
     }
 
-    /// Lets threads end what they do, for a bounded time.
-    pub(super) fn stop(&mut self) {
-        self.workers = None;
-    }
 }
 
 type Answer = Result<Ticket, Reason>;
@@ -456,6 +452,15 @@ impl<K: Kernel> Proactor<K> {
                 return self.files.parked.push_front(slot);
             }
         }
+    }
+
+    /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
+    pub(super) fn stop_workers(&mut self) {
+        if let Some(workers) = &mut self.files.workers {
+            workers.stop(PATIENCE);
+        }
+        self.take_jobs();
+        self.files.workers = None;
     }
 
     /// A task has come to its end.

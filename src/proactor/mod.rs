@@ -570,7 +570,7 @@ impl<K: Kernel> Drop for Proactor<K> {
         let begun = K::COMPLETES || self.busy as usize + self.files.at_work() > 0;
         if begun && self.check_fork().is_ok() {
             self.close_all();
-            self.files.stop();
+            self.stop_workers();
             if self.busy > 0 {
                 self.leak();
             }
