@@ -448,10 +448,21 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         while let Some(slot) = self.files.parked.pop_front() {
-            if self.give_to_workers(slot).is_err() {
+            if !self.give_back_to_workers(slot) {
                 return self.files.parked.push_front(slot);
             }
         }
+    }
+
+    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be. An
+    /// operation that no thread can be made for fails.
+    fn give_back_to_workers(&mut self, slot: u32) -> bool {
+        match self.give_to_workers(slot) {
+            Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
+            Err(_) => return false,
+            Ok(()) => {}
+        }
+        true
     }
 
     /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
@@ -557,7 +568,7 @@ impl<K: Kernel> Proactor<K> {
             facts.refuse();
             self.sources[index].set_facts(facts);
         }
-        if self.give_to_workers(slot).is_err() {
+        if !self.give_back_to_workers(slot) {
             self.slots[slot].in_flight = InFlight::Started;
             self.files.parked.push_back(slot);
         }
