@@ -624,6 +624,10 @@ impl<K: Kernel> Proactor<K> {
         {
             let Some(task) = workers.cancel(job) else { return false };
             files.jobs.remove(&slot);
+            if !files.parked.is_empty() {
+                // There is room for one of them.
+                self.remote.waker()();
+            }
             self.slots[slot].buf = task.into_buf();
         } else {
             let key = self.ticket(slot).key();
