@@ -23,18 +23,24 @@ mod conformance {
     pub mod explain;
     pub mod fairness;
     pub mod half_close;
+    pub mod jobs;
     pub mod leases;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
+    pub mod names;
     pub mod order;
     pub mod pipes;
     pub mod poll;
+    pub mod positions;
     pub mod prompt;
     pub mod remote;
+    pub mod send_file;
     pub mod sockets;
     pub mod streams;
     pub mod threads;
     pub mod timers;
+    #[cfg(target_os = "linux")]
+    pub mod work;
 }
 
 /// Stamps lists of bodies for one driver.
@@ -389,6 +395,94 @@ macro_rules! everything {
     };
 }
 
+/// What every backend for files must do.
+macro_rules! files {
+    ($driver:ident $harness:ident $($more:tt)*) => {
+        stamp! { $driver $harness:
+            jobs {
+                a_job_returns_its_value
+                a_panic_of_a_job_is_its_error
+                urgent_jobs_go_first
+                jobs_leave_threads_to_files
+                what_was_not_begun_is_cancelled_at_once
+                what_was_not_begun_expires_in_time
+                what_was_begun_ends_late
+                a_full_pool_names_its_bound
+                a_full_pool_refuses_other_threads
+                other_threads_submit_and_cancel
+                ends_that_race_are_one
+                work_ends_the_sleep_of_a_foreign_loop
+            }
+            names {
+                files_are_opened_as_std_opens_them
+                a_stat_says_what_std_says
+                names_come_and_go
+                a_directory_says_what_is_in_it
+                copies_are_whole
+                temporary_names_are_fresh
+                attributes_are_set
+                hosts_have_addresses_and_names
+            }
+            positions {
+                bytes_go_where_they_are_told
+                a_file_ends_where_it_ends
+                holes_are_zeroes
+                lists_are_filled_and_written_in_order
+                what_moves_no_bytes_is_refused
+                what_is_appended_comes_at_the_end
+                the_position_of_a_file_is_left_alone
+                a_sync_of_every_kind
+                space_is_made_and_taken
+                a_file_is_used_as_it_was_opened
+                a_file_is_no_socket
+                many_files_at_once
+                sockets_files_and_timers_in_one_wait
+                bytes_that_are_there_win_over_a_passed_deadline
+            }
+            send_file {
+                ranges_of_a_file_are_sent
+                a_slow_reader_gets_everything
+                a_file_has_its_place_among_the_writes
+                a_file_that_is_cut_tears_what_is_behind
+                a_file_that_waits_can_be_cancelled
+                blocking_sockets_are_given_back_as_they_were
+                the_end_of_a_file_needs_no_room
+            }
+            $($more)*
+        }
+    };
+}
+
+/// And what can be looked at on Linux only.
+#[cfg(target_os = "linux")]
+macro_rules! all_files {
+    ($driver:ident $harness:ident) => {
+        files! { $driver $harness
+            work {
+                begun_work_is_late_and_keeps_its_buffer
+                a_deadline_of_begun_work_is_late
+                a_freed_file_closes_when_its_work_has_ended
+                a_close_waits_for_the_work_before_it
+                a_freed_file_with_work_is_sent_no_more
+                a_watcher_that_closes_tells_of_all_work
+                a_watcher_that_goes_leaves_nothing_of_its_work
+                a_watcher_does_not_wait_for_ever
+                direct_reads_and_writes
+                direct_work_is_cancelled_or_done
+                work_that_comes_back_to_a_full_pool_waits
+                who_does_what_is_told
+            }
+        }
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+macro_rules! all_files {
+    ($driver:ident $harness:ident) => {
+        files! { $driver $harness }
+    };
+}
+
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 everything!(epoll Epoll);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
@@ -398,6 +492,15 @@ everything!(kqueue Kqueue);
 everything!(poll Poll);
 prompt!(sim Simulated);
 portable!(faults Faulty);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+all_files!(epoll_aio EpollAio);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+all_files!(epoll_pool EpollPool);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+all_files!(uring_files UringFiles);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+all_files!(uring_pool UringPool);
+all_files!(poll_pool PollPool);
 
 /// The lists above are written by hand: every public body of every file must be in one.
 #[test]

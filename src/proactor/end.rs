@@ -198,6 +198,9 @@ impl<K: Kernel> Proactor<K> {
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
         let op = &self.slots[slot];
         let (index, generation) = (op.source, op.generation());
+        if index == NOWHERE {
+            return false;
+        }
         let state = &mut self.sources[index];
         let mut left = self.config.source_bytes;
         if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {

@@ -30,7 +30,7 @@ use crate::file::task::{Outcome, Task, Value};
 use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
 use crate::slots::InFlight;
 use crate::source::Kind;
-use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, Workers};
+use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
 use submit::MOST_BYTES;
 
 /// The work on files of a proactor, made at its first use.
@@ -67,10 +67,6 @@ impl Files {
         self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
     }
 
-    /// Lets threads end what they do, for a bounded time.
-    pub(super) fn stop(&mut self) {
-        self.workers = None;
-    }
 }
 
 type Answer = Result<Ticket, Reason>;
@@ -389,7 +385,8 @@ impl<K: Kernel> Proactor<K> {
         }
         let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
         let op = &mut self.slots[ticket.index()];
-        (op.file, op.offset, op.multishot) = (file, offset, flags & MULTISHOT != 0);
+        (op.file, op.offset, op.count) = (file, offset, count);
+        op.multishot = flags & MULTISHOT != 0;
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
     }
@@ -451,10 +448,30 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         while let Some(slot) = self.files.parked.pop_front() {
-            if self.give_to_workers(slot).is_err() {
+            if !self.give_back_to_workers(slot) {
                 return self.files.parked.push_front(slot);
             }
         }
+    }
+
+    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be. An
+    /// operation that no thread can be made for fails.
+    fn give_back_to_workers(&mut self, slot: u32) -> bool {
+        match self.give_to_workers(slot) {
+            Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
+            Err(_) => return false,
+            Ok(()) => {}
+        }
+        true
+    }
+
+    /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
+    pub(super) fn stop_workers(&mut self) {
+        if let Some(workers) = &mut self.files.workers {
+            workers.stop(PATIENCE);
+        }
+        self.take_jobs();
+        self.files.workers = None;
     }
 
     /// A task has come to its end.
@@ -551,7 +568,7 @@ impl<K: Kernel> Proactor<K> {
             facts.refuse();
             self.sources[index].set_facts(facts);
         }
-        if self.give_to_workers(slot).is_err() {
+        if !self.give_back_to_workers(slot) {
             self.slots[slot].in_flight = InFlight::Started;
             self.files.parked.push_back(slot);
         }
@@ -607,6 +624,10 @@ impl<K: Kernel> Proactor<K> {
         {
             let Some(task) = workers.cancel(job) else { return false };
             files.jobs.remove(&slot);
+            if !files.parked.is_empty() {
+                // There is room for one of them.
+                self.remote.waker()();
+            }
             self.slots[slot].buf = task.into_buf();
         } else {
             let key = self.ticket(slot).key();

@@ -199,7 +199,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     fn state(&mut self, source: Source) -> Option<&mut State> {
         let state = self.sources.find(source.index(), source.generation())?;
-        if K::COMPLETES && state.has(FREEING) { None } else { Some(state) }
+        if (K::COMPLETES || K::FILES) && state.has(FREEING) { None } else { Some(state) }
     }
 
     /// Why a source was not found.
@@ -570,7 +570,7 @@ impl<K: Kernel> Drop for Proactor<K> {
         let begun = K::COMPLETES || self.busy as usize + self.files.at_work() > 0;
         if begun && self.check_fork().is_ok() {
             self.close_all();
-            self.files.stop();
+            self.stop_workers();
             if self.busy > 0 {
                 self.leak();
             }

@@ -209,10 +209,8 @@ impl<K: Kernel> Proactor<K> {
             let done = Completion::new(source, ticket, token, Ok(Done::Sent(told)));
             self.batch.push(done.and_more(true));
         }
+        // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt tells.
         self.unqueue(index, moved as u32 + unsent);
-        if !ended && (moved as usize) < offered {
-            self.block_write(index);
-        }
     }
 
     /// A datagram is out, or the attempt answered `-errno`.

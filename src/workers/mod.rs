@@ -39,7 +39,7 @@ pub(crate) const MOST_THREADS: usize = 1024;
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
 /// How long dropping [`Workers`] waits for jobs that run.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a worker does.
 pub(crate) trait Work: Send + 'static {

@@ -17,7 +17,12 @@ use windlass::{
 
 pub mod child;
 #[cfg(unix)]
+pub mod files;
+#[cfg(unix)]
 pub mod system;
+
+#[cfg(unix)]
+pub use files::{EpollAio, EpollPool, PollPool, UringFiles, UringPool};
 
 /// How long one wait may take before it counts as a hang.
 pub const BOUND: Duration = Duration::from_secs(60);

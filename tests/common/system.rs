@@ -68,16 +68,26 @@ pub struct Directory(std::path::PathBuf);
 
 impl Directory {
     pub fn new() -> Directory {
+        Directory::new_in(&std::env::temp_dir())
+    }
+
+    /// In another directory than that of temporary files.
+    pub fn new_in(parent: &std::path::Path) -> Directory {
         static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("windlass-{}-{n}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         std::fs::create_dir(&path).expect("a fresh directory");
         Directory(path)
     }
 
     pub fn path(&self) -> &std::path::Path {
         &self.0
+    }
+
+    /// The path of a name in it.
+    pub fn at(&self, name: impl AsRef<std::path::Path>) -> std::path::PathBuf {
+        self.0.join(name)
     }
 }
 

@@ -1,0 +1,267 @@
+//! A file's bytes over a stream socket.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use windlass::{Done, Driver, ErrorKind, Handle, Op, Reason, Source};
+
+use crate::common::files::*;
+use crate::common::*;
+
+/// Bytes of the file: more than a socket holds.
+const LEN: usize = 12 << 20;
+
+fn source<H: Harness>(len: usize) -> (Directory, Bench<H::Driver>, Source) {
+    let directory = Directory::new();
+    std::fs::write(directory.at("a"), pattern(len, 1)).unwrap();
+    let mut b = H::bench();
+    let file = b.watcher.attach(std::fs::File::open(directory.at("a")).unwrap()).unwrap();
+    (directory, b, file)
+}
+
+/// Blocking sockets of std, attached as they are.
+fn pairs() -> [(Handle, Handle); 2] {
+    let (a, b) = system::tcp_pair();
+    let (c, d) = UnixStream::pair().unwrap();
+    [(a.into(), b.into()), (c.into(), d.into())]
+}
+
+fn attach<D: Driver>(b: &mut Bench<D>, pair: (Handle, Handle)) -> (Source, Source) {
+    (b.watcher.attach(pair.0).unwrap(), b.watcher.attach(pair.1).unwrap())
+}
+
+pub fn ranges_of_a_file_are_sent<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(100_000);
+    for pair in pairs() {
+        let (here, there) = attach(&mut b, pair);
+        for (offset, len, sent) in [
+            (0, 100_000, 100_000),
+            (0, 1, 1),
+            (5_000, 70_000, 70_000),
+            (99_999, 1, 1),
+            // Up to the end of the file.
+            (99_000, 5_000, 1_000),
+            (0, i32::MAX as usize, 100_000),
+            (100_000, 10, 0),
+            (1 << 40, 10, 0),
+            (60_000, 40_001, 40_000),
+        ] {
+            let ticket = b.submit(Op::send_file(here, file, offset, len).token(3));
+            let end = offset as usize + sent;
+            if sent > 0 {
+                let wanted = &pattern(100_000, 1)[offset as usize..end];
+                expect_same(&b.read_exact(there, sent), wanted);
+            }
+            let c = b.end(ticket);
+            assert_eq!((c.token, c.source, c.bytes()), (3, here, sent));
+            assert_eq!(expect_sent(c), sent);
+            assert_eq!(b.watcher.queued_bytes(here), Ok(0));
+        }
+        for len in [0, (1 << 31) + 1] {
+            assert_eq!(b.refuse(Op::send_file(here, file, 0, len)).0, Reason::BadCount);
+        }
+        b.expect_alive(here, there);
+    }
+    b.expect_all_ended();
+}
+
+/// What does not fit into the socket goes out as the reader takes it.
+pub fn a_slow_reader_gets_everything<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(LEN);
+    for (multishot, pair) in [false, true].into_iter().zip(pairs()) {
+        let (here, there) = attach(&mut b, pair);
+        let op = Op::send_file(here, file, 0, LEN);
+        let ticket = b.submit(if multishot { op.multishot() } else { op });
+        b.look();
+        assert!(b.is_open(ticket), "a silent peer took it all");
+        let queued = b.watcher.queued_bytes(here).unwrap();
+        assert!(queued > 0 && queued < LEN, "{queued}");
+        let got = b.read_exact(there, LEN);
+        expect_same(&got, &pattern(LEN, 1));
+        let (mut told, mut parts) = (0, 0);
+        loop {
+            let c = b.end(ticket);
+            let more = c.more();
+            told += expect_sent(c);
+            parts += 1;
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(told, LEN);
+        assert_eq!(parts > 1, multishot, "{parts} parts");
+        assert_eq!(b.watcher.queued_bytes(here), Ok(0));
+    }
+    b.expect_all_ended();
+}
+
+pub fn a_file_has_its_place_among_the_writes<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(LEN);
+    for pair in pairs() {
+        let (here, there) = attach(&mut b, pair);
+        let open = [
+            b.submit(Op::write(here, "head")),
+            b.submit(Op::send_file(here, file, 0, LEN)),
+            b.submit(Op::write(here, "between")),
+            b.submit(Op::send_file(here, file, 10, 20)),
+            b.submit(Op::send_file(here, file, LEN as u64 - 5, 20)),
+            b.submit(Op::write(here, "tail")),
+            b.submit(Op::shutdown(here)),
+        ];
+        let all = pattern(LEN, 1);
+        let wanted =
+            [b"head", &all[..], b"between", &all[10..30], &all[LEN - 5..], b"tail"].concat();
+        expect_same(&b.read_to_end(there), &wanted);
+        let mut order = Vec::new();
+        while b.open() > 0 || b.unasked() > 0 {
+            let c = b.next();
+            assert!(c.error_kind().is_none(), "{c:?}");
+            order.push(c.ticket());
+        }
+        assert_eq!(order, open);
+    }
+    b.expect_all_ended();
+}
+
+/// The stream has a hole where a file was cut: what stood behind it is torn, what comes later is not.
+pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
+    for ends in ["cancel", "deadline", "freed", "error"] {
+        let (directory, mut b, file) = source::<H>(LEN);
+        for pair in pairs() {
+            let (here, there) = attach(&mut b, pair);
+            let op = Op::send_file(here, file, 0, LEN);
+            let op = if ends == "deadline" { op.timeout(Duration::from_millis(5)) } else { op };
+            let sending = b.submit(op);
+            let behind = [
+                b.submit(Op::write(here, "behind")),
+                b.submit(Op::send_file(here, file, 0, 9)),
+                b.submit(Op::shutdown(here)),
+            ];
+            b.look();
+            let mut got = 0;
+            let kind = match ends {
+                "cancel" => {
+                    assert!(b.watcher.cancel(sending));
+                    ErrorKind::Cancelled
+                }
+                "deadline" => ErrorKind::Deadline,
+                "freed" => {
+                    assert!(b.watcher.free(file));
+                    // It is missed when there is room again.
+                    while b.is_open(sending) {
+                        got += b.read(there).len();
+                        b.look();
+                    }
+                    ErrorKind::Os(libc::EBADF)
+                }
+                _ => {
+                    let reset = b.watcher.detach(there).unwrap();
+                    drop(reset);
+                    let c = b.end(sending);
+                    assert!(c.bytes() > 0);
+                    expect_errno(c, RESET);
+                    for ticket in behind {
+                        let kind = b.end(ticket).error_kind();
+                        assert!(kind.is_some(), "{kind:?}");
+                    }
+                    assert!(b.watcher.free(here));
+                    continue;
+                }
+            };
+            let (bytes, _) = expect_error(b.end(sending), kind);
+            assert!(bytes > 0 && bytes < LEN);
+            for ticket in behind {
+                expect_unmoved(b.end(ticket), ErrorKind::Torn);
+            }
+            assert_eq!(b.watcher.queued_bytes(here), Ok(0));
+            // As many as it says.
+            if bytes > got {
+                b.read_exact(there, bytes - got);
+            }
+            b.expect_alive(here, there);
+            if ends == "freed" {
+                let again = std::fs::File::open(directory.at("a")).unwrap();
+                let file = b.watcher.attach(again).unwrap();
+                let ticket = b.submit(Op::send_file(here, file, 0, 9));
+                expect_same(&b.read_exact(there, 9), &pattern(LEN, 1)[..9]);
+                assert_eq!(expect_sent(b.end(ticket)), 9);
+                break;
+            }
+        }
+        b.expect_all_ended();
+    }
+}
+
+/// A cancel before the first byte tears nothing.
+pub fn a_file_that_waits_can_be_cancelled<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(1000);
+    let stuck = b.stuck();
+    let waits = b.submit(Op::send_file(stuck.writer, file, 0, 1000));
+    let behind = b.submit(Op::write(stuck.writer, "behind"));
+    assert!(b.watcher.cancel(waits));
+    expect_unmoved(b.end(waits), ErrorKind::Cancelled);
+    let all = b.read_exact(stuck.peer, stuck.bytes.len() + 6);
+    assert_eq!(&all[stuck.bytes.len()..], b"behind");
+    expect_written(b.end(stuck.ticket));
+    expect_written(b.end(behind));
+    b.expect_all_ended();
+}
+
+/// Sockets of std block; they are attached as they are and get their mode back.
+pub fn blocking_sockets_are_given_back_as_they_were<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(1000);
+    let (here, mut there) = system::tcp_pair();
+    assert!(system::is_blocking(&here));
+    let source = b.watcher.attach(here).unwrap();
+    assert_eq!(expect_sent(b.run(Op::send_file(source, file, 0, 1000))), 1000);
+    let handle = b.watcher.detach(source).unwrap();
+    let here = TcpStream::from(handle.into_fd().unwrap());
+    assert!(system::is_blocking(&here));
+    let mut got = vec![0; 1000];
+    there.read_exact(&mut got).unwrap();
+    expect_same(&got, &pattern(1000, 1));
+    // One that is shared and blocks cannot be sent to without blocking those who share it.
+    let shared = b.watcher.attach_dup(&here).unwrap();
+    assert_eq!(b.refuse(Op::send_file(shared, file, 0, 10)).0, Reason::Unsupported);
+    assert!(system::is_blocking(&here));
+    b.write(shared, "plain");
+    here.set_nonblocking(true).unwrap();
+    assert_eq!(expect_sent(b.run(Op::send_file(shared, file, 0, 10))), 10);
+    b.expect_all_ended();
+}
+
+/// Short files, one behind the other, on a socket that has been waited for: each ends by itself.
+pub fn the_end_of_a_file_needs_no_room<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(1000);
+    for pair in pairs() {
+        let (here, there) = attach(&mut b, pair);
+        // The kernel knows the socket, and has told that it takes bytes.
+        let stuck = pattern(LEN, 2);
+        let ticket = b.submit(Op::write(here, stuck.clone()));
+        expect_same(&b.read_exact(there, LEN), &stuck);
+        expect_written(b.end(ticket));
+        b.pass(Duration::from_millis(5));
+        for multishot in [false, true] {
+            let op = Op::send_file(here, file, 500, 5000);
+            let ticket = b.submit(if multishot { op.multishot() } else { op });
+            expect_same(&b.read_exact(there, 500), &pattern(1000, 1)[500..]);
+            let mut told = 0;
+            loop {
+                let c = b.end(ticket);
+                let more = c.more();
+                match c.result {
+                    Ok(Done::Sent(bytes)) => told += bytes,
+                    other => panic!("{other:?}"),
+                }
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(told, 500);
+            b.pass(Duration::from_millis(5));
+        }
+    }
+    b.expect_all_ended();
+}
