@@ -2,6 +2,7 @@
 //! and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page cache.
 //!
 //! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` who does the work: `aio`, `pool`, `uring`.
+//! With `--flood` 64 jobs of 5 ms, as slow name look-ups are, go on all the while.
 //! With `--write` it writes blocks of 1 MiB one after the other instead, and syncs at the end.
 
 use std::io;
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
 use windlass::{AlignedBuf, Completions, Done, Op, OpenOptions, Source, Watcher};
+
+/// The token of a slow job.
+const SLOW: u64 = u64::MAX;
 
 /// Bytes that sequential writes fill before they start again.
 const WRITTEN: u64 = 512 << 20;
@@ -20,7 +24,7 @@ fn main() -> io::Result<()> {
     let (writes, explains) =
         (flags.contains(&"--write".into()), flags.contains(&"--explain".into()));
     let [file, depth, secs, direct] = words.as_slice() else {
-        eprintln!("usage: fbench FILE DEPTH SECONDS DIRECT [--write] [--explain]");
+        eprintln!("usage: fbench FILE DEPTH SECONDS DIRECT [--write] [--flood] [--explain]");
         std::process::exit(2);
     };
     let number =
@@ -34,6 +38,10 @@ fn main() -> io::Result<()> {
     let file = open(&mut watcher, file, options)?;
     let mut bench = Bench::new(file, writes, size(&mut watcher, file)?)?;
 
+    let slow = || Op::run(|| std::thread::sleep(Duration::from_millis(5))).token(SLOW);
+    for _ in 0..if flags.contains(&"--flood".into()) { 64 } else { 0 } {
+        watcher.submit(slow())?;
+    }
     let mut done = Completions::new();
     let mut free: Vec<AlignedBuf> = (0..depth).map(|_| bench.buffer()).collect();
     let mut started = vec![Instant::now(); depth];
@@ -53,6 +61,10 @@ fn main() -> io::Result<()> {
         watcher.wait(&mut done)?;
         now = Instant::now();
         for c in done.drain(..) {
+            if c.token == SLOW {
+                watcher.submit(slow())?;
+                continue;
+            }
             let buf = match c.result? {
                 Done::Read(buf) | Done::Written { buf, .. } => buf,
                 other => unreachable!("{other:?}"),

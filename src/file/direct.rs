@@ -109,15 +109,19 @@ impl Direct {
     /// Submits what is held back; whether there are answers already.
     #[inline(always)]
     pub(crate) fn flush(&mut self) -> bool {
-        match &mut self.state {
-            State::Open(aio) => {
-                if aio.queued() > 0 {
-                    aio.flush();
-                }
-                !self.answers.is_empty() || aio.has_completed()
+        if let State::Open(aio) = &mut self.state {
+            if aio.queued() > 0 {
+                aio.flush();
             }
-            _ => false,
+            return self.has_answers();
         }
+        false
+    }
+
+    /// Whether there are answers, also those of which no event tells.
+    #[inline]
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty() || matches!(&self.state, State::Open(aio) if aio.has_completed())
     }
 
     /// Takes the next answer.

@@ -221,6 +221,11 @@ pub unsafe trait Kernel {
         None
     }
 
+    /// Whether there is an answer that no event tells of.
+    fn has_file_answers(&self) -> bool {
+        false
+    }
+
     /// Asks for the end of such work; its answer tells.
     fn stop_file(&mut self, key: u64) {
         let _ = key;

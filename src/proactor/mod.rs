@@ -459,7 +459,8 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn next_timeout(&mut self) -> Option<Duration> {
         let quiet = self.batch.is_empty() && self.ready.is_empty() && self.doubted.is_empty();
-        if !quiet || self.remote.has_rung() {
+        let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
+        if !quiet || answered || self.remote.has_rung() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

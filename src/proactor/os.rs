@@ -211,6 +211,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
         self.direct.start(&mut request, facts)
     }
 
+    fn has_file_answers(&self) -> bool {
+        self.direct.has_answers()
+    }
+
     fn file_answer(&mut self) -> Option<FileAnswer> {
         self.direct.answer()
     }

@@ -21,7 +21,11 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
                 // What kernel and workers have still ends.
-                self.poll(wait)?;
+                if self.remote.has_rung() {
+                    self.wake_up();
+                } else {
+                    self.poll(wait)?;
+                }
                 if self.batch.is_empty() && self.is_over(wait) {
                     return Ok(());
                 }
