@@ -44,14 +44,14 @@ fn main() -> io::Result<()> {
     }
     let mut done = Completions::new();
     let mut free: Vec<AlignedBuf> = (0..depth).map(|_| bench.buffer()).collect();
-    let mut started = vec![Instant::now(); depth];
+    let mut started_ns = vec![0; depth];
     let mut tokens: Vec<u64> = (0..depth as u64).collect();
     let (start, before) = (Instant::now(), cpu_time());
-    let (mut now, mut running) = (start, 0);
+    let (mut now_ns, mut running, span_ns) = (0, 0, span.as_nanos() as u64);
     loop {
-        if now - start < span {
+        if now_ns < span_ns {
             while let (Some(buf), Some(token)) = (free.pop(), tokens.pop()) {
-                started[token as usize] = now;
+                started_ns[token as usize] = now_ns;
                 watcher.submit(bench.next(buf).token(token))?;
                 running += 1;
             }
@@ -59,7 +59,7 @@ fn main() -> io::Result<()> {
             break;
         }
         watcher.wait(&mut done)?;
-        now = Instant::now();
+        now_ns = start.elapsed().as_nanos() as u64;
         for c in done.drain(..) {
             if c.token == SLOW {
                 watcher.submit(slow())?;
@@ -71,12 +71,12 @@ fn main() -> io::Result<()> {
             };
             assert_eq!(buf.len(), bench.block, "a short read or write");
             free.push(buf.into_aligned().expect("what was submitted"));
-            bench.record(now - started[c.token as usize]);
+            bench.latency_ns.saturating_record(now_ns - started_ns[c.token as usize]);
             tokens.push(c.token);
             running -= 1;
         }
     }
-    let (elapsed, cpu) = (now - start, cpu_time() - before);
+    let (elapsed, cpu) = (Duration::from_nanos(now_ns), cpu_time() - before);
     let sync = sync(&mut watcher, file, writes)?;
     bench.print(depth, elapsed, cpu, sync);
     if explains {
@@ -123,10 +123,6 @@ impl Bench {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         Op::read_at(self.file, buf, self.random % self.blocks * self.block as u64)
-    }
-
-    fn record(&mut self, latency: Duration) {
-        self.latency_ns.saturating_record(latency.as_nanos() as u64);
     }
 
     fn print(&self, depth: usize, elapsed: Duration, cpu: Duration, sync: Duration) {

@@ -66,7 +66,6 @@ impl Files {
     pub(super) fn threads(&self) -> usize {
         self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
     }
-
 }
 
 type Answer = Result<Ticket, Reason>;
@@ -90,6 +89,17 @@ impl<K: Kernel> Proactor<K> {
     /// The index of a file, of which is known what there is to know.
     #[inline]
     fn file(&mut self, source: Source) -> Result<u32, Reason> {
+        if self.forks == fork::generation()
+            && let Some(state) = self.sources.find(source.index(), source.generation())
+            && state.is_known_file()
+        {
+            return Ok(source.index());
+        }
+        self.new_file(source)
+    }
+
+    #[cold]
+    fn new_file(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
         let state = &mut self.sources[index];
         if state.kind() != Kind::File {
@@ -110,22 +120,24 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         offset: u64,
         flags: u8,
-        buf: &mut Buf,
-    ) -> Answer {
-        let index = self.file(source)?;
-        match buf.room() {
-            0 => return Err(Reason::EmptyBuffer),
-            room if room > MOST_BYTES => return Err(Reason::TooLong),
-            _ => {}
-        }
-        if let Some(result) = self.read_now(index, buf, offset) {
-            self.counts.submitted[Code::ReadAt as usize] += 1;
-            self.files.counts.at_once += 1;
-            let ticket = self.loose_ticket();
-            self.batch.push(Completion::new(source, ticket, token, result));
-            return Ok(ticket);
-        }
-        self.begin_file(Code::ReadAt, index, token, due_ns, offset, flags, buf)
+        mut buf: Buf,
+    ) -> Option<Ticket> {
+        let answer = self.file(source).and_then(|index| {
+            match buf.room() {
+                0 => return Err(Reason::EmptyBuffer),
+                room if room > MOST_BYTES => return Err(Reason::TooLong),
+                _ => {}
+            }
+            if let Some(result) = self.read_now(index, &mut buf, offset) {
+                self.counts.submitted[Code::ReadAt as usize] += 1;
+                self.files.counts.at_once += 1;
+                let ticket = self.loose_ticket();
+                self.batch.push(Completion::new(source, ticket, token, result));
+                return Ok(ticket);
+            }
+            self.begin_file(Code::ReadAt, index, token, due_ns, offset, flags, &mut buf)
+        });
+        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
     /// Reads what is there without waiting; `None` when that is not all, and nothing has been done.

@@ -264,7 +264,7 @@ impl<K: Kernel> Proactor<K> {
         let Op { source, token, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
         let mut address = extra.take_address();
         let answer = match code {
-            Code::Read | Code::Write => unreachable!("served by the caller"),
+            Code::Read | Code::Write | Code::ReadAt => unreachable!("served by the caller"),
             Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
             Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
             Code::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
@@ -281,9 +281,6 @@ impl<K: Kernel> Proactor<K> {
             Code::Timer => self.submit_timer(token, at),
             Code::Nop => self.submit_nop(token),
             Code::Drained => self.submit_drained(source, token, at, count),
-            Code::ReadAt => {
-                self.submit_read_at(source, token, at, extra.as_offset(), flags, &mut buf)
-            }
             Code::WriteAt => {
                 self.submit_write_at(source, token, at, extra.as_offset(), flags, &mut buf)
             }
@@ -308,9 +305,10 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         deadline_ns: u64,
         flags: u8,
+        extra: Extra,
     ) -> Rejected<Op> {
         let buf = self.refusal.1.take();
-        let op = Op { source, token, deadline_ns, buf, extra: Extra::NONE, count: 0, code, flags };
+        let op = Op { source, token, deadline_ns, buf, extra, count: 0, code, flags };
         Rejected { op, reason: self.refusal.0 }
     }
 }
@@ -321,7 +319,8 @@ impl<K: Kernel> Submit for Proactor<K> {
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         // Inlined where the operation is made, so that of the usual two nothing is built in memory.
-        match op.code {
+        let code = op.code;
+        match code {
             Code::Read => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
@@ -334,7 +333,7 @@ impl<K: Kernel> Submit for Proactor<K> {
                 };
                 match answer {
                     Some(ticket) => Ok(ticket),
-                    None => Err(self.refuse(Code::Read, source, token, due_ns, flags)),
+                    None => Err(self.refuse(Code::Read, source, token, due_ns, flags, Extra::NONE)),
                 }
             }
             Code::Write => {
@@ -343,7 +342,22 @@ impl<K: Kernel> Submit for Proactor<K> {
                 std::mem::forget(extra);
                 match self.submit_write(source, token, deadline_ns, buf) {
                     Some(ticket) => Ok(ticket),
-                    None => Err(self.refuse(Code::Write, source, token, deadline_ns, 0)),
+                    None => {
+                        Err(self.refuse(Code::Write, source, token, deadline_ns, 0, Extra::NONE))
+                    }
+                }
+            }
+            Code::ReadAt => {
+                let Op { source, token, deadline_ns, buf, extra, flags, .. } = op;
+                let offset = extra.as_offset();
+                // It carries nothing that would have to be dropped.
+                std::mem::forget(extra);
+                match self.submit_read_at(source, token, deadline_ns, offset, flags, buf) {
+                    Some(ticket) => Ok(ticket),
+                    None => {
+                        let extra = Extra::offset(offset);
+                        Err(self.refuse(code, source, token, deadline_ns, flags, extra))
+                    }
                 }
             }
             _ => self.submit_other(op),

@@ -362,6 +362,13 @@ impl State {
         FileFacts::from_bits(self.read_token)
     }
 
+    /// A file that takes operations, and of which is known what there is to know.
+    #[inline]
+    pub(super) fn is_known_file(&self) -> bool {
+        const FILE: u32 = (Kind::File as u32) << KIND_SHIFT | PREPARED;
+        self.flags & (KIND_MASK | PREPARED | CLOSING) == FILE && self.facts().is_known()
+    }
+
     pub(super) fn set_facts(&mut self, facts: FileFacts) {
         self.read_token = facts.bits();
     }
