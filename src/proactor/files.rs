@@ -66,7 +66,6 @@ impl Files {
     pub(super) fn threads(&self) -> usize {
         self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
     }
-
 }
 
 type Answer = Result<Ticket, Reason>;
@@ -518,7 +517,9 @@ impl<K: Kernel> Proactor<K> {
         if moved < 0 {
             return match (-moved as i32, ending) {
                 // Nothing was done.
-                (libc::ECANCELED | libc::EINTR | libc::EAGAIN, Some(kind)) => self.fail(slot, kind),
+                (libc::ECANCELED | libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP, Some(kind)) => {
+                    self.fail(slot, kind)
+                }
                 (libc::EAGAIN | libc::EOPNOTSUPP | libc::ECANCELED | libc::EINTR, None) => {
                     self.hand_back(slot, -moved as i32);
                 }
