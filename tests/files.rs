@@ -113,11 +113,17 @@ fn round() -> impl Strategy<Value = Round> {
 struct Byte {
     known: u8,
     perhaps: Vec<u8>,
+    /// What it was in this round: a read may have been done before the write, and be told after it.
+    past: Vec<u8>,
 }
 
 impl Byte {
     fn allows(&self, value: u8) -> bool {
         value == self.known || self.perhaps.contains(&value)
+    }
+
+    fn allowed(&self, value: u8) -> bool {
+        self.allows(value) || self.past.contains(&value)
     }
 }
 
@@ -240,7 +246,9 @@ impl<H: Harness> Program<H> {
             ) => {
                 assert_eq!((bytes as usize, buf.len()), (len, len));
                 for byte in &mut model[from..from + len] {
-                    *byte = Byte { known: *value, perhaps: Vec::new() };
+                    byte.past.push(byte.known);
+                    byte.known = *value;
+                    byte.perhaps.clear();
                 }
             }
             (What::Read { .. } | What::ReadList, Ok(Done::Read(data))) => {
@@ -251,13 +259,13 @@ impl<H: Harness> Program<H> {
                     _ => data.parts().iter().flat_map(|part| part.to_vec()).collect(),
                 };
                 for (i, (byte, value)) in model[from..end].iter().zip(got).enumerate() {
-                    assert!(byte.allows(value), "byte {} of {step:?} is {value}", from + i);
+                    assert!(byte.allowed(value), "byte {} of {step:?} is {value}", from + i);
                 }
             }
             (What::Sync, Ok(Done::Finished)) | (What::Stat, Ok(Done::Stat(_))) => {}
             (What::Job, Ok(Done::Returned(_))) => {}
             (what, Err(error)) => {
-                assert!(!late, "work that has begun ends as it ends");
+                assert!(!late, "work that has begun ends as it ends: {step:?}: {error:?}");
                 let wanted = [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Freed];
                 assert!(wanted.contains(&error.kind()), "{step:?}: {error:?}");
                 let buf = error.into_buf();
@@ -320,7 +328,7 @@ impl<H: Harness> Program<H> {
                 for (i, (byte, value)) in self.model[file].iter_mut().zip(bytes).enumerate() {
                     assert!(byte.allows(value), "byte {i} of file {file} is {value}");
                     // It stays what it is.
-                    *byte = Byte { known: value, perhaps: Vec::new() };
+                    *byte = Byte { known: value, ..Byte::default() };
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Linux: work on files that is held in the middle of its call, direct I/O, and what is left behind.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use windlass::{
@@ -20,7 +21,7 @@ struct Held {
     hold: sticky::Hold,
 }
 
-fn begun<D: Driver>(b: &mut Bench<D>, path: &FsPath) -> Option<Held> {
+fn begun<D: Driver>(b: &mut Bench<D>, path: &Path) -> Option<Held> {
     let (hold, bytes) = match sticky::page() {
         Ok(page) => page,
         Err(why) => {
@@ -36,7 +37,7 @@ fn begun<D: Driver>(b: &mut Bench<D>, path: &FsPath) -> Option<Held> {
 
 /// The write is late, and real.
 #[track_caller]
-fn expect_late<D: Driver>(b: &mut Bench<D>, held: Held, path: &FsPath, late: bool) {
+fn expect_late<D: Driver>(b: &mut Bench<D>, held: Held, path: &Path, late: bool) {
     drop(held.hold);
     let c = b.end(held.write);
     assert_eq!((c.token, c.late(), c.source), (5, late, held.file));
