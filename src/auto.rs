@@ -110,7 +110,8 @@ impl Auto {
             (kind, _) => (kind, "named by the program".into()),
         };
         let uring = kind == DriverKind::Uring;
-        if files == FileBackend::Uring && !uring || files == FileBackend::Aio && uring {
+        let aio = matches!(kind, DriverKind::Auto | DriverKind::Epoll | DriverKind::Kqueue);
+        if files == FileBackend::Uring && !uring || files == FileBackend::Aio && !aio {
             let text = format!("{files:?} does no work on files beside the driver {kind:?}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }

@@ -19,9 +19,12 @@ mod conformance {
     pub mod datagrams;
     pub mod deadlines;
     pub mod descriptors;
+    #[cfg(target_os = "linux")]
+    pub mod direct_io;
     pub mod embedding;
     pub mod explain;
     pub mod fairness;
+    pub mod file_errors;
     pub mod half_close;
     pub mod jobs;
     pub mod leases;
@@ -399,6 +402,11 @@ macro_rules! everything {
 macro_rules! files {
     ($driver:ident $harness:ident $($more:tt)*) => {
         stamp! { $driver $harness:
+            file_errors {
+                what_moves_no_bytes_is_refused
+                a_file_is_used_as_it_was_opened
+                a_file_is_no_socket
+            }
             jobs {
                 a_job_returns_its_value
                 a_panic_of_a_job_is_its_error
@@ -428,13 +436,10 @@ macro_rules! files {
                 a_file_ends_where_it_ends
                 holes_are_zeroes
                 lists_are_filled_and_written_in_order
-                what_moves_no_bytes_is_refused
                 what_is_appended_comes_at_the_end
                 the_position_of_a_file_is_left_alone
                 a_sync_of_every_kind
                 space_is_made_and_taken
-                a_file_is_used_as_it_was_opened
-                a_file_is_no_socket
                 many_files_at_once
                 sockets_files_and_timers_in_one_wait
                 bytes_that_are_there_win_over_a_passed_deadline
@@ -458,6 +463,13 @@ macro_rules! files {
 macro_rules! all_files {
     ($driver:ident $harness:ident) => {
         files! { $driver $harness
+            direct_io {
+                direct_reads_and_writes
+                direct_work_is_cancelled_or_done
+                work_that_comes_back_to_a_full_pool_waits
+                who_does_what_is_told
+                a_loop_that_spins_finds_what_has_ended
+            }
             work {
                 begun_work_is_late_and_keeps_its_buffer
                 a_deadline_of_begun_work_is_late
@@ -467,10 +479,6 @@ macro_rules! all_files {
                 a_watcher_that_closes_tells_of_all_work
                 a_watcher_that_goes_leaves_nothing_of_its_work
                 a_watcher_does_not_wait_for_ever
-                direct_reads_and_writes
-                direct_work_is_cancelled_or_done
-                work_that_comes_back_to_a_full_pool_waits
-                who_does_what_is_told
             }
         }
     };

@@ -426,6 +426,96 @@ fn ten_thousand_sources_on_a_ring_are_small() {
     sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
 }
 
+/// A file of 64 KiB that is on the disk, and in the page cache.
+#[cfg(target_os = "linux")]
+fn file_of_the_disk(name: &str) -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("windlass-{name}-{}", std::process::id()));
+    std::fs::write(&path, vec![7; 64 << 10]).expect("a file");
+    std::fs::File::open(&path).and_then(|file| file.sync_all()).expect("a disk");
+    path
+}
+
+/// One operation on a file after the other, each with the buffer of the one before.
+#[cfg(target_os = "linux")]
+fn one_by_one(
+    watcher: &mut Watcher,
+    done: &mut Completions,
+    buf: &mut Option<Buf>,
+    op: impl FnOnce(Buf) -> Op,
+) {
+    watcher.submit(op(buf.take().expect("it comes back"))).expect("room");
+    while buf.is_none() {
+        assert!(watcher.wait_timeout(done, BOUND).expect("a wait") > 0, "it hangs");
+        for c in done.drain(..) {
+            match c.result.expect("nothing fails") {
+                Done::Read(data) | Done::Written { buf: data, .. } => {
+                    assert_eq!(data.len(), 4096);
+                    *buf = Some(data);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// Reads and writes of files: from the page cache, past it, and by threads.
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#[test]
+fn work_on_files_allocates_nothing() {
+    use std::os::unix::fs::OpenOptionsExt;
+    use windlass::{AlignedBuf, FileBackend};
+
+    let _alone = alone();
+    let path = file_of_the_disk("memory");
+    for (driver, files) in [
+        (DriverKind::Epoll, FileBackend::Aio),
+        (DriverKind::Epoll, FileBackend::Pool),
+        (DriverKind::Uring, FileBackend::Uring),
+        (DriverKind::Uring, FileBackend::Pool),
+    ] {
+        let mut options = std::fs::File::options();
+        let cached = options.read(true).write(true).open(&path).expect("a file");
+        let direct = options.custom_flags(libc::O_DIRECT).open(&path);
+        // One thread: a second is made when the first has not rested in time.
+        let watcher = Watcher::builder().driver(driver).files(files).threads(1).build();
+        let mut watcher = watcher.expect("it is there");
+        let cached = watcher.attach(cached).expect("room");
+        let mut done = Completions::new();
+        let aligned = || Some(Buf::from(AlignedBuf::with_capacity(4096, 4096)));
+        let mut buf = Some(Buf::from(Vec::<u8>::with_capacity(4096)));
+        expect_none(&format!("{driver:?} {files:?} cached"), |i| {
+            let offset = u64::from(i % 16) * 4096;
+            one_by_one(&mut watcher, &mut done, &mut buf, |buf| match i % 2 {
+                0 => Op::read_at(cached, buf.into_vec(), offset),
+                _ => Op::read_at(cached, buf, offset).timeout(HOUR),
+            });
+        });
+        expect_none(&format!("{driver:?} {files:?} written"), |i| {
+            let offset = u64::from(i % 16) * 4096;
+            one_by_one(&mut watcher, &mut done, &mut buf, |buf| match i % 2 {
+                0 => Op::write_at(cached, buf, offset),
+                _ => Op::write_at(cached, buf, offset).timeout(HOUR),
+            });
+        });
+        let direct = match direct {
+            Ok(direct) => watcher.attach(direct).expect("room"),
+            Err(error) => {
+                println!("SKIP direct I/O: {error}");
+                continue;
+            }
+        };
+        let mut buf = aligned();
+        expect_none(&format!("{driver:?} {files:?} direct"), |i| {
+            let offset = u64::from(i % 16) * 4096;
+            one_by_one(&mut watcher, &mut done, &mut buf, |buf| match i % 2 {
+                0 => Op::read_at(direct, buf, offset),
+                _ => Op::read_at(direct, buf, offset).timeout(HOUR),
+            });
+        });
+    }
+    std::fs::remove_file(path).expect("it is there");
+}
+
 /// Everything that can be in flight is; then the watcher goes.
 fn drop_in_flight<W: World>(close: bool) {
     let world = W::open(&CALM);

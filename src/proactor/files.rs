@@ -530,7 +530,9 @@ impl<K: Kernel> Proactor<K> {
         if moved < 0 {
             return match (-moved as i32, ending) {
                 // Nothing was done.
-                (libc::ECANCELED | libc::EINTR | libc::EAGAIN, Some(kind)) => self.fail(slot, kind),
+                (libc::ECANCELED | libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP, Some(kind)) => {
+                    self.fail(slot, kind)
+                }
                 (libc::EAGAIN | libc::EOPNOTSUPP | libc::ECANCELED | libc::EINTR, None) => {
                     self.hand_back(slot, -moved as i32);
                 }

@@ -169,7 +169,6 @@ pub fn directories() -> Vec<Directory> {
 }
 
 pub use super::system::Directory;
-pub use std::path::Path as FsPath;
 
 /// Whether the process has a descriptor of this file open.
 #[cfg(any(target_os = "linux", target_os = "android"))]

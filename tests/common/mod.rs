@@ -22,6 +22,7 @@ pub mod files;
 pub mod system;
 
 #[cfg(unix)]
+#[allow(unused_imports)] // not every binary works on files
 pub use files::{EpollAio, EpollPool, PollPool, UringFiles, UringPool};
 
 /// How long one wait may take before it counts as a hang.

@@ -111,3 +111,25 @@ pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: one entry on the stack.
     unsafe { libc::poll(&mut entry, 1, 0) > 0 }
 }
+
+/// From here on the calls `numbers` of this process fail with `errno`.
+#[cfg(target_os = "linux")]
+pub fn deny(numbers: &[i64], errno: i32) {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    // The number of the call stands first in seccomp's data.
+    let mut filter = vec![step(load, 0, 0, 0)];
+    for &number in numbers {
+        filter.push(step(equal, number as u32, 0, 1));
+        filter.push(step(answer, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+    }
+    filter.push(step(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the program lives across the call.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) }, 0);
+}

@@ -110,10 +110,10 @@ pub fn a_stat_says_what_std_says<H: Harness>() {
     same(&known, &fs::metadata(d.path()).unwrap());
     assert_eq!(known.kind(), FileKind::Directory);
     assert_eq!(stat(b.run(Op::stat("/dev/null"))).kind(), FileKind::CharDevice);
-    errno(b.run(Op::stat(&d.at("none"))), libc::ENOENT);
-    errno(b.run(Op::stat(&d.at("a/b"))), libc::ENOTDIR);
+    errno(b.run(Op::stat(d.at("none"))), libc::ENOENT);
+    errno(b.run(Op::stat(d.at("a/b"))), libc::ENOTDIR);
     symlink(d.at("loop"), d.at("loop")).unwrap();
-    errno(b.run(Op::stat(&d.at("loop"))), libc::ELOOP);
+    errno(b.run(Op::stat(d.at("loop"))), libc::ELOOP);
     // The completion of a stat by source names it.
     assert_eq!(b.run(Op::stat(file)).source, file);
     b.expect_all_ended();
@@ -272,16 +272,16 @@ pub fn attributes_are_set<H: Harness>() {
     symlink("a", d.at("link")).unwrap();
     let file = b.open_file(d.at("a"), NEW.read(true).write(true));
     let mode = || fs::metadata(d.at("a")).unwrap().permissions().mode() & 0o7777;
-    expect_finished(b.run(Op::set_mode(&d.at("link"), 0o600)));
+    expect_finished(b.run(Op::set_mode(d.at("link"), 0o600)));
     assert_eq!(mode(), 0o600);
     expect_finished(b.run(Op::set_mode(file, 0o4711)));
     assert_eq!(mode(), 0o4711);
     errno(b.run(Op::set_mode(FileRef::link(d.at("link")), 0o600)), libc::EOPNOTSUPP);
-    errno(b.run(Op::set_mode(&d.at("none"), 0o600)), libc::ENOENT);
+    errno(b.run(Op::set_mode(d.at("none"), 0o600)), libc::ENOENT);
 
     let at = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_000);
     let before = fs::metadata(d.at("a")).unwrap().accessed().unwrap();
-    expect_finished(b.run(Op::set_times(&d.at("a"), None, Some(at))));
+    expect_finished(b.run(Op::set_times(d.at("a"), None, Some(at))));
     let known = fs::metadata(d.at("a")).unwrap();
     assert_eq!((known.modified().unwrap(), known.accessed().unwrap()), (at, before));
     expect_finished(b.run(Op::set_times(file, Some(at), None)));

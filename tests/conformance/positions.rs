@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use windlass::{Buf, ErrorKind, Op, OpenOptions, Ready, Reason};
+use windlass::{Buf, ErrorKind, Op, OpenOptions};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -124,30 +124,6 @@ pub fn lists_are_filled_and_written_in_order<H: Harness>() {
     b.expect_all_ended();
 }
 
-pub fn what_moves_no_bytes_is_refused<H: Harness>() {
-    let directory = Directory::new();
-    let mut b = H::bench();
-    let file = b.make_file(directory.at("a"));
-    for op in [
-        Op::read_at(file, room(0), 0),
-        Op::read_at(file, Vec::<Buf>::new(), 0),
-        Op::write_at(file, "", 0),
-        Op::write_at(file, room(100), 0),
-        Op::write_at(file, vec![Buf::from(""), Buf::from(room(0))], 0),
-    ] {
-        assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
-    }
-    let part: Arc<[u8]> = vec![1; 1 << 20].into();
-    let long: Vec<Buf> = (0..2049).map(|_| Buf::from(part.clone())).collect();
-    let (reason, op) = b.refuse(Op::write_at(file, long, 0));
-    assert_eq!((reason, op.buf().parts().len()), (Reason::TooLong, 2049));
-    // Memory that is never touched.
-    let (reason, op) = b.refuse(Op::read_at(file, room((1 << 31) + 1), 0));
-    assert_eq!(reason, Reason::TooLong);
-    assert!(op.into_buf().room() > 1 << 31);
-    b.expect_all_ended();
-}
-
 pub fn what_is_appended_comes_at_the_end<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();
@@ -257,78 +233,6 @@ pub fn space_is_made_and_taken<H: Harness>() {
         expect_finished(b.run(Op::truncate(file, 2)));
         assert_eq!(fs::read(&path).unwrap(), b"ke");
     }
-}
-
-pub fn a_file_is_used_as_it_was_opened<H: Harness>() {
-    let directory = Directory::new();
-    let mut b = H::bench();
-    fs::write(directory.at("a"), "there").unwrap();
-    let reads = b.open_file(directory.at("a"), OpenOptions::new().read(true));
-    let writes = b.open_file(directory.at("a"), OpenOptions::new().write(true));
-    for _ in 0..2 {
-        let c = b.run(Op::write_at(reads, "lost", 0));
-        assert_eq!(&*expect_errno(c, &[libc::EBADF]), b"lost");
-        let c = b.run(Op::read_at(writes, room(77), 0));
-        let buf = expect_errno(c, &[libc::EBADF]);
-        assert_eq!((buf.len(), buf.into_vec().capacity()), (0, 77));
-        let list = vec![Buf::from(room(7)), Buf::from(room(8))];
-        let buf = expect_errno(b.run(Op::read_at(writes, list, 0)), &[libc::EBADF]);
-        assert_eq!((buf.parts().len(), buf.len()), (2, 0));
-    }
-    let c = b.run(Op::truncate(reads, 0));
-    expect_errno(c, &[libc::EINVAL, libc::EBADF]);
-    let above = b.open_file(directory.path(), OpenOptions::new().read(true));
-    expect_errno(b.run(Op::read_at(above, room(10), 0)), &[libc::EISDIR]);
-    assert_eq!(fs::read(directory.at("a")).unwrap(), b"there");
-    b.expect_all_ended();
-}
-
-/// What is for sockets is not for files, and the other way round.
-pub fn a_file_is_no_socket<H: Harness>() {
-    let directory = Directory::new();
-    let mut b = H::bench();
-    let file = b.make_file(directory.at("a"));
-    let (socket, other) = b.pair();
-    for op in [
-        Op::read(file),
-        Op::read_into(file, room(9)),
-        Op::read_exact(file, room(9), 9),
-        Op::write(file, "x"),
-        Op::poll(file, Ready::READABLE),
-        Op::accept(file),
-        Op::shutdown(file),
-        Op::recv_from(file),
-        Op::send_file(file, file, 0, 10),
-        Op::read_at(socket, room(9), 0),
-        Op::write_at(socket, "kept", 0),
-        Op::sync(socket),
-        Op::datasync(socket),
-        Op::sync_range(socket, 0, 0),
-        Op::allocate(socket, 0, 9),
-        Op::truncate(socket, 0),
-        Op::stat(socket),
-        Op::set_mode(socket, 0o600),
-        Op::send_file(socket, other, 0, 10),
-    ] {
-        let (code, had) = (op.code(), op.buf().room().max(op.buf().len()));
-        let (reason, op) = b.refuse(op);
-        assert_eq!(reason, Reason::Unsupported, "{code:?}");
-        assert_eq!(op.buf().room().max(op.buf().len()), had);
-    }
-    b.expect_alive(socket, other);
-    b.write_at(file, "fine", 0);
-    assert!(b.watcher.free(file));
-    for op in [
-        Op::read_at(file, room(9), 0),
-        Op::write_at(file, "x", 0),
-        Op::sync(file),
-        Op::truncate(file, 0),
-        Op::stat(file),
-        Op::send_file(socket, file, 0, 10),
-    ] {
-        assert_eq!(b.refuse(op).0, Reason::Stale);
-    }
-    b.expect_all_ended();
 }
 
 pub fn many_files_at_once<H: Harness>() {

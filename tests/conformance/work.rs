@@ -1,10 +1,10 @@
-//! Linux: work on files that is held in the middle of its call, direct I/O, and what is left behind.
+//! Linux: work on files that is held in the middle of its call, and what is left behind.
 
-use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use windlass::{
-    AlignedBuf, Buf, Completions, Done, Driver, ErrorKind, Op, OpenOptions, Reason, Source, Ticket,
+    AlignedBuf, Buf, Completions, Driver, ErrorKind, Op, OpenOptions, Reason, Source, Ticket,
     Watcher,
 };
 
@@ -20,7 +20,7 @@ struct Held {
     hold: sticky::Hold,
 }
 
-fn begun<D: Driver>(b: &mut Bench<D>, path: &FsPath) -> Option<Held> {
+fn begun<D: Driver>(b: &mut Bench<D>, path: &Path) -> Option<Held> {
     let (hold, bytes) = match sticky::page() {
         Ok(page) => page,
         Err(why) => {
@@ -36,7 +36,7 @@ fn begun<D: Driver>(b: &mut Bench<D>, path: &FsPath) -> Option<Held> {
 
 /// The write is late, and real.
 #[track_caller]
-fn expect_late<D: Driver>(b: &mut Bench<D>, held: Held, path: &FsPath, late: bool) {
+fn expect_late<D: Driver>(b: &mut Bench<D>, held: Held, path: &Path, late: bool) {
     drop(held.hold);
     let c = b.end(held.write);
     assert_eq!((c.token, c.late(), c.source), (5, late, held.file));
@@ -287,221 +287,4 @@ pub fn a_watcher_does_not_wait_for_ever<H: Harness>() {
         assert!(std::time::Instant::now() < until);
         std::thread::yield_now();
     }
-}
-
-pub fn direct_reads_and_writes<H: Harness>() {
-    for directory in directories() {
-        let mut b = H::bench();
-        let path = directory.at("a");
-        let c = b.run(Op::open(&path, DIRECT));
-        if let Some(kind) = c.error_kind() {
-            println!("SKIP direct I/O on {}: {kind:?}", directory.path().display());
-            continue;
-        }
-        let file = b.watcher.attach(expect_opened(c)).unwrap();
-        let all = pattern(1 << 20, 1);
-        let mut open = Vec::new();
-        for (i, chunk) in all.chunks(16 << 10).enumerate() {
-            let buf = AlignedBuf::from_slice(chunk, 4096);
-            open.push(b.submit(Op::write_at(file, buf, i as u64 * (16 << 10))));
-        }
-        for ticket in open.drain(..) {
-            let back = expect_written(b.end(ticket)).into_aligned().unwrap();
-            assert_eq!(back.align(), 4096);
-        }
-        expect_finished(b.run(Op::datasync(file)));
-        expect_same(&std::fs::read(&path).unwrap(), &all);
-        // All of it at once, deeper than what is submitted eagerly.
-        for i in 0..256u64 {
-            let buf = AlignedBuf::with_capacity(4096, 4096);
-            open.push(b.submit(Op::read_at(file, buf, i * 4096).token(i)));
-        }
-        for ticket in open.drain(..) {
-            let c = b.end(ticket);
-            let at = c.token as usize * 4096;
-            let buf = expect_read(c).into_aligned().unwrap();
-            expect_same(&buf, &all[at..at + 4096]);
-        }
-        // A tail that is no block: padded, cut, read back.
-        let mut tail = AlignedBuf::from_slice(b"the tail", 4096);
-        let size = tail.pad();
-        b.write_at(file, tail, 1 << 20);
-        expect_finished(b.run(Op::truncate(file, (1 << 20) + size as u64)));
-        for offset in [1u64 << 20, (1 << 20) - 4096, (1 << 20) - 65536] {
-            let buf = AlignedBuf::with_capacity(1 << 17, 4096);
-            let data = expect_read(b.run(Op::read_at(file, buf, offset)));
-            let bytes = [&all[offset as usize..], b"the tail"].concat();
-            expect_same(&data, &bytes);
-        }
-        for offset in [(1 << 20) + 4096, 1 << 30] {
-            let buf = AlignedBuf::with_capacity(4096, 4096);
-            assert!(expect_read(b.run(Op::read_at(file, buf, offset))).is_eof());
-        }
-        // A whole number of blocks up to the end, and more room.
-        expect_finished(b.run(Op::truncate(file, 1 << 20)));
-        let buf = AlignedBuf::with_capacity(1 << 17, 4096);
-        let data = expect_read(b.run(Op::read_at(file, buf, (1 << 20) - 8192)));
-        expect_same(&data, &all[(1 << 20) - 8192..]);
-        // Lists.
-        let parts = || Buf::from(AlignedBuf::with_capacity(4096, 4096));
-        let data = expect_read(b.run(Op::read_at(file, vec![parts(), parts()], 4096)));
-        let got: Vec<u8> = data.into_parts().iter().flat_map(|part| part.to_vec()).collect();
-        expect_same(&got, &all[4096..3 * 4096]);
-        // What is not aligned is done, or is an error with the buffer.
-        for (op, had) in [
-            (Op::read_at(file, room(1000), 1), 1000),
-            (Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 100), 4096),
-            (Op::write_at(file, vec![1; 100], 0), 100),
-            (Op::write_at(file, AlignedBuf::from_slice(&[1; 100], 4096), 0), 4096),
-        ] {
-            let c = b.run(op);
-            if c.error_kind().is_some() {
-                let buf = expect_errno(c, &[libc::EINVAL]);
-                assert!(buf.room() >= had);
-            }
-        }
-        let buf = AlignedBuf::with_capacity(4096, 4096);
-        let data = expect_read(b.run(Op::read_at(file, buf, 8192)));
-        expect_same(&data, &all[8192..8192 + 4096]);
-        b.expect_all_ended();
-    }
-}
-
-/// Cancels and deadlines meet direct work wherever it is.
-pub fn direct_work_is_cancelled_or_done<H: Harness>() {
-    let directory = Directory::new();
-    let mut b = H::bench();
-    let file = b.open_file(directory.at("a"), DIRECT);
-    let all = pattern(1 << 20, 1);
-    b.write_at(file, AlignedBuf::from_slice(&all, 4096), 0);
-    let mut random = Random::new(11);
-    for round in 0..20 {
-        let mut open = Vec::new();
-        for _ in 0..100 {
-            let at = random.below(256) as u64 * 4096;
-            let buf = AlignedBuf::with_capacity(4096, 4096);
-            let op = Op::read_at(file, buf, at).token(at);
-            let op = match random.below(3) {
-                0 => op.timeout(Duration::from_nanos(random.below(200_000) as u64)),
-                _ => op,
-            };
-            open.push(b.submit(op));
-        }
-        match round % 3 {
-            0 => open.iter().step_by(2).for_each(|&ticket| _ = b.watcher.cancel(ticket)),
-            1 => assert!(b.watcher.cancel_all(file) <= 100),
-            _ => b.look(),
-        }
-        for ticket in open {
-            let c = b.end(ticket);
-            let (at, late) = (c.token as usize, c.late());
-            match c.error_kind() {
-                None => expect_same(&expect_read(c), &all[at..at + 4096]),
-                Some(kind) => {
-                    assert!(!late && matches!(kind, ErrorKind::Deadline | ErrorKind::Cancelled));
-                    let buf = expect_unmoved(c, kind).into_aligned().unwrap();
-                    assert_eq!(buf.capacity(), 4096);
-                }
-            }
-        }
-    }
-    b.expect_all_ended();
-}
-
-/// The kernel hands work back while the pool is full: it waits for its turn, and ends like others.
-pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
-    let Some(memory) = directories().into_iter().nth(1) else {
-        return println!("SKIP work that comes back: no file system that makes it");
-    };
-    for ends in ["done", "cancel", "deadline", "free", "close"] {
-        let mut b = H::bench_with(Watcher::builder().threads(2).jobs(2));
-        let path = memory.at("a");
-        std::fs::write(&path, pattern(4096, 1)).unwrap();
-        let c = b.run(Op::open(&path, DIRECT));
-        if let Some(kind) = c.error_kind() {
-            return println!("SKIP work that comes back: {kind:?}");
-        }
-        let file = b.watcher.attach(expect_opened(c)).unwrap();
-        let (held, gate) = hold(&mut b);
-        let waits = b.submit(Op::run(|| 1));
-        let op = Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 0);
-        let op = if ends == "deadline" { op.timeout(Duration::from_millis(5)) } else { op };
-        let Ok(read) = b.try_submit(op) else {
-            // This kernel is not asked, and the bound holds at once.
-            assert!(b.watcher.cancel(waits));
-            drop(gate);
-            expect_held(b.end(held));
-            expect_unmoved(b.end(waits), ErrorKind::Cancelled);
-            continue;
-        };
-        b.look();
-        match ends {
-            "cancel" => _ = b.watcher.cancel(read),
-            "deadline" => b.pass(Duration::from_millis(10)),
-            "free" => assert!(b.watcher.free(file)),
-            "close" => b.watcher.close(),
-            // Room for it, without any job that ends.
-            _ => assert!(b.watcher.cancel(waits)),
-        }
-        let c = b.end(read);
-        let kind = match ends {
-            "cancel" => ErrorKind::Cancelled,
-            "deadline" => ErrorKind::Deadline,
-            "free" => ErrorKind::Freed,
-            _ => ErrorKind::Closed,
-        };
-        // A ring may do it without handing it back.
-        if ends == "done" || c.error_kind().is_none() {
-            expect_same(&expect_read(c), &pattern(4096, 1));
-        } else {
-            assert_eq!(expect_unmoved(c, kind).into_aligned().unwrap().capacity(), 4096);
-        }
-        drop(gate);
-        expect_held(b.end(held));
-        let kind = b.end(waits).error_kind();
-        assert_eq!(kind.is_some(), ends == "done" || ends == "close");
-        assert!(ends == "close" || b.open() == 0);
-    }
-}
-
-/// `explain` tells who did what.
-pub fn who_does_what_is_told<H: Harness>() {
-    let directory = Directory::new();
-    let mut b = H::bench();
-    let path = directory.at("a");
-    std::fs::write(&path, pattern(64 << 10, 1)).unwrap();
-    let cached = b.watcher.attach(File::open(&path).unwrap()).unwrap();
-    let direct = b.open_file(&path, DIRECT);
-    let rows = |b: &Bench<H::Driver>| -> Vec<(String, u64)> {
-        let rows = b.watcher.explain().rows;
-        let name = |operation: &str, mechanism: &str| format!("{operation}: {mechanism}");
-        rows.iter().map(|row| (name(row.operation, &row.mechanism), row.count)).collect()
-    };
-    let count = |rows: &[(String, u64)], what: &str| -> u64 {
-        let found: Vec<_> = rows.iter().filter(|(name, _)| name.ends_with(what)).collect();
-        assert_eq!(found.len(), 1, "{what} in {rows:?}");
-        found[0].1
-    };
-    let before = rows(&b);
-    // Warm, so that the page cache has it.
-    for _ in 0..10 {
-        expect_same(&b.read_at(cached, 4096, 0), &pattern(64 << 10, 1)[..4096]);
-    }
-    for i in 0..7 {
-        let buf = AlignedBuf::with_capacity(4096, 4096);
-        assert!(matches!(b.run(Op::read_at(direct, buf, i * 4096)).result, Ok(Done::Read(_))));
-    }
-    for _ in 0..3 {
-        expect_returned::<()>(b.run(Op::run(|| ())));
-        assert!(b.run(Op::stat(&path)).error_kind().is_none());
-    }
-    let after = rows(&b);
-    let more = |what| count(&after, what) - count(&before, what);
-    assert_eq!(more("read_at: preadv2(RWF_NOWAIT) at submission"), 10);
-    let (kernel, back) = (more("sync: the kernel"), more("the kernel, then threads"));
-    let jobs = more(" of 4 threads");
-    assert_eq!(jobs, 6 + 7 - kernel + back, "{after:?}");
-    let serves = matches!(H::STAMP, "epoll_aio" | "uring_files");
-    assert_eq!(kernel, if serves { 7 } else { 0 }, "{after:?}");
-    b.expect_all_ended();
 }

@@ -1,0 +1,466 @@
+//! Files where the system denies, is short of, or takes away: each in a process of its own.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // filters, limits and mounts need libc
+
+mod common;
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use common::files::*;
+use common::system::deny;
+use common::*;
+use windlass::{
+    AlignedBuf, Buf, Builder, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Reason, Watcher,
+};
+
+const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
+
+fn epoll() -> Builder {
+    Watcher::builder().driver(DriverKind::Epoll)
+}
+
+fn bench(builder: Builder) -> Bench<windlass::Auto> {
+    Bench::new(builder.build().expect("a watcher"), Epoll::address())
+}
+
+fn page() -> AlignedBuf {
+    AlignedBuf::with_capacity(4096, 4096)
+}
+
+/// What `explain` says of direct I/O: by what, and why.
+fn direct_row(b: &Bench<windlass::Auto>) -> (String, String) {
+    let explain = b.watcher.explain();
+    let row = explain.rows.iter().find(|row| row.operation == "direct reads, writes; syncs");
+    let row = row.expect("there is a row");
+    (row.mechanism.clone(), row.reason.clone())
+}
+
+/// Reads and writes of every kind, whoever does them.
+fn expect_files_work(b: &mut Bench<windlass::Auto>, directory: &Directory) {
+    let file = b.open_file(directory.at("direct"), DIRECT);
+    for i in 0..40 {
+        b.submit(Op::write_at(file, AlignedBuf::from_slice(&[i as u8; 4096], 4096), i * 4096));
+    }
+    for _ in 0..40 {
+        let c = b.next();
+        expect_written(c);
+    }
+    for i in 0..40 {
+        let data = expect_read(b.run(Op::read_at(file, page(), i * 4096)));
+        assert!(data.len() == 4096 && data.iter().all(|&byte| byte == i as u8));
+    }
+    expect_finished(b.run(Op::sync(file)));
+    expect_finished(b.run(Op::datasync(file)));
+    let file = b.make_file(directory.at("cached"));
+    b.write_at(file, "cached", 0);
+    assert_eq!(b.read_at(file, 10, 0), b"cached");
+    b.expect_all_ended();
+}
+
+/// By default threads do what AIO is denied to, and `explain` says why; by name there is an error.
+#[test]
+fn a_denied_setup_is_told() {
+    const NAME: &str = "a_denied_setup_is_told";
+    let errnos = [libc::EPERM, libc::ENOSYS, libc::EACCES];
+    for errno in errnos {
+        let role = format!("{NAME} {errno}");
+        if child::is_child(&role) {
+            deny(&[libc::SYS_io_setup], errno);
+            let reason = io::Error::from_raw_os_error(errno).to_string();
+            let error = epoll().files(FileBackend::Aio).build().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("io_setup(2)") && text.contains(&reason), "{text}");
+            let directory = Directory::new();
+            let mut b = bench(epoll());
+            expect_files_work(&mut b, &directory);
+            let (by, why) = direct_row(&b);
+            assert_eq!(by, "threads");
+            assert!(why.contains("io_setup(2)") && why.contains(&reason), "{why}");
+            println!("denied as it should be");
+            return;
+        }
+    }
+    if std::env::var_os("WINDLASS_TEST_CHILD").is_some() {
+        return;
+    }
+    for errno in errnos {
+        let (ended, text) = child::finish(child::spawn(NAME, &format!("{NAME} {errno}")));
+        assert!(ended && text.contains("denied as it should be"), "errno {errno}: {text}");
+    }
+}
+
+/// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it.
+#[test]
+fn no_requests_left_is_told() {
+    const NAME: &str = "no_requests_left_is_told";
+    child::in_child(NAME, || {
+        let directory = Directory::new();
+        let mut held = Vec::new();
+        let error = loop {
+            match epoll().files(FileBackend::Aio).build() {
+                Ok(watcher) => held.push(watcher),
+                Err(error) => break error,
+            }
+            if held.len() == 400 {
+                return println!("SKIP no requests left: there are very many");
+            }
+        };
+        println!("{} watchers with AIO, then: {error}", held.len());
+        assert!(error.to_string().contains("fs.aio-max-nr"), "{error}");
+        let mut b = bench(epoll());
+        expect_files_work(&mut b, &directory);
+        let (by, why) = direct_row(&b);
+        assert_eq!(by, "threads");
+        assert!(why.contains("fs.aio-max-nr"), "{why}");
+        // What they give back can be had again.
+        drop(held);
+        let until = std::time::Instant::now() + BOUND;
+        while let Err(error) = epoll().files(FileBackend::Aio).build() {
+            // The kernel gives contexts back a while after they are destroyed.
+            assert!(std::time::Instant::now() < until, "{error}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+}
+
+/// More at once than a context has entries: all of them are done, by one way or the other.
+#[test]
+fn a_full_context_loses_nothing() {
+    const COUNT: u64 = 3000;
+    let directory = Directory::new();
+    for files in [FileBackend::Aio, FileBackend::Pool] {
+        let mut b = bench(epoll().files(files));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&pattern(1 << 20, 1), 4096), 0);
+        for i in 0..COUNT {
+            b.submit(Op::read_at(file, page(), i % 256 * 4096).token(i));
+        }
+        let all = pattern(1 << 20, 1);
+        for _ in 0..COUNT {
+            let c = b.next();
+            let at = c.token as usize % 256 * 4096;
+            expect_same(&expect_read(c), &all[at..at + 4096]);
+        }
+        b.expect_all_ended();
+    }
+    let mut b = bench(Watcher::builder().driver(DriverKind::Uring));
+    let file = b.open_file(directory.at("a"), DIRECT);
+    for i in 0..COUNT {
+        b.submit(Op::read_at(file, page(), i % 256 * 4096));
+    }
+    for _ in 0..COUNT {
+        assert_eq!(expect_read(b.next()).len(), 4096);
+    }
+    b.expect_all_ended();
+}
+
+/// A thread that cannot be made is told; work that needs none goes on.
+#[test]
+fn no_threads_at_all() {
+    child::in_child("no_threads_at_all", || {
+        let directory = Directory::new();
+        let memory = directories().into_iter().nth(1);
+        std::fs::write(directory.at("a"), pattern(4096, 1)).unwrap();
+        let open = |path: &Path| {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut options = std::fs::File::options();
+            options.read(true).write(true).create(true).custom_flags(libc::O_DIRECT);
+            options.open(path)
+        };
+        // Bytes that are not on the disk yet cannot be read directly without waiting.
+        std::fs::File::open(directory.at("a")).unwrap().sync_all().unwrap();
+        let mut b = bench(epoll().files(FileBackend::Aio));
+        let cached = b.watcher.attach(std::fs::File::open(directory.at("a")).unwrap()).unwrap();
+        let direct = b.watcher.attach(open(&directory.at("a")).unwrap()).unwrap();
+        assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
+        deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        for _ in 0..3 {
+            assert_eq!(b.refuse(Op::run(|| ())).0, Reason::Os(libc::EAGAIN));
+            let list = vec![Buf::from("ke"), Buf::from("pt")];
+            let (reason, op) = b.refuse(Op::write_at(direct, list, 0));
+            assert_eq!((reason, op.buf().len()), (Reason::Os(libc::EAGAIN), 4));
+            let (reason, op) = b.refuse(Op::open(directory.at("a"), DIRECT));
+            assert_eq!(reason, Reason::Os(libc::EAGAIN));
+            assert!(b.watcher.submit(op).is_err(), "it is whole");
+        }
+        assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
+        expect_same(&expect_read(b.run(Op::read_at(direct, page(), 0))), &pattern(4096, 1));
+        // The kernel hands it back, and there is nobody else.
+        if let Some(Ok(file)) = memory.map(|memory| open(&memory.at("a"))) {
+            let file = b.watcher.attach(file).unwrap();
+            let (write, len) = (AlignedBuf::from_slice(&[1; 4096], 4096), 4096);
+            let c = b.run(Op::write_at(file, write, 0));
+            let buf = expect_errno(c, &[libc::EAGAIN]);
+            assert_eq!((buf.len(), buf.room()), (len, len));
+        }
+        b.expect_all_ended();
+    });
+}
+
+/// Mounts a tiny file system in memory that only this process sees.
+fn tiny(at: &Path) -> Result<(), String> {
+    let call = |what: &str, answer: i32| match answer {
+        0 => Ok(()),
+        _ => Err(format!("{what}: {}", io::Error::last_os_error())),
+    };
+    let text = |text: &[u8]| CString::new(text).expect("no NUL");
+    let (kind, size, at) = (text(b"tmpfs"), text(b"size=64k"), text(at.as_os_str().as_bytes()));
+    let (root, none) = (text(b"/"), std::ptr::null::<libc::c_char>());
+    // SAFETY: no memory is passed.
+    call("unshare", unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: strings that end in NUL.
+    let answer =
+        unsafe { libc::mount(none.cast(), root.as_ptr(), none.cast(), private, none.cast()) };
+    call("mount", answer)?;
+    // SAFETY: as above.
+    let answer =
+        unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast()) };
+    call("mount", answer)
+}
+
+/// `ENOSPC` says how much is written nevertheless.
+#[test]
+fn a_full_disk_says_how_much_is_written() {
+    child::in_child("a_full_disk_says_how_much_is_written", || {
+        let directory = Directory::new();
+        std::fs::create_dir(directory.at("tiny")).unwrap();
+        if let Err(why) = tiny(&directory.at("tiny")) {
+            return println!("SKIP a full disk: {why}");
+        }
+        for files in [FileBackend::Aio, FileBackend::Pool] {
+            full_disk(bench(epoll().files(files)), &directory);
+        }
+        for files in [FileBackend::Uring, FileBackend::Pool] {
+            full_disk(bench(Watcher::builder().driver(DriverKind::Uring).files(files)), &directory);
+        }
+    });
+}
+
+fn full_disk(mut b: Bench<windlass::Auto>, directory: &Directory) {
+    let file = b.make_file(directory.at("tiny/a"));
+    let whole = pattern(100_000, 1);
+    let list = whole.chunks(30_000).map(|part| Buf::from(part.to_vec())).collect::<Vec<_>>();
+    for buf in [Buf::from(whole.clone()), Buf::from(list)] {
+        let c = b.run(Op::write_at(file, buf, 0));
+        assert!(!c.late());
+        let (bytes, buf) = expect_error(c, ErrorKind::Os(libc::ENOSPC));
+        assert_eq!(buf.len(), 100_000);
+        assert!((32 << 10..100_000).contains(&bytes), "{bytes} bytes");
+        expect_same(&b.read_at(file, bytes, 0), &whole[..bytes]);
+    }
+    let c = b.run(Op::allocate(file, 0, 1 << 20));
+    expect_errno(c, &[libc::ENOSPC, libc::EOPNOTSUPP]);
+    let c = b.run(Op::open(directory.at("tiny/b"), DIRECT));
+    if let Ok(windlass::Done::Opened(direct)) = c.result {
+        let direct = b.watcher.attach(direct).unwrap();
+        let buf = AlignedBuf::from_slice(&[1; 4096], 4096);
+        let buf = expect_errno(b.run(Op::write_at(direct, buf, 0)), &[libc::ENOSPC]);
+        assert_eq!(buf.into_aligned().unwrap().len(), 4096);
+    }
+    let from = directory.at("tiny/a");
+    let c = b.run(Op::copy_file(from, directory.at("tiny/c"), windlass::CopyOptions::new()));
+    expect_errno(c, &[libc::ENOSPC]);
+    assert!(!directory.at("tiny/c").exists(), "a copy that fails is removed");
+    expect_finished(b.run(Op::truncate(file, 0)));
+    b.write_at(file, "room again", 0);
+    expect_finished(b.run(Op::unlink(directory.at("tiny/a"))));
+    b.expect_all_ended();
+}
+
+/// A limit of the process for the size of files.
+#[test]
+fn a_file_that_is_too_big() {
+    child::in_child("a_file_that_is_too_big", || {
+        // SAFETY: the signal is ignored, so that the calls say what is the matter.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let limit = libc::rlimit { rlim_cur: 16 << 10, rlim_max: 16 << 10 };
+        // SAFETY: the limit lives across the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+        let directory = Directory::new();
+        let kinds = [
+            (DriverKind::Epoll, FileBackend::Aio),
+            (DriverKind::Epoll, FileBackend::Pool),
+            (DriverKind::Uring, FileBackend::Uring),
+            (DriverKind::Poll, FileBackend::Pool),
+        ];
+        for (driver, files) in kinds {
+            let mut b = bench(Watcher::builder().driver(driver).files(files));
+            let file = b.make_file(directory.at("a"));
+            let c = b.run(Op::write_at(file, vec![1; 20_000], 0));
+            let (bytes, buf) = expect_error(c, ErrorKind::Os(libc::EFBIG));
+            assert_eq!((bytes, buf.len()), (16 << 10, 20_000));
+            let c = b.run(Op::write_at(file, vec![1; 10], 16 << 10));
+            expect_unmoved(c, ErrorKind::Os(libc::EFBIG));
+            let direct = b.open_file(directory.at("b"), DIRECT);
+            let buf = AlignedBuf::from_slice(&[1; 4096], 4096);
+            let c = b.run(Op::write_at(direct, buf, 16 << 10));
+            let buf = expect_unmoved(c, ErrorKind::Os(libc::EFBIG));
+            assert_eq!(buf.into_aligned().unwrap().len(), 4096);
+            expect_errno(b.run(Op::truncate(file, 20_000)), &[libc::EFBIG]);
+            std::fs::remove_file(directory.at("a")).unwrap();
+            b.expect_all_ended();
+        }
+    });
+}
+
+/// What is open stays when its directory goes.
+#[test]
+fn a_directory_that_is_removed() {
+    for files in [FileBackend::Aio, FileBackend::Pool] {
+        let directory = Directory::new();
+        let mut b = bench(epoll().files(files));
+        let inner = directory.at("in");
+        expect_finished(b.run(Op::make_dir(&inner, 0o700)));
+        let (file, above) =
+            (b.make_file(inner.join("a")), b.open_file(&inner, OpenOptions::new().read(true)));
+        std::fs::remove_dir_all(&inner).unwrap();
+        b.write_at(file, "still", 0);
+        assert_eq!(b.read_at(file, 9, 0), b"still");
+        expect_finished(b.run(Op::sync(file)));
+        expect_finished(b.run(Op::sync(above)));
+        for op in [
+            Op::open(inner.join("a"), OpenOptions::new().read(true)),
+            Op::read_dir(&inner),
+            Op::stat(&inner),
+            Op::unlink(inner.join("a")),
+            Op::make_temp(inner.join("XXXXXX")),
+        ] {
+            expect_errno(b.run(op), &[libc::ENOENT]);
+        }
+        b.expect_all_ended();
+    }
+}
+
+/// A forked child has neither threads nor contexts; the parent's go on.
+#[test]
+fn a_forked_child_is_told() {
+    child::in_child("a_forked_child_is_told", || {
+        let directory = Directory::new();
+        for (driver, files) in [
+            (DriverKind::Epoll, FileBackend::Aio),
+            (DriverKind::Epoll, FileBackend::Pool),
+            (DriverKind::Uring, FileBackend::Uring),
+        ] {
+            let mut b = bench(Watcher::builder().driver(driver).files(files));
+            let file = b.make_file(directory.at("a"));
+            let direct = b.open_file(directory.at("a"), DIRECT);
+            b.write_at(file, vec![1; 8192], 0);
+            expect_read(b.run(Op::read_at(direct, page(), 0)));
+            let (held, gate) = hold(&mut b);
+            let read = b.submit(Op::read_at(direct, page(), 0));
+            // SAFETY: the child only looks at the watcher, and leaves.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let mut forked = |op: Op| {
+                    let refused = b.watcher.submit(op).unwrap_err();
+                    refused.reason == Reason::Forked
+                };
+                let all = forked(Op::read_at(file, room(9), 0))
+                    && forked(Op::write_at(direct, vec![1; 9], 0))
+                    && forked(Op::sync(file))
+                    && forked(Op::stat(file))
+                    && forked(Op::stat("/"))
+                    && forked(Op::run(|| ()))
+                    && forked(Op::send_file(file, file, 0, 1))
+                    && !b.watcher.cancel(held)
+                    && !b.watcher.free(file);
+                drop(b);
+                // SAFETY: nothing of the harness runs here.
+                unsafe { libc::_exit(if all { 0 } else { 1 }) };
+            }
+            let mut status = 0;
+            // SAFETY: room for one status.
+            assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+            assert_eq!(status, 0, "the child of {driver:?} {files:?}");
+            drop(gate);
+            expect_held(b.end(held));
+            assert_eq!(expect_read(b.end(read)).len(), 4096);
+            b.write_at(file, "as before", 0);
+            b.expect_all_ended();
+        }
+    });
+}
+
+/// What the environment says, and what it says wrongly.
+#[test]
+fn choices_of_the_environment() {
+    const NAME: &str = "choices_of_the_environment";
+    let table: [(&str, &str, &str); 14] = [
+        ("WINDLASS_FILES", "aio", "Linux AIO"),
+        ("WINDLASS_FILES", "pool", "threads"),
+        ("WINDLASS_FILES", "auto", "Linux AIO"),
+        ("WINDLASS_FILES", "", "Linux AIO"),
+        ("WINDLASS_FILES", "uring", "!does no work on files beside the driver"),
+        ("WINDLASS_FILES", "AIO", "!there are auto, aio, pool and uring"),
+        ("WINDLASS_FILES", "threads", "!WINDLASS_FILES"),
+        ("WINDLASS_THREADS", "7", "7 threads"),
+        ("WINDLASS_THREADS", " 1024 ", "1024 threads"),
+        ("WINDLASS_THREADS", "0", "!WINDLASS_THREADS"),
+        ("WINDLASS_THREADS", "1025", "!1 to 1024"),
+        ("WINDLASS_THREADS", "-1", "!WINDLASS_THREADS"),
+        ("WINDLASS_THREADS", "many", "!\"many\""),
+        ("WINDLASS_THREADS", "", "!WINDLASS_THREADS"),
+    ];
+    for (i, (_, value, wanted)) in table.into_iter().enumerate() {
+        if child::is_child(&format!("{NAME} {i}")) {
+            match (epoll().build(), wanted.strip_prefix('!')) {
+                (Ok(watcher), None) => {
+                    let text = watcher.explain().to_string();
+                    assert!(text.contains(wanted), "{value:?}: {text}");
+                }
+                (Err(error), Some(wanted)) => {
+                    let text = error.to_string();
+                    assert!(text.contains(wanted), "{value:?}: {text}");
+                }
+                (answer, _) => panic!("{value:?}: {answer:?}"),
+            }
+            // What the program says goes before.
+            let watcher = epoll().files(FileBackend::Pool).threads(3).build().unwrap();
+            assert!(watcher.explain().to_string().contains("of 3 threads"));
+            println!("as it should be");
+            return;
+        }
+    }
+    if std::env::var_os("WINDLASS_TEST_CHILD").is_some() {
+        return;
+    }
+    for (i, (variable, value, _)) in table.into_iter().enumerate() {
+        let mut command = child::command(NAME, &format!("{NAME} {i}"));
+        let (ended, text) = child::finish(command.env(variable, value).spawn().unwrap());
+        assert!(ended && text.contains("as it should be"), "{variable}={value:?}: {text}");
+    }
+}
+
+/// An explicit choice never falls back.
+#[test]
+fn choices_that_cannot_be() {
+    let build = |driver, files| Watcher::builder().driver(driver).files(files).build();
+    for (driver, files) in [
+        (DriverKind::Epoll, FileBackend::Uring),
+        (DriverKind::Poll, FileBackend::Uring),
+        (DriverKind::Uring, FileBackend::Aio),
+        (DriverKind::Poll, FileBackend::Aio),
+    ] {
+        let error = build(driver, files).expect_err(&format!("{driver:?} with {files:?}"));
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        let text = error.to_string();
+        assert!(text.contains(&format!("{files:?}")) && text.contains(&format!("{driver:?}")));
+    }
+    for count in [0, 1025] {
+        let error = epoll().threads(count).build().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{count}: {error}");
+    }
+    if std::env::var_os("WINDLASS_DRIVER").is_none() {
+        // Who wants files on the ring gets the ring.
+        let watcher = build(DriverKind::Auto, FileBackend::Uring).unwrap();
+        assert_eq!(watcher.explain().driver, "io_uring");
+        let watcher = build(DriverKind::Auto, FileBackend::Aio).unwrap();
+        assert_eq!(watcher.explain().driver, "epoll");
+    }
+}

@@ -1,0 +1,402 @@
+//! Random programs of file operations against a model of bytes, on every backend.
+//!
+//! Operations of one file keep no order among each other, so a program works in rounds: each writes
+//! into parts of its files that do not overlap, reads others, and cancels, expires or frees some of it.
+//! What ended as done must be there; what ended otherwise may be there, or not, in any part.
+//! `WINDLASS_SEED` repeats a run, `WINDLASS_CASES` makes it longer.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // the helpers look at raw descriptors
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::files::*;
+use common::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use windlass::{AlignedBuf, Buf, Completion, Done, ErrorKind, Op, OpenOptions, Source, Ticket};
+
+const FILES: usize = 3;
+/// What direct I/O works in.
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 16;
+
+/// What is done to one block of a file, in a round.
+#[derive(Clone, Debug)]
+struct Step {
+    file: usize,
+    block: usize,
+    what: What,
+    end: End,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// Some bytes of the block; a direct file takes all of it.
+    Write {
+        from: usize,
+        len: usize,
+        value: u8,
+    },
+    /// The same in pieces.
+    WriteList {
+        pieces: usize,
+        value: u8,
+    },
+    Read {
+        len: usize,
+    },
+    ReadList,
+    Sync,
+    Stat,
+    Job,
+}
+
+/// How it is disturbed.
+#[derive(Clone, Debug)]
+enum End {
+    Nothing,
+    Cancel,
+    Deadline(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Round {
+    steps: Vec<Step>,
+    /// A file that is freed in the middle, and opened again.
+    frees: Option<usize>,
+    cancels_all: Option<usize>,
+    looks: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let what = prop_oneof![
+        4 => (0..BLOCK, 1..=BLOCK, 1u8..).prop_map(|(from, len, value)| {
+            What::Write { from, len: len.min(BLOCK - from), value }
+        }),
+        1 => (1usize..40, 1u8..).prop_map(|(pieces, value)| What::WriteList { pieces, value }),
+        4 => (1..=3 * BLOCK).prop_map(|len| What::Read { len }),
+        1 => Just(What::ReadList),
+        1 => Just(What::Sync),
+        1 => Just(What::Stat),
+        1 => Just(What::Job),
+    ];
+    let end = prop_oneof![
+        4 => Just(End::Nothing),
+        1 => Just(End::Cancel),
+        1 => (0u64..300_000).prop_map(End::Deadline),
+    ];
+    (0..FILES, 0..BLOCKS, what, end).prop_map(|(file, block, what, end)| Step {
+        file,
+        block,
+        what,
+        end,
+    })
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    let steps = prop::collection::vec(step(), 1..40);
+    let some = || prop::option::weighted(0.15, 0..FILES);
+    (steps, some(), some(), any::<bool>()).prop_map(|(steps, frees, cancels_all, looks)| Round {
+        steps,
+        frees,
+        cancels_all,
+        looks,
+    })
+}
+
+/// A byte of the model: what was written and is done, and what else may be there.
+#[derive(Clone, Default)]
+struct Byte {
+    known: u8,
+    perhaps: Vec<u8>,
+    /// What it was in this round: a read may have been done before the write, and be told after it.
+    past: Vec<u8>,
+}
+
+impl Byte {
+    fn allows(&self, value: u8) -> bool {
+        value == self.known || self.perhaps.contains(&value)
+    }
+
+    fn allowed(&self, value: u8) -> bool {
+        self.allows(value) || self.past.contains(&value)
+    }
+}
+
+/// An operation in flight.
+struct Flight {
+    step: Step,
+    from: usize,
+    len: usize,
+}
+
+struct Program<H: Harness> {
+    b: Bench<H::Driver>,
+    directory: Directory,
+    sources: Vec<Source>,
+    model: Vec<Vec<Byte>>,
+    flights: HashMap<Ticket, Flight>,
+    /// Parts that this round has written.
+    taken: Vec<(usize, usize)>,
+}
+
+/// The second file bypasses the page cache.
+fn is_direct(file: usize) -> bool {
+    file == 1
+}
+
+impl<H: Harness> Program<H> {
+    fn new(directory: Directory) -> Self {
+        let b = H::bench_with(windlass::Watcher::builder().threads(2));
+        let model = vec![vec![Byte::default(); BLOCK * BLOCKS]; FILES];
+        let (sources, flights) = (Vec::new(), HashMap::new());
+        let mut program = Program { b, directory, sources, model, flights, taken: Vec::new() };
+        for file in 0..FILES {
+            let path = program.directory.at(format!("{file}"));
+            std::fs::write(&path, vec![0; BLOCK * BLOCKS]).unwrap();
+            let source = program.open(file);
+            program.sources.push(source);
+        }
+        program
+    }
+
+    fn open(&mut self, file: usize) -> Source {
+        let path = self.directory.at(format!("{file}"));
+        let options = OpenOptions::new().read(true).write(true).direct(is_direct(file));
+        self.b.open_file(path, options)
+    }
+
+    fn begin(&mut self, step: Step) {
+        let Step { file, block, .. } = step;
+        let (source, direct, start) = (self.sources[file], is_direct(file), block * BLOCK);
+        let fill = |value: u8, len: usize| vec![value; len];
+        let (mut from, mut len) = (start, 0);
+        let op = match step.what {
+            What::Write { .. } | What::WriteList { .. } if self.taken.contains(&(file, block)) => {
+                return;
+            }
+            What::Write { from: at, len: count, value } => {
+                (from, len) = if direct { (start, BLOCK) } else { (start + at, count) };
+                let bytes = fill(value, len);
+                let buf = match direct {
+                    true => Buf::from(AlignedBuf::from_slice(&bytes, BLOCK)),
+                    false => Buf::from(bytes),
+                };
+                Op::write_at(source, buf, from as u64)
+            }
+            What::WriteList { pieces, value } => {
+                len = BLOCK;
+                let list = match direct {
+                    true => vec![Buf::from(AlignedBuf::from_slice(&fill(value, BLOCK), BLOCK))],
+                    false => fill(value, BLOCK)
+                        .chunks(BLOCK.div_ceil(pieces))
+                        .map(|piece| Buf::from(piece.to_vec()))
+                        .collect(),
+                };
+                Op::write_at(source, list, start as u64)
+            }
+            What::Read { len: count } => {
+                len = if direct { count.next_multiple_of(BLOCK) } else { count };
+                let buf = match direct {
+                    true => Buf::from(AlignedBuf::with_capacity(len, BLOCK)),
+                    false => Buf::from(room(len)),
+                };
+                Op::read_at(source, buf, start as u64)
+            }
+            What::ReadList => {
+                len = 2 * BLOCK;
+                let part = || Buf::from(AlignedBuf::with_capacity(BLOCK, BLOCK));
+                Op::read_at(source, vec![part(), part()], start as u64)
+            }
+            What::Sync if block % 2 == 0 => Op::sync(source),
+            What::Sync => Op::datasync(source),
+            What::Stat => Op::stat(source),
+            What::Job => Op::run(|| HELD),
+        };
+        let op = match step.end {
+            End::Deadline(ns) => op.timeout(Duration::from_nanos(ns)),
+            _ => op,
+        };
+        let cancel = matches!(step.end, End::Cancel);
+        if let What::Write { value, .. } | What::WriteList { value, .. } = step.what {
+            self.taken.push((file, block));
+            // From here on it may be there.
+            self.model[file][from..from + len].iter_mut().for_each(|b| b.perhaps.push(value));
+        }
+        let ticket = self.b.submit(op);
+        self.flights.insert(ticket, Flight { step, from, len });
+        if cancel {
+            self.b.watcher.cancel(ticket);
+        }
+    }
+
+    fn ended(&mut self, c: Completion) {
+        let flight = self.flights.remove(&c.ticket()).expect("it was in flight");
+        let Flight { step, from, len } = flight;
+        let model = &mut self.model[step.file];
+        let (bytes, late) = (c.bytes(), c.late());
+        match (&step.what, c.result) {
+            (
+                What::Write { value, .. } | What::WriteList { value, .. },
+                Ok(Done::Written { buf, bytes }),
+            ) => {
+                assert_eq!((bytes as usize, buf.len()), (len, len));
+                for byte in &mut model[from..from + len] {
+                    byte.past.push(byte.known);
+                    byte.known = *value;
+                    byte.perhaps.clear();
+                }
+            }
+            (What::Read { .. } | What::ReadList, Ok(Done::Read(data))) => {
+                let end = (from + len).min(BLOCK * BLOCKS);
+                assert_eq!(data.len(), end - from, "a read goes to its end");
+                let got: Vec<u8> = match data.parts().len() {
+                    0 | 1 => data.to_vec(),
+                    _ => data.parts().iter().flat_map(|part| part.to_vec()).collect(),
+                };
+                for (i, (byte, value)) in model[from..end].iter().zip(got).enumerate() {
+                    assert!(byte.allowed(value), "byte {} of {step:?} is {value}", from + i);
+                }
+            }
+            (What::Sync, Ok(Done::Finished)) | (What::Stat, Ok(Done::Stat(_))) => {}
+            (What::Job, Ok(Done::Returned(_))) => {}
+            (what, Err(error)) => {
+                assert!(!late, "work that has begun ends as it ends: {step:?}: {error:?}");
+                let wanted = [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Freed];
+                assert!(wanted.contains(&error.kind()), "{step:?}: {error:?}");
+                let buf = error.into_buf();
+                match what {
+                    What::Write { .. } | What::WriteList { .. } => {
+                        assert_eq!(buf.len(), len, "the buffer is back");
+                        if bytes == 0 {
+                            // Nothing of it is there.
+                            let (What::Write { value, .. } | What::WriteList { value, .. }) = what
+                            else {
+                                unreachable!()
+                            };
+                            for byte in &mut model[from..from + len] {
+                                byte.perhaps.retain(|perhaps| perhaps != value);
+                            }
+                        }
+                    }
+                    What::Read { .. } | What::ReadList => assert!(buf.room() >= len),
+                    _ => assert_eq!(bytes, 0),
+                }
+            }
+            (what, other) => panic!("{what:?} ended as {other:?}"),
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.flights.is_empty() {
+            let c = self.b.next();
+            self.ended(c);
+        }
+        self.taken.clear();
+    }
+
+    fn run(&mut self, rounds: Vec<Round>) {
+        for round in rounds {
+            let half = round.steps.len() / 2;
+            for (i, step) in round.steps.into_iter().enumerate() {
+                self.begin(step);
+                if i == half && round.looks {
+                    self.b.look();
+                }
+                if i == half
+                    && let Some(file) = round.cancels_all
+                {
+                    self.b.watcher.cancel_all(self.sources[file]);
+                }
+                if i == half
+                    && let Some(file) = round.frees
+                {
+                    assert!(self.b.watcher.free(self.sources[file]));
+                    // Its work may go on: what is written now is another round's.
+                    self.settle();
+                    self.sources[file] = self.open(file);
+                }
+            }
+            self.settle();
+            for file in 0..FILES {
+                let bytes = std::fs::read(self.directory.at(format!("{file}"))).unwrap();
+                assert_eq!(bytes.len(), BLOCK * BLOCKS);
+                for (i, (byte, value)) in self.model[file].iter_mut().zip(bytes).enumerate() {
+                    assert!(byte.allows(value), "byte {i} of file {file} is {value}");
+                    // It stays what it is.
+                    *byte = Byte { known: value, ..Byte::default() };
+                }
+            }
+        }
+        self.b.expect_all_ended();
+        let counters = self.b.watcher.counters();
+        assert_eq!(counters.submitted, counters.completed, "every operation ends once");
+    }
+}
+
+fn random_programs<H: Harness>() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed: u64 = number("WINDLASS_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.expect("after 1970").as_nanos() as u64
+    });
+    let cases = number("WINDLASS_CASES").map_or(48, |cases| cases as u32);
+    println!("{}: {cases} cases, WINDLASS_SEED={seed}", H::STAMP);
+    let config = Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        max_shrink_iters: 400,
+        ..Config::default()
+    };
+    let strategy = prop::collection::vec(round(), 1..6);
+    let result = TestRunner::new(config).run(&strategy, |rounds| {
+        for directory in directories() {
+            if !takes_direct(&directory) {
+                println!("SKIP {}: no direct I/O", directory.path().display());
+                continue;
+            }
+            Program::<H>::new(directory).run(rounds.clone());
+        }
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("WINDLASS_SEED={seed}: {error}");
+    }
+}
+
+fn takes_direct(directory: &Directory) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::File::options();
+    options.write(true).create(true).custom_flags(libc::O_DIRECT);
+    options.open(directory.at("direct")).is_ok()
+}
+
+#[test]
+fn random_programs_on_epoll_with_aio() {
+    random_programs::<EpollAio>();
+}
+
+#[test]
+fn random_programs_on_epoll_with_threads() {
+    random_programs::<EpollPool>();
+}
+
+#[test]
+fn random_programs_on_a_ring() {
+    random_programs::<UringFiles>();
+}
+
+#[test]
+fn random_programs_on_a_ring_with_threads() {
+    random_programs::<UringPool>();
+}
+
+#[test]
+fn random_programs_on_poll() {
+    random_programs::<PollPool>();
+}
