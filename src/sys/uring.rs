@@ -20,9 +20,11 @@ use io_uring::{EnterFlags, IoUring, opcode};
 
 /// Entries of the submission queue; when it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
-/// Entries of the completion queue; what does not fit the kernel keeps (`IORING_FEAT_NODROP`).
-const COMPLETIONS: u32 = 8192;
-/// The smallest ring that is tried when memory is short.
+/// Entries of the completion queue for each of the submission queue; what does not fit the kernel keeps
+/// (`IORING_FEAT_NODROP`).
+const COMPLETIONS: u32 = 8;
+/// The smallest ring that is tried when memory is short: since Linux 6.14 rings count against
+/// `RLIMIT_MEMLOCK` again, as before 5.12.
 const LEAST: u32 = 64;
 
 /// io_uring cannot be had here, or must not be used: the step that failed, and how.
@@ -44,7 +46,8 @@ impl std::error::Error for Refused {}
 /// One flag of the setup, and the release that brought it.
 struct Flag {
     name: &'static str,
-    set: fn(&mut io_uring::Builder),
+    /// For so many entries.
+    set: fn(&mut io_uring::Builder, u32),
 }
 
 /// What is asked for, best first; each step of the ladder sheds what an older kernel does not know
@@ -64,37 +67,37 @@ const LADDER: &[&[Flag]] = &[
 
 const SINGLE_ISSUER: Flag = Flag {
     name: "SINGLE_ISSUER",
-    set: |b| {
+    set: |b, _| {
         b.setup_single_issuer();
     },
 };
 const DEFER_TASKRUN: Flag = Flag {
     name: "DEFER_TASKRUN",
-    set: |b| {
+    set: |b, _| {
         b.setup_defer_taskrun();
     },
 };
 const COOP_TASKRUN: Flag = Flag {
     name: "COOP_TASKRUN",
-    set: |b| {
+    set: |b, _| {
         b.setup_coop_taskrun();
     },
 };
 const CQSIZE: Flag = Flag {
     name: "CQSIZE",
-    set: |b| {
-        b.setup_cqsize(COMPLETIONS);
+    set: |b, entries| {
+        b.setup_cqsize(entries * COMPLETIONS);
     },
 };
 const CLAMP: Flag = Flag {
     name: "CLAMP",
-    set: |b| {
+    set: |b, _| {
         b.setup_clamp();
     },
 };
 const NO_SQARRAY: Flag = Flag {
     name: "NO_SQARRAY",
-    set: |b| {
+    set: |b, _| {
         b.setup_no_sqarray();
     },
 };
@@ -360,7 +363,7 @@ fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
         // whatever lies there by then.
         let mut builder = IoUring::builder();
         for flag in LADDER[step] {
-            (flag.set)(&mut builder);
+            (flag.set)(&mut builder, entries);
         }
         let error = match builder.build(entries) {
             Ok(ring) => {
