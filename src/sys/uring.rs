@@ -315,6 +315,25 @@ impl Uring {
         unsafe { submitter.register_buf_ring_with_flags(start, count, 0, INCREMENTAL) }
     }
 
+    /// Registers a sparse table of files (Linux 5.19).
+    pub(crate) fn register_files(&self, count: u32) -> io::Result<()> {
+        self.ring.submitter().register_files_sparse(count)
+    }
+
+    /// Puts a file into the table, or takes one out (-1). What is in flight keeps its file.
+    pub(crate) fn update_file(&self, slot: u32, fd: RawFd) -> io::Result<()> {
+        self.ring.submitter().register_files_update(slot, &[fd]).map(drop)
+    }
+
+    /// Registers memory as buffer 0. Its pages stay pinned while the ring lives.
+    ///
+    /// Nothing is read or written by that alone: the memory of each operation is its pusher's promise.
+    pub(crate) fn register_memory(&self, start: *mut u8, len: usize) -> io::Result<()> {
+        let memory = libc::iovec { iov_base: start.cast(), iov_len: len };
+        // SAFETY: see above; the kernel holds references of its own to the pages.
+        unsafe { self.ring.submitter().register_buffers(&[memory]) }
+    }
+
     /// Has an eventfd signalled when there is work or a completion.
     pub(crate) fn register_eventfd(&self, fd: RawFd) -> io::Result<()> {
         self.ring.submitter().register_eventfd(fd)
