@@ -2,8 +2,9 @@
 //! and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page cache.
 //!
 //! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` who does the work: `aio`, `pool`, `uring`.
-//! With `--flood` 64 jobs of 5 ms, as slow name look-ups are, go on all the while.
-//! With `--write` it writes blocks of 1 MiB one after the other instead, and syncs at the end.
+//! With `--registered` file and buffers are registered with the ring. With `--flood` 64 jobs of 5 ms, as
+//! slow name look-ups are, go on all the while. With `--write` it writes blocks of 1 MiB one after the
+//! other instead, and syncs at the end.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,14 +18,19 @@ const SLOW: u64 = u64::MAX;
 
 /// Bytes that sequential writes fill before they start again.
 const WRITTEN: u64 = 512 << 20;
+const WRITE_BLOCK: usize = 1 << 20;
+const READ_BLOCK: usize = 4096;
 
 fn main() -> io::Result<()> {
     let (words, flags): (Vec<_>, Vec<_>) =
         std::env::args().skip(1).partition(|word| !word.starts_with("--"));
     let (writes, explains) =
         (flags.contains(&"--write".into()), flags.contains(&"--explain".into()));
+    let registers = flags.contains(&"--registered".into());
     let [file, depth, secs, direct] = words.as_slice() else {
-        eprintln!("usage: fbench FILE DEPTH SECONDS DIRECT [--write] [--flood] [--explain]");
+        eprintln!(
+            "usage: fbench FILE DEPTH SECONDS DIRECT [--write] [--flood] [--registered] [--explain]"
+        );
         std::process::exit(2);
     };
     let number =
@@ -32,7 +38,11 @@ fn main() -> io::Result<()> {
     let (depth, direct) = (number(depth)? as usize, number(direct)? != 0.0);
     let span = Duration::from_secs_f64(number(secs)?);
 
-    let mut watcher = Watcher::new()?;
+    let block = if writes { WRITE_BLOCK } else { READ_BLOCK };
+    let mut watcher = match registers {
+        true => Watcher::builder().registered_files(1).registered_bytes(depth * block).build()?,
+        false => Watcher::new()?,
+    };
     let options = OpenOptions::new().direct(direct);
     let options = if writes { options.write(true).create(true) } else { options.read(true) };
     let file = open(&mut watcher, file, options)?;
@@ -43,7 +53,7 @@ fn main() -> io::Result<()> {
         watcher.submit(slow())?;
     }
     let mut done = Completions::new();
-    let mut free: Vec<AlignedBuf> = (0..depth).map(|_| bench.buffer()).collect();
+    let mut free: Vec<AlignedBuf> = (0..depth).map(|_| bench.buffer(&mut watcher)).collect();
     let mut started_ns = vec![0; depth];
     let mut tokens: Vec<u64> = (0..depth as u64).collect();
     let (start, before) = (Instant::now(), cpu_time());
@@ -96,7 +106,7 @@ struct Bench {
 
 impl Bench {
     fn new(file: Source, writes: bool, size: u64) -> io::Result<Bench> {
-        let block = if writes { 1 << 20 } else { 4096 };
+        let block = if writes { WRITE_BLOCK } else { READ_BLOCK };
         let blocks = if writes { WRITTEN } else { size } / block as u64;
         if blocks == 0 {
             return Err(io::Error::other("the file has less than one block"));
@@ -105,8 +115,8 @@ impl Bench {
         Ok(Bench { file, writes, block, blocks, random: 0x9e37_79b9_7f4a_7c15, latency_ns })
     }
 
-    fn buffer(&self) -> AlignedBuf {
-        let mut buf = AlignedBuf::with_capacity(self.block, 4096);
+    fn buffer(&self, watcher: &mut Watcher) -> AlignedBuf {
+        let mut buf = watcher.aligned_buf(self.block);
         if self.writes {
             buf.resize(self.block, b'w');
         }

@@ -6,7 +6,7 @@
 //! An [`AlignedBuf`] is one allocation (invariant A1): `capacity` bytes, a multiple of `align`, at a
 //! multiple of `align`, which is a power of two of at least [`LEAST`]. The allocation is zeroed when
 //! made and only ever written after that, so that each of its bytes is initialised and any length up
-//! to the capacity can be set.
+//! to the capacity can be set. Or it is a piece of a region, of which the same is true (A2).
 
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -14,6 +14,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+
+use crate::region::{BLOCK, Piece};
 
 /// The least alignment: a sector, and as many low bits of the capacity as [`Packed`] needs.
 const LEAST: usize = 512;
@@ -54,6 +56,16 @@ pub struct AlignedBuf {
     len: usize,
     capacity: usize,
     align: usize,
+    /// The piece whose memory it is, if it has none of its own.
+    piece: Option<Box<Piece>>,
+}
+
+/// Whose memory that of an `AlignedBuf` is, in a word whose lowest three bits are 0.
+pub(crate) enum Owner {
+    /// Its own.
+    Own(Packed),
+    /// A region's: from `Box::into_raw`.
+    Region(*mut Piece),
 }
 
 // SAFETY: it owns its bytes, as a `Vec<u8>` does.
@@ -78,7 +90,19 @@ impl AlignedBuf {
         // SAFETY: the size is at least one block.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
-        AlignedBuf { start, len: 0, capacity: layout.size(), align }
+        AlignedBuf { start, len: 0, capacity: layout.size(), align, piece: None }
+    }
+
+    /// An empty buffer on a piece of a region.
+    pub(crate) fn from_piece(piece: Box<Piece>) -> AlignedBuf {
+        let (start, capacity) = (piece.start(), piece.capacity());
+        AlignedBuf { start, len: 0, capacity, align: BLOCK, piece: Some(piece) }
+    }
+
+    /// Whether its memory is part of what a watcher has registered with its kernel, see
+    /// [`Watcher::aligned_buf`](crate::Watcher::aligned_buf).
+    pub fn is_registered(&self) -> bool {
+        self.piece.is_some()
     }
 
     /// A buffer with a copy of `bytes`.
@@ -146,10 +170,14 @@ impl AlignedBuf {
     }
 
     /// Takes it apart: where it starts, its length, the rest.
-    pub(crate) fn into_packed(self) -> (*mut u8, usize, Packed) {
-        let this = ManuallyDrop::new(self);
+    pub(crate) fn into_packed(self) -> (*mut u8, usize, Owner) {
+        let mut this = ManuallyDrop::new(self);
         let log = this.align.trailing_zeros() as usize;
-        (this.start.as_ptr(), this.len, this.capacity | log << SHIFT)
+        let owner = match this.piece.take() {
+            Some(piece) => Owner::Region(Box::into_raw(piece)),
+            None => Owner::Own(this.capacity | log << SHIFT),
+        };
+        (this.start.as_ptr(), this.len, owner)
     }
 
     /// Puts it together again.
@@ -157,16 +185,31 @@ impl AlignedBuf {
     /// # Safety
     /// The parts come from [`into_packed`](AlignedBuf::into_packed), once; `len` may be any up to the
     /// capacity.
-    pub(crate) unsafe fn from_packed(start: *mut u8, len: usize, packed: Packed) -> AlignedBuf {
-        // SAFETY: it was a `NonNull`.
-        let start = unsafe { NonNull::new_unchecked(start) };
-        let align = 1 << ((packed & (LEAST - 1)) >> SHIFT);
-        AlignedBuf { start, len, capacity: packed_capacity(packed), align }
+    pub(crate) unsafe fn from_packed(start: *mut u8, len: usize, owner: Owner) -> AlignedBuf {
+        match owner {
+            Owner::Own(packed) => {
+                // SAFETY: it was a `NonNull`.
+                let start = unsafe { NonNull::new_unchecked(start) };
+                let align = 1 << ((packed & (LEAST - 1)) >> SHIFT);
+                AlignedBuf { start, len, capacity: packed_capacity(packed), align, piece: None }
+            }
+            Owner::Region(piece) => {
+                // SAFETY: from `Box::into_raw`, once.
+                let piece = unsafe { Box::from_raw(piece) };
+                let mut buf = AlignedBuf::from_piece(piece);
+                buf.len = len;
+                buf
+            }
+        }
     }
 }
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        if self.piece.is_some() {
+            // A2: its memory goes with the piece.
+            return;
+        }
         // SAFETY: A1: the allocation was made with this layout.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout()) };
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
 use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
@@ -255,6 +256,9 @@ impl Driver for Auto {
     }
     fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
         forward!(self.set_nodelay(source, on))
+    }
+    fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
+        forward!(self.aligned_buf(len))
     }
     fn now(&mut self) -> Instant {
         forward!(self.now())

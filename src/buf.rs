@@ -17,6 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::aligned::{self, AlignedBuf};
+use crate::region::Piece;
 use crate::swap::{self, Lease, Pool};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
@@ -58,6 +59,8 @@ const LIST: usize = 4;
 const OWNER: usize = 5;
 /// An `AlignedBuf`: its capacity and alignment, as it packs them.
 const ALIGNED: usize = 6;
+/// An `AlignedBuf` on a piece of a region: the boxed piece.
+const PIECE: usize = 7;
 /// The bits of the tag.
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
@@ -127,14 +130,17 @@ impl Buf {
         ManuallyDrop::new(unsafe { Vec::from_raw_parts(self.start.cast_mut(), self.len, capacity) })
     }
 
-    /// The aligned buffer of an `ALIGNED`.
+    /// The aligned buffer of an `ALIGNED` or a `PIECE`.
     ///
     /// # Safety
-    /// As for `vec`, with that tag.
+    /// As for `vec`, with one of these tags.
     unsafe fn aligned(&self) -> ManuallyDrop<AlignedBuf> {
-        let packed = self.owner.addr() & !TAG;
+        let owner = match self.tag() {
+            PIECE => aligned::Owner::Region(self.untagged()),
+            _ => aligned::Owner::Own(self.owner.addr() & !TAG),
+        };
         // SAFETY: B1.
-        let aligned = unsafe { AlignedBuf::from_packed(self.start.cast_mut(), self.len, packed) };
+        let aligned = unsafe { AlignedBuf::from_packed(self.start.cast_mut(), self.len, owner) };
         ManuallyDrop::new(aligned)
     }
 
@@ -228,7 +234,7 @@ impl Buf {
     /// # Errors
     /// The buffer comes back where it is none.
     pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
-        if self.tag() != ALIGNED {
+        if !matches!(self.tag(), ALIGNED | PIECE) {
             return Err(self);
         }
         let this = ManuallyDrop::new(self);
@@ -252,6 +258,8 @@ impl Buf {
         match self.tag() {
             VEC => self.owner.addr() >> TAG_BITS,
             ALIGNED => aligned::packed_capacity(self.owner.addr()),
+            // SAFETY: B1: the pointer comes from `Box::into_raw` and is freed when `self` drops.
+            PIECE => unsafe { &*self.untagged::<Piece>() }.capacity(),
             _ => 0,
         }
     }
@@ -299,7 +307,7 @@ impl Buf {
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
     pub unsafe fn set_filled(&mut self, mut len: usize) {
-        if matches!(self.tag(), VEC | ALIGNED) {
+        if matches!(self.tag(), VEC | ALIGNED | PIECE) {
             self.len = len.min(self.own_room());
         } else if let Some(parts) = self.list_mut() {
             for part in parts {
@@ -338,7 +346,7 @@ impl Buf {
             // SAFETY: as above.
             OWNER => drop(unsafe { Box::from_raw(self.untagged::<Owner>()) }),
             // SAFETY: as above.
-            ALIGNED => drop(ManuallyDrop::into_inner(unsafe { self.aligned() })),
+            ALIGNED | PIECE => drop(ManuallyDrop::into_inner(unsafe { self.aligned() })),
             _ => {}
         }
     }
@@ -450,7 +458,7 @@ impl fmt::Debug for Buf {
             LEASE => "Lease",
             VEC => "Vec",
             SHARED => "Arc",
-            ALIGNED => "AlignedBuf",
+            ALIGNED | PIECE => "AlignedBuf",
             LIST => return f.debug_list().entries(self.parts()).finish(),
             _ => "owner",
         };
@@ -472,8 +480,12 @@ impl From<Vec<u8>> for Buf {
 }
 impl From<AlignedBuf> for Buf {
     fn from(aligned: AlignedBuf) -> Buf {
-        let (start, len, packed) = aligned.into_packed();
-        Buf { start, len, owner: ptr::without_provenance_mut(packed | ALIGNED) }
+        let (start, len, owner) = aligned.into_packed();
+        let owner = match owner {
+            aligned::Owner::Own(packed) => ptr::without_provenance_mut(packed | ALIGNED),
+            aligned::Owner::Region(piece) => tagged(piece, PIECE),
+        };
+        Buf { start, len, owner }
     }
 }
 impl From<Box<[u8]>> for Buf {

@@ -124,6 +124,25 @@ impl Builder {
         self
     }
 
+    /// How many files the io_uring driver registers with its ring, each at its first operation: the
+    /// kernel then does not look the descriptor up for each one. 0, the default, is none; files beyond
+    /// go unregistered. Where the kernel refuses, and on other drivers, it has no effect, and
+    /// [`explain`](Watcher::explain) says so.
+    pub fn registered_files(mut self, count: u32) -> Builder {
+        self.config.registered_files = count;
+        self
+    }
+
+    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30; 0, the default,
+    /// is none. [`Watcher::aligned_buf`] hands buffers out of it, and the kernel does not pin their
+    /// pages for each operation on a file. The memory is locked: without `CAP_IPC_LOCK` it counts
+    /// against `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has no effect, and
+    /// [`explain`](Watcher::explain) says so.
+    pub fn registered_bytes(mut self, bytes: usize) -> Builder {
+        self.config.registered_bytes = bytes;
+        self
+    }
+
     /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in the
     /// processor's cache between their reads and their writes.
     pub fn events(mut self, count: usize) -> Builder {

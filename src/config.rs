@@ -39,6 +39,10 @@ pub struct Config {
     pub jobs: usize,
     /// Who does the work on files. (Default [`FileBackend::Auto`].)
     pub files: FileBackend,
+    /// Files that are registered with the ring, at most; 0 for none. Of effect on io_uring only.
+    pub registered_files: u32,
+    /// Bytes of memory that is registered with the ring, at most; 0 for none. Of effect on io_uring only.
+    pub registered_bytes: usize,
     /// Which known faults of the kernel are worked around, where the table is not to be believed.
     pub quirks: String,
 }
@@ -61,6 +65,8 @@ impl Default for Config {
             threads: 0,
             jobs: 4096,
             files: FileBackend::Auto,
+            registered_files: 0,
+            registered_bytes: 0,
             quirks: String::new(),
         }
     }

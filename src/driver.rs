@@ -54,6 +54,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::buf::Buf;
 use crate::clock;
 use crate::completion::{Completion, Completions};
@@ -188,6 +189,12 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
         let _ = (source, on);
         Err(Reason::Unsupported.into())
+    }
+
+    /// A buffer of at least `len` bytes at a multiple of 4096: in memory that the driver's kernel knows
+    /// beforehand, where there is such and it has room.
+    fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
+        AlignedBuf::with_capacity(len, 4096)
     }
 
     /// The time on the driver's clock, which is virtual on a simulated kernel.

@@ -62,6 +62,7 @@ mod interest;
 mod op;
 mod proactor;
 mod reactor;
+mod region;
 pub mod remote;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub mod ring;

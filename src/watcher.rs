@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::auto::Auto;
 use crate::builder::Builder;
 use crate::completion::{Completion, Completions};
@@ -268,6 +269,22 @@ impl<D: Driver> Watcher<D> {
     /// A handle that attaches, submits, cancels and frees from any thread.
     pub fn submitter(&mut self) -> Submitter {
         self.driver.submitter()
+    }
+
+    /// An empty buffer with room for `len` bytes, rounded up to a multiple of 4096, at such a multiple: in
+    /// the memory that [`Builder::registered_bytes`] has registered while that has room, else in memory
+    /// of its own, as [`AlignedBuf::with_capacity`] makes it. It can outlive the watcher and be used
+    /// with any other.
+    ///
+    /// ```
+    /// # use windlass::Watcher;
+    /// let mut watcher = Watcher::builder().registered_bytes(1 << 20).build()?;
+    /// let buf = watcher.aligned_buf(5000);
+    /// assert_eq!((buf.len(), buf.capacity()), (0, 8192));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
+        self.driver.aligned_buf(len)
     }
 
     /// Binds a source to a guard that frees it when dropped, from any thread.

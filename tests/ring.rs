@@ -73,13 +73,25 @@ fn a_shortage_of_descriptors_is_an_error() {
     });
 }
 
-/// Without memory that may be locked the ring is still there (Linux 5.12 does not charge for it).
+/// From here on this process may lock so many bytes of memory: the limit is not for those who may lock
+/// what they like, so it becomes somebody else.
+fn lock_at_most(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the limit lives across the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
+    // SAFETY: a call without memory.
+    if unsafe { libc::geteuid() } == 0 {
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+    }
+}
+
+/// With little memory that may be locked the ring is smaller (Linux charges for it before 5.12 and since
+/// 6.14).
 #[test]
 fn little_locked_memory_is_enough() {
     child::in_child("little_locked_memory_is_enough", || {
-        let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
-        // SAFETY: the limit lives across the call.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
+        lock_at_most(64 << 10);
         let mut b = Uring::bench();
         let (here, there) = b.pair();
         b.cross(here, there, b"with little memory");
@@ -328,4 +340,158 @@ fn reads_without_shared_buffers() {
     let rows = b.watcher.explain().rows;
     let quirk = rows.iter().find(|row| row.mechanism == "quirk whole-buffers").unwrap();
     assert!(quirk.count > 0 && rows.iter().all(|row| row.mechanism != "RECV"), "{rows:?}");
+}
+
+/// What `explain` says of what is registered: the mechanism, the reason, how often.
+fn registered(watcher: &Watcher, what: &str) -> (String, String, u64) {
+    let rows = watcher.explain().rows;
+    let row = rows.into_iter().find(|row| row.operation == what).expect("a row of it");
+    (row.mechanism, row.reason, row.count)
+}
+
+/// A file of a few blocks, each with its number in every byte, open so that the page cache is bypassed;
+/// `None` where the file system cannot.
+fn direct_file(name: &str) -> Option<(std::path::PathBuf, std::fs::File)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{name}-{}", std::process::id()));
+    let bytes: Vec<u8> = (0..16 * 4096).map(|i| (i / 4096) as u8 + 1).collect();
+    std::fs::write(&path, bytes).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(&path);
+    match file {
+        Ok(file) => Some((path, file)),
+        Err(error) => {
+            let _ = io::Write::write_all(&mut io::stderr(), format!("SKIP: {error}\n").as_bytes());
+            None
+        }
+    }
+}
+
+fn read_block<D: windlass::Driver>(
+    b: &mut Bench<D>,
+    file: windlass::Source,
+    buf: windlass::AlignedBuf,
+    block: u64,
+) {
+    let read = b.submit(Op::read_at(file, buf, block * 4096));
+    assert_eq!(*expect_read(b.end(read)), [block as u8 + 1; 4096]);
+}
+
+/// Files get slots while there are some, memory of the region is read and written as registered, other
+/// memory as ever; all of it comes back.
+#[test]
+fn registered_files_and_buffers_are_used() {
+    let Some((path, file)) = direct_file("registered") else { return };
+    let builder = Watcher::builder().registered_files(1).registered_bytes(3 * 4096);
+    let mut b = Uring::bench_with(builder);
+    let second = b.watcher.attach(file.try_clone().unwrap()).unwrap();
+    let first = b.watcher.attach(file).unwrap();
+    let mut bufs: Vec<_> = (0..4).map(|_| b.watcher.aligned_buf(100)).collect();
+    let inside: Vec<_> = bufs.iter().map(|buf| buf.is_registered()).collect();
+    assert_eq!(inside, [true, true, true, false], "the region has room for three");
+    let mut own = bufs.pop().unwrap();
+    read_block(&mut b, first, bufs.pop().unwrap(), 3);
+    assert_eq!(registered(&b.watcher, "registered files").2, 1);
+    assert_eq!(registered(&b.watcher, "registered buffers").2, 1);
+    own.resize(4096, 77);
+    let write = b.submit(Op::write_at(first, own, 5 * 4096));
+    let own = expect_written(b.end(write)).into_aligned().unwrap();
+    assert_eq!(registered(&b.watcher, "registered buffers").2, 1, "memory of its own");
+    // There is one slot.
+    read_block(&mut b, second, own, 4);
+    assert_eq!(registered(&b.watcher, "registered files").2, 2);
+    let mut piece = bufs.pop().unwrap();
+    piece.resize(4096, 9);
+    let write = b.submit(Op::write_at(second, piece, 8 * 4096));
+    assert!(expect_written(b.end(write)).into_aligned().unwrap().is_registered());
+    assert_eq!(registered(&b.watcher, "registered buffers").2, 2);
+    // A file that goes leaves its slot to the next one.
+    assert!(b.watcher.free(first));
+    b.look();
+    read_block(&mut b, second, bufs.pop().unwrap(), 8);
+    assert_eq!(registered(&b.watcher, "registered files").2, 3);
+    // A buffer outlives the watcher, and is somebody else's memory to the next one.
+    let kept = b.watcher.aligned_buf(4096);
+    assert!(kept.is_registered());
+    drop(b);
+    let mut b = Uring::bench();
+    let file = b.watcher.attach(std::fs::File::open(&path).unwrap()).unwrap();
+    read_block(&mut b, file, kept, 2);
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Locks a file without waiting: whether nobody else has.
+fn lock(file: &std::fs::File) -> bool {
+    use std::os::fd::AsRawFd;
+    // SAFETY: no memory is passed.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// A slot keeps a file open: it goes with the descriptor, whether that is closed or given back.
+#[test]
+fn a_slot_does_not_keep_a_file() {
+    let Some((path, _)) = direct_file("slots") else { return };
+    for gives_back in [false, true] {
+        let mut b = Uring::bench_with(Watcher::builder().registered_files(4));
+        let Some((_, file)) = direct_file("slots") else { return };
+        let locks = std::fs::File::open(&path).unwrap();
+        assert!(lock(&file));
+        let source = b.watcher.attach(file).unwrap();
+        let buf = b.watcher.aligned_buf(4096);
+        read_block(&mut b, source, buf, 1);
+        assert_eq!(registered(&b.watcher, "registered files").2, 1);
+        assert!(!lock(&locks), "the lock is the open file's");
+        if gives_back {
+            drop(b.watcher.detach(source).unwrap());
+        } else {
+            assert!(b.watcher.free(source));
+        }
+        assert!(lock(&locks), "the last descriptor of the file is closed");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Where memory must not be locked, or there are fewer descriptors than slots, the ring works without, and
+/// says why.
+#[test]
+fn what_cannot_be_registered_is_explained() {
+    child::in_child("what_cannot_be_registered_is_explained", || {
+        let Some((path, file)) = direct_file("refused") else { return };
+        std::fs::remove_file(path).unwrap();
+        lock_at_most(1 << 20);
+        let builder = Watcher::builder().registered_files(1 << 20).registered_bytes(64 << 20);
+        let mut b = Uring::bench_with(builder);
+        let (mechanism, reason, _) = registered(&b.watcher, "registered buffers");
+        assert_eq!(mechanism, "none");
+        assert!(reason.contains("RLIMIT_MEMLOCK"), "{reason}");
+        let (mechanism, reason, _) = registered(&b.watcher, "registered files");
+        assert_eq!(mechanism, "none");
+        assert!(reason.contains("RLIMIT_NOFILE"), "{reason}");
+        let file = b.watcher.attach(file).unwrap();
+        let buf = b.watcher.aligned_buf(4096);
+        assert!(!buf.is_registered());
+        read_block(&mut b, file, buf, 6);
+        // As much as may be locked can be had.
+        let b = Uring::bench_with(Watcher::builder().registered_bytes(16 << 10));
+        assert_ne!(registered(&b.watcher, "registered buffers").0, "none");
+    });
+}
+
+/// What is not asked for is not there; a driver without a ring says that it has no effect.
+#[test]
+fn registering_is_asked_for() {
+    let rows = Uring::bench().watcher.explain().rows;
+    assert!(rows.iter().all(|row| !row.operation.starts_with("registered")), "{rows:?}");
+    for kind in [DriverKind::Epoll, DriverKind::Poll] {
+        let mut watcher = Watcher::builder()
+            .driver(kind)
+            .registered_files(8)
+            .registered_bytes(1 << 20)
+            .build()
+            .unwrap();
+        let (mechanism, reason, _) = registered(&watcher, "registered files, buffers");
+        assert!(mechanism == "none" && reason.contains("without effect"), "{reason}");
+        assert!(!watcher.aligned_buf(1).is_registered());
+    }
 }

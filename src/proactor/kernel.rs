@@ -9,6 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
@@ -106,6 +107,9 @@ pub unsafe trait Kernel {
     /// each `select` what is waited for.
     const EDGES: bool = true;
 
+    /// Whether it can know files and memory beforehand.
+    const REGISTERS: bool = false;
+
     /// Whether there are files and threads.
     const FILES: bool = false;
 
@@ -194,6 +198,12 @@ pub unsafe trait Kernel {
 
     /// Leaves to itself what is started and was not answered in time: its memory is never used again.
     fn abandon(&mut self) {}
+
+    /// A buffer of at least `len` bytes in memory that the kernel knows beforehand, if it has any left.
+    fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
+        let _ = len;
+        None
+    }
 
     /// What is worth knowing of a file before its first operation.
     fn file_facts(&mut self, fd: RawFd) -> FileFacts {

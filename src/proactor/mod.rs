@@ -37,6 +37,7 @@ pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
 pub use os::Os;
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::batch::Batch;
 use crate::buf::Buf;
 use crate::clock;
@@ -467,6 +468,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.kernel.set_nodelay(fd, on)
     }
 
+    fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
+        let registered = self.kernel.registered_buf(len);
+        registered.unwrap_or_else(|| AlignedBuf::with_capacity(len, 4096))
+    }
+
     fn now(&mut self) -> Instant {
         clock::instant_of(self.kernel.now_ns())
     }
@@ -553,6 +559,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
         self.explain_files(&mut explain);
         self.kernel.explain(&mut explain);
+        let wanted = self.config.registered_files > 0 || self.config.registered_bytes > 0;
+        if wanted && !K::REGISTERS {
+            let why = "without effect: this kernel does not know files and memory beforehand";
+            explain.row("registered files, buffers", "none", why, 0);
+        }
         explain
     }
 }

@@ -20,6 +20,7 @@
 mod buffers;
 mod embedded;
 mod quirks;
+mod registered;
 mod runs;
 
 use std::cell::OnceCell;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use io_uring::{cqueue, opcode, squeue, types};
 
 use crate::address::Address;
+use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
@@ -46,6 +48,7 @@ use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
 use quirks::{Quirk, Quirks};
+use registered::{Descriptor, Registered};
 use runs::Runs;
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
@@ -70,6 +73,34 @@ const EAGER: u32 = 32;
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
 const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
+
+/// The entry of work on a file, which is named one way or the other.
+macro_rules! file_entry {
+    ($fd:expr, $offset:expr, $work:expr, $registered:expr) => {
+        match $work {
+            FileWork::Read(mut to) => {
+                let (start, len) = (to.as_mut_ptr(), to.len());
+                let most = u32::try_from(len).unwrap_or(u32::MAX);
+                match $registered.contains(start, len) {
+                    true => opcode::ReadFixed::new($fd, start, most, 0).offset($offset).build(),
+                    false => opcode::Read::new($fd, start, most).offset($offset).build(),
+                }
+            }
+            FileWork::Write(bytes) => {
+                let (start, len) = (bytes.as_ptr(), bytes.len());
+                let most = u32::try_from(len).unwrap_or(u32::MAX);
+                match $registered.contains(start, len) {
+                    true => opcode::WriteFixed::new($fd, start, most, 0).offset($offset).build(),
+                    false => opcode::Write::new($fd, start, most).offset($offset).build(),
+                }
+            }
+            FileWork::Sync => opcode::Fsync::new($fd).build(),
+            FileWork::DataSync => {
+                opcode::Fsync::new($fd).flags(types::FsyncFlags::DATASYNC).build()
+            }
+        }
+    };
+}
 
 /// The memory of a sendmsg until its entry is submitted, which is when the kernel copies it.
 struct Message {
@@ -119,6 +150,7 @@ pub struct Ring {
     serves_files: bool,
     files_in_kernel: u32,
     file_answers: VecDeque<FileAnswer>,
+    registered: Registered,
     counts: Counts,
     quirks: Quirks,
     runs: Runs,
@@ -137,6 +169,7 @@ impl Ring {
             true => None,
             false => Buffers::new(&uring)?,
         };
+        let registered = Registered::new(config, &uring);
         let os = Os::new(1, FileBackend::Pool)?;
         let waker = Arc::new(Ender(WakeFd::new()?));
         let mut ring = Ring {
@@ -152,6 +185,7 @@ impl Ring {
             serves_files: config.files != FileBackend::Pool,
             files_in_kernel: 0,
             file_answers: VecDeque::new(),
+            registered,
             counts: Counts::default(),
             quirks,
             runs: Runs::default(),
@@ -217,6 +251,7 @@ impl Ring {
 unsafe impl Kernel for Ring {
     const COMPLETES: bool = true;
     const FILES: bool = true;
+    const REGISTERS: bool = true;
 
     fn name(&self) -> &'static str {
         "io_uring"
@@ -419,20 +454,15 @@ unsafe impl Kernel for Ring {
             return false;
         }
         let FileRequest { key, fd, offset, work } = request;
-        let fd = types::Fd(fd);
-        let entry = match work {
-            FileWork::Read(mut to) => {
-                let len = u32::try_from(to.len()).unwrap_or(u32::MAX);
-                opcode::Read::new(fd, to.as_mut_ptr(), len).offset(offset).build()
+        // A buffered write is punted to a kernel thread, which takes three times as long.
+        if matches!(work, FileWork::Write(_)) && (!facts.is_direct() || facts.appends()) {
+            return false;
+        }
+        let entry = match self.registered.descriptor(fd, &self.uring) {
+            Descriptor::Plain(fd) => file_entry!(types::Fd(fd), offset, work, self.registered),
+            Descriptor::Slot(slot) => {
+                file_entry!(types::Fixed(slot), offset, work, self.registered)
             }
-            // A buffered write is punted to a kernel thread, which takes three times as long.
-            FileWork::Write(_) if !facts.is_direct() || facts.appends() => return false,
-            FileWork::Write(bytes) => {
-                let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                opcode::Write::new(fd, bytes.as_ptr(), len).offset(offset).build()
-            }
-            FileWork::Sync => opcode::Fsync::new(fd).build(),
-            FileWork::DataSync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         };
         self.uring.push(entry.user_data(key | FILE));
         self.counts.files += 1;
@@ -460,6 +490,11 @@ unsafe impl Kernel for Ring {
             std::mem::forget(buffers);
         }
         std::mem::forget(std::mem::take(&mut self.messages));
+        self.registered.abandon();
+    }
+
+    fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
+        self.registered.buf(len)
     }
 
     fn has_buffers(&mut self, pool: &mut Pool) -> bool {
@@ -482,10 +517,12 @@ unsafe impl Kernel for Ring {
     }
 
     fn close(&mut self, fd: RawFd) {
+        self.registered.forget(fd, &self.uring);
         self.os.close(fd);
     }
 
     fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        self.registered.forget(fd, &self.uring);
         self.os.release(fd, kind)
     }
 
@@ -613,6 +650,7 @@ unsafe impl Kernel for Ring {
         let by_tag = "by the tag of the entry, never by descriptor";
         explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
         explain.row("buffers", "the pool", "times that the kernel had none left", counts.starved);
+        self.registered.explain(explain);
         self.quirks.explain(explain);
     }
 }

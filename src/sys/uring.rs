@@ -20,9 +20,11 @@ use io_uring::{EnterFlags, IoUring, opcode};
 
 /// Entries of the submission queue; when it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
-/// Entries of the completion queue; what does not fit the kernel keeps (`IORING_FEAT_NODROP`).
-const COMPLETIONS: u32 = 8192;
-/// The smallest ring that is tried when memory is short.
+/// Entries of the completion queue for each of the submission queue; what does not fit the kernel keeps
+/// (`IORING_FEAT_NODROP`).
+const COMPLETIONS: u32 = 8;
+/// The smallest ring that is tried when memory is short: since Linux 6.14 rings count against
+/// `RLIMIT_MEMLOCK` again, as before 5.12.
 const LEAST: u32 = 64;
 
 /// io_uring cannot be had here, or must not be used: the step that failed, and how.
@@ -44,7 +46,8 @@ impl std::error::Error for Refused {}
 /// One flag of the setup, and the release that brought it.
 struct Flag {
     name: &'static str,
-    set: fn(&mut io_uring::Builder),
+    /// For so many entries.
+    set: fn(&mut io_uring::Builder, u32),
 }
 
 /// What is asked for, best first; each step of the ladder sheds what an older kernel does not know
@@ -64,37 +67,37 @@ const LADDER: &[&[Flag]] = &[
 
 const SINGLE_ISSUER: Flag = Flag {
     name: "SINGLE_ISSUER",
-    set: |b| {
+    set: |b, _| {
         b.setup_single_issuer();
     },
 };
 const DEFER_TASKRUN: Flag = Flag {
     name: "DEFER_TASKRUN",
-    set: |b| {
+    set: |b, _| {
         b.setup_defer_taskrun();
     },
 };
 const COOP_TASKRUN: Flag = Flag {
     name: "COOP_TASKRUN",
-    set: |b| {
+    set: |b, _| {
         b.setup_coop_taskrun();
     },
 };
 const CQSIZE: Flag = Flag {
     name: "CQSIZE",
-    set: |b| {
-        b.setup_cqsize(COMPLETIONS);
+    set: |b, entries| {
+        b.setup_cqsize(entries * COMPLETIONS);
     },
 };
 const CLAMP: Flag = Flag {
     name: "CLAMP",
-    set: |b| {
+    set: |b, _| {
         b.setup_clamp();
     },
 };
 const NO_SQARRAY: Flag = Flag {
     name: "NO_SQARRAY",
-    set: |b| {
+    set: |b, _| {
         b.setup_no_sqarray();
     },
 };
@@ -119,6 +122,8 @@ pub(crate) struct Completed {
 
 pub(crate) struct Uring {
     ring: IoUring,
+    /// What every enter is told.
+    flags: EnterFlags,
     /// Entries that the kernel would not take for the moment, in their order.
     backlog: VecDeque<Entry>,
     enters: u64,
@@ -167,7 +172,12 @@ impl Uring {
         if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
             return lacking(name);
         }
-        let mut uring = Uring { ring, backlog: VecDeque::new(), enters: 0, setup };
+        let flags = enter_flags(params.is_feature_no_iowait());
+        let setup = match flags.contains(EnterFlags::NO_IOWAIT) {
+            true => format!("{setup}; NO_IOWAIT"),
+            false => setup,
+        };
+        let mut uring = Uring { ring, flags, backlog: VecDeque::new(), enters: 0, setup };
         uring.push(opcode::Nop::new().build());
         if let Err(error) = uring.enter(Some(None)) {
             return judge("io_uring_enter(2)", error).map(Err);
@@ -255,8 +265,7 @@ impl Uring {
     fn enter_once(&mut self, want: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         self.enters += 1;
         let count = self.ring.submission().len() as u32;
-        // Deferred work runs only in an enter that gets events.
-        let mut flags = EnterFlags::GETEVENTS;
+        let mut flags = self.flags;
         let submitter = self.ring.submitter();
         let answer = match timeout_ns {
             Some(ns) if want > 0 => {
@@ -306,6 +315,25 @@ impl Uring {
         unsafe { submitter.register_buf_ring_with_flags(start, count, 0, INCREMENTAL) }
     }
 
+    /// Registers a sparse table of files (Linux 5.19).
+    pub(crate) fn register_files(&self, count: u32) -> io::Result<()> {
+        self.ring.submitter().register_files_sparse(count)
+    }
+
+    /// Puts a file into the table, or takes one out (-1). What is in flight keeps its file.
+    pub(crate) fn update_file(&self, slot: u32, fd: RawFd) -> io::Result<()> {
+        self.ring.submitter().register_files_update(slot, &[fd]).map(drop)
+    }
+
+    /// Registers memory as buffer 0. Its pages stay pinned while the ring lives.
+    ///
+    /// Nothing is read or written by that alone: the memory of each operation is its pusher's promise.
+    pub(crate) fn register_memory(&self, start: *mut u8, len: usize) -> io::Result<()> {
+        let memory = libc::iovec { iov_base: start.cast(), iov_len: len };
+        // SAFETY: see above; the kernel holds references of its own to the pages.
+        unsafe { self.ring.submitter().register_buffers(&[memory]) }
+    }
+
     /// Has an eventfd signalled when there is work or a completion.
     pub(crate) fn register_eventfd(&self, fd: RawFd) -> io::Result<()> {
         self.ring.submitter().register_eventfd(fd)
@@ -320,6 +348,16 @@ impl Uring {
     pub(crate) fn setup(&self) -> &str {
         &self.setup
     }
+}
+
+/// What every enter is told; the kernel refuses flags that it does not know.
+///
+/// A wait for sockets is none for a disk: else a thread that sleeps with reads pending counts as one in
+/// "iowait", which shows as load and keeps the processor's clock up (io_uring_set_iowait(3), Linux 6.15).
+fn enter_flags(no_iowait: bool) -> EnterFlags {
+    // Deferred work runs only in an enter that gets events.
+    let flags = EnterFlags::GETEVENTS;
+    if no_iowait { flags | EnterFlags::NO_IOWAIT } else { flags }
 }
 
 /// The running kernel's release, as uname(2) says it; empty if it does not.
@@ -344,7 +382,7 @@ fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
         // whatever lies there by then.
         let mut builder = IoUring::builder();
         for flag in LADDER[step] {
-            (flag.set)(&mut builder);
+            (flag.set)(&mut builder, entries);
         }
         let error = match builder.build(entries) {
             Ok(ring) => {
@@ -363,5 +401,24 @@ fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
             Some(libc::ENOMEM) if entries > LEAST => entries /= 2,
             _ => return judge("io_uring_setup(2)", error).map(Err),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that does not know the flag refuses every enter with it.
+    #[test]
+    fn waits_are_not_booked_as_waits_for_a_disk_where_the_kernel_can() {
+        for known in [false, true] {
+            let flags = enter_flags(known);
+            assert!(flags.contains(EnterFlags::GETEVENTS));
+            assert_eq!(flags.contains(EnterFlags::NO_IOWAIT), known);
+        }
+        let Ok(Ok(uring)) = Uring::open() else { return };
+        let known = uring.ring.params().is_feature_no_iowait();
+        assert_eq!(uring.flags, enter_flags(known));
+        assert_eq!(uring.setup().contains("NO_IOWAIT"), known);
     }
 }

@@ -1,0 +1,180 @@
+//! Files and memory that the ring knows beforehand, where the program asks for it: the kernel looks no
+//! descriptor up and pins no page for an operation on them (io_uring_registered_files(7),
+//! io_uring_registered_buffers(7)).
+//!
+//! A file gets a slot of a sparse table at its first operation and gives it up before its descriptor
+//! is closed or given away: a slot keeps the file open. Memory is one region, registered as one buffer;
+//! whatever lies in it is read and written as fixed.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crate::aligned::AlignedBuf;
+use crate::config::Config;
+use crate::driver::Explain;
+use crate::region::Region;
+use crate::sys::uring::Uring;
+
+/// The most that one registered buffer may have (io_uring_register(2)).
+const MOST_BYTES: usize = 1 << 30;
+/// In the place of a slot: the file was not asked, or the kernel does not take it.
+const UNASKED: u32 = u32::MAX;
+const REFUSED: u32 = u32::MAX - 1;
+
+/// How an entry names its file.
+pub(super) enum Descriptor {
+    Plain(RawFd),
+    Slot(u32),
+}
+
+pub(super) struct Registered {
+    wanted_files: u32,
+    wanted_bytes: usize,
+    /// Slots that no file has, and the slot of each descriptor.
+    vacant: Vec<u32>,
+    slots: Vec<u32>,
+    region: Option<Arc<Region>>,
+    /// Why there are no slots, why there is no memory.
+    refused: [Option<String>; 2],
+    /// Operations with a slot, operations in the region.
+    pub(super) with_slot: u64,
+    pub(super) in_region: u64,
+}
+
+impl Registered {
+    /// Registers what the program asks for; what the kernel refuses is left out, and why is kept.
+    pub(super) fn new(config: &Config, uring: &Uring) -> Registered {
+        let (files, bytes) = (config.registered_files, config.registered_bytes.min(MOST_BYTES));
+        let mut this = Registered {
+            wanted_files: files,
+            wanted_bytes: bytes,
+            vacant: Vec::new(),
+            slots: Vec::new(),
+            region: None,
+            refused: [None, None],
+            with_slot: 0,
+            in_region: 0,
+        };
+        if files > 0 {
+            match uring.register_files(files) {
+                Ok(()) => this.vacant = (0..files).rev().collect(),
+                Err(error) => this.refused[0] = Some(why(&error, "RLIMIT_NOFILE", libc::EMFILE)),
+            }
+        }
+        if bytes > 0 {
+            match register_region(bytes, uring) {
+                Ok(region) => this.region = Some(region),
+                Err(error) => this.refused[1] = Some(why(&error, "RLIMIT_MEMLOCK", libc::ENOMEM)),
+            }
+        }
+        this
+    }
+
+    /// How an entry is to name a file: by its slot, which it gets now if it has none and one is left.
+    pub(super) fn descriptor(&mut self, fd: RawFd, uring: &Uring) -> Descriptor {
+        let slot = match self.slots.get(fd as usize) {
+            Some(&slot) if slot != UNASKED => slot,
+            _ => self.give_slot(fd, uring),
+        };
+        if slot >= REFUSED {
+            return Descriptor::Plain(fd);
+        }
+        self.with_slot += 1;
+        Descriptor::Slot(slot)
+    }
+
+    #[cold]
+    fn give_slot(&mut self, fd: RawFd, uring: &Uring) -> u32 {
+        let Some(slot) = self.vacant.pop() else { return UNASKED };
+        let known = uring.update_file(slot, fd).is_ok();
+        if !known {
+            self.vacant.push(slot);
+        }
+        let at = fd as usize;
+        if at >= self.slots.len() {
+            self.slots.resize(at + 1, UNASKED);
+        }
+        self.slots[at] = if known { slot } else { REFUSED };
+        self.slots[at]
+    }
+
+    /// Forgets a file whose descriptor is about to go.
+    #[inline]
+    pub(super) fn forget(&mut self, fd: RawFd, uring: &Uring) {
+        if let Some(slot) = self.slots.get_mut(fd as usize)
+            && *slot != UNASKED
+        {
+            let slot = std::mem::replace(slot, UNASKED);
+            self.vacate(slot, uring);
+        }
+    }
+
+    #[cold]
+    fn vacate(&mut self, slot: u32, uring: &Uring) {
+        // A slot that the kernel does not clear is not given out again.
+        if slot < REFUSED && uring.update_file(slot, -1).is_ok() {
+            self.vacant.push(slot);
+        }
+    }
+
+    /// The ring is somebody else's: a parent's, or left to itself.
+    pub(super) fn abandon(&mut self) {
+        self.slots = Vec::new();
+        self.vacant = Vec::new();
+    }
+
+    /// Whether memory is the kernel's to know.
+    #[inline]
+    pub(super) fn contains(&mut self, start: *const u8, len: usize) -> bool {
+        let inside = self.region.as_ref().is_some_and(|region| region.contains(start, len));
+        self.in_region += u64::from(inside);
+        inside
+    }
+
+    /// A buffer in the region, if it has room.
+    pub(super) fn buf(&self, len: usize) -> Option<AlignedBuf> {
+        self.region.as_ref()?.take(len).map(AlignedBuf::from_piece)
+    }
+
+    /// A row of the explanation for what was asked for.
+    pub(super) fn explain(&self, explain: &mut Explain) {
+        let [no_files, no_bytes] = &self.refused;
+        if self.wanted_files > 0 {
+            let (mechanism, reason) = match no_files {
+                None => (
+                    format!("{} slots", self.wanted_files),
+                    "no look-up of the descriptor; operations that had one".to_owned(),
+                ),
+                Some(why) => ("none".to_owned(), why.clone()),
+            };
+            explain.row("registered files", mechanism, reason, self.with_slot);
+        }
+        if self.wanted_bytes > 0 {
+            let (mechanism, reason) = match no_bytes {
+                None => (
+                    format!("{} bytes, READ_FIXED, WRITE_FIXED", self.wanted_bytes),
+                    "pages are pinned once; operations that lay there".to_owned(),
+                ),
+                Some(why) => ("none".to_owned(), why.clone()),
+            };
+            explain.row("registered buffers", mechanism, reason, self.in_region);
+        }
+    }
+}
+
+/// A region that the kernel knows as buffer 0. Its memory stays as long as the ring: `Registered` has it.
+fn register_region(bytes: usize, uring: &Uring) -> io::Result<Arc<Region>> {
+    let region = Region::new(bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+    let (start, len) = region.range();
+    uring.register_memory(start, len)?;
+    Ok(region)
+}
+
+/// Why the kernel refuses, with the limit that it usually is.
+fn why(error: &io::Error, limit: &str, errno: i32) -> String {
+    match error.raw_os_error() {
+        Some(found) if found == errno => format!("refused: {error}; {limit} is too small for it"),
+        _ => format!("refused: {error}"),
+    }
+}
