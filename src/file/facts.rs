@@ -116,7 +116,7 @@ mod tests {
 
         let facts = Facts::new(true, Some((4, 512)), false);
         assert!(facts.is_direct() && !facts.may_read_now());
-        let memory = |start| std::ptr::without_provenance(1024 + start);
+        let memory = |start: usize| std::ptr::without_provenance(1024 + start);
         assert!(facts.fits(memory(4), 1024, 512));
         for (start, len, offset) in [(2, 1024, 512), (4, 1000, 512), (4, 1024, 100)] {
             assert!(!facts.fits(memory(start), len, offset));
