@@ -1,0 +1,347 @@
+//! The pool against a plain model, and the counts of its leases.
+
+use super::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc;
+use std::thread;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+
+use crate::buf::Buf;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Reads so many 1/255 of the space.
+    Read(u8),
+    /// Reads as much as the space has.
+    Fill,
+    /// Asks for space and then has nothing to read.
+    Look,
+    /// Reads a message that is longer than the space by so many 1/255 of what is left of a chunk.
+    Spill(u8),
+    Clone(usize),
+    Slice(usize, u8, u8),
+    /// Goes through an operation and comes back.
+    Travel(usize),
+    Drop(usize),
+    DropElsewhere(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    chunk: u32,
+    limit: usize,
+    steps: Vec<Step>,
+    /// The pool goes before its leases.
+    early: bool,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let any_lease = any::<usize>();
+    let step = prop_oneof![
+        6 => any::<u8>().prop_map(Step::Read),
+        2 => Just(Step::Fill),
+        1 => Just(Step::Look),
+        1 => any::<u8>().prop_map(Step::Spill),
+        2 => any_lease.prop_map(Step::Clone),
+        1 => (any_lease, any::<u8>(), any::<u8>()).prop_map(|(i, a, b)| Step::Slice(i, a, b)),
+        1 => any_lease.prop_map(Step::Travel),
+        6 => any_lease.prop_map(Step::Drop),
+        2 => any_lease.prop_map(Step::DropElsewhere),
+    ];
+    let steps = prop::collection::vec(step, 1..if cfg!(miri) { 60 } else { 300 });
+    (1u32..10, 1usize..2600, steps, any::<bool>()).prop_map(|(lines, limit, steps, early)| Case {
+        chunk: 64 * lines,
+        limit,
+        steps,
+        early,
+    })
+}
+
+/// What the pool should be: how many leases each chunk has, and where it reads next.
+struct Model {
+    pool: Pool,
+    /// By the chunk's address.
+    leases: HashMap<usize, usize>,
+    current: Option<usize>,
+    room: u32,
+    starving: bool,
+    wakes: usize,
+    woken: Arc<AtomicUsize>,
+    held: Vec<(Lease, Vec<u8>)>,
+    serial: u8,
+    most: usize,
+}
+
+impl Model {
+    fn new(case: &Case) -> Model {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        let pool = Pool::new(case.limit, case.chunk, move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        Model {
+            pool,
+            leases: HashMap::new(),
+            current: None,
+            room: 0,
+            starving: false,
+            wakes: 0,
+            woken,
+            held: Vec::new(),
+            serial: 0,
+            most: (case.limit / case.chunk as usize).max(1),
+        }
+    }
+
+    /// What `space` should answer: how many bytes, and in which chunk unless that is open.
+    fn expect_space(&mut self) -> Option<u32> {
+        let size = self.pool.chunk_size;
+        if self.current.is_some_and(|chunk| self.leases[&chunk] == 0) {
+            self.room = size;
+        }
+        if self.current.is_some() && self.room >= (size / 2).max(64) {
+            return Some(self.room);
+        }
+        self.expect_chunk()
+    }
+
+    /// What opening another chunk should answer.
+    fn expect_chunk(&mut self) -> Option<u32> {
+        self.current = None;
+        let idle = self.leases.values().any(|&count| count == 0);
+        if !idle && self.leases.len() == self.most {
+            self.starving = true;
+            return None;
+        }
+        self.room = self.pool.chunk_size;
+        Some(self.room)
+    }
+
+    /// The chunk that the pool has opened must be nobody's, and new only if none was idle.
+    fn opened(&mut self) {
+        let chunk = self.pool.current.as_ptr().addr();
+        if self.current == Some(chunk) {
+            return;
+        }
+        assert_eq!(self.current, None, "the chunk at hand was left");
+        match self.leases.get(&chunk) {
+            Some(&count) => assert_eq!(count, 0, "S1: it has leases"),
+            None => {
+                assert!(self.leases.values().all(|&count| count > 0), "one was idle");
+                self.leases.insert(chunk, 0);
+            }
+        }
+        self.current = Some(chunk);
+    }
+
+    /// Asks for space; what of it was read is written by `fill`.
+    fn space(&mut self) -> Option<(*mut u8, u32)> {
+        let expected = self.expect_space();
+        let got = self.pool.space();
+        assert_eq!(got.map(|(_, room)| room), expected);
+        if got.is_some() {
+            self.opened();
+        }
+        got
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        self.serial = self.serial.wrapping_add(1);
+        (0..len).map(|i| self.serial ^ (i as u8).wrapping_mul(31)).collect()
+    }
+
+    fn read(&mut self, len: u32) {
+        let Some((start, room)) = self.space() else { return };
+        let bytes = self.bytes(len.min(room) as usize);
+        // SAFETY: S2: the pool has lent `room` bytes, and `bytes` are at most that.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        // SAFETY: written right above.
+        let lease = unsafe { self.pool.commit(bytes.len() as u32) };
+        self.room -= (bytes.len() as u32).next_multiple_of(64);
+        self.hold(lease, bytes);
+    }
+
+    fn spill(&mut self, share: u8) {
+        let Some((start, room)) = self.space() else { return };
+        let more = (self.pool.chunk_size - room) * u32::from(share) / 255;
+        let bytes = self.bytes((room + more) as usize);
+        let (first, rest) = bytes.split_at(room as usize);
+        // SAFETY: S2: the pool has lent `room` bytes.
+        unsafe { ptr::copy_nonoverlapping(first.as_ptr(), start, first.len()) };
+        let expected = self.expect_chunk();
+        // SAFETY: the whole space was written right above.
+        match unsafe { self.pool.commit_with(rest) } {
+            Ok(lease) => {
+                assert!(expected.is_some(), "beyond the limit");
+                self.opened();
+                self.room -= (bytes.len() as u32).next_multiple_of(64);
+                self.hold(lease, bytes);
+            }
+            Err(back) => {
+                assert_eq!(expected, None, "there was a chunk");
+                assert_eq!(back, bytes);
+            }
+        }
+    }
+
+    fn hold(&mut self, lease: Lease, bytes: Vec<u8>) {
+        *self.leases.get_mut(&lease.chunk.as_ptr().addr()).expect("a chunk of the pool") += 1;
+        self.held.push((lease, bytes));
+    }
+
+    fn release(&mut self, pick: usize, elsewhere: bool) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (lease, _) = self.held.swap_remove(pick % self.held.len());
+        let chunk = lease.chunk.as_ptr().addr();
+        if elsewhere {
+            thread::spawn(move || drop(lease)).join().unwrap();
+        } else {
+            drop(lease);
+        }
+        let count = self.leases.get_mut(&chunk).expect("a chunk of the pool");
+        *count -= 1;
+        if *count == 0 && self.current != Some(chunk) && std::mem::take(&mut self.starving) {
+            self.wakes += 1;
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Read(share) => self.read(self.pool.chunk_size * u32::from(share) / 255),
+            Step::Fill => self.read(u32::MAX),
+            Step::Look => drop(self.space()),
+            Step::Spill(share) => self.spill(share),
+            Step::Drop(pick) => self.release(pick, false),
+            Step::DropElsewhere(pick) => self.release(pick, true),
+            _ if self.held.is_empty() => {}
+            Step::Clone(pick) => {
+                let (lease, bytes) = &self.held[pick % self.held.len()];
+                let (lease, bytes) = (lease.clone(), bytes.clone());
+                self.hold(lease, bytes);
+            }
+            Step::Slice(pick, a, b) => {
+                let (lease, bytes) = &self.held[pick % self.held.len()];
+                let at = |share: u8| bytes.len() * usize::from(share) / 255;
+                let range = at(a.min(b))..at(a.max(b));
+                let (lease, bytes) = (lease.slice(range.clone()), bytes[range].to_vec());
+                self.hold(lease, bytes);
+            }
+            Step::Travel(pick) => {
+                let pick = pick % self.held.len();
+                let (lease, bytes) = self.held.swap_remove(pick);
+                let buf = Buf::from(lease);
+                assert_eq!(&*buf, bytes);
+                self.held.push((buf.into_lease().expect("it was one"), bytes));
+            }
+        }
+    }
+
+    fn check(&self) {
+        for (lease, bytes) in &self.held {
+            assert_eq!(&**lease, bytes, "S1");
+            assert_eq!(lease.held_bytes(), self.pool.chunk_bytes());
+        }
+        let size = self.pool.chunk_bytes();
+        assert_eq!(self.pool.allocated_bytes(), self.leases.len() * size);
+        assert_eq!(self.pool.limit_bytes(), self.most * size);
+        assert!(self.pool.allocated_bytes() <= self.pool.limit_bytes(), "S4");
+        assert_eq!(self.woken.load(Ordering::SeqCst), self.wakes, "wakes");
+    }
+}
+
+fn run(case: &Case) {
+    let mut model = Model::new(case);
+    for step in &case.steps {
+        model.step(step);
+        model.check();
+    }
+    if !case.early {
+        while !model.held.is_empty() {
+            model.release(0, false);
+        }
+        // Everything is back: each chunk can be filled again, and none more is made.
+        let chunks = model.leases.len();
+        for _ in 0..chunks {
+            model.read(u32::MAX);
+        }
+        model.check();
+        assert_eq!(model.leases.len(), chunks);
+        assert!(model.leases.values().all(|&count| count == 1), "{:?}", model.leases);
+    }
+    let Model { pool, held, .. } = model;
+    let shared = Arc::downgrade(&pool.shared);
+    drop(pool);
+    assert_eq!(shared.upgrade().is_some(), !held.is_empty(), "leases keep their chunks");
+    for (lease, bytes) in held {
+        assert_eq!(&*lease, bytes, "S3");
+    }
+    assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
+}
+
+#[test]
+fn behaves_like_a_plain_model() {
+    let mut config = Config::with_cases(if cfg!(miri) { 4 } else { 250 });
+    let seed = match config.rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        // Always the same steps, unless asked to explore; the clock of Miri is not asked.
+        _ if cfg!(miri) || std::env::var_os("WINDLASS_EXPLORE").is_none() => 1,
+        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64),
+    };
+    config.rng_seed = RngSeed::Fixed(seed);
+    config.failure_persistence = None;
+    let (starved, spilled) = (RefCell::new(0), RefCell::new(0));
+    let tested = TestRunner::new(config).run(&case(), |case| {
+        run(&case);
+        *starved.borrow_mut() += usize::from(case.limit < 2 * case.chunk as usize);
+        *spilled.borrow_mut() +=
+            case.steps.iter().filter(|step| matches!(step, Step::Spill(_))).count();
+        Ok(())
+    });
+    match tested {
+        Ok(()) => {}
+        Err(TestError::Fail(why, case)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{case:?}"),
+        Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
+    }
+    assert!(starved.into_inner() > 0 && spilled.into_inner() > 0, "nothing was tested");
+}
+
+/// Another thread looks at the leases and drops them while the pool goes on reading.
+#[test]
+fn leases_that_a_racing_thread_drops_keep_their_bytes() {
+    let rounds = if cfg!(miri) { 100 } else { 20_000 };
+    let (woken, wakes) = mpsc::channel();
+    let mut pool = Pool::new(4 * 256, 256, move || woken.send(()).unwrap());
+    let shared = Arc::downgrade(&pool.shared);
+    let (leases, others) = mpsc::channel::<(Lease, u8)>();
+    let thread = thread::spawn(move || {
+        for (lease, byte) in others {
+            let copy = lease.clone();
+            assert!(lease.iter().all(|&b| b == byte), "S1");
+            drop(lease);
+            assert!(copy.iter().all(|&b| b == byte), "S1");
+        }
+    });
+    for i in 0..rounds {
+        let (byte, len) = (i as u8, 1 + i % 150);
+        let lease = loop {
+            match pool.copy(&vec![byte; len]) {
+                Some(lease) => break lease,
+                // Each time that there is none, one that comes back says so.
+                None => wakes.recv().unwrap(),
+            }
+        };
+        leases.send((lease, byte)).unwrap();
+        assert!(pool.allocated_bytes() <= 4 * 256, "S4");
+    }
+    // The pool goes first: the other thread frees what comes back.
+    drop(pool);
+    drop(leases);
+    thread.join().unwrap();
+    assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
+}
