@@ -23,6 +23,9 @@ use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
 const ENTRIES: u16 = 512;
+/// The kernel leaves the last sixteenth of a chunk, where it can: a message that is no longer than that is
+/// not cut by the chunk's end.
+const LEFT: u32 = 16;
 
 pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
@@ -33,6 +36,8 @@ pub(super) struct Buffers {
     demand: Demand,
     /// A receive that goes on has used a chunk up: nobody else asks for another.
     lacking: bool,
+    /// How many bytes at the end of a chunk the kernel leaves rather than to cut a message there.
+    left: u32,
 }
 
 impl Buffers {
@@ -56,17 +61,21 @@ impl Buffers {
         let Some(entries) = NonNull::new(start.cast::<BufRingEntry>()) else {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
-        let buffers = Buffers {
+        let mut buffers = Buffers {
             entries,
             tail: 0,
             lent: (0..ENTRIES).map(|_| None).collect(),
             vacant: (0..ENTRIES).rev().collect(),
             demand: Demand::new(chunk_bytes),
             lacking: false,
+            left: 0,
         };
         // SAFETY: B1.
-        match unsafe { uring.register_buffers(start.cast(), ENTRIES) } {
-            Ok(()) => Ok(Some(buffers)),
+        match unsafe { uring.register_buffers(start.cast(), ENTRIES, chunk_bytes / LEFT) } {
+            Ok(left) => {
+                buffers.left = left;
+                Ok(Some(buffers))
+            }
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOMEM) => Err(error),
                 _ => Ok(None),
@@ -115,6 +124,11 @@ impl Buffers {
     /// The kernel has run out of buffers: it is to hold more.
     pub(super) fn ran_out(&mut self) {
         self.demand.ran_out();
+    }
+
+    /// How many bytes at the end of a chunk the kernel leaves.
+    pub(super) fn left(&self) -> u32 {
+        self.left
     }
 
     /// How many chunks the kernel is to hold.

@@ -644,6 +644,9 @@ unsafe impl Kernel for Ring {
         let poll = "what is neither read nor written by the ring is polled by it, edge-triggered";
         explain.row("registration", "POLL_ADD multishot", poll, counts.polls);
         let (recv, why) = match &self.buffers {
+            Some(buffers) if buffers.left() > 0 => {
+                ("RECV", "into provided buffers, piece by piece but for the last sixteenth")
+            }
             Some(_) => {
                 ("RECV", "into provided buffers that are consumed piece by piece (Linux 6.12)")
             }
