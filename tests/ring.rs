@@ -495,3 +495,39 @@ fn registering_is_asked_for() {
         assert!(!watcher.aligned_buf(1).is_registered());
     }
 }
+
+/// Messages that are short against a buffer are not cut by its end: one that waits for the whole of it to
+/// be answered would wait for a delayed acknowledgement.
+#[test]
+fn short_messages_are_not_cut() {
+    const LEN: usize = 100;
+    let mut b = Uring::bench_with(Watcher::builder().buffer_size(4096));
+    let rows = b.watcher.explain().rows;
+    if !rows.iter().any(|row| row.reason.contains("the last sixteenth")) {
+        let text =
+            b"SKIP: this kernel does not leave the rest of a buffer (Linux 7.1, stable 6.12)\n";
+        let _ = io::Write::write_all(&mut io::stderr(), text);
+        return;
+    }
+    for multishot in [false, true] {
+        let (here, there) = b.pair();
+        let mut read = Op::read(there);
+        if multishot {
+            read = read.multishot();
+        }
+        let mut read = b.submit(read);
+        for i in 0..1000 {
+            let sent = pattern(LEN, i);
+            let write = b.submit(Op::write(here, sent.clone()));
+            let c = b.end(read);
+            let more = c.more();
+            expect_same(&expect_read(c), &sent);
+            expect_written(b.end(write));
+            if !more {
+                let again = Op::read(there);
+                read = b.submit(if multishot { again.multishot() } else { again });
+            }
+        }
+        b.watcher.free(there);
+    }
+}

@@ -16,14 +16,16 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
+use super::demand::Demand;
 use crate::buf::Buf;
 use crate::swap::{Lent, Pool};
 use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
 const ENTRIES: u16 = 512;
-/// Chunks that it holds at first.
-const FIRST: u16 = 1;
+/// The kernel leaves the last sixteenth of a chunk, where it can: a message that is no longer than that is
+/// not cut by the chunk's end.
+const LEFT: u32 = 16;
 
 pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
@@ -31,13 +33,16 @@ pub(super) struct Buffers {
     /// The chunk of each id, while the kernel has it.
     lent: Vec<Option<Lent>>,
     vacant: Vec<u16>,
-    /// How many chunks the kernel is to hold.
-    wanted: u16,
+    demand: Demand,
+    /// A receive that goes on has used a chunk up: nobody else asks for another.
+    lacking: bool,
+    /// How many bytes at the end of a chunk the kernel leaves rather than to cut a message there.
+    left: u32,
 }
 
 impl Buffers {
     /// Registers the ring; `None` where the kernel does not know how.
-    pub(super) fn new(uring: &Uring) -> io::Result<Option<Buffers>> {
+    pub(super) fn new(uring: &Uring, chunk_bytes: u32) -> io::Result<Option<Buffers>> {
         let len = size_of::<BufRingEntry>() * ENTRIES as usize;
         // SAFETY: a new anonymous mapping.
         let start = unsafe {
@@ -56,16 +61,21 @@ impl Buffers {
         let Some(entries) = NonNull::new(start.cast::<BufRingEntry>()) else {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
-        let buffers = Buffers {
+        let mut buffers = Buffers {
             entries,
             tail: 0,
             lent: (0..ENTRIES).map(|_| None).collect(),
             vacant: (0..ENTRIES).rev().collect(),
-            wanted: FIRST,
+            demand: Demand::new(chunk_bytes),
+            lacking: false,
+            left: 0,
         };
         // SAFETY: B1.
-        match unsafe { uring.register_buffers(start.cast(), ENTRIES) } {
-            Ok(()) => Ok(Some(buffers)),
+        match unsafe { uring.register_buffers(start.cast(), ENTRIES, chunk_bytes / LEFT) } {
+            Ok(left) => {
+                buffers.left = left;
+                Ok(Some(buffers))
+            }
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOMEM) => Err(error),
                 _ => Ok(None),
@@ -80,7 +90,7 @@ impl Buffers {
     /// Lends the kernel chunks until it holds as many as are wanted; whether it holds any.
     #[inline]
     pub(super) fn fill(&mut self, pool: &mut Pool) -> bool {
-        if self.held() < self.wanted {
+        if self.held() < self.demand.wanted() {
             self.fill_slowly(pool);
         }
         self.held() > 0
@@ -88,7 +98,7 @@ impl Buffers {
 
     #[cold]
     fn fill_slowly(&mut self, pool: &mut Pool) {
-        while self.held() < self.wanted
+        while self.held() < self.demand.wanted()
             && let Some(mut chunk) = pool.lend(self.held() as usize)
         {
             let id = self.vacant.pop().expect("fewer than all are wanted");
@@ -112,8 +122,33 @@ impl Buffers {
     }
 
     /// The kernel has run out of buffers: it is to hold more.
-    pub(super) fn grow(&mut self) {
-        self.wanted = (self.wanted * 2).min(ENTRIES / 2);
+    pub(super) fn ran_out(&mut self) {
+        self.demand.ran_out();
+    }
+
+    /// How many bytes at the end of a chunk the kernel leaves.
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// How many chunks the kernel is to hold.
+    pub(super) fn wanted(&self) -> u16 {
+        self.demand.wanted()
+    }
+
+    /// What the last wait has told was dealt with: chunks whose leases are gone take the place of those
+    /// that receives which go on have used up.
+    #[inline]
+    pub(super) fn refill(&mut self, pool: &mut Pool) {
+        if std::mem::take(&mut self.lacking) {
+            self.fill(pool);
+        }
+    }
+
+    /// The kernel has been asked anew, with nothing left to be dealt with.
+    #[inline]
+    pub(super) fn round(&mut self) {
+        self.demand.round();
     }
 
     /// Whether the pool is large enough to share it with the kernel.
@@ -121,14 +156,23 @@ impl Buffers {
         pool.limit_bytes() > pool.chunk_bytes()
     }
 
-    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it.
+    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it, `lasting` when
+    /// the receive goes on.
     #[inline]
-    pub(super) fn filled(&mut self, pool: &mut Pool, id: u16, len: u32, more: bool) -> Buf {
+    pub(super) fn filled(
+        &mut self,
+        pool: &mut Pool,
+        id: u16,
+        len: u32,
+        more: bool,
+        lasting: bool,
+    ) -> Buf {
         let place = &mut self.lent[id as usize];
         let chunk = place.as_mut().expect("the kernel names what it holds");
         // SAFETY: the kernel has written the next `len` bytes of this chunk.
         let data = if len > 0 { unsafe { chunk.commit(len) } } else { Buf::NONE };
         if !more {
+            self.lacking |= lasting;
             pool.take_back(place.take().expect("looked at above"));
             self.vacant.push(id);
         }

@@ -18,6 +18,7 @@
 //! kernel has said that it is done with them, or never.
 
 mod buffers;
+mod demand;
 mod embedded;
 mod quirks;
 mod registered;
@@ -167,7 +168,7 @@ impl Ring {
         };
         let buffers = match quirks.has(Quirk::WholeBuffers) {
             true => None,
-            false => Buffers::new(&uring)?,
+            false => Buffers::new(&uring, config.buffer_size)?,
         };
         let registered = Registered::new(config, &uring);
         let os = Os::new(1, FileBackend::Pool)?;
@@ -267,6 +268,9 @@ unsafe impl Kernel for Ring {
             embedded.clear();
         }
         let at_hand = self.uring.has_completions();
+        if !at_hand && let Some(buffers) = &mut self.buffers {
+            buffers.round();
+        }
         if !at_hand || self.uring.has_entries() {
             let wait = if at_hand || timeout_ns == Some(0) { None } else { Some(timeout_ns) };
             self.uring.enter(wait)?;
@@ -290,6 +294,11 @@ unsafe impl Kernel for Ring {
 
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
         let Completed { key: tag, result, flags } = self.events[i];
+        if i == 0
+            && let Some(buffers) = &mut self.buffers
+        {
+            buffers.refill(pool);
+        }
         if tag == WAKE {
             if !cqueue::more(flags) {
                 let fd = self.waker.0.raw();
@@ -310,13 +319,14 @@ unsafe impl Kernel for Ring {
                 if result == -libc::ENOBUFS {
                     self.counts.starved += 1;
                     if let Some(buffers) = &mut self.buffers {
-                        buffers.grow();
+                        buffers.ran_out();
                     }
                 }
                 if let (Some(buffers), Some(id)) = (&mut self.buffers, cqueue::buffer_select(flags))
                 {
                     let len = result.max(0) as u32;
-                    answer.data = buffers.filled(pool, id, len, cqueue::buffer_more(flags));
+                    let more = cqueue::buffer_more(flags);
+                    answer.data = buffers.filled(pool, id, len, more, answer.more);
                 }
                 let full = cqueue::sock_nonempty(flags);
                 if self.runs.must_restart(tag, full, answer.more)
@@ -634,6 +644,9 @@ unsafe impl Kernel for Ring {
         let poll = "what is neither read nor written by the ring is polled by it, edge-triggered";
         explain.row("registration", "POLL_ADD multishot", poll, counts.polls);
         let (recv, why) = match &self.buffers {
+            Some(buffers) if buffers.left() > 0 => {
+                ("RECV", "into provided buffers, piece by piece but for the last sixteenth")
+            }
             Some(_) => {
                 ("RECV", "into provided buffers that are consumed piece by piece (Linux 6.12)")
             }
@@ -649,7 +662,9 @@ unsafe impl Kernel for Ring {
         explain.row("stream writes", "SENDMSG", merged, counts.sendmsgs);
         let by_tag = "by the tag of the entry, never by descriptor";
         explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
-        explain.row("buffers", "the pool", "times that the kernel had none left", counts.starved);
+        let held = self.buffers.as_ref().map_or(0, Buffers::wanted);
+        let none = format!("times that the kernel had none left; it is to hold {held} now");
+        explain.row("buffers", "the pool", none, counts.starved);
         self.registered.explain(explain);
         self.quirks.explain(explain);
     }

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use io_uring::register::Probe;
 use io_uring::squeue::Entry;
@@ -111,6 +111,29 @@ const OPERATIONS: &[(u8, &str)] = &[
     (opcode::Send::CODE, "SEND"),
     (opcode::SendMsg::CODE, "SENDMSG"),
 ];
+
+/// `IORING_REGISTER_PBUF_RING`, `IOU_PBUF_RING_INC` (Linux 6.12).
+const REGISTER_PBUF_RING: libc::c_uint = 22;
+const PBUF_RING_INC: u16 = 2;
+
+/// `struct io_uring_buf_reg`, with the field that the `io-uring` crate does not have: kernels that do
+/// not know it take nothing but 0 there.
+#[repr(C)]
+struct BufReg {
+    ring_addr: u64,
+    ring_entries: u32,
+    bgid: u16,
+    flags: u16,
+    min_left: u32,
+    reserved: [u32; 5],
+}
+
+const _: () = assert!(size_of::<BufReg>() == 40);
+
+impl BufReg {
+    const NONE: BufReg =
+        BufReg { ring_addr: 0, ring_entries: 0, bgid: 0, flags: 0, min_left: 0, reserved: [0; 5] };
+}
 
 /// What a completion says.
 #[derive(Clone, Copy, Debug)]
@@ -303,16 +326,36 @@ impl Uring {
         !self.ring.completion().is_empty()
     }
 
-    /// Registers a ring of provided buffers that are consumed piece by piece.
+    /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than `left`
+    /// bytes left are used up, where the kernel can that (Linux 7.1, and 6.12 on in stable releases);
+    /// answers how many these are.
     ///
     /// # Safety
     /// `start` names `count` entries of a page-aligned mapping that outlives this ring.
-    pub(crate) unsafe fn register_buffers(&self, start: *mut u8, count: u16) -> io::Result<()> {
-        /// `IOU_PBUF_RING_INC` (Linux 6.12).
-        const INCREMENTAL: u16 = 2;
-        let (start, submitter) = (start.expose_provenance() as u64, self.ring.submitter());
-        // SAFETY: the caller's promise.
-        unsafe { submitter.register_buf_ring_with_flags(start, count, 0, INCREMENTAL) }
+    pub(crate) unsafe fn register_buffers(
+        &self,
+        start: *mut u8,
+        count: u16,
+        left: u32,
+    ) -> io::Result<u32> {
+        let ring_addr = start.expose_provenance() as u64;
+        let (ring_entries, flags) = (u32::from(count), PBUF_RING_INC);
+        let mut wanted = BufReg { ring_addr, ring_entries, flags, min_left: left, ..BufReg::NONE };
+        loop {
+            let (number, arg) = (libc::SYS_io_uring_register, &raw const wanted);
+            let fd = self.ring.as_raw_fd();
+            // SAFETY: one argument of the kernel's layout, which lives across the call; the caller's
+            // promise for what it names.
+            let answer = unsafe { libc::syscall(number, fd, REGISTER_PBUF_RING, arg, 1) };
+            if answer >= 0 {
+                return Ok(wanted.min_left);
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINVAL) || wanted.min_left == 0 {
+                return Err(error);
+            }
+            wanted.min_left = 0;
+        }
     }
 
     /// Registers a sparse table of files (Linux 5.19).
