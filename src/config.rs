@@ -26,8 +26,8 @@ pub struct Config {
     pub source_bytes: usize,
     /// Bytes that a turn reads before it delivers what it has.
     pub turn_bytes: usize,
-    /// Turns in a row that may deliver without asking the kernel.
-    pub skip_turns: u32,
+    /// Completions that are delivered, while there are some, before the kernel is asked again. (Default 64.)
+    pub unasked: usize,
     /// Most events that one wait takes.
     pub events: usize,
     /// How long a wait spins before it blocks.
@@ -59,7 +59,7 @@ impl Default for Config {
             write_limit: u32::MAX,
             source_bytes: 256 << 10,
             turn_bytes: 64 << 10,
-            skip_turns: 8,
+            unasked: 64,
             events: 64,
             busy_poll: Duration::ZERO,
             threads: 0,

@@ -145,7 +145,11 @@ mod tests {
         /// Pieces do not overlap, are zero when they are handed out, and come together again.
         #[test]
         fn pieces_come_and_go(
-            steps in prop::collection::vec((any::<bool>(), 0usize..20_000), 0..60),
+            // Miri looks at every byte.
+            steps in prop::collection::vec(
+                (any::<bool>(), 0usize..if cfg!(miri) { 1200 } else { 20_000 }),
+                0..if cfg!(miri) { 12 } else { 60 },
+            ),
         ) {
             let region = Region::new(16 * BLOCK).unwrap();
             let mut held: Vec<Box<Piece>> = Vec::new();

@@ -464,6 +464,7 @@ macro_rules! all_files {
     ($driver:ident $harness:ident) => {
         files! { $driver $harness
             direct_io {
+                an_error_of_the_device_comes_with_what_was_read
                 direct_reads_and_writes
                 direct_work_is_cancelled_or_done
                 work_that_comes_back_to_a_full_pool_waits

@@ -93,8 +93,8 @@ pub struct Proactor<K: Kernel> {
     reason: String,
     /// The clock as it was last read in this turn.
     now_ns: u64,
-    /// Turns in a row that delivered without asking the kernel.
-    skipped: u32,
+    /// Completions that were delivered since the kernel was last asked.
+    unasked: usize,
     /// Directions of sources whose operation the kernel has, and work on files that it has.
     busy: u32,
     /// The work on files.
@@ -168,7 +168,7 @@ impl<K: Kernel> Proactor<K> {
             remote,
             counts: Counts::default(),
             now_ns: 0,
-            skipped: 0,
+            unasked: 0,
             busy: 0,
             files: Files::default(),
             stops: false,

@@ -71,8 +71,8 @@ impl<K: Kernel> Proactor<K> {
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.next_ns().is_some_and(|next| next <= self.now_ns);
         let idle = self.batch.is_empty() && self.ready.is_empty();
-        if idle || overdue || self.skipped >= self.config.skip_turns {
-            self.skipped = 0;
+        if idle || overdue || self.unasked >= self.config.unasked {
+            self.unasked = 0;
             let doubts = !self.doubted.is_empty();
             let wait = if idle && !doubts { wait } else { Wait::Now };
             // Those that stand in the queue come before those that events bring.
@@ -84,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
                 self.ask_doubted();
             }
         } else {
-            self.skipped += 1;
+            self.unasked += self.batch.len().max(1);
         }
         if !self.paused.is_empty() {
             self.resume_paused();

@@ -242,3 +242,12 @@ pub fn a_loop_that_spins_finds_what_has_ended<H: Harness>() {
     }
     b.expect_all_ended();
 }
+
+/// `EIO`, which only a broken device gives: or the memory of a process, where there is none.
+pub fn an_error_of_the_device_comes_with_what_was_read<H: Harness>() {
+    let mut b = H::bench();
+    let memory = b.open_file("/proc/self/mem", OpenOptions::new().read(true));
+    let c = b.run(Op::read_at(memory, room(100), 0));
+    assert_eq!((c.bytes(), expect_errno(c, &[libc::EIO]).len()), (0, 0));
+    b.expect_all_ended();
+}

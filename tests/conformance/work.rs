@@ -261,11 +261,12 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
             assert_eq!(std::sync::Arc::strong_count(&marker), 1, "round {round}: a buffer is left");
             assert_eq!(system::descriptors(), before, "round {round}: descriptors are left");
             let until = std::time::Instant::now() + BOUND;
-            while threads() > alone && std::time::Instant::now() < until {
-                // A thread that was joined may still be listed for a moment.
+            // A thread that was joined may still be listed for a moment, and one of the kernel's that
+            // served the ring come and go.
+            while threads() != alone {
+                assert!(std::time::Instant::now() < until, "round {round}: threads are left");
                 std::thread::yield_now();
             }
-            assert_eq!(threads(), alone, "round {round}: threads are left");
         }
     });
 }
