@@ -113,6 +113,24 @@ fn no_events_at_all_are_one_event() {
     }
 }
 
+/// A cancel asks the kernel for the operation, and for nothing else.
+#[test]
+fn a_cancel_is_one_entry() {
+    let mut b = Uring::bench();
+    let (here, there) = b.pair();
+    let read = b.submit(Op::read(here));
+    b.look();
+    let cancels = |b: &Bench<_>| {
+        let rows = b.watcher.explain().rows;
+        rows.iter().find(|row| row.operation == "cancel").expect("a row").count
+    };
+    let before = cancels(&b);
+    assert!(b.watcher.cancel(read));
+    assert_eq!(b.end(read).error_kind(), Some(ErrorKind::Cancelled));
+    assert_eq!(cancels(&b) - before, 1);
+    b.watcher.free(there);
+}
+
 /// Ten times as many operations as the ring has entries, at once: nothing is lost.
 #[test]
 fn ten_times_the_ring() {

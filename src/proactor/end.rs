@@ -68,8 +68,11 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        if self.waits_for_answer(slot) && !self.withdraw(slot) {
-            return self.stop(slot, kind);
+        if self.waits_for_answer(slot) {
+            let is_file = self.slots[slot].code.is_file();
+            if !is_file || !self.withdraw(slot) {
+                return self.stop(slot, kind);
+            }
         }
         let ticket = self.ticket(slot);
         self.unlink(slot);
