@@ -89,7 +89,7 @@ impl Op {
         op
     }
 
-    /// Reads at `offset` (in bytes, below 2^61) until the room of `buf` is full or the file ends.
+    /// Reads at `offset` (in bytes; one of 2^61 or more, where no file has bytes, is taken for 2^61 - 1) until the room of `buf` is full or the file ends.
     ///
     /// `buf` is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered
     /// from its start, or a list of such. Completes with [`Done::Read`](crate::Done::Read): fewer

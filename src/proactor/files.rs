@@ -149,6 +149,10 @@ impl<K: Kernel> Proactor<K> {
             return None;
         }
         let (fd, room) = (state.fd, buf.room());
+        if room > self.config.source_bytes {
+            // Copying it would keep the other sources waiting: a thread does.
+            return None;
+        }
         let mut moved = 0;
         while moved < room {
             let got =
@@ -250,6 +254,13 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let state = &self.sources[op.source];
+        if op.code == Code::ReadAt
+            && !state.facts().is_direct()
+            && op.buf.room() > self.config.source_bytes
+        {
+            // What of it is cached would be copied right here.
+            return false;
+        }
         let moved = op.moved as usize;
         let work = match op.code {
             Code::ReadAt => FileWork::Read(op.buf.target(moved, usize::MAX)),
@@ -287,13 +298,14 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
+    fn most_threads(&self) -> usize {
+        if self.config.threads == 0 { DEFAULT_THREADS } else { self.config.threads }
+    }
+
     /// Gives a task to the workers, which are hired at the first one.
     fn employ(&mut self, slot: u32, lane: Lane, task: Task) -> Result<(), (Task, Reason)> {
         let key = self.ticket(slot).key();
-        let threads = match self.config.threads {
-            0 => DEFAULT_THREADS,
-            count => count,
-        };
+        let threads = self.most_threads();
         let (jobs, bell) = (self.config.jobs, &self.remote);
         let workers = self
             .files
@@ -421,7 +433,7 @@ impl<K: Kernel> Proactor<K> {
             waits,
             counts.handed_back,
         );
-        let threads = format!("{} of {} threads", self.files.threads(), self.config.threads);
+        let threads = format!("{} of {} threads", self.files.threads(), self.most_threads());
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
         explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
         let place = "in its place among the writes; reads the disk while the loop waits";
@@ -535,6 +547,10 @@ impl<K: Kernel> Proactor<K> {
                 }
                 (libc::EAGAIN | libc::EOPNOTSUPP | libc::ECANCELED | libc::EINTR, None) => {
                     self.hand_back(slot, -moved as i32);
+                }
+                // What a kernel without such a sync says (AIO before 4.18), and a file without any.
+                (libc::EINVAL, None) if matches!(op.code, Code::Sync | Code::DataSync) => {
+                    self.hand_back(slot, libc::EINVAL);
                 }
                 (errno, _) => self.fail_file(slot, ErrorKind::Os(errno), ending.is_some()),
             };

@@ -251,3 +251,35 @@ pub fn an_error_of_the_device_comes_with_what_was_read<H: Harness>() {
     assert_eq!((c.bytes(), expect_errno(c, &[libc::EIO]).len()), (0, 0));
     b.expect_all_ended();
 }
+
+/// A sync that the kernel's own way does not know is a thread's; what that says is the answer.
+pub fn a_file_without_a_sync_says_so<H: Harness>() {
+    let mut b = H::bench();
+    let file = b.open_file("/proc/self/mem", OpenOptions::new().read(true));
+    for op in [Op::sync(file), Op::datasync(file)] {
+        let c = b.run(op);
+        expect_errno(c, &[libc::EINVAL]);
+    }
+    let rows = b.watcher.explain().rows;
+    let jobs = rows.iter().find(|row| row.operation == "files, tasks, jobs").expect("a row");
+    assert_eq!(jobs.count, 3, "the opening and two syncs");
+    b.expect_all_ended();
+}
+
+/// A read larger than a source's share of a turn does not keep the loop, however cached it is.
+pub fn a_large_cached_read_is_a_threads<H: Harness>() {
+    let directory = Directory::new();
+    let mut b = H::bench_with(Watcher::builder().source_budget(64 << 10));
+    let all = pattern(256 << 10, 3);
+    std::fs::write(directory.at("a"), &all).unwrap();
+    let file = b.open_file(directory.at("a"), OpenOptions::new().read(true));
+    let at_once = |b: &Bench<H::Driver>| {
+        let rows = b.watcher.explain().rows;
+        rows.iter().find(|row| row.mechanism.contains("NOWAIT) at sub")).expect("a row").count
+    };
+    expect_same(&expect_read(b.run(Op::read_at(file, room(256 << 10), 0))), &all);
+    assert_eq!(at_once(&b), 0);
+    expect_same(&expect_read(b.run(Op::read_at(file, room(64 << 10), 0))), &all[..64 << 10]);
+    assert!(at_once(&b) <= 1); // none where the page cache has lost it
+    b.expect_all_ended();
+}
