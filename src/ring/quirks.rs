@@ -180,7 +180,8 @@ impl Quirks {
 
     /// A row of the explanation for each that is in force.
     pub(super) fn explain(&self, explain: &mut Explain) {
-        for (i, row) in ROWS.iter().enumerate() {
+        for row in ROWS {
+            let i = row.quirk as usize;
             let Some(by) = self.forces[i] else { continue };
             let why = format!("{} ({}; {by}, {})", row.action, row.source, self.release);
             explain.row(row.concerns, format!("quirk {}", row.name), why, self.times[i]);

@@ -315,7 +315,7 @@ fn addresses_are_known_at_both_ends() {
 
 #[test]
 fn half_close_delivers_the_data_before_the_end() {
-    for seed in 0..20 {
+    for seed in 0..if cfg!(miri) { 3 } else { 20 } {
         let sim = Sim::with_faults(seed, Faults::transient(0.3));
         sim.set_buffer(1000);
         let mut watcher = watcher(&sim);

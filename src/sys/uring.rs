@@ -453,6 +453,7 @@ mod tests {
 
     /// A kernel that does not know the flag refuses every enter with it.
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no io_uring")]
     fn waits_are_not_booked_as_waits_for_a_disk_where_the_kernel_can() {
         for known in [false, true] {
             let flags = enter_flags(known);
