@@ -467,6 +467,7 @@ macro_rules! all_files {
                 an_error_of_the_device_comes_with_what_was_read
                 a_file_without_a_sync_says_so
                 a_large_cached_read_is_a_threads
+                writes_into_the_page_cache_go_one_by_one
                 direct_reads_and_writes
                 direct_work_is_cancelled_or_done
                 work_that_comes_back_to_a_full_pool_waits

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::sys::{fs, stat};
+use crate::sys::{fs::Mode, stat};
 
 /// Known, and how its operations go: packed into a word of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,31 +13,32 @@ const DIRECT: u64 = 1 << 1;
 const APPENDS: u64 = 1 << 2;
 const NOT_NOW: u64 = 1 << 3;
 const REFUSED: u64 = 1 << 4;
+const SYNCHRONOUS: u64 = 1 << 5;
 /// Logarithms of what must be aligned.
 const MEMORY_SHIFT: u32 = 8;
 const OFFSET_SHIFT: u32 = 16;
 
 impl Facts {
-    /// Of a file that was asked: open for direct I/O, whose memory and offsets must then be multiples
-    /// of these (powers of two; 0 if the file does not say); and open to append.
-    pub(crate) fn new(direct: bool, alignment: Option<(u32, u32)>, appends: bool) -> Facts {
+    /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct I/O
+    /// must be (powers of two; `None` if the file does not say).
+    pub(crate) fn new(mode: Mode, alignment: Option<(u32, u32)>) -> Facts {
         // What every disk takes.
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
         let log = |size: u32| u64::from(size.max(1).ilog2());
         let mut bits = KNOWN | log(memory) << MEMORY_SHIFT | log(offset) << OFFSET_SHIFT;
-        bits |= if direct { DIRECT } else { 0 };
-        bits |= if appends { APPENDS } else { 0 };
         // The page cache is not asked for what bypasses it.
-        bits |= if direct { NOT_NOW } else { 0 };
+        bits |= if mode.direct { DIRECT | NOT_NOW } else { 0 };
+        bits |= if mode.appends { APPENDS } else { 0 };
+        bits |= if mode.synchronous { SYNCHRONOUS } else { 0 };
         Facts(bits)
     }
 
     /// Asks the system.
     pub(crate) fn of(fd: RawFd) -> Facts {
-        let direct = fs::is_direct(fd);
-        let known = if direct { stat::of_descriptor(fd).ok() } else { None };
+        let mode = Mode::of(fd);
+        let known = if mode.direct { stat::of_descriptor(fd).ok() } else { None };
         let alignment = known.and_then(|stat| stat.direct).map(|size| (size.memory, size.offset));
-        Facts::new(direct, alignment, fs::appends(fd))
+        Facts::new(mode, alignment)
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Facts {
@@ -65,6 +66,12 @@ impl Facts {
     /// Its writes go to its end, so that one that is out in part must not be begun again.
     pub const fn appends(self) -> bool {
         self.has(APPENDS)
+    }
+
+    /// Its writes hold a lock of the file from their start to their end: those into the page cache, of
+    /// which none waits for the disk. (Synchronous ones wait without it, and share what they wait for.)
+    pub(crate) const fn writes_in_a_row(self) -> bool {
+        !self.has(DIRECT | SYNCHRONOUS)
     }
 
     /// Whether a read may find its bytes without waiting.
@@ -106,16 +113,20 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_file() {
-        let mut facts = Facts::new(false, None, true);
+        let mut facts = Facts::new(Mode { appends: true, ..Mode::default() }, None);
         assert!(facts.is_known() && facts.appends() && !facts.is_direct());
+        assert!(facts.writes_in_a_row());
         assert!(facts.may_read_now() && !facts.is_refused());
         facts.never_read_now();
         facts.refuse();
         assert_eq!(Facts::from_bits(facts.bits()), facts);
         assert!(!facts.may_read_now() && facts.is_refused());
 
-        let facts = Facts::new(true, Some((4, 512)), false);
-        assert!(facts.is_direct() && !facts.may_read_now());
+        let facts = Facts::new(Mode { synchronous: true, ..Mode::default() }, None);
+        assert!(!facts.writes_in_a_row() && facts.may_read_now());
+
+        let facts = Facts::new(Mode { direct: true, ..Mode::default() }, Some((4, 512)));
+        assert!(facts.is_direct() && !facts.may_read_now() && !facts.writes_in_a_row());
         let memory = |start: usize| std::ptr::without_provenance(1024 + start);
         assert!(facts.fits(memory(4), 1024, 512));
         for (start, len, offset) in [(2, 1024, 512), (4, 1000, 512), (4, 1024, 100)] {

@@ -30,7 +30,7 @@ use crate::file::task::{Outcome, Task, Value};
 use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
 use crate::slots::InFlight;
 use crate::source::Kind;
-use crate::workers::{DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
+use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
 use submit::MOST_BYTES;
 
 /// The work on files of a proactor, made at its first use.
@@ -53,8 +53,9 @@ pub(super) struct FileCounts {
     /// Operations that were given to the kernel, and those that it handed back.
     pub(super) started: u64,
     pub(super) handed_back: u64,
-    /// Operations and tasks that were given to workers.
+    /// Operations and tasks that were given to workers, and writes among them that go one by one.
     pub(super) jobs: u64,
+    pub(super) in_a_row: u64,
 }
 
 impl Files {
@@ -292,7 +293,12 @@ impl<K: Kernel> Proactor<K> {
         };
         op.moved = 0;
         let lane = lane_of(op.count as u8);
-        self.employ(slot, lane, task).map_err(|(task, reason)| {
+        let state = &self.sources[op.source];
+        let class = match op.code {
+            Code::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
+            _ => Class::Quick,
+        };
+        self.employ(slot, lane, class, task).map_err(|(task, reason)| {
             self.slots[slot].buf = task.into_buf();
             reason
         })
@@ -303,7 +309,13 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Gives a task to the workers, which are hired at the first one.
-    fn employ(&mut self, slot: u32, lane: Lane, task: Task) -> Result<(), (Task, Reason)> {
+    fn employ(
+        &mut self,
+        slot: u32,
+        lane: Lane,
+        class: Class,
+        task: Task,
+    ) -> Result<(), (Task, Reason)> {
         let key = self.ticket(slot).key();
         let threads = self.most_threads();
         let (jobs, bell) = (self.config.jobs, &self.remote);
@@ -311,11 +323,11 @@ impl<K: Kernel> Proactor<K> {
             .files
             .workers
             .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.waker())));
-        let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
-        match workers.submit(key, lane, slow, task) {
+        match workers.submit(key, lane, class, task) {
             Ok(job) => {
                 self.files.jobs.insert(slot, job);
                 self.files.counts.jobs += 1;
+                self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
                 self.slots[slot].in_flight = InFlight::Started;
                 Ok(())
             }
@@ -349,7 +361,9 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].push_poll(&mut self.slots, slot);
             task.set_descriptor(self.sources[index].fd);
         }
-        if let Err((task, reason)) = self.employ(slot, lane_of(flags), task) {
+        let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
+        let class = if slow { Class::Slow } else { Class::Quick };
+        if let Err((task, reason)) = self.employ(slot, lane_of(flags), class, task) {
             *extra = Extra::from(Box::new(Arguments::Task(task)));
             self.counts.submitted[Code::Task as usize] -= 1;
             self.unlink(slot);
@@ -436,6 +450,8 @@ impl<K: Kernel> Proactor<K> {
         let threads = format!("{} of {} threads", self.files.threads(), self.most_threads());
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
         explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
+        let lock = "into the page cache: more threads would contend for the file's lock";
+        explain.row("write_at", "one thread for each file", lock, counts.in_a_row);
         let place = "in its place among the writes; reads the disk while the loop waits";
         explain.row("send_file", "sendfile", place, count(Code::SendFile));
     }

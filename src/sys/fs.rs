@@ -229,20 +229,31 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
     system::allocate(fd, offset as _, len as _)
 }
 
-/// Whether the descriptor bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
-pub(crate) fn is_direct(fd: RawFd) -> bool {
-    status(fd).is_some_and(system::is_direct)
+/// How an open file is written and read: what fcntl(2) says of its description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// It bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
+    pub(crate) direct: bool,
+    /// Writes go to the end of the file (`O_APPEND`).
+    pub(crate) appends: bool,
+    /// Writes are on the disk when they end (`O_SYNC`, `O_DSYNC`).
+    pub(crate) synchronous: bool,
 }
 
-/// Whether writes go to the end of the file.
-pub(crate) fn appends(fd: RawFd) -> bool {
-    status(fd).is_some_and(|flags| flags & libc::O_APPEND != 0)
-}
-
-fn status(fd: RawFd) -> Option<i32> {
-    // SAFETY: no memory is passed.
-    let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) });
-    (flags >= 0).then_some(flags as i32)
+impl Mode {
+    /// Of a descriptor; of none that is open it says nothing.
+    pub(crate) fn of(fd: RawFd) -> Mode {
+        // SAFETY: no memory is passed.
+        let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;
+        if flags < 0 {
+            return Mode::default();
+        }
+        Mode {
+            direct: system::is_direct(flags),
+            appends: flags & libc::O_APPEND != 0,
+            synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
+        }
+    }
 }
 
 /// open(2), always closed on exec. `direct` is `F_NOCACHE` where it is no flag.

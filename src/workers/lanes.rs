@@ -1,4 +1,5 @@
-//! Where jobs wait: a queue for each priority, and in each the slow ones by themselves.
+//! Where jobs wait: a queue for each priority, and in each the slow ones by themselves, and the strands
+//! that have jobs.
 //!
 //! The next job is one of the highest lane that has any, with two exceptions:
 //!
@@ -6,18 +7,21 @@
 //!   lane; the lowest such lane first. With several workers that look at once, the bound is exceeded
 //!   by at most one job for each.
 //! - *Slow work* runs on at most half of the workers (rounded up). Slow jobs beyond that are passed,
-//!   and whoever ends a slow one looks for them. Within a lane, slow and quick jobs take turns.
+//!   and whoever ends a slow one looks for them.
+//!
+//! Within a lane quick jobs, strands and slow jobs take turns.
 //!
 //! A withdrawn job leaves an empty cell behind, which is dropped when its turn comes, or when the
 //! queue has no room for the next.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
 use super::Work;
 use super::job::Cell;
+use super::strand::Strand;
 
 /// How many jobs of higher lanes go before a waiting one of a lower lane.
 pub(crate) const AGEING: u32 = 16;
@@ -35,25 +39,45 @@ pub(crate) enum Lane {
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 
-/// Jobs in the order in which they came; made when the first one comes.
-struct Queue<W: Work>(OnceLock<Ends<Arc<Cell<W>>>>);
+/// What waits, in the order in which it came; made when the first one comes.
+struct Queue<T>(OnceLock<Ends<Arc<T>>>);
 
-impl<W: Work> Queue<W> {
+impl<T> Queue<T> {
     #[inline]
     fn is_empty(&self) -> bool {
         self.0.get().is_none_or(|(_, receiver)| receiver.is_empty())
     }
 
-    fn pop(&self) -> Option<Arc<Cell<W>>> {
+    fn pop(&self) -> Option<Arc<T>> {
         self.0.get()?.1.try_recv().ok()
     }
+}
 
+impl<W: Work> Queue<Strand<W>> {
+    /// Loop and workers push, each strand at most once: there is always room.
+    fn push(&self, strand: Arc<Strand<W>>) {
+        let (sender, _) = self.0.get_or_init(crossbeam_channel::unbounded);
+        let _ = sender.send(strand);
+    }
+
+    /// The next job of the next strand that has one, started.
+    fn start(&self) -> Option<Started<W>> {
+        loop {
+            let strand = self.pop()?;
+            if let Some((cell, work)) = strand.start() {
+                return Some(Started { cell, work, slow: false, strand: Some(strand) });
+            }
+        }
+    }
+}
+
+impl<W: Work> Queue<Cell<W>> {
     /// The next job that was not withdrawn, started.
-    fn start(&self) -> Option<(Arc<Cell<W>>, W)> {
+    fn start(&self, slow: bool) -> Option<Started<W>> {
         loop {
             let cell = self.pop()?;
             if let Some(work) = cell.start() {
-                return Some((cell, work));
+                return Some(Started { cell, work, slow, strand: None });
             }
         }
     }
@@ -78,27 +102,49 @@ impl<W: Work> Queue<W> {
     }
 }
 
-struct Pair<W: Work> {
-    quick: Queue<W>,
-    slow: Queue<W>,
-    /// Whose turn it is when both have jobs.
-    slow_next: AtomicBool,
+/// What a job is to the others of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Quick,
+    /// It runs on half of the workers at most.
+    Slow,
+    /// Jobs of its lane with the same number run one after the other.
+    Strand(u32),
+}
+
+/// The kinds of jobs of a lane, in the order of their turns.
+const QUICK: u8 = 0;
+const STRANDS: u8 = 1;
+const SLOW: u8 = 2;
+const KINDS: u8 = 3;
+
+struct Kinds<W: Work> {
+    quick: Queue<Cell<W>>,
+    strands: Queue<Strand<W>>,
+    slow: Queue<Cell<W>>,
+    /// Whose turn it is.
+    turn: AtomicU8,
     /// How many jobs of higher lanes went before the one that waits here.
     passed: AtomicU32,
 }
 
-impl<W: Work> Pair<W> {
-    fn new() -> Pair<W> {
-        Pair {
+impl<W: Work> Kinds<W> {
+    fn new() -> Kinds<W> {
+        Kinds {
             quick: Queue(OnceLock::new()),
+            strands: Queue(OnceLock::new()),
             slow: Queue(OnceLock::new()),
-            slow_next: AtomicBool::new(false),
+            turn: AtomicU8::new(QUICK),
             passed: AtomicU32::new(0),
         }
     }
 
+    fn has_quick(&self) -> bool {
+        !self.quick.is_empty() || !self.strands.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
-        self.quick.is_empty() && self.slow.is_empty()
+        !self.has_quick() && self.slow.is_empty()
     }
 }
 
@@ -108,11 +154,13 @@ pub(super) struct Started<W: Work> {
     pub(super) work: W,
     /// Whether it counts as slow: [`Lanes::slow_ended`] is due.
     pub(super) slow: bool,
+    /// The strand that it is of: the worker has it.
+    pub(super) strand: Option<Arc<Strand<W>>>,
 }
 
 /// All jobs that wait.
 pub(super) struct Lanes<W: Work> {
-    lanes: [Pair<W>; 3],
+    lanes: [Kinds<W>; 3],
     /// How many may wait.
     most: usize,
     slow_running: AtomicUsize,
@@ -121,7 +169,7 @@ pub(super) struct Lanes<W: Work> {
 
 impl<W: Work> Lanes<W> {
     pub(super) fn new(most: usize, slow_limit: usize) -> Lanes<W> {
-        let lanes = [Pair::new(), Pair::new(), Pair::new()];
+        let lanes = [Kinds::new(), Kinds::new(), Kinds::new()];
         Lanes { lanes, most, slow_running: AtomicUsize::new(0), slow_limit }
     }
 
@@ -131,9 +179,14 @@ impl<W: Work> Lanes<W> {
         slow: bool,
         cell: Arc<Cell<W>>,
     ) -> Result<(), Arc<Cell<W>>> {
-        let pair = &self.lanes[lane as usize];
-        let queue = if slow { &pair.slow } else { &pair.quick };
+        let kinds = &self.lanes[lane as usize];
+        let queue = if slow { &kinds.slow } else { &kinds.quick };
         queue.push(cell, self.most)
+    }
+
+    /// Puts a strand that has jobs at the end of its lane.
+    pub(super) fn push_strand(&self, strand: Arc<Strand<W>>) {
+        self.lanes[strand.lane as usize].strands.push(strand);
     }
 
     /// Whether a worker that looks now may take a job of this kind. What was pushed before is seen
@@ -148,7 +201,7 @@ impl<W: Work> Lanes<W> {
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         let slow = self.admits(true);
-        self.lanes.iter().any(|lane| !lane.quick.is_empty() || slow && !lane.slow.is_empty())
+        self.lanes.iter().any(|lane| lane.has_quick() || slow && !lane.slow.is_empty())
     }
 
     /// Starts the next job.
@@ -178,32 +231,35 @@ impl<W: Work> Lanes<W> {
         }
     }
 
-    fn start_from(&self, pair: &Pair<W>) -> Option<Started<W>> {
-        let slow_next = pair.slow_next.load(Ordering::Relaxed);
-        if slow_next && let Some(started) = self.start_slow(pair) {
-            return Some(started);
-        }
-        if !pair.quick.is_empty()
-            && let Some((cell, work)) = pair.quick.start()
-        {
-            if !slow_next && !pair.slow.is_empty() {
-                pair.slow_next.store(true, Ordering::Relaxed);
+    fn start_from(&self, kinds: &Kinds<W>) -> Option<Started<W>> {
+        let turn = kinds.turn.load(Ordering::Relaxed);
+        for kind in (turn..KINDS).chain(0..turn) {
+            let started = match kind {
+                QUICK if !kinds.quick.is_empty() => kinds.quick.start(false),
+                STRANDS if !kinds.strands.is_empty() => kinds.strands.start(),
+                SLOW if !kinds.slow.is_empty() => self.start_slow(kinds),
+                _ => None,
+            };
+            if started.is_some() {
+                let next = (kind + 1) % KINDS;
+                if next != turn {
+                    kinds.turn.store(next, Ordering::Relaxed);
+                }
+                return started;
             }
-            return Some(Started { cell, work, slow: false });
         }
-        if slow_next { None } else { self.start_slow(pair) }
+        None
     }
 
-    fn start_slow(&self, pair: &Pair<W>) -> Option<Started<W>> {
-        if pair.slow.is_empty() || !self.enter_slow() {
+    fn start_slow(&self, kinds: &Kinds<W>) -> Option<Started<W>> {
+        if !self.enter_slow() {
             return None;
         }
-        let Some((cell, work)) = pair.slow.start() else {
+        let started = kinds.slow.start(true);
+        if started.is_none() {
             self.slow_ended();
-            return None;
-        };
-        pair.slow_next.store(false, Ordering::Relaxed);
-        Some(Started { cell, work, slow: true })
+        }
+        started
     }
 
     fn enter_slow(&self) -> bool {
@@ -217,7 +273,7 @@ impl<W: Work> Lanes<W> {
         self.slow_running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Takes all waiting jobs back, one by one.
+    /// Takes all waiting jobs back that are of no strand, one by one.
     pub(super) fn withdraw(&self) -> impl Iterator<Item = W> {
         let queues = self.lanes.iter().flat_map(|lane| [&lane.quick, &lane.slow]);
         let cells = queues.flat_map(|queue| std::iter::from_fn(|| queue.pop()));

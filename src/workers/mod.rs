@@ -3,16 +3,18 @@
 //! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each priority
 //! and come back through one for all; no lock is shared by two jobs. A job has a cell of its own whose
 //! lock says who has the work ([`job`]), so that cancelling is exact and gives the work back at once.
-//! Which job is next: [`lanes`]. Who is woken for it: [`crew`].
+//! Which job is next: [`lanes`]; which must not run beside each other: [`strand`]. Who is woken for it:
+//! [`crew`].
 
 mod crew;
 mod job;
 mod lanes;
+mod strand;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::mem;
@@ -25,11 +27,12 @@ use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
 
 pub(crate) use job::{Finished, Job};
-pub(crate) use lanes::Lane;
+pub(crate) use lanes::{Class, Lane};
 
 use crew::Crew;
 use job::Cell;
 use lanes::Lanes;
+use strand::Strand;
 use worker::Shared;
 
 /// The most workers that there may be.
@@ -78,6 +81,7 @@ pub(crate) struct Workers<W: Work> {
     threads: Receiver<Infallible>,
     /// Cells to be used again, as soon as nobody else holds them.
     cells: VecDeque<Arc<Cell<W>>>,
+    strands: HashMap<(u32, Lane), Arc<Strand<W>>>,
     queue: usize,
     in_flight: usize,
     accepted: u64,
@@ -105,6 +109,7 @@ impl<W: Work> Workers<W> {
             done,
             threads,
             cells: VecDeque::new(),
+            strands: HashMap::new(),
             queue,
             in_flight: 0,
             accepted: 0,
@@ -116,8 +121,7 @@ impl<W: Work> Workers<W> {
         }
     }
 
-    /// Hands a job to the workers; `slow` work (name look-ups, work of the program) runs on half of
-    /// them at most. Its completion carries `key`.
+    /// Hands a job to the workers. Its completion carries `key`.
     ///
     /// # Errors
     /// [`Reason::Full`] when as many jobs as may be are in flight, [`Reason::Os`] when there is no
@@ -127,7 +131,7 @@ impl<W: Work> Workers<W> {
         &mut self,
         key: u64,
         lane: Lane,
-        slow: bool,
+        class: Class,
         work: W,
     ) -> Result<Job<W>, Rejected<W>> {
         if let Err(reason) = self.ready() {
@@ -135,18 +139,36 @@ impl<W: Work> Workers<W> {
         }
         let cell = self.cell(key, work);
         let job = Job(Arc::clone(&cell));
-        if let Err(cell) = self.shared.lanes.push(lane, slow, cell)
+        let slow = class == Class::Slow;
+        let mut is_next = true;
+        if let Class::Strand(number) = class {
+            let strand = self.strand(number, lane);
+            is_next = strand.push(cell);
+            if is_next {
+                self.shared.lanes.push_strand(strand);
+            }
+        } else if let Err(cell) = self.shared.lanes.push(lane, slow, cell)
             && let Some(op) = cell.withdraw()
         {
             return Err(Rejected { op, reason: self.full() });
         }
         self.accepted += 1;
         self.in_flight += 1;
-        if self.shared.lanes.admits(slow) {
+        if is_next && self.shared.lanes.admits(slow) {
             // With a thread alive the job is run, if later than it might be.
             let _ = self.shared.summon();
         }
         Ok(job)
+    }
+
+    fn strand(&mut self, number: u32, lane: Lane) -> Arc<Strand<W>> {
+        if self.strands.len() == self.strands.capacity() {
+            // Those without a job make room before more memory does.
+            self.strands.retain(|_, strand| strand.is_held());
+        }
+        Arc::clone(
+            self.strands.entry((number, lane)).or_insert_with(|| Arc::new(Strand::new(lane))),
+        )
     }
 
     /// Whether a job may be submitted; makes the first thread.
@@ -248,6 +270,12 @@ impl<W: Work> Workers<W> {
         for work in shared.lanes.withdraw() {
             self.withdrawn();
             drop(work);
+        }
+        for strand in mem::take(&mut self.strands).into_values() {
+            for work in strand.withdraw().iter().filter_map(|cell| cell.withdraw()) {
+                self.withdrawn();
+                drop(work);
+            }
         }
         shared.crew.close();
         let until = Instant::now().checked_add(patience);

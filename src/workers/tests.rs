@@ -48,7 +48,7 @@ impl Pool {
     }
 
     fn submit(&mut self, key: u64, lane: Lane, work: Call) -> Job<Call> {
-        self.workers.submit(key, lane, false, work).expect("there is room")
+        self.workers.submit(key, lane, Class::Quick, work).expect("there is room")
     }
 
     fn next(&mut self) -> Finished<u64> {
@@ -180,7 +180,7 @@ fn a_full_queue_names_its_bound() {
     for key in 0..3 {
         pool.submit(key, Lane::Normal, gate.work(key));
     }
-    let refused = pool.workers.submit(3, Lane::High, false, call(|| 33)).unwrap_err();
+    let refused = pool.workers.submit(3, Lane::High, Class::Quick, call(|| 33)).unwrap_err();
     assert_eq!(refused.reason, Reason::Full { limit: Limit::Jobs, count: 3 });
     assert!(refused.to_string().contains("3 jobs"), "{refused}");
     assert_eq!(refused.op.run(), 33);
@@ -246,13 +246,13 @@ fn slow_and_quick_jobs_of_a_lane_take_turns() {
     pool.submit(0, Lane::Normal, gate.work(0));
     gate.started();
     for key in 0..4 {
-        drop(pool.workers.submit(20 + key, Lane::Normal, true, call(|| 0)).unwrap());
+        drop(pool.workers.submit(20 + key, Lane::Normal, Class::Slow, call(|| 0)).unwrap());
     }
     for key in 0..4 {
         pool.submit(10 + key, Lane::Normal, call(|| 0));
     }
     gate.open(1);
-    assert_eq!(pool.keys(9), [0, 10, 20, 11, 21, 12, 22, 13, 23]);
+    assert_eq!(pool.keys(9), [0, 20, 10, 21, 11, 22, 12, 23, 13]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn slow_jobs_leave_workers_for_others() {
         let mut pool = Pool::new(threads, 100);
         let gate = Gate::new();
         for key in 0..8 {
-            drop(pool.workers.submit(key, Lane::High, true, gate.work(key)).unwrap());
+            drop(pool.workers.submit(key, Lane::High, Class::Slow, gate.work(key)).unwrap());
         }
         let mut started: HashSet<u64> = (0..cap).map(|_| gate.started()).collect();
         if threads > cap {
@@ -282,6 +282,106 @@ fn slow_jobs_leave_workers_for_others() {
         pool.keys(cap);
         assert!(pool.threads() <= threads);
     }
+}
+
+#[test]
+fn a_strand_runs_one_job_at_a_time_in_order() {
+    let mut pool = Pool::new(4, 100);
+    let running = Arc::new(AtomicUsize::new(0));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let count = if cfg!(miri) { 12 } else { 90 };
+    for key in 0..count {
+        let (running, order) = (Arc::clone(&running), Arc::clone(&order));
+        let work = call(move || {
+            assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "another one runs");
+            order.lock().unwrap().push(key);
+            std::thread::yield_now();
+            running.fetch_sub(1, Ordering::SeqCst);
+            key
+        });
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), work).unwrap());
+    }
+    for _ in 0..count {
+        pool.next().result.unwrap();
+    }
+    assert!(order.lock().unwrap().iter().copied().eq(0..count));
+}
+
+#[test]
+fn strands_run_beside_each_other_and_beside_all_else() {
+    let mut pool = Pool::new(3, 100);
+    let gate = Gate::new();
+    for key in 0..4 {
+        for strand in 0..2 {
+            let work = gate.work(10 * u64::from(strand) + key);
+            drop(pool.workers.submit(0, Lane::Normal, Class::Strand(strand), work).unwrap());
+        }
+    }
+    pool.submit(0, Lane::Normal, gate.work(20));
+    let started: HashSet<u64> = (0..3).map(|_| gate.started()).collect();
+    assert_eq!(started, HashSet::from([0, 10, 20]));
+    assert!(gate.started.is_empty(), "no more than one of each");
+    gate.open(9);
+    assert_eq!(pool.keys(9), [0; 9]);
+}
+
+/// Between two jobs of a strand a worker takes what else waits, the more urgent first.
+#[test]
+fn a_long_strand_keeps_nobody_waiting() {
+    let mut pool = Pool::new(1, 100);
+    let gate = Gate::new();
+    pool.submit(0, Lane::Normal, gate.work(0));
+    gate.started();
+    for key in 0..4 {
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(1), call(|| 0)).unwrap());
+        drop(pool.workers.submit(10 + key, Lane::Normal, Class::Strand(2), call(|| 0)).unwrap());
+        pool.submit(20 + key, Lane::Normal, call(|| 0));
+    }
+    pool.submit(30, Lane::High, call(|| 0));
+    gate.open(1);
+    assert_eq!(pool.keys(14), [0, 30, 0, 20, 10, 21, 1, 22, 11, 23, 2, 12, 3, 13]);
+}
+
+/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes on.
+#[test]
+fn jobs_of_a_strand_are_given_back() {
+    let mut pool = Pool::new(1, 8);
+    let gate = Gate::new();
+    let strand = |pool: &mut Pool, key, work| {
+        pool.workers.submit(key, Lane::Low, Class::Strand(5), work).unwrap()
+    };
+    drop(strand(&mut pool, 0, gate.work(0)));
+    gate.started();
+    let kept = strand(&mut pool, 1, call(|| 1));
+    let many = if cfg!(miri) { 40 } else { 1000 };
+    for key in 2..many {
+        let job = strand(&mut pool, key, call(|| 0));
+        assert!(pool.workers.cancel(&job).is_some());
+    }
+    drop(strand(&mut pool, many, call(|| 0)));
+    gate.open(1);
+    assert_eq!(pool.keys(3), [0, 1, many]);
+    assert!(pool.workers.cancel(&kept).is_none());
+    pool.until_all_are_idle();
+    // Strands without a job are forgotten.
+    for number in 100..100 + many as u32 {
+        drop(pool.workers.submit(0, Lane::Low, Class::Strand(number), call(|| 0)).unwrap());
+        pool.next();
+    }
+    assert!(pool.workers.strands.len() < 100, "{}", pool.workers.strands.len());
+    drop(strand(&mut pool, 1, gate.work(1)));
+    gate.started();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let counted = Counted(Arc::clone(&drops));
+    drop(strand(&mut pool, 2, call(move || drops_with(&counted))));
+    pool.workers.stop(Duration::ZERO);
+    assert_eq!(drops.load(Ordering::SeqCst), 1, "it waited");
+    gate.open(1);
+    assert_eq!(pool.next().key, 1);
+}
+
+fn drops_with(_: &Counted) -> u64 {
+    0
 }
 
 #[test]
@@ -313,7 +413,7 @@ fn stop_drops_what_waits_and_lets_the_rest_end() {
     assert!(!pool.workers.stop(Duration::ZERO), "two run");
     assert_eq!(drops.load(Ordering::SeqCst), 8);
     assert_eq!((pool.workers.in_flight(), pool.workers.counts().cancelled), (2, 8));
-    let refused = pool.workers.submit(10, Lane::High, false, call(|| 10)).unwrap_err();
+    let refused = pool.workers.submit(10, Lane::High, Class::Quick, call(|| 10)).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
     gate.open(2);
     pool.keys(2);
@@ -347,7 +447,7 @@ fn a_thread_that_cannot_be_made() {
         pool.workers.shared.roster.lock().unwrap().stack_bytes = bytes;
     };
     stack(&pool, Some(1 << 48));
-    let refused = pool.workers.submit(0, Lane::Normal, false, call(|| 7)).unwrap_err();
+    let refused = pool.workers.submit(0, Lane::Normal, Class::Quick, call(|| 7)).unwrap_err();
     assert!(matches!(refused.reason, Reason::Os(_)), "{refused:?}");
     assert_eq!((refused.op.run(), pool.threads(), pool.workers.in_flight()), (7, 0, 0));
     stack(&pool, None);
@@ -373,8 +473,12 @@ fn no_wake_is_lost() {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let count = (random >> 33) % 6;
             for key in 0..count {
-                let slow = random >> (40 + key) & 1 == 1;
-                drop(pool.workers.submit(key, Lane::Normal, slow, call(|| 0)).unwrap());
+                let class = match random >> (40 + 3 * key) & 7 {
+                    0..3 => Class::Quick,
+                    3..5 => Class::Slow,
+                    number => Class::Strand(number as u32),
+                };
+                drop(pool.workers.submit(key, Lane::Normal, class, call(|| 0)).unwrap());
             }
             assert_eq!(pool.keys(count as usize).len() as u64, count);
         }
@@ -408,16 +512,18 @@ fn cells_are_used_again() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { lane: Lane, slow: bool, panics: bool },
+    Submit { lane: Lane, class: Class, panics: bool },
     Cancel(usize),
     Take,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let lane = prop_oneof![Just(Lane::High), Just(Lane::Normal), Just(Lane::Low)];
-    let submit = (lane, any::<bool>(), prop::bool::weighted(0.05));
+    let strand = (0u32..3).prop_map(Class::Strand);
+    let class = prop_oneof![1 => Just(Class::Quick), 1 => Just(Class::Slow), 2 => strand];
+    let submit = (lane, class, prop::bool::weighted(0.05));
     prop_oneof![
-        3 => submit.prop_map(|(lane, slow, panics)| Step::Submit { lane, slow, panics }),
+        3 => submit.prop_map(|(lane, class, panics)| Step::Submit { lane, class, panics }),
         1 => any::<usize>().prop_map(Step::Cancel),
         2 => Just(Step::Take),
     ]
@@ -440,7 +546,7 @@ proptest! {
         let (mut made, mut open, mut jobs) = (0, HashSet::new(), Vec::new());
         for step in steps {
             match step {
-                Step::Submit { lane, slow, panics } => {
+                Step::Submit { lane, class, panics } => {
                     let counted = Counted(Arc::clone(&drops));
                     let work = call(move || {
                         let counted = counted;
@@ -451,7 +557,7 @@ proptest! {
                         drop(counted);
                         made
                     });
-                    match pool.workers.submit(made, lane, slow, work) {
+                    match pool.workers.submit(made, lane, class, work) {
                         Ok(job) => {
                             jobs.push((made, job));
                             open.insert(made);
@@ -519,7 +625,7 @@ fn jobs_per_second() {
         let start = Instant::now();
         while submitted < 32 {
             submitted += 1;
-            drop(workers.submit(submitted, Lane::Normal, false, Nothing).unwrap());
+            drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
         }
         while taken < count {
             bell.rouse();
@@ -527,7 +633,7 @@ fn jobs_per_second() {
                 taken += 1;
                 if submitted < count {
                     submitted += 1;
-                    drop(workers.submit(submitted, Lane::Normal, false, Nothing).unwrap());
+                    drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
                 }
             }
             if taken < count && bell.doze() {

@@ -166,8 +166,21 @@ impl<W: Work> Shared<W> {
         })
     }
 
-    fn run(&self, started: Started<W>, tally: &Tally) {
-        let Started { cell, work, slow } = started;
+    /// Runs a job, and what there is of its strand as long as nothing else waits.
+    fn run(self: &Arc<Self>, started: Started<W>, tally: &Tally) {
+        let Started { cell, work, slow, strand } = started;
+        self.run_one(cell, work, tally, slow);
+        let Some(strand) = strand else { return };
+        while !self.lanes.has_work() {
+            let Some((cell, work)) = strand.start() else { return };
+            self.run_one(cell, work, tally, false);
+        }
+        self.lanes.push_strand(strand);
+        // Whatever this worker takes next, somebody idle may take the other.
+        let _ = self.summon();
+    }
+
+    fn run_one(&self, cell: Arc<Cell<W>>, work: W, tally: &Tally, slow: bool) {
         Tally::add(&tally.started);
         cell.run(work);
         Tally::add(&tally.ended);

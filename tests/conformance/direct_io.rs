@@ -283,3 +283,32 @@ pub fn a_large_cached_read_is_a_threads<H: Harness>() {
     assert!(at_once(&b) <= 1); // none where the page cache has lost it
     b.expect_all_ended();
 }
+
+/// The kernel would put them in a row anyway, with a thread waiting for each. Synchronous ones wait for
+/// the disk beside each other.
+pub fn writes_into_the_page_cache_go_one_by_one<H: Harness>() {
+    let directory = Directory::new();
+    let mut b = H::bench();
+    let options = OpenOptions::new().append(true).create(true);
+    let one_by_one = |b: &Bench<H::Driver>| {
+        let rows = b.watcher.explain().rows;
+        rows.iter().find(|row| row.mechanism == "one thread for each file").expect("a row").count
+    };
+    for (name, options, counted) in [("a", options, 300), ("b", options.dsync(true), 300)] {
+        let file = b.open_file(directory.at(name), options);
+        // Those at the end of the file show their order.
+        let record = |i: u64| i.to_le_bytes().to_vec();
+        let all: Vec<_> = (0..300).map(|i| b.submit(Op::write_at(file, record(i), 0))).collect();
+        for ticket in all {
+            expect_written(b.end(ticket));
+        }
+        assert_eq!(one_by_one(&b), counted, "{name}");
+        let written = std::fs::read(directory.at(name)).unwrap();
+        assert_eq!(written.len(), 300 * 8);
+        if name == "a" {
+            let read = |record: &[u8]| u64::from_le_bytes(record.try_into().unwrap());
+            assert!(written.chunks(8).map(read).eq(0..300));
+        }
+    }
+    b.expect_all_ended();
+}

@@ -310,7 +310,7 @@ fn what_is_cached_is_read_at_once() {
         no if no == -(libc::EAGAIN as isize) => skip("the page cache has lost the file"),
         no => assert_eq!(no, -(libc::EOPNOTSUPP as isize)),
     }
-    assert!(!fs::is_direct(file.as_raw_fd()));
+    assert!(!fs::Mode::of(file.as_raw_fd()).direct);
     let (pipe, _end) = std::io::pipe().unwrap();
     assert!(fs::read_now(pipe.as_raw_fd(), Target::from_slice(&mut memory), 0) < 0);
 }

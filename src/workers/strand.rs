@@ -1,0 +1,69 @@
+//! A strand: jobs that run one after the other, in the order in which they came.
+//!
+//! For work that a lock of the system's would put in a row anyway, as the buffered writes of one file:
+//! workers that wait for each other there are missing elsewhere. The worker that ends one job of a
+//! strand goes on with the next, without a round trip to the loop, unless something else waits: then
+//! the strand goes to the end of its lane.
+//!
+//! Invariant: (W2) a strand is *held* from the job that finds it empty until a worker does, and all
+//! that time it stands in its lane once or one worker has it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Work;
+use super::job::Cell;
+use super::lanes::Lane;
+
+pub(super) struct Strand<W: Work> {
+    pub(super) lane: Lane,
+    state: Mutex<State<W>>,
+}
+
+struct State<W: Work> {
+    cells: VecDeque<Arc<Cell<W>>>,
+    held: bool,
+}
+
+impl<W: Work> Strand<W> {
+    pub(super) fn new(lane: Lane) -> Strand<W> {
+        Strand { lane, state: Mutex::new(State { cells: VecDeque::new(), held: false }) }
+    }
+
+    /// No foreign code runs under the lock, so it is never poisoned.
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a job; true when nobody holds the strand, and it must be put in its lane.
+    pub(super) fn push(&self, cell: Arc<Cell<W>>) -> bool {
+        let mut state = self.lock();
+        if state.cells.len() == state.cells.capacity() {
+            // Those that were withdrawn make room before more memory does.
+            state.cells.retain(|cell| cell.is_waiting());
+        }
+        state.cells.push_back(cell);
+        !std::mem::replace(&mut state.held, true)
+    }
+
+    /// Starts the next job that was not withdrawn; without one, nobody holds the strand any more.
+    pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W)> {
+        let mut state = self.lock();
+        while let Some(cell) = state.cells.pop_front() {
+            if let Some(work) = cell.start() {
+                return Some((cell, work));
+            }
+        }
+        state.held = false;
+        None
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().held
+    }
+
+    /// Takes all waiting jobs back.
+    pub(super) fn withdraw(&self) -> VecDeque<Arc<Cell<W>>> {
+        std::mem::take(&mut self.lock().cells)
+    }
+}
