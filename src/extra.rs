@@ -39,7 +39,7 @@ const _: () = {
 impl Extra {
     pub(crate) const NONE: Extra = Extra(ptr::null_mut());
 
-    /// The largest offset that can be carried: no file is as long.
+    /// What is carried for this offset and all beyond: no operation is at it.
     pub(crate) const MOST_OFFSET: u64 = u64::MAX >> TAG_BITS;
 
     pub(crate) fn offset(offset: u64) -> Extra {

@@ -89,7 +89,8 @@ impl Op {
         op
     }
 
-    /// Reads at `offset` (in bytes; one of 2^61 or more, where no file has bytes, is taken for 2^61 - 1) until the room of `buf` is full or the file ends.
+    /// Reads at `offset` (in bytes, below 2^61 - 1, or the submission is refused with `EINVAL`) until the
+    /// room of `buf` is full or the file ends.
     ///
     /// `buf` is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered
     /// from its start, or a list of such. Completes with [`Done::Read`](crate::Done::Read): fewer
@@ -118,8 +119,8 @@ impl Op {
         op
     }
 
-    /// Writes all bytes of `buf` at `offset` (in bytes, below 2^61); beyond the end of the file a hole
-    /// is left before them.
+    /// Writes all bytes of `buf` at `offset` (in bytes, below 2^61 - 1, or the submission is refused with
+    /// `EINVAL`); beyond the end of the file a hole is left before them.
     ///
     /// Completes with [`Done::Written`](crate::Done::Written). `ENOSPC`, `EDQUOT`, `EFBIG` and `EIO`
     /// come with the number of bytes that are written nevertheless. A file that was opened to append

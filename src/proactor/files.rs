@@ -31,7 +31,7 @@ use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
 use crate::slots::InFlight;
 use crate::source::Kind;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
-use submit::MOST_BYTES;
+use submit::{MOST_BYTES, check_len};
 
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
@@ -76,6 +76,11 @@ impl Code {
     pub(super) fn is_file(self) -> bool {
         matches!(self, Code::ReadAt | Code::WriteAt | Code::Sync | Code::DataSync | Code::Task)
     }
+}
+
+/// Whether an operation can move so many bytes at this offset: what could not be carried is the largest.
+fn check_range(offset: u64, len: usize) -> Result<(), Reason> {
+    if offset >= Extra::MOST_OFFSET { Err(Reason::Os(libc::EINVAL)) } else { check_len(len) }
 }
 
 fn lane_of(flags: u8) -> Lane {
@@ -124,11 +129,7 @@ impl<K: Kernel> Proactor<K> {
         mut buf: Buf,
     ) -> Option<Ticket> {
         let answer = self.file(source).and_then(|index| {
-            match buf.room() {
-                0 => return Err(Reason::EmptyBuffer),
-                room if room > MOST_BYTES => return Err(Reason::TooLong),
-                _ => {}
-            }
+            check_range(offset, buf.room())?;
             if let Some(result) = self.read_now(index, &mut buf, offset) {
                 self.counts.submitted[Code::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;
@@ -194,11 +195,7 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.file(source)?;
-        match buf.len() {
-            0 => return Err(Reason::EmptyBuffer),
-            len if len > MOST_BYTES => return Err(Reason::TooLong),
-            _ => {}
-        }
+        check_range(offset, buf.len())?;
         self.begin_file(Code::WriteAt, index, token, due_ns, offset, flags, buf)
     }
 

@@ -18,6 +18,15 @@ use crate::source::Kind;
 /// Most bytes that one operation moves.
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 
+/// Whether one operation moves so many bytes: some, and not too many.
+pub(super) fn check_len(len: usize) -> Result<(), Reason> {
+    match len {
+        0 => Err(Reason::EmptyBuffer),
+        1..=MOST_BYTES => Ok(()),
+        _ => Err(Reason::TooLong),
+    }
+}
+
 /// The index in the tickets of operations that ended at once, which have no place.
 const LOOSE: u32 = RESTS | ((1 << 29) - 2);
 
@@ -127,10 +136,9 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         mut buf: Buf,
     ) -> Option<Ticket> {
-        let answer = self.reader(source).and_then(|index| match buf.len() {
-            0 => Err(Reason::EmptyBuffer),
-            len if len > MOST_BYTES => Err(Reason::TooLong),
-            _ => self.queue_write(index, token, due_ns, &mut buf, 0),
+        let answer = self.reader(source).and_then(|index| {
+            check_len(buf.len())?;
+            self.queue_write(index, token, due_ns, &mut buf, 0)
         });
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
@@ -171,11 +179,7 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.reader(source)?;
-        match buf.room() {
-            0 => return Err(Reason::EmptyBuffer),
-            room if room > MOST_BYTES => return Err(Reason::TooLong),
-            _ => {}
-        }
+        check_len(buf.room())?;
         let ticket = self.place(Code::ReadInto, index, token)?;
         self.slots[ticket.index()].buf = buf.take();
         Ok(self.start_read(index, ticket, due_ns))
@@ -302,11 +306,7 @@ impl<K: Kernel> Proactor<K> {
         {
             return Err(Reason::Unsupported);
         }
-        match buf.len() {
-            0 => return Err(Reason::EmptyBuffer),
-            len if len > MOST_BYTES => return Err(Reason::TooLong),
-            _ => {}
-        }
+        check_len(buf.len())?;
         let ticket = self.push_write(Code::SendDescriptors, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
         self.finish_write_start(index, ticket, due_ns);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use windlass::{Buf, ErrorKind, Op, OpenOptions};
+use windlass::{Buf, ErrorKind, Op, OpenOptions, Reason};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -57,15 +57,19 @@ pub fn a_file_ends_where_it_ends<H: Harness>() {
         for offset in [10_001, 10_002, 1 << 20, 1 << 40] {
             expect_eof(b.run(Op::read_at(file, room(100), offset)));
         }
-        // Longer than any file.
+        // Beyond what an operation says.
         for offset in [(1 << 61) - 1, 1 << 61, u64::MAX] {
-            let c = b.run(Op::read_at(file, room(100), offset));
-            match c.error_kind() {
-                None => assert!(expect_read(c).is_eof()),
-                Some(_) => {
-                    let errnos = [libc::EINVAL, libc::EOVERFLOW, libc::EFBIG];
-                    assert!(expect_errno(c, &errnos).room() >= 100);
-                }
+            for op in [Op::read_at(file, room(100), offset), Op::write_at(file, "x", offset)] {
+                assert_eq!(b.refuse(op).0, Reason::Os(libc::EINVAL));
+            }
+        }
+        // Longer than any file.
+        let c = b.run(Op::read_at(file, room(100), (1 << 61) - 2));
+        match c.error_kind() {
+            None => assert!(expect_read(c).is_eof()),
+            Some(_) => {
+                let errnos = [libc::EINVAL, libc::EOVERFLOW, libc::EFBIG];
+                assert!(expect_errno(c, &errnos).room() >= 100);
             }
         }
         let empty = b.make_file(directory.at("empty"));
