@@ -96,6 +96,32 @@ fn a_denied_setup_is_told() {
     }
 }
 
+/// As in many containers: with neither AIO nor io_uring there is epoll, and threads for files.
+#[test]
+fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
+    child::in_child("aio_and_io_uring_both_denied_leave_epoll_and_threads", || {
+        deny(&[libc::SYS_io_setup, libc::SYS_io_uring_setup], libc::EPERM);
+        for (builder, call) in [
+            (Watcher::builder().driver(DriverKind::Uring), "io_uring_setup(2)"),
+            (Watcher::builder().files(FileBackend::Uring), "io_uring_setup(2)"),
+            (epoll().files(FileBackend::Aio), "io_setup(2)"),
+        ] {
+            let error = builder.build().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains(call), "{error}");
+        }
+        let directory = Directory::new();
+        let mut b = bench(Watcher::builder());
+        let (here, there) = b.pair();
+        b.cross(here, there, b"over epoll");
+        expect_files_work(&mut b, &directory);
+        let (by, why) = direct_row(&b);
+        assert_eq!(by, "threads");
+        assert!(why.contains("io_setup(2)"), "{why}");
+        assert!(b.watcher.free(here) && b.watcher.free(there));
+    });
+}
+
 /// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it. Who
 /// else uses AIO meanwhile is refused, so this one runs by itself, with `WINDLASS_EXHAUST=1`.
 #[test]

@@ -54,10 +54,23 @@ impl<T> Queue<T> {
 }
 
 impl<W: Work> Queue<Strand<W>> {
-    /// Loop and workers push, each strand at most once: there is always room.
-    fn push(&self, strand: Arc<Strand<W>>) {
-        let (sender, _) = self.0.get_or_init(crossbeam_channel::unbounded);
-        let _ = sender.send(strand);
+    /// A worker pushes; the strand comes back when there is no room.
+    fn try_push(&self, strand: Arc<Strand<W>>, room: usize) -> Result<(), Arc<Strand<W>>> {
+        let (sender, _) = self.0.get_or_init(|| crossbeam_channel::bounded(room));
+        sender.try_send(strand).map_err(TrySendError::into_inner)
+    }
+
+    /// The loop pushes. There is always room once those are gone whose jobs were all withdrawn: the others
+    /// are no more than jobs that may wait, and a worker brings back one at a time.
+    fn push(&self, mut strand: Arc<Strand<W>>, room: usize) {
+        while let Err(back) = self.try_push(strand, room) {
+            strand = back;
+            let all: Vec<_> = std::iter::from_fn(|| self.pop()).collect();
+            for strand in all.into_iter().filter(|strand| !strand.retire()) {
+                let pushed = self.try_push(strand, room);
+                debug_assert!(pushed.is_ok(), "as above");
+            }
+        }
     }
 
     /// The next job of the next strand that has one, started.
@@ -163,14 +176,18 @@ pub(super) struct Lanes<W: Work> {
     lanes: [Kinds<W>; 3],
     /// How many may wait.
     most: usize,
+    /// How many strands a lane has room for.
+    strands: usize,
     slow_running: AtomicUsize,
     slow_limit: usize,
 }
 
 impl<W: Work> Lanes<W> {
-    pub(super) fn new(most: usize, slow_limit: usize) -> Lanes<W> {
+    /// So many jobs may wait, for so many workers.
+    pub(super) fn new(most: usize, workers: usize) -> Lanes<W> {
         let lanes = [Kinds::new(), Kinds::new(), Kinds::new()];
-        Lanes { lanes, most, slow_running: AtomicUsize::new(0), slow_limit }
+        let (strands, slow_limit) = (2 * most + workers, workers.div_ceil(2));
+        Lanes { lanes, most, strands, slow_running: AtomicUsize::new(0), slow_limit }
     }
 
     pub(super) fn push(
@@ -184,9 +201,14 @@ impl<W: Work> Lanes<W> {
         queue.push(cell, self.most)
     }
 
-    /// Puts a strand that has jobs at the end of its lane.
+    /// Puts a strand that has got its first job in its lane.
     pub(super) fn push_strand(&self, strand: Arc<Strand<W>>) {
-        self.lanes[strand.lane as usize].strands.push(strand);
+        self.lanes[strand.lane as usize].strands.push(strand, self.strands);
+    }
+
+    /// Puts a strand that has more jobs back at the end of its lane, unless there is no room.
+    pub(super) fn yield_strand(&self, strand: Arc<Strand<W>>) -> Result<(), Arc<Strand<W>>> {
+        self.lanes[strand.lane as usize].strands.try_push(strand, self.strands)
     }
 
     /// Whether a worker that looks now may take a job of this kind. What was pushed before is seen

@@ -103,7 +103,7 @@ impl<W: Work> Workers<W> {
         let (open, threads) = crossbeam_channel::bounded(0);
         let (done_in, done) = crossbeam_channel::bounded(queue);
         fork::watch();
-        let lanes = Lanes::new(queue, limit.div_ceil(2));
+        let lanes = Lanes::new(queue, limit);
         Workers {
             shared: Arc::new(Shared::new(lanes, Crew::new(limit), open, done_in, bell)),
             done,

@@ -58,6 +58,15 @@ impl<W: Work> Strand<W> {
         None
     }
 
+    /// Drops the empty cells of a strand that was taken out of its lane; true when there are no others and
+    /// nobody holds it any more.
+    pub(super) fn retire(&self) -> bool {
+        let mut state = self.lock();
+        state.cells.retain(|cell| cell.is_waiting());
+        state.held = !state.cells.is_empty();
+        !state.held
+    }
+
     pub(super) fn is_held(&self) -> bool {
         self.lock().held
     }

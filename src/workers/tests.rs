@@ -380,6 +380,27 @@ fn jobs_of_a_strand_are_given_back() {
     assert_eq!(pool.next().key, 1);
 }
 
+/// Strands of which nothing is left make room for others.
+#[test]
+fn withdrawn_strands_take_no_room() {
+    let mut pool = Pool::new(1, 4);
+    let gate = Gate::new();
+    pool.submit(0, Lane::Normal, gate.work(0));
+    gate.started();
+    let submit = |pool: &mut Pool, key, number| {
+        pool.workers.submit(key, Lane::Normal, Class::Strand(number), call(|| 1)).unwrap()
+    };
+    drop(submit(&mut pool, 1, 7));
+    for number in 0..100 {
+        let job = submit(&mut pool, 99, number);
+        assert!(pool.workers.cancel(&job).is_some());
+    }
+    drop(submit(&mut pool, 2, 50));
+    drop(submit(&mut pool, 3, 7));
+    gate.open(1);
+    assert_eq!(pool.keys(4), [0, 1, 2, 3]);
+}
+
 fn drops_with(_: &Counted) -> u64 {
     0
 }

@@ -170,12 +170,15 @@ impl<W: Work> Shared<W> {
     fn run(self: &Arc<Self>, started: Started<W>, tally: &Tally) {
         let Started { cell, work, slow, strand } = started;
         self.run_one(cell, work, tally, slow);
-        let Some(strand) = strand else { return };
-        while !self.lanes.has_work() {
+        let Some(mut strand) = strand else { return };
+        loop {
+            if self.lanes.has_work() {
+                let Err(back) = self.lanes.yield_strand(strand) else { break };
+                strand = back;
+            }
             let Some((cell, work)) = strand.start() else { return };
             self.run_one(cell, work, tally, false);
         }
-        self.lanes.push_strand(strand);
         // Whatever this worker takes next, somebody idle may take the other.
         let _ = self.summon();
     }
