@@ -89,8 +89,10 @@ impl Builder {
         self
     }
 
-    /// Bytes that one source may move in a turn before it goes to the back of the queue. Default
-    /// 256 KiB.
+    /// Bytes that are read from one source in a row while others have some, too: what comes while they
+    /// are dealt with is still in the cache, so a stream that is served until it runs dry costs half of
+    /// one that takes turns with others. Default 2 MiB, half a millisecond's worth. A source writes, or
+    /// reads from the page cache, 256 KiB at most before others have their turn.
     pub fn source_budget(mut self, bytes: usize) -> Builder {
         self.config.source_bytes = bytes.max(1);
         self

@@ -22,7 +22,7 @@ pub struct Config {
     pub buffer_size: u32,
     /// Most bytes of writes that one source may have queued.
     pub write_limit: u32,
-    /// Bytes that one source may move in a turn before it goes to the back of the queue.
+    /// Bytes that are read from one source in a row before it goes to the back of the queue.
     pub source_bytes: usize,
     /// Bytes that a turn reads before it delivers what it has.
     pub turn_bytes: usize,
@@ -57,7 +57,7 @@ impl Default for Config {
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
             write_limit: u32::MAX,
-            source_bytes: 256 << 10,
+            source_bytes: 2 << 20,
             turn_bytes: 64 << 10,
             unasked: 64,
             events: 64,

@@ -205,7 +205,7 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let state = &mut self.sources[index];
-        let mut left = self.config.source_bytes;
+        let mut left = self.config.source_bytes.min(MOST_COPIED);
         if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {
             if self.untold || state.has(DOUBTED) {
                 state.flags |= READABLE;

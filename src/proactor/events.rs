@@ -59,9 +59,9 @@ impl<K: Kernel> Proactor<K> {
         state.flags |= QUEUED;
         if state.kind() == Kind::Listener {
             // Connections first, or a storm of them meets retransmissions; the others keep their order.
-            self.ready.insert(0, source);
+            self.ready.push_front(source);
         } else {
-            self.ready.push(source);
+            self.ready.push_back(source);
         }
     }
 

@@ -151,7 +151,7 @@ impl<K: Kernel> Proactor<K> {
             return None;
         }
         let (fd, room) = (state.fd, buf.room());
-        if room > self.config.source_bytes {
+        if room > self.config.source_bytes.min(MOST_COPIED) {
             // Copying it would keep the other sources waiting: a thread does.
             return None;
         }
@@ -254,7 +254,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[op.source];
         if op.code == Code::ReadAt
             && !state.facts().is_direct()
-            && op.buf.room() > self.config.source_bytes
+            && op.buf.room() > self.config.source_bytes.min(MOST_COPIED)
         {
             // What of it is cached would be copied right here.
             return false;

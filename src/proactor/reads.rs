@@ -91,9 +91,11 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
     }
 
-    /// Tries the reads of a source for as long as they are worth trying and `left` bytes allow.
+    /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes and the
+    /// turn allow.
     pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
-        while *left > 0 {
+        let mut first = true;
+        while *left > 0 && (std::mem::take(&mut first) || self.turn_bytes > 0) {
             let state = &mut self.sources[index];
             if !state.can_read() {
                 return;

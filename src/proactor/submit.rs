@@ -64,9 +64,7 @@ impl<K: Kernel> Proactor<K> {
             }
             self.counts.submitted[Code::Read as usize] += 1;
             let ticket = state.rest(index, token, multishot);
-            if state.can_read() {
-                self.try_reads_now(index);
-            }
+            self.try_reads(index);
             Ok(ticket)
         });
         answer.map_err(|reason| self.refusal = (reason, Buf::NONE)).ok()
@@ -558,8 +556,8 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= READABLE;
         }
         state.push_read(&mut self.slots, ticket.index());
-        if first && state.can_read() {
-            self.try_reads_now(index);
+        if first {
+            self.try_reads(index);
         }
         if due_ns != 0 {
             self.set_deadline(ticket, due_ns);
@@ -567,8 +565,20 @@ impl<K: Kernel> Proactor<K> {
         ticket
     }
 
+    /// Tries a read that was just submitted, or has it tried in the next turn if this one has read what
+    /// it may: so that what is read is dealt with while it is in the processor's cache.
+    #[inline(always)]
+    fn try_reads(&mut self, index: u32) {
+        if self.sources[index].can_read() {
+            self.try_reads_now(index);
+        }
+    }
+
     #[inline(never)]
     fn try_reads_now(&mut self, index: u32) {
+        if self.turn_bytes <= 0 {
+            return self.enqueue(index);
+        }
         let mut left = self.config.source_bytes;
         self.run_reads(index, &mut left);
         self.requeue(index);
@@ -578,7 +588,7 @@ impl<K: Kernel> Proactor<K> {
         // The operation just queued is tried now if all before it are out; if they are not, the
         // direction is not worth trying or stands in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {
-            let mut left = self.config.source_bytes;
+            let mut left = self.config.source_bytes.min(MOST_COPIED);
             self.run_writes(index, &mut left);
             self.requeue(index);
         }

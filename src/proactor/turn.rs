@@ -57,7 +57,6 @@ impl<K: Kernel> Proactor<K> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.counts.turns += 1;
-        self.turn_bytes = self.config.turn_bytes as isize;
         if self.dozing || self.remote.has_rung() {
             self.wake_up();
         }
@@ -70,16 +69,22 @@ impl<K: Kernel> Proactor<K> {
         }
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.next_ns().is_some_and(|next| next <= self.now_ns);
+        // What is there already is delivered before more is read.
+        let deliver = !self.batch.is_empty() && !overdue && self.unasked < self.config.unasked;
+        if !deliver {
+            self.turn_bytes = self.config.turn_bytes as isize;
+        }
         let idle = self.batch.is_empty() && self.ready.is_empty();
         if idle || overdue || self.unasked >= self.config.unasked {
             self.unasked = 0;
             let doubts = !self.doubted.is_empty();
             let wait = if idle && !doubts { wait } else { Wait::Now };
-            // Those that stand in the queue come before those that events bring.
             let queued = !self.ready.is_empty();
-            let kept = if queued { std::mem::take(&mut self.turn_bytes) } else { 0 };
             self.poll(wait)?;
-            self.turn_bytes += kept;
+            if queued {
+                // Those that events have brought have not used up everything.
+                self.turn_bytes = self.turn_bytes.max(1);
+            }
             if doubts {
                 self.ask_doubted();
             }
@@ -89,7 +94,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.paused.is_empty() {
             self.resume_paused();
         }
-        if !self.ready.is_empty() {
+        if !deliver && !self.ready.is_empty() {
             self.run_ready();
         }
         if timed {
@@ -253,19 +258,13 @@ impl<K: Kernel> Proactor<K> {
     /// Runs the ready sources, each for its share of a turn; those behind the turn's share stay at
     /// the head of the queue, those that have more to do go to its end.
     fn run_ready(&mut self) {
-        std::mem::swap(&mut self.running, &mut self.ready);
-        let mut ran = 0;
-        while ran < self.running.len() && self.turn_bytes > 0 {
-            let source = self.running[ran];
-            ran += 1;
+        for _ in 0..self.ready.len() {
+            if self.turn_bytes <= 0 {
+                return;
+            }
+            let Some(source) = self.ready.pop_front() else { return };
             self.run_source(source);
         }
-        if ran < self.running.len() {
-            self.running.drain(..ran);
-            self.running.append(&mut self.ready);
-            std::mem::swap(&mut self.running, &mut self.ready);
-        }
-        self.running.clear();
     }
 
     #[inline(never)]
@@ -273,13 +272,20 @@ impl<K: Kernel> Proactor<K> {
         let index = source.index();
         let Some(state) = self.sources.find(index, source.generation()) else { return };
         state.flags &= !QUEUED;
-        let mut left = self.config.source_bytes;
+        let mut left = match self.favoured {
+            (favoured, left @ 1..) if favoured == index => left,
+            _ => self.config.source_bytes,
+        };
         if state.has(POLLED) {
             self.run_polls(index);
         }
         // A write may free the source; a vacant place has no operations and is harmless to look at.
-        self.run_writes(index, &mut left);
+        let write_share = left.min(MOST_COPIED);
+        let mut write_left = write_share;
+        self.run_writes(index, &mut write_left);
+        left -= write_share - write_left;
         self.run_reads(index, &mut left);
+        self.favoured = (index, left);
         self.requeue(index);
     }
 

@@ -57,6 +57,49 @@ fn write(watcher: &mut Simulated, source: Source, text: &'static str) -> Option<
     wait_one(watcher).error_kind()
 }
 
+/// What was read is dealt with before more is read, and one stream is read for its share before the
+/// next: an echo of four that all have bytes.
+#[test]
+fn streams_are_served_one_by_one() {
+    let sim = Sim::new(1);
+    sim.set_patience(Duration::ZERO);
+    let builder = Watcher::builder().buffer_size(1024).turn_budget(1024).source_budget(5120);
+    let mut watcher = Watcher::simulated_with(&sim, builder.config());
+    let pairs: Vec<_> = (0..4).map(|_| connection(&mut watcher)).collect();
+    for &(client, _) in &pairs {
+        watcher.submit(Op::write(client, pattern(20_000))).unwrap();
+    }
+    wait(&mut watcher);
+    for &(_, server) in &pairs {
+        watcher.submit(Op::read(server)).unwrap();
+    }
+    let (mut runs, mut heard) = (Vec::<(Source, usize)>::new(), 0);
+    while heard < 80_000 {
+        let mut read = 0;
+        for c in wait(&mut watcher) {
+            match c.result.unwrap() {
+                Done::Read(data) => {
+                    read += data.len();
+                    match runs.last_mut() {
+                        Some((last, bytes)) if *last == c.source => *bytes += data.len(),
+                        _ => runs.push((c.source, data.len())),
+                    }
+                    watcher.submit(Op::write(c.source, data)).unwrap();
+                }
+                Done::Written { .. } => drop(watcher.submit(Op::read(c.source)).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        }
+        // The first reads, tried at their submission, have a turn of their own.
+        assert!(read <= 2048, "{read} bytes before any of them was dealt with");
+        heard += read;
+    }
+    // Not in a row: what was read at submission and by the first events.
+    let in_a_row = runs.iter().filter(|(_, bytes)| *bytes == 5120).count();
+    assert!(in_a_row >= 10, "{runs:?}");
+    assert!(runs.iter().all(|(_, bytes)| *bytes <= 6144), "{runs:?}");
+}
+
 /// A connection over a listener: its client's end and its server's.
 fn connection(watcher: &mut Simulated) -> (Source, Source) {
     let listener = watcher.listen(ADDRESS).unwrap();
