@@ -483,6 +483,9 @@ unsafe impl Kernel for Ring {
         if writes && (!facts.is_direct() || facts.appends()) {
             return false;
         }
+        if self.quirks.applies(Quirk::ArmFiles) || self.quirks.applies(Quirk::PowerFiles) {
+            return false;
+        }
         let entry = match self.registered.descriptor(fd, &self.uring) {
             Descriptor::Plain(fd) => file_entry!(types::Fd(fd), offset, work, self.registered),
             Descriptor::Slot(slot) => {
