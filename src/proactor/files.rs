@@ -30,6 +30,7 @@ use crate::file::task::{Outcome, Task, Value};
 use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW, Vectors};
 use crate::slots::InFlight;
 use crate::source::Kind;
+use crate::sys::fs::MOST_VECTORS;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
 use submit::{MOST_BYTES, check_len};
 
@@ -153,7 +154,7 @@ impl<K: Kernel> Proactor<K> {
             return None;
         }
         let (fd, room) = (state.fd, buf.room());
-        if room > self.config.source_bytes {
+        if room > self.config.source_bytes || buf.parts().len() > MOST_VECTORS {
             // Copying it would keep the other sources waiting: a thread does.
             return None;
         }
@@ -254,6 +255,9 @@ impl<K: Kernel> Proactor<K> {
     fn start_in_kernel(&mut self, slot: u32) -> bool {
         let ticket = self.ticket(slot);
         let op = &mut self.slots[slot];
+        if op.buf.parts().len() > MOST_VECTORS {
+            return false;
+        }
         let state = &self.sources[op.source];
         if op.code == Code::ReadAt
             && !state.facts().is_direct()
