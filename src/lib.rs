@@ -87,7 +87,8 @@ pub use driver::{
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use file::{
     Access, CopyOptions, DirEntry, DirectAlignment, FileAnswer, FileBackend, FileFacts, FileKind,
-    FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority, Stat, StatFs, UnknownBackend,
+    FileList, FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority, Stat, StatFs,
+    UnknownBackend,
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};

@@ -469,6 +469,9 @@ macro_rules! all_files {
                 a_large_cached_read_is_a_threads
                 writes_into_the_page_cache_go_one_by_one
                 direct_reads_and_writes
+                direct_lists_are_their_bytes
+                direct_lists_that_are_not_aligned
+                direct_lists_are_appended_once
                 direct_work_is_cancelled_or_done
                 work_that_comes_back_to_a_full_pool_waits
                 who_does_what_is_told

@@ -7,11 +7,14 @@
 mod common;
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use common::files::*;
 use common::system::deny;
 use common::*;
-use windlass::{Completions, DriverKind, ErrorKind, Op, Watcher};
+use windlass::{
+    AlignedBuf, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Watcher,
+};
 
 /// By name there is an error that tells the step and the reason; by default there is a driver.
 fn denied(test: &str, number: i64, step: &str) {
@@ -308,10 +311,15 @@ fn quirks_are_obeyed_and_explained() {
         });
         quirks.collect::<Vec<_>>()
     };
-    assert!(
-        shown("long-multishot=off,unix-multishot=off,unix-sends=off,whole-buffers=off").is_empty()
-    );
-    let names = ["long-multishot", "unix-multishot", "unix-sends", "whole-buffers"];
+    let names = [
+        "long-multishot",
+        "unix-multishot",
+        "unix-sends",
+        "whole-buffers",
+        "arm-files",
+        "power-files",
+    ];
+    assert!(shown(&names.map(|name| format!("{name}=off")).join(",")).is_empty());
     assert_eq!(shown(&names.map(|name| format!("{name}=on")).join(",")), names);
 }
 
@@ -358,6 +366,32 @@ fn reads_without_shared_buffers() {
     let rows = b.watcher.explain().rows;
     let quirk = rows.iter().find(|row| row.mechanism == "quirk whole-buffers").unwrap();
     assert!(quirk.count > 0 && rows.iter().all(|row| row.mechanism != "RECV"), "{rows:?}");
+}
+
+/// Where the kernel is not to be trusted with files, threads do all of the work, and that is told.
+#[test]
+fn files_that_the_ring_is_not_given() {
+    for name in ["arm-files", "power-files"] {
+        let builder = Watcher::builder().quirks(format!("{name}=on")).files(FileBackend::Uring);
+        let mut b = Uring::bench_with(builder);
+        let directory = Directory::new();
+        let c = b.run(Op::open(
+            directory.at("a"),
+            OpenOptions::new().read(true).write(true).create(true).direct(true),
+        ));
+        let file = b.watcher.attach(expect_opened(c)).unwrap();
+        let page = AlignedBuf::from_slice(&[7; 4096], 4096);
+        expect_written(b.run(Op::write_at(file, page, 0)));
+        let list = vec![Buf::from(AlignedBuf::with_capacity(4096, 4096))];
+        expect_same(&expect_read(b.run(Op::read_at(file, list, 0))).into_vec(), &[7; 4096]);
+        expect_finished(b.run(Op::datasync(file)));
+        let rows = b.watcher.explain().rows;
+        let count = |mechanism: &str| {
+            rows.iter().find(|row| row.mechanism == mechanism).expect("a row").count
+        };
+        assert_eq!((count(&format!("quirk {name}")), count("the kernel")), (3, 0), "{rows:?}");
+        b.expect_all_ended();
+    }
 }
 
 /// What `explain` says of what is registered: the mechanism, the reason, how often.
@@ -465,7 +499,12 @@ fn a_slot_does_not_keep_a_file() {
         } else {
             assert!(b.watcher.free(source));
         }
-        assert!(lock(&locks), "the last descriptor of the file is closed");
+        // A child that another test forks has one until its exec.
+        let until = Instant::now() + BOUND;
+        while !lock(&locks) {
+            assert!(Instant::now() < until, "the last descriptor of the file is closed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     std::fs::remove_file(path).unwrap();
 }

@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 
 use super::backend::FileBackend;
 use super::facts::Facts;
+use super::list::FileList;
 use super::request::{FileAnswer, FileRequest, FileWork};
 use crate::driver::Explain;
 use crate::sys::aio::{self, Aio, Code, Request};
@@ -85,14 +86,23 @@ impl Direct {
         let (code, start, len) = match &mut request.work {
             FileWork::Read(to) => (Code::Read, to.as_mut_ptr(), to.len()),
             FileWork::Write(bytes) => (Code::Write, bytes.as_ptr().cast_mut(), bytes.len()),
+            FileWork::ReadList(list) => vectored(Code::ReadVectored, list),
+            FileWork::WriteList(list) => vectored(Code::WriteVectored, list),
             FileWork::Sync => (Code::Fsync, std::ptr::null_mut(), 0),
             FileWork::DataSync => (Code::Fdsync, std::ptr::null_mut(), 0),
         };
         let moves = len > 0;
+        let writes = matches!(code, Code::Write | Code::WriteVectored);
+        let fits = |start, len| facts.fits(start, len, request.offset);
         let sound = facts.is_direct()
             && !facts.is_refused()
-            && !(facts.appends() && code == Code::Write)
-            && facts.fits(start, len, request.offset);
+            && !(facts.appends() && writes)
+            && match &request.work {
+                FileWork::ReadList(list) | FileWork::WriteList(list) => {
+                    list.parts().all(|(start, len)| fits(start, len))
+                }
+                _ => fits(start, len),
+            };
         if moves && !sound {
             return false;
         }
@@ -163,4 +173,10 @@ impl Direct {
             explain.row("direct reads, writes; syncs", "threads", full, self.refused);
         }
     }
+}
+
+/// The array of a list is what such a request names.
+fn vectored(code: Code, list: &FileList<'_>) -> (Code, *mut u8, usize) {
+    let vectors = list.vectors();
+    (code, vectors.as_ptr().cast_mut().cast(), vectors.len())
 }

@@ -8,6 +8,7 @@
 //! ```text
 //! task.rs       what can be asked for, and what comes back
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
+//! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
 //! options.rs stat.rs    the public words
 //! ```
@@ -16,6 +17,7 @@ mod backend;
 mod copy;
 pub(crate) mod direct;
 mod facts;
+mod list;
 mod op;
 mod options;
 mod position;
@@ -28,6 +30,8 @@ mod tests;
 pub(crate) use backend::VARIABLE;
 pub use backend::{FileBackend, UnknownBackend};
 pub use facts::Facts as FileFacts;
+pub use list::FileList;
+pub(crate) use list::Vectors;
 pub use op::{FileRef, Priority};
 pub(crate) use op::{HIGH, LOW};
 pub use options::{Access, CopyOptions, OpenOptions};

@@ -71,7 +71,7 @@ pub(super) fn write(fd: RawFd, buf: &Buf, offset: u64) -> Progress {
 }
 
 /// The bytes of `parts` from byte `from` on, as far as one call takes them.
-fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
+pub(super) fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
     let mut bytes = MOST_BYTES;
     let mut slices = Vec::with_capacity(parts.len().min(MOST_VECTORS));
     for part in parts {

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 
+use super::FileList;
 use crate::buf::Target;
 
 /// Work on a file.
@@ -11,6 +12,10 @@ pub enum FileWork<'a> {
     Read(Target<'a>),
     /// Write these bytes.
     Write(&'a [u8]),
+    /// Read into these parts, one after the other.
+    ReadList(FileList<'a>),
+    /// Write these parts, one after the other.
+    WriteList(FileList<'a>),
     /// fsync(2).
     Sync,
     /// fdatasync(2).

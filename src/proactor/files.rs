@@ -27,9 +27,10 @@ use super::*;
 use crate::completion::Message;
 use crate::error::{Error, ErrorKind};
 use crate::file::task::{Outcome, Task, Value};
-use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW};
+use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW, Vectors};
 use crate::slots::InFlight;
 use crate::source::Kind;
+use crate::sys::fs::MOST_VECTORS;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
 use submit::{MOST_BYTES, check_len};
 
@@ -41,6 +42,8 @@ pub(super) struct Files {
     jobs: HashMap<u32, Job<Task>>,
     /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
     parked: VecDeque<u32>,
+    /// The vectors of the lists that the kernel has, by place.
+    pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
     pub(super) counts: FileCounts,
@@ -147,18 +150,23 @@ impl<K: Kernel> Proactor<K> {
     fn read_now(&mut self, index: u32, buf: &mut Buf, offset: u64) -> Option<Result<Done, Error>> {
         let state = &mut self.sources[index];
         let mut facts = state.facts();
-        if !facts.may_read_now() || buf.is_list() {
+        if !facts.may_read_now() {
             return None;
         }
         let (fd, room) = (state.fd, buf.room());
-        if room > self.config.source_bytes.min(MOST_COPIED) {
+        let most = self.config.source_bytes.min(MOST_COPIED);
+        if room > most || buf.parts().len() > MOST_VECTORS {
             // Copying it would keep the other sources waiting: a thread does.
             return None;
         }
         let mut moved = 0;
         while moved < room {
-            let got =
-                self.kernel.read_now(fd, buf.target(moved, usize::MAX), offset + moved as u64);
+            let at = offset + moved as u64;
+            let got = if buf.is_list() {
+                self.kernel.read_list_now(fd, Vectors::of_room(buf, moved).list(), at)
+            } else {
+                self.kernel.read_now(fd, buf.target(moved, usize::MAX), at)
+            };
             match got {
                 1.. => moved += got as usize,
                 0 => break,
@@ -248,7 +256,7 @@ impl<K: Kernel> Proactor<K> {
     fn start_in_kernel(&mut self, slot: u32) -> bool {
         let ticket = self.ticket(slot);
         let op = &mut self.slots[slot];
-        if op.buf.is_list() {
+        if op.buf.parts().len() > MOST_VECTORS {
             return false;
         }
         let state = &self.sources[op.source];
@@ -260,10 +268,17 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let moved = op.moved as usize;
-        let work = match op.code {
-            Code::ReadAt => FileWork::Read(op.buf.target(moved, usize::MAX)),
-            Code::WriteAt => FileWork::Write(&op.buf[moved..]),
-            Code::Sync => FileWork::Sync,
+        let list = match op.code {
+            Code::ReadAt if op.buf.is_list() => Some(Vectors::of_room(&mut op.buf, moved)),
+            Code::WriteAt if op.buf.is_list() => Some(Vectors::of_bytes(&op.buf, moved)),
+            _ => None,
+        };
+        let work = match (op.code, &list) {
+            (Code::ReadAt, None) => FileWork::Read(op.buf.target(moved, usize::MAX)),
+            (Code::ReadAt, Some(list)) => FileWork::ReadList(list.list()),
+            (Code::WriteAt, None) => FileWork::Write(&op.buf[moved..]),
+            (Code::WriteAt, Some(list)) => FileWork::WriteList(list.list()),
+            (Code::Sync, _) => FileWork::Sync,
             _ => FileWork::DataSync,
         };
         let offset = op.offset + moved as u64;
@@ -272,6 +287,9 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         op.in_flight = InFlight::Started;
+        if let Some(list) = list {
+            self.files.lists.insert(slot, list);
+        }
         self.busy += 1;
         self.files.in_kernel += 1;
         self.files.counts.started += 1;
@@ -552,6 +570,9 @@ impl<K: Kernel> Proactor<K> {
         self.files.in_kernel -= 1;
         let ending = op.in_flight.ending();
         op.in_flight = InFlight::No;
+        if op.buf.is_list() {
+            self.files.lists.remove(&slot);
+        }
         if moved < 0 {
             return match (-moved as i32, ending) {
                 // Nothing was done.

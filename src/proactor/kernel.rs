@@ -13,7 +13,7 @@ use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
-use crate::file::{FileAnswer, FileFacts, FileRequest};
+use crate::file::{FileAnswer, FileFacts, FileList, FileRequest};
 use crate::interest::Ready;
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
@@ -218,8 +218,14 @@ pub unsafe trait Kernel {
         -(libc::EOPNOTSUPP as isize)
     }
 
+    /// As [`read_now`](Kernel::read_now), into several places. `-EAGAIN` also where it knows one only.
+    fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
+        let _ = (fd, to, offset);
+        -(libc::EAGAIN as isize)
+    }
+
     /// Starts work on a file, if the kernel does it without a thread of ours waiting; false when
-    /// threads are to do it. The memory must stay what it is until the answer.
+    /// threads are to do it. The memory, a list's array too, must stay what it is until the answer.
     fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
         let _ = (request, facts);
         false

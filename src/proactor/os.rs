@@ -16,7 +16,7 @@ use crate::clock;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::direct::Direct;
-use crate::file::{self, FileAnswer, FileBackend, FileFacts, FileRequest, FileWork};
+use crate::file::{self, FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
@@ -199,6 +199,11 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
         self.calls.preadv2 += 1;
         fs::read_now(fd, to, offset)
+    }
+
+    fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
+        self.calls.preadv2 += 1;
+        fs::read_list_now(fd, to.vectors(), offset)
     }
 
     fn start_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {

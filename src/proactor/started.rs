@@ -413,6 +413,7 @@ impl<K: Kernel> Proactor<K> {
     /// What the kernel has not ended keeps its memory for ever.
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
+        std::mem::forget(std::mem::take(&mut self.files.lists));
         let started: Vec<u32> = self.slots.occupied().collect();
         for slot in started {
             if self.slots[slot].in_flight != InFlight::No {

@@ -38,7 +38,7 @@ use crate::buf::{Buf, Target};
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
-use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest, FileWork};
+use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
 use crate::interest::Ready;
 use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
 use crate::remote::Wake;
@@ -94,6 +94,16 @@ macro_rules! file_entry {
                     true => opcode::WriteFixed::new($fd, start, most, 0).offset($offset).build(),
                     false => opcode::Write::new($fd, start, most).offset($offset).build(),
                 }
+            }
+            FileWork::ReadList(list) => {
+                let vectors = list.vectors();
+                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
+                opcode::Readv::new($fd, start, count).offset($offset).build()
+            }
+            FileWork::WriteList(list) => {
+                let vectors = list.vectors();
+                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
+                opcode::Writev::new($fd, start, count).offset($offset).build()
             }
             FileWork::Sync => opcode::Fsync::new($fd).build(),
             FileWork::DataSync => {
@@ -451,6 +461,10 @@ unsafe impl Kernel for Ring {
         self.os.read_now(fd, to, offset)
     }
 
+    fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
+        self.os.read_list_now(fd, to, offset)
+    }
+
     fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
         self.os.forbid_blocking(fd, shared)
     }
@@ -465,7 +479,11 @@ unsafe impl Kernel for Ring {
         }
         let FileRequest { key, fd, offset, work } = request;
         // A buffered write is punted to a kernel thread, which takes three times as long.
-        if matches!(work, FileWork::Write(_)) && (!facts.is_direct() || facts.appends()) {
+        let writes = matches!(work, FileWork::Write(_) | FileWork::WriteList(_));
+        if writes && (!facts.is_direct() || facts.appends()) {
+            return false;
+        }
+        if self.quirks.applies(Quirk::ArmFiles) || self.quirks.applies(Quirk::PowerFiles) {
             return false;
         }
         let entry = match self.registered.descriptor(fd, &self.uring) {

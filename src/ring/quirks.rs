@@ -4,6 +4,11 @@
 //! Everything that can be probed is probed. What stands here no probe finds, or finds too late. A row
 //! is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
 //! [`Builder::quirks`](crate::Builder::quirks) says otherwise.
+//!
+//! Of the gates that libuv has before its rings (src/unix/linux.c) two concern what is done here with files,
+//! and are rows. The others are no rows: releases before 5.13 (5.17 is asked for), before 5.10.186 (a thread that
+//! takes submissions spins: there is none), before 5.15.90 and 5.16 to 6.0 (CLOSE), before 5.15 (LINKAT, MKDIRAT,
+//! SYMLINKAT) and 6.9 (FTRUNCATE), which are not used; parisc and Android, where this driver is not built.
 
 use std::fmt;
 use std::io;
@@ -23,12 +28,16 @@ pub(super) enum Quirk {
     UnixMultishot,
     UnixSends,
     WholeBuffers,
+    ArmFiles,
+    PowerFiles,
 }
 
 /// One known fault.
 struct Row {
     quirk: Quirk,
     name: &'static str,
+    /// The architecture that has it, if it is one: as `std::env::consts::ARCH` calls it.
+    arch: Option<&'static str>,
     /// The first release that has it, and the last, if there is one.
     from: Release,
     to: Option<Release>,
@@ -44,6 +53,7 @@ const ROWS: &[Row] = &[
     Row {
         quirk: Quirk::LongMultishot,
         name: "long-multishot",
+        arch: None,
         from: (6, 12),
         to: None,
         concerns: "multishot receive",
@@ -56,6 +66,7 @@ const ROWS: &[Row] = &[
     Row {
         quirk: Quirk::UnixMultishot,
         name: "unix-multishot",
+        arch: None,
         from: (6, 17),
         to: None,
         concerns: "multishot receive",
@@ -66,6 +77,7 @@ const ROWS: &[Row] = &[
     Row {
         quirk: Quirk::UnixSends,
         name: "unix-sends",
+        arch: None,
         from: (0, 0),
         to: None,
         concerns: "send",
@@ -76,11 +88,36 @@ const ROWS: &[Row] = &[
     Row {
         quirk: Quirk::WholeBuffers,
         name: "whole-buffers",
+        arch: None,
         from: (0, 0),
         to: Some((6, 11)),
         concerns: "receive into provided buffers",
         action: "reads into swap buffers wait for a poll: each would take a whole buffer",
         source: "IOU_PBUF_RING_INC in io_uring_register_buf_ring(3), Linux 6.12",
+    },
+    // What it is was not found out; reported of a Raspberry Pi up to 6.1.54.
+    Row {
+        quirk: Quirk::ArmFiles,
+        name: "arm-files",
+        arch: Some("arm"),
+        from: (0, 0),
+        to: None,
+        concerns: "files",
+        action: "threads do the work: no release for 32-bit ARM is known to be good",
+        source: "https://github.com/libuv/libuv/issues/4158",
+    },
+    // One fault was found: a thread that the kernel makes for a request leaves its values in registers of
+    // the program (linuxppc-dev, "powerpc: Fix data corruption on IPI", November 2023). Crashes were also
+    // reported of 6.6.7, and libuv's issue is open.
+    Row {
+        quirk: Quirk::PowerFiles,
+        name: "power-files",
+        arch: Some("powerpc64"),
+        from: (0, 0),
+        to: None,
+        concerns: "files",
+        action: "threads do the work: on 64-bit PowerPC programs lost registers and crashed",
+        source: "https://github.com/libuv/libuv/issues/4283",
     },
 ];
 
@@ -120,10 +157,10 @@ fn parse(release: &str) -> Option<Release> {
 }
 
 impl Row {
-    /// Whether a release has it; one that cannot be read has everything.
-    fn is_in(&self, release: Option<Release>) -> bool {
+    /// Whether a release has it on this architecture; one that cannot be read has everything.
+    fn is_in(&self, release: Option<Release>, arch: &str) -> bool {
         let inside = |at: Release| at >= self.from && self.to.is_none_or(|to| at <= to);
-        release.is_none_or(inside)
+        self.arch.is_none_or(|its| its == arch) && release.is_none_or(inside)
     }
 }
 
@@ -133,7 +170,7 @@ impl Quirks {
     /// # Errors
     /// `InvalidInput`: a list names no row, or says neither `on` nor `off`.
     pub(super) fn new(release: String, program: &str) -> io::Result<Quirks> {
-        let mut quirks = Quirks::of(release);
+        let mut quirks = Quirks::of(release, std::env::consts::ARCH);
         let environment = std::env::var(VARIABLE).unwrap_or_default();
         for (list, by) in [(&*environment, VARIABLE), (program, "Builder::quirks")] {
             quirks.override_by(list, by).map_err(|word| {
@@ -143,9 +180,9 @@ impl Quirks {
         Ok(quirks)
     }
 
-    fn of(release: String) -> Quirks {
+    fn of(release: String, arch: &str) -> Quirks {
         let at = parse(&release);
-        let why = |i: usize| ROWS[i].is_in(at).then_some("this kernel");
+        let why = |i: usize| ROWS[i].is_in(at, arch).then_some("this kernel");
         Quirks { release, forces: std::array::from_fn(why), times: [0; ROWS.len()] }
     }
 
@@ -194,7 +231,7 @@ mod tests {
     use super::*;
 
     fn of(release: &str) -> Quirks {
-        Quirks::of(release.into())
+        Quirks::of(release.into(), "x86_64")
     }
 
     #[test]
@@ -259,11 +296,33 @@ mod tests {
         }
     }
 
-    /// What cannot be read may be anything.
+    #[test]
+    fn work_on_files_by_architecture() {
+        for (arch, release, arm, power) in [
+            ("arm", "5.17.0", true, false),
+            ("arm", "6.1.54-v7l+", true, false),
+            ("arm", "7.2.0", true, false),
+            ("powerpc64", "6.6.7-1-default", false, true),
+            ("powerpc64", "7.2.0", false, true),
+            ("aarch64", "6.1.54", false, false),
+            ("x86_64", "5.17.0", false, false),
+            ("riscv64", "6.18.44", false, false),
+        ] {
+            let quirks = Quirks::of(release.into(), arch);
+            let has = (quirks.has(Quirk::ArmFiles), quirks.has(Quirk::PowerFiles));
+            assert_eq!(has, (arm, power), "{arch} {release}");
+        }
+    }
+
+    /// What cannot be read may be anything, but is on the architecture that it is on.
     #[test]
     fn an_unknown_release_has_everything() {
-        let quirks = of("custom");
-        assert!(ROWS.iter().all(|row| quirks.has(row.quirk)));
+        for arch in ["x86_64", "arm", "powerpc64"] {
+            let quirks = Quirks::of("custom".into(), arch);
+            for row in ROWS {
+                assert_eq!(quirks.has(row.quirk), row.arch.is_none_or(|its| its == arch));
+            }
+        }
     }
 
     #[test]

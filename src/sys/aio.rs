@@ -102,10 +102,8 @@ pub(crate) enum Code {
     #[cfg(test)]
     Poll = 5,
     /// Reads into an array of `iovec`.
-    #[cfg(test)]
     ReadVectored = 7,
     /// Writes an array of `iovec`.
-    #[cfg(test)]
     WriteVectored = 8,
 }
 

@@ -202,6 +202,11 @@ pub(crate) fn read_now(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
     system::read_now(fd, &[vector], offset)
 }
 
+/// As [`read_now`], into at most [`MOST_VECTORS`] vectors, whose memory is the caller's to write.
+pub(crate) fn read_list_now(fd: RawFd, to: &[libc::iovec], offset: u64) -> Moved {
+    system::read_now(fd, to, offset)
+}
+
 /// Starts the write-back of a range and waits for it (sync_file_range(2)): no metadata, no flush of
 /// the disk's cache. A `len` of 0 is up to the end. `EOPNOTSUPP` where the system has none.
 #[cfg(target_os = "linux")]

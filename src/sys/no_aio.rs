@@ -21,6 +21,8 @@ mod request {
         Write,
         Fsync,
         Fdsync,
+        ReadVectored,
+        WriteVectored,
     }
 
     #[allow(dead_code)] // nobody reads them

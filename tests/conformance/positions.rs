@@ -124,6 +124,12 @@ pub fn lists_are_filled_and_written_in_order<H: Harness>() {
         assert_eq!(data.len(), all.len());
         let got: Vec<u8> = data.into_parts().into_iter().flat_map(Buf::into_vec).collect();
         expect_same(&got, &all);
+        // Over the end, which no part, some part, or the first one meets.
+        for missing in [0, 1, all.len() / 2, all.len()] {
+            let rooms: Vec<Buf> = lens.iter().map(|&len| Buf::from(room(len.max(1)))).collect();
+            let c = b.run(Op::read_at(file, rooms, 100 + missing as u64));
+            expect_same(&expect_read(c).into_vec(), &all[missing..]);
+        }
     }
     b.expect_all_ended();
 }

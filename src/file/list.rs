@@ -1,0 +1,88 @@
+//! Lists of buffers as a kernel is told them: the vectors of readv(2) and writev(2).
+
+use std::fmt;
+
+use super::position::slices;
+use crate::buf::Buf;
+use crate::sys::fs::{MOST_BYTES, MOST_VECTORS};
+
+/// Memory in parts, one behind the other, named by an array (of `struct iovec`) that stays where it is
+/// until the answer.
+#[derive(Clone, Copy)]
+pub struct FileList<'a>(&'a [libc::iovec]);
+
+impl FileList<'_> {
+    /// Where each part starts, and how many bytes it has: at least one.
+    pub fn parts(&self) -> impl Iterator<Item = (*mut u8, usize)> + '_ {
+        self.0.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len))
+    }
+
+    pub(crate) fn vectors(&self) -> &[libc::iovec] {
+        self.0
+    }
+}
+
+impl fmt::Debug for FileList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.parts()).finish()
+    }
+}
+
+/// The vectors of a list from one of its bytes on, as far as one call takes them; those without bytes
+/// are left out. They are addresses, and good for as long as the list is.
+pub(crate) struct Vectors(Vec<libc::iovec>);
+
+impl Vectors {
+    /// Where a read goes.
+    pub(crate) fn of_room(list: &mut Buf, from: usize) -> Vectors {
+        let mut targets = Vec::new();
+        list.targets(from, MOST_BYTES, &mut targets, MOST_VECTORS);
+        let of = targets.into_iter().map(|mut target| vector(target.as_mut_ptr(), target.len()));
+        Vectors(of.collect())
+    }
+
+    /// What a write takes.
+    pub(crate) fn of_bytes(list: &Buf, from: usize) -> Vectors {
+        let slices = slices(list.parts(), from).into_iter();
+        Vectors(slices.map(|slice| vector(slice.as_ptr().cast_mut(), slice.len())).collect())
+    }
+
+    pub(crate) fn list(&self) -> FileList<'_> {
+        FileList(&self.0)
+    }
+}
+
+fn vector(start: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: start.cast(), iov_len: len }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lens(vectors: &Vectors) -> Vec<usize> {
+        vectors.list().parts().map(|(_, len)| len).collect()
+    }
+
+    #[test]
+    fn vectors_start_at_a_byte_and_have_bytes() {
+        let parts = [0, 3, 0, 5, 4].map(|len| Buf::from(vec![7; len]));
+        let mut list = Buf::from(Vec::from(parts));
+        for (from, wanted) in
+            [(0, &[3, 5, 4][..]), (2, &[1, 5, 4]), (3, &[5, 4]), (11, &[1]), (12, &[])]
+        {
+            assert_eq!(lens(&Vectors::of_bytes(&list, from)), wanted);
+            assert_eq!(lens(&Vectors::of_room(&mut list, from)), wanted);
+        }
+        let (start, _) = Vectors::of_bytes(&list, 4).list().parts().next().unwrap();
+        assert_eq!(start.cast_const(), &raw const list.parts()[3][1]);
+    }
+
+    #[test]
+    fn one_call_takes_so_many() {
+        let parts = (0..MOST_VECTORS + 5).map(|_| Buf::from("ab"));
+        let list = Buf::from(parts.collect::<Vec<_>>());
+        assert_eq!(lens(&Vectors::of_bytes(&list, 1)).len(), MOST_VECTORS);
+        assert_eq!(lens(&Vectors::of_bytes(&list, 2 * MOST_VECTORS)), [2; 5]);
+    }
+}
