@@ -1,8 +1,7 @@
 //! What a kernel is asked to do with a file by itself, and what it answers.
 
-use std::os::fd::RawFd;
-
 use crate::buf::Target;
+use crate::sys::fd::RawFd;
 
 /// Work on a file.
 #[derive(Debug)]

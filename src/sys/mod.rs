@@ -25,9 +25,9 @@
 //! Which selector is the system's own ([`Selector`]) is decided here; poll(2) is everywhere.
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 
 use crate::interest::{Mode, Ready};
+use crate::sys::fd::{BorrowedFd, RawFd};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
@@ -39,6 +39,8 @@ pub(crate) mod aio;
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
+mod error;
+pub(crate) mod fd;
 pub(crate) mod fork;
 pub(crate) mod fs;
 #[cfg(any(
@@ -67,10 +69,12 @@ pub(crate) mod stat;
 pub(crate) mod transfer;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod uring;
+mod wake_fd;
 pub(crate) mod waker;
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) use epoll::Epoll as Selector;
+pub(crate) use error::{errno, os_errno, os_error};
 #[cfg(any(
     windlass_kqueue,
     target_vendor = "apple",
@@ -80,6 +84,9 @@ pub(crate) use epoll::Epoll as Selector;
 ))]
 pub(crate) use kqueue::Kqueue as Selector;
 pub(crate) use poll::Poll;
+
+/// The selector whose descriptor [`Poll`] lends out.
+pub(crate) type Mirror = Selector;
 
 #[cfg(not(any(
     target_os = "linux",
@@ -139,12 +146,6 @@ pub trait Select: Sized {
 
 /// The answer of a system call that moves bytes: how many, or `-errno`.
 pub(crate) type Moved = isize;
-
-/// The errno of the last failed call of this thread.
-#[inline]
-pub(crate) fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
 
 /// Calls a libc function; its answer, or `-errno`.
 macro_rules! attempt {
