@@ -4,10 +4,10 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use crate::sys::addr::RawAddress;
+use crate::sys::fd::OwnedFd;
 
 /// The address of a socket: internet or Unix.
 ///

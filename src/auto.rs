@@ -1,7 +1,6 @@
 //! The built-in drivers behind one type, and the choice between them.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
-use crate::sys::{Poll, Select, Selector};
+use crate::sys::fd::BorrowedFd;
+use crate::sys::{CHOSEN, Poll, Select, Selector};
 use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
 
 /// The environment variable that names the driver.
@@ -41,8 +41,8 @@ pub enum DriverKind {
     Uring,
     /// The proactor on kqueue (macOS and the BSDs).
     Kqueue,
-    /// The proactor on poll(2), everywhere: for development, never chosen automatically. It looks at
-    /// every descriptor in every wait.
+    /// The proactor on poll(2), everywhere: for development. It looks at every descriptor in every
+    /// wait, and is chosen automatically only where there is nothing else: on Windows (WSAPoll).
     Poll,
 }
 
@@ -105,13 +105,13 @@ impl Auto {
                 DriverKind::Uring,
                 "the one that does the work on files as it was asked for".into(),
             ),
-            (DriverKind::Auto, Err(_)) => {
-                (kind, "chosen automatically: as fast as any on sockets (PERFORMANCE.md)".into())
-            }
+            (DriverKind::Auto, Err(_)) => (kind, format!("chosen automatically: {CHOSEN}")),
             (kind, _) => (kind, "named by the program".into()),
         };
         let uring = kind == DriverKind::Uring;
         let aio = matches!(kind, DriverKind::Auto | DriverKind::Epoll | DriverKind::Kqueue);
+        // The poll selector has none beside it, also where it is the system's.
+        let aio = aio && Selector::EDGES;
         if files == FileBackend::Uring && !uring || files == FileBackend::Aio && !aio {
             let text = format!("{files:?} does no work on files beside the driver {kind:?}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));

@@ -50,7 +50,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
@@ -62,6 +61,7 @@ use crate::error::{Reason, Rejected};
 use crate::op::{Code, MULTISHOT, Op, RELATIVE};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::fd::BorrowedFd;
 
 /// The first verb: hand an operation over.
 pub trait Submit {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 
 use crate::buf::Buf;
+use crate::sys::os_error;
 
 /// Which bound a refusal has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +57,7 @@ pub enum Reason {
     Unsupported,
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
-    /// The system said no; the value is its errno.
+    /// The system said no; the value is its errno (on Windows the C library's, `libc::EAGAIN` …).
     Os(i32),
 }
 
@@ -88,7 +89,7 @@ impl fmt::Display for Reason {
             }
             Reason::Unsupported => f.write_str("the descriptor does not support this operation"),
             Reason::Busy => f.write_str("operations are in flight on the source"),
-            Reason::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+            Reason::Os(errno) => os_error(*errno).fmt(f),
         }
     }
 }
@@ -98,7 +99,7 @@ impl std::error::Error for Reason {}
 impl From<Reason> for io::Error {
     fn from(reason: Reason) -> io::Error {
         let kind = match reason {
-            Reason::Os(errno) => return io::Error::from_raw_os_error(errno),
+            Reason::Os(errno) => return os_error(errno),
             Reason::Full { .. } | Reason::Busy => io::ErrorKind::ResourceBusy,
             Reason::Stale => io::ErrorKind::NotFound,
             Reason::Closed => io::ErrorKind::NotConnected,
@@ -263,7 +264,7 @@ impl fmt::Debug for Error {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ErrorKind::Os(errno) => io::Error::from_raw_os_error(*errno).fmt(f),
+            ErrorKind::Os(errno) => os_error(*errno).fmt(f),
             ErrorKind::Deadline => f.write_str("the deadline passed"),
             ErrorKind::Cancelled => f.write_str("the operation was cancelled"),
             ErrorKind::Freed => f.write_str("the source was freed"),
@@ -287,7 +288,7 @@ impl std::error::Error for Error {}
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match error.kind() {
-            ErrorKind::Os(errno) => return io::Error::from_raw_os_error(errno),
+            ErrorKind::Os(errno) => return os_error(errno),
             ErrorKind::Deadline => io::ErrorKind::TimedOut,
             ErrorKind::Cancelled | ErrorKind::Freed | ErrorKind::Closed => {
                 io::ErrorKind::ConnectionAborted

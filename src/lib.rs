@@ -57,6 +57,8 @@ pub mod deadline;
 pub mod driver;
 mod error;
 mod extra;
+#[cfg(windows)]
+pub mod fd;
 mod file;
 mod interest;
 mod op;

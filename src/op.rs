@@ -1,7 +1,6 @@
 //! Operations: what can be submitted.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
@@ -10,6 +9,7 @@ use crate::clock;
 use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::source::{Handle, Source};
+use crate::sys::fd::OwnedFd;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -543,11 +543,7 @@ mod loom_tests {
 }
 
 #[cfg(test)]
-#[allow(unsafe_code)]
 mod tests {
-    //! # Safety
-    //!
-    //! Only fork(2), alarm(2), waitpid(2) and _exit(2) are called.
     use super::*;
 
     struct Nothing;
@@ -625,25 +621,17 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri cannot fork")]
     fn a_forked_child_waits_for_no_thread_of_its_parent() {
-        let mut remote = Remote::new(4, 4, Nothing);
-        let submitter = remote.submitter();
+        let mut remote = Some(Remote::new(4, 4, Nothing));
+        let submitter = remote.as_mut().expect("it is there").submitter();
         let inside = submitter.enter().unwrap();
-        // SAFETY: the child below does nothing but look at atomics, drop and exit.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends the child if it hangs; no memory is passed.
-            unsafe { libc::alarm(10) };
+        let said = fork::said_by_a_child(|| {
             let refused = submitter.wake(1) == Err(Reason::Forked);
-            drop(remote);
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!refused)) };
-        }
-        let mut status = 0;
-        // SAFETY: one status of our own child.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "what the child saw");
+            drop(remote.take());
+            refused
+        });
+        assert_ne!(said, Some(false), "what the child saw");
         drop(inside);
         submitter.wake(2).unwrap();
-        remote.close();
+        remote.expect("it is the child's that is gone").close();
     }
 }

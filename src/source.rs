@@ -12,8 +12,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU32;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+
+use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// The index of no place: beyond every table, and without the bits that completions put into tickets.
 const NONE: u32 = 0x9fff_ffff;

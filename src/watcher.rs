@@ -2,7 +2,6 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crate::address::Address;
@@ -15,6 +14,7 @@ use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::{affinity, descriptor};
 
 /// Submits operations and waits for completions: sockets, timers and other threads in one wait.
@@ -118,7 +118,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// The duplicate shares the open file description: its flags are never changed, so a pipe is read
     /// with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener is refused at its first accept;
-    /// on macOS, whose sends know no `MSG_DONTWAIT`, every blocking socket is, at its first operation.
+    /// on macOS, whose sends know no `MSG_DONTWAIT`, every blocking socket is, at its first operation;
+    /// on Windows every socket is, because whether it blocks cannot be asked.
     ///
     /// # Errors
     /// What dup(2) reports; else as for [`attach`](Watcher::attach).

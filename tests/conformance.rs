@@ -3,6 +3,7 @@
 //!
 //! A body that is not in a list below does not run: `every_body_is_stamped` looks.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![cfg_attr(windows, allow(unused_imports, dead_code))] // what it has not is left out
 #![allow(unsafe_code)] // fork, limits and raw descriptors need libc
 
 mod common;
@@ -10,17 +11,21 @@ mod common;
 mod conformance {
     pub mod accept_connect;
     pub mod back_pressure;
+    #[cfg(unix)]
     pub mod bad_input;
     pub mod basics;
     pub mod buffers;
+    #[cfg(unix)]
     pub mod calls;
     pub mod cancel;
     pub mod close_free_drop;
     pub mod datagrams;
     pub mod deadlines;
+    #[cfg(unix)]
     pub mod descriptors;
     #[cfg(target_os = "linux")]
     pub mod direct_io;
+    #[cfg(unix)]
     pub mod embedding;
     pub mod explain;
     pub mod fairness;
@@ -30,8 +35,10 @@ mod conformance {
     pub mod leases;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
+    #[cfg(unix)]
     pub mod names;
     pub mod order;
+    #[cfg(unix)]
     pub mod pipes;
     pub mod poll;
     pub mod positions;
@@ -42,6 +49,8 @@ mod conformance {
     pub mod streams;
     pub mod threads;
     pub mod timers;
+    #[cfg(windows)]
+    pub mod windows;
     #[cfg(target_os = "linux")]
     pub mod work;
 }
@@ -269,6 +278,7 @@ macro_rules! prompt {
 /// And what needs descriptors of the system: pipes, UDP, Unix sockets, SCM_RIGHTS, poll(2),
 /// embedding, std's sockets, threads that run while the loop waits, system calls that are
 /// counted. A simulated kernel has none of these.
+#[cfg(unix)]
 macro_rules! system {
     ($driver:ident $harness:ident $($more:tt)*) => {
         prompt! { $driver $harness
@@ -377,6 +387,112 @@ macro_rules! system {
     };
 }
 
+/// Of that, what Windows has; and what is otherwise there.
+#[cfg(windows)]
+macro_rules! everything {
+    ($driver:ident $harness:ident) => {
+        prompt! { $driver $harness
+            datagrams {
+                datagrams_keep_their_boundaries_and_senders
+                a_batch_arrives_in_order
+                what_is_longer_than_the_memory_is_cut_and_says_so
+                a_datagram_that_is_too_big_fails
+                a_connected_socket_reads_and_writes
+                datagram_operations_end_like_others
+                datagrams_that_are_out_are_not_queued
+                large_datagrams_are_whole_behind_small_ones_that_are_held
+            }
+            poll {
+                several_polls_on_one_source
+                urgent_data_is_a_priority_condition
+                regular_files_cannot_be_polled
+                a_listener_becomes_readable
+            }
+            sockets {
+                a_reset_is_reported_to_a_pending_read
+                a_reset_ends_queued_writes
+                urgent_data_loses_and_reorders_nothing
+                connect_with_a_socket_of_ones_own
+                options_survive_and_are_inherited
+                stds_sockets_can_be_attached
+                a_passed_deadline_has_its_try_in_a_busy_turn
+                a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
+                a_storm_of_connections_starves_no_reader
+                timers_and_plain_reads_starve_no_other_read
+                a_datagram_socket_of_ones_own_can_be_connected
+            }
+            threads {
+                no_wake_is_lost
+                many_threads_post_in_their_order
+                threads_submit_beside_the_loop
+                a_spawned_loop_serves
+                a_guard_frees_while_the_loop_sleeps
+                busy_polling_changes_nothing
+                busy_polling_delays_no_deadline
+            }
+            windows {
+                what_there_is_not_is_refused
+                shared_sockets_are_refused
+                descriptors_go_in_and_out
+                the_only_driver_is_chosen
+            }
+        }
+    };
+}
+
+/// What the threads do with files on Windows.
+#[cfg(windows)]
+macro_rules! all_files {
+    ($driver:ident $harness:ident) => {
+        stamp! { $driver $harness:
+            file_errors {
+                what_moves_no_bytes_is_refused
+                a_file_is_used_as_it_was_opened
+                a_file_is_no_socket
+            }
+            jobs {
+                a_job_returns_its_value
+                a_panic_of_a_job_is_its_error
+                urgent_jobs_go_first
+                jobs_leave_threads_to_files
+                what_was_not_begun_is_cancelled_at_once
+                what_was_not_begun_expires_in_time
+                what_was_begun_ends_late
+                a_full_pool_names_its_bound
+                a_full_pool_refuses_other_threads
+                other_threads_submit_and_cancel
+                ends_that_race_are_one
+            }
+            positions {
+                bytes_go_where_they_are_told
+                a_file_ends_where_it_ends
+                holes_are_zeroes
+                lists_are_filled_and_written_in_order
+                what_is_appended_comes_at_the_end
+                a_sync_of_every_kind
+                space_is_made_and_taken
+                many_files_at_once
+                sockets_files_and_timers_in_one_wait
+                bytes_that_are_there_win_over_a_passed_deadline
+            }
+            send_file {
+                ranges_of_a_file_are_sent
+                a_slow_reader_gets_everything
+                a_file_has_its_place_among_the_writes
+                a_file_that_is_cut_tears_what_is_behind
+                a_file_that_waits_can_be_cancelled
+                the_end_of_a_file_needs_no_room
+            }
+            windows {
+                names_come_and_go_here
+                attributes_are_what_windows_has
+                copies_and_temporary_names
+                names_of_hosts
+            }
+        }
+    };
+}
+
 /// And what only Linux has.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 macro_rules! everything {
@@ -391,7 +507,7 @@ macro_rules! everything {
     };
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 macro_rules! everything {
     ($driver:ident $harness:ident) => {
         system! { $driver $harness }
@@ -399,6 +515,7 @@ macro_rules! everything {
 }
 
 /// What every backend for files must do.
+#[cfg(unix)]
 macro_rules! files {
     ($driver:ident $harness:ident $($more:tt)*) => {
         stamp! { $driver $harness:
@@ -491,7 +608,7 @@ macro_rules! all_files {
     };
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 macro_rules! all_files {
     ($driver:ident $harness:ident) => {
         files! { $driver $harness }
@@ -502,7 +619,7 @@ macro_rules! all_files {
 everything!(epoll Epoll);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 everything!(uring Uring);
-#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
 everything!(kqueue Kqueue);
 everything!(poll Poll);
 prompt!(sim Simulated);

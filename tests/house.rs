@@ -32,8 +32,8 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
         "target_env",
         "target_pointer_width",
         "windlass_kqueue",
-        "(unix)",
-        "(windows)",
+        "unix)",
+        "windows)",
     ];
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let asks = |line: &str| {
@@ -44,11 +44,14 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
     at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
 }
 
-/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s variants.
+/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s variants,
+/// in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
     match file.to_str() {
         _ if file.starts_with("sys") => true,
+        _ if file.components().any(|part| part.as_os_str() == "tests") => true,
+        _ if file.ends_with("tests.rs") => true,
         Some("lib.rs") => attribute && (next.starts_with("mod ") || next.starts_with("pub mod ")),
         Some("auto.rs") => {
             let names = next.trim_start_matches("Auto::");
@@ -87,6 +90,9 @@ fn the_search_sees_what_it_should() {
     assert!(is_allowed(Path::new("auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
     assert!(!is_allowed(Path::new("auto.rs"), cfg, "use crate::ring::Ring;"));
     assert!(!is_allowed(Path::new("proactor/os.rs"), cfg, "fn f()"));
+    assert!(is_allowed(Path::new("reactor/tests.rs"), cfg, "fn f()"));
+    assert!(is_allowed(Path::new("file/tests/mod.rs"), cfg, "mod paths;"));
+    assert!(!is_allowed(Path::new("file/task.rs"), cfg, "mod tests;"));
 }
 
 /// Selectors have names in `sys` only: what is above speaks of the contract.

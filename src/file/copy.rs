@@ -1,16 +1,15 @@
 //! A file into another: shared blocks, else inside the kernel, else through memory.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::position::{COPY, Progress, repeat};
 use super::{CopyOptions, FileKind, OpenOptions, Stat};
 use crate::buf::Target;
+use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::fs::{self, MOST_BYTES, errno_of};
-use crate::sys::{Moved, stat, transfer};
+use crate::sys::{Moved, os_errno, os_error, path, stat, transfer};
 
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
 /// is. When it fails, a target that it has made is removed; one that was there is left cut.
@@ -40,17 +39,16 @@ struct Pair {
 
 /// Opens both; nothing if they are the same.
 fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pair>> {
-    let raw = io::Error::from_raw_os_error;
     let from = open(from, OpenOptions::new().read(true))?;
     let known = stat::of_descriptor(from.as_raw_fd())?;
     match known.kind() {
         FileKind::File => {}
-        FileKind::Directory => return Err(raw(libc::EISDIR)),
-        _ => return Err(raw(libc::EINVAL)),
+        FileKind::Directory => return Err(os_error(libc::EISDIR)),
+        _ => return Err(os_error(libc::EINVAL)),
     }
     let target = OpenOptions::new().write(true).mode(known.permissions());
     let (to, made) = match open(to, target.create_new(true)) {
-        Err(e) if e.raw_os_error() == Some(libc::EEXIST) && !options.exclusive => {
+        Err(e) if os_errno(&e) == Some(libc::EEXIST) && !options.exclusive => {
             (open(to, target.create(true))?, false)
         }
         opened => (opened?, true),
@@ -66,15 +64,14 @@ fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pa
 }
 
 fn open(path: &Path, options: OpenOptions) -> io::Result<File> {
-    let flags = options.flags().map_err(io::Error::from_raw_os_error)?;
-    fs::open(path.as_os_str(), flags, options.permissions(), false).map(File::from)
+    let flags = options.flags().map_err(os_error)?;
+    fs::open(path.as_os_str(), flags, options.permissions(), false)
 }
 
 impl Pair {
     fn fill(&self, options: CopyOptions) -> Progress {
         // The umask has taken some of the permissions, or they are those of the file before.
-        let permissions = Permissions::from_mode(self.known.permissions());
-        if let Err(error) = self.to.set_permissions(permissions) {
+        if let Err(error) = path::set_mode_of(&self.to, self.known.permissions()) {
             return (0, Err(errno_of(&error)));
         }
         let (from, to) = (self.from.as_raw_fd(), self.to.as_raw_fd());

@@ -9,7 +9,6 @@
 //! The memory of a request is the caller's promise, as for `Kernel::start_file`.
 
 use std::io;
-use std::os::fd::RawFd;
 
 use super::backend::FileBackend;
 use super::facts::Facts;
@@ -17,6 +16,7 @@ use super::list::FileList;
 use super::request::{FileAnswer, FileRequest, FileWork};
 use crate::driver::Explain;
 use crate::sys::aio::{self, Aio, Code, Request};
+use crate::sys::fd::RawFd;
 
 /// Requests that a context is asked to hold.
 const ENTRIES: u32 = 1024;
@@ -54,7 +54,7 @@ impl Direct {
         }
         match Aio::open(ENTRIES)? {
             Ok(aio) => {
-                use std::os::fd::AsRawFd;
+                use crate::sys::fd::AsRawFd;
                 let fd = aio.event_fd().as_raw_fd();
                 self.state = State::Open(Box::new(aio));
                 Ok(Some(fd))

@@ -1,7 +1,6 @@
 //! What a driver remembers of a file, so that what was refused once is not asked again.
 
-use std::os::fd::RawFd;
-
+use crate::sys::fd::RawFd;
 use crate::sys::{fs::Mode, stat};
 
 /// Known, and how its operations go: packed into a word of its source.

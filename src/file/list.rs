@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::position::slices;
 use crate::buf::Buf;
-use crate::sys::fs::{MOST_BYTES, MOST_VECTORS};
+use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
-/// Memory in parts, one behind the other, named by an array (of `struct iovec`) that stays where it is
+/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is such) that stays where it is
 /// until the answer.
 #[derive(Clone, Copy)]
-pub struct FileList<'a>(&'a [libc::iovec]);
+pub struct FileList<'a>(&'a [Vector]);
 
 impl FileList<'_> {
     /// Where each part starts, and how many bytes it has: at least one.
@@ -17,7 +17,7 @@ impl FileList<'_> {
         self.0.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len))
     }
 
-    pub(crate) fn vectors(&self) -> &[libc::iovec] {
+    pub(crate) fn vectors(&self) -> &[Vector] {
         self.0
     }
 }
@@ -30,7 +30,7 @@ impl fmt::Debug for FileList<'_> {
 
 /// The vectors of a list from one of its bytes on, as far as one call takes them; those without bytes
 /// are left out. They are addresses, and good for as long as the list is.
-pub(crate) struct Vectors(Vec<libc::iovec>);
+pub(crate) struct Vectors(Vec<Vector>);
 
 impl Vectors {
     /// Where a read goes.
@@ -52,8 +52,8 @@ impl Vectors {
     }
 }
 
-fn vector(start: *mut u8, len: usize) -> libc::iovec {
-    libc::iovec { iov_base: start.cast(), iov_len: len }
+fn vector(start: *mut u8, len: usize) -> Vector {
+    Vector { iov_base: start.cast(), iov_len: len }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl OpenOptions {
     /// Bypasses the page cache (`O_DIRECT`; `F_NOCACHE` on macOS, which is a hint and aligns
     /// nothing). On Linux and FreeBSD memory, lengths and offsets are aligned then, see
     /// [`AlignedBuf`](crate::AlignedBuf) and [`Stat::direct`](crate::Stat::direct), or fail with
-    /// `EINVAL`; so does the opening on a file system without it.
+    /// `EINVAL`; so does the opening on a file system without it, and on Windows.
     pub const fn direct(self, on: bool) -> OpenOptions {
         self.with(DIRECT, on)
     }
@@ -94,13 +94,13 @@ impl OpenOptions {
         self.with(DSYNC, on)
     }
 
-    /// The permissions of a file that is made, less the umask; 0o666 if not said.
+    /// The permissions of a file that is made, less the umask; 0o666 if not said. Windows has its own.
     pub const fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
         self
     }
 
-    /// More flags of open(2), such as `O_NOFOLLOW`.
+    /// More flags of open(2), such as `O_NOFOLLOW`; on Windows those of CreateFile.
     pub const fn custom_flags(mut self, flags: i32) -> OpenOptions {
         self.custom = flags;
         self
@@ -134,11 +134,11 @@ impl OpenOptions {
             (CREATE_NEW, libc::O_CREAT | libc::O_EXCL),
             (TRUNCATE, libc::O_TRUNC),
             (DIRECT, fs::DIRECT),
-            (SYNC, libc::O_SYNC),
+            (SYNC, fs::SYNC),
             (DSYNC, fs::DSYNC),
         ];
         let set = table.iter().filter(|(bit, _)| self.has(*bit));
-        let custom = self.custom & !libc::O_ACCMODE | libc::O_CLOEXEC;
+        let custom = self.custom & !fs::ACCESS_MODE | fs::CLOEXEC;
         Ok(set.fold(access | custom, |flags, (_, flag)| flags | flag))
     }
 }
@@ -194,13 +194,13 @@ pub struct Access(i32);
 
 impl Access {
     /// It is there.
-    pub const EXISTS: Access = Access(libc::F_OK);
+    pub const EXISTS: Access = Access(fs::F_OK);
     /// It may be read.
-    pub const READ: Access = Access(libc::R_OK);
+    pub const READ: Access = Access(fs::R_OK);
     /// It may be written.
-    pub const WRITE: Access = Access(libc::W_OK);
+    pub const WRITE: Access = Access(fs::W_OK);
     /// It may be executed; of a directory, searched.
-    pub const EXECUTE: Access = Access(libc::X_OK);
+    pub const EXECUTE: Access = Access(fs::X_OK);
 
     pub(crate) const fn bits(self) -> i32 {
         self.0
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn flags_are_those_of_open_and_contradictions_are_refused() {
         let new = OpenOptions::new;
-        let on_exec = libc::O_CLOEXEC;
+        let on_exec = fs::CLOEXEC;
         for (options, flags) in [
             (new().read(true), libc::O_RDONLY),
             (new().read(true).write(true), libc::O_RDWR),
@@ -229,7 +229,7 @@ mod tests {
             (new().write(true).create_new(true), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL),
             (new().write(true).truncate(true), libc::O_WRONLY | libc::O_TRUNC),
             (new().write(true).sync(true).sync(false).dsync(true), libc::O_WRONLY | fs::DSYNC),
-            (new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_RDWR), libc::O_NOFOLLOW),
+            (new().read(true).custom_flags(fs::SYNC | libc::O_RDWR), fs::SYNC),
         ] {
             assert_eq!(options.flags(), Ok(flags | on_exec), "{options:?}");
         }

@@ -6,9 +6,9 @@
 //! The one `unsafe` here says how much of a buffer the kernel has filled.
 
 use std::io::IoSlice;
-use std::os::fd::RawFd;
 
 use crate::buf::Buf;
+use crate::sys::fd::RawFd;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, transfer};
 

@@ -1,9 +1,8 @@
 //! What a kernel is asked to do with a file by itself, and what it answers.
 
-use std::os::fd::RawFd;
-
 use super::FileList;
 use crate::buf::Target;
+use crate::sys::fd::RawFd;
 
 /// Work on a file.
 #[derive(Debug)]

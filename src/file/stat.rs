@@ -1,9 +1,7 @@
 //! What is known of files, directories, file systems and names.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,20 +38,6 @@ impl FileKind {
             0o140_000 => FileKind::Socket,
             _ => FileKind::Unknown,
         }
-    }
-
-    pub(crate) fn of_type(kind: std::fs::FileType) -> FileKind {
-        use std::os::unix::fs::FileTypeExt;
-        let table = [
-            (kind.is_file(), FileKind::File),
-            (kind.is_dir(), FileKind::Directory),
-            (kind.is_symlink(), FileKind::Symlink),
-            (kind.is_block_device(), FileKind::BlockDevice),
-            (kind.is_char_device(), FileKind::CharDevice),
-            (kind.is_fifo(), FileKind::Fifo),
-            (kind.is_socket(), FileKind::Socket),
-        ];
-        table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
     }
 }
 
@@ -115,38 +99,6 @@ impl Stat {
     pub const fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }
-}
-
-/// What std knows of a file.
-impl From<&Metadata> for Stat {
-    fn from(known: &Metadata) -> Stat {
-        Stat {
-            device: known.dev(),
-            inode: known.ino(),
-            mode: known.mode(),
-            links: known.nlink(),
-            user: known.uid(),
-            group: known.gid(),
-            device_of_node: known.rdev(),
-            size: known.size(),
-            block_size: known.blksize(),
-            blocks: known.blocks(),
-            accessed: time(known.atime(), known.atime_nsec() as u32),
-            modified: time(known.mtime(), known.mtime_nsec() as u32),
-            changed: time(known.ctime(), known.ctime_nsec() as u32),
-            created: known.created().ok(),
-            direct: None,
-        }
-    }
-}
-
-/// Seconds since 1970, or before it, and nanoseconds after that. Times that cannot be are 1970.
-pub(crate) fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
-    let span = Duration::from_secs(seconds.unsigned_abs());
-    let second =
-        if seconds < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
-    let nanoseconds = Duration::from_nanos(nanoseconds.into());
-    second.and_then(|second| second.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
 }
 
 /// A name in a directory.

@@ -2,19 +2,17 @@
 
 use std::any::Any;
 use std::fs;
-use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::fs::{self as unix, DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::position::{self, Progress};
 use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
 use crate::buf::Buf;
+use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{errno_of, file};
-use crate::sys::{self, descriptor, path, resolve, stat};
+use crate::sys::{self, path, resolve, stat};
 use crate::workers::Work;
 
 /// A job of the program's.
@@ -159,7 +157,8 @@ impl Task {
             Task::Open { path, options } => match options.flags() {
                 Ok(flags) => {
                     let (mode, direct) = (options.permissions(), options.is_direct());
-                    of(sys::fs::open(path.as_os_str(), flags, mode, direct), Value::File)
+                    let opened = sys::fs::open(path.as_os_str(), flags, mode, direct);
+                    of(opened, |file| Value::File(file.into()))
                 }
                 Err(errno) => plain(Err(errno)),
             },
@@ -172,18 +171,15 @@ impl Task {
                 };
                 of(known, |known| Value::Stat(Box::new(known)))
             }
-            Task::SetMode { at, mode } => {
-                let permissions = Permissions::from_mode(mode);
-                match at {
-                    At::Path(path) => done(fs::set_permissions(path, permissions)),
-                    At::Descriptor(fd) => done(file(fd).set_permissions(permissions)),
-                    At::Link(_) => plain(Err(libc::EOPNOTSUPP)),
-                }
-            }
+            Task::SetMode { at, mode } => match at {
+                At::Path(path) => done(path::set_mode(&path, mode)),
+                At::Descriptor(fd) => done(path::set_mode_of(&file(fd), mode)),
+                At::Link(_) => plain(Err(libc::EOPNOTSUPP)),
+            },
             Task::SetOwner { at, user, group } => done(match at {
-                At::Path(path) => unix::chown(path, user, group),
-                At::Link(path) => unix::lchown(path, user, group),
-                At::Descriptor(fd) => unix::fchown(descriptor::borrow(fd), user, group),
+                At::Path(path) => path::set_owner(&path, true, user, group),
+                At::Link(path) => path::set_owner(&path, false, user, group),
+                At::Descriptor(fd) => path::set_owner_of(fd, user, group),
             }),
             Task::SetTimes { at, accessed, modified } => done(match at {
                 At::Path(path) => path::set_times(path.as_os_str(), true, accessed, modified),
@@ -198,10 +194,10 @@ impl Task {
             Task::Rename { from, to } => done(fs::rename(from, to)),
             Task::Unlink { path } => done(fs::remove_file(path)),
             Task::Link { from, to } => done(fs::hard_link(from, to)),
-            Task::Symlink { target, path } => done(unix::symlink(target, path)),
+            Task::Symlink { target, path } => done(path::symlink(&target, &path)),
             Task::ReadLink { path } => of(fs::read_link(path), Value::Path),
             Task::RealPath { path } => of(fs::canonicalize(path), Value::Path),
-            Task::MakeDir { path, mode } => done(fs::DirBuilder::new().mode(mode).create(path)),
+            Task::MakeDir { path, mode } => done(path::make_dir(&path, mode)),
             Task::RemoveDir { path } => done(fs::remove_dir(path)),
             Task::MakeTempDir { template } => {
                 of(path::make_temp_dir(template.as_os_str()), |name| Value::Path(name.into()))
@@ -260,7 +256,7 @@ impl Work for Task {
 fn entries(path: PathBuf) -> io::Result<Vec<DirEntry>> {
     let entry = |entry: fs::DirEntry| {
         // The kind comes with the name on most file systems; where it does not, the file is asked.
-        let kind = entry.file_type().map_or(FileKind::Unknown, FileKind::of_type);
+        let kind = entry.file_type().map_or(FileKind::Unknown, stat::kind_of);
         DirEntry { name: entry.file_name(), kind }
     };
     fs::read_dir(path)?.map(|found| found.map(entry)).collect()

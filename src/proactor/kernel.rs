@@ -5,7 +5,6 @@
 //! the selector will report when it is worth another try.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::address::Address;
@@ -18,6 +17,7 @@ use crate::interest::Ready;
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
+use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// The key of the kernel's own wake event.
 pub const WAKE: u64 = u64::MAX;

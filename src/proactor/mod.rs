@@ -31,7 +31,6 @@ mod writes;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
@@ -54,6 +53,7 @@ use crate::remote::{Remote, Submitter};
 use crate::slots::{NOWHERE, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
+use crate::sys::fd::BorrowedFd;
 use crate::sys::fork;
 use files::Files;
 use state::*;
@@ -592,7 +592,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    fn descriptor(&mut self, source: Source) -> io::Result<std::os::fd::RawFd> {
+    fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
         self.take_arrived(source);
         let stale = self.stale();
         match self.state(source) {

@@ -6,7 +6,6 @@
 //! Only the promise of `Kernel` is made here; the calls themselves stand in `sys`.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use super::kernel::{Connecting, FILES, Kernel, Received, WAKE};
@@ -21,8 +20,9 @@ use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::sys::addr::RawAddress;
+use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::waker::Waker;
-use crate::sys::{Select, Selector, descriptor, fs, net};
+use crate::sys::{Select, Selector, descriptor, fs, net, os_errno};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -125,7 +125,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         self.calls.register += 1;
         let on = Ready::READABLE | Ready::PRIORITY;
         let on = if writes { on | Ready::WRITABLE } else { on };
-        let errno = |e: io::Error| e.raw_os_error().unwrap_or(libc::EIO);
+        let errno = |e: io::Error| os_errno(&e).unwrap_or(libc::EIO);
         match self.selector.add(fd, key, on, Mode::Edge).map_err(errno) {
             // Writes are added; or the number was registered and closed while a duplicate kept the
             // registration alive.
@@ -157,7 +157,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
-        let reason = |error: io::Error| match error.raw_os_error() {
+        let reason = |error: io::Error| match os_errno(&error) {
             Some(errno) => Reason::Os(errno),
             None => Reason::Unsupported,
         };
@@ -225,7 +225,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
-        let errno = |error: io::Error| Reason::Os(error.raw_os_error().unwrap_or(libc::EIO));
+        let errno = |error: io::Error| Reason::Os(os_errno(&error).unwrap_or(libc::EIO));
         self.calls.fcntl += 1;
         if descriptor::is_nonblocking(fd).map_err(errno)? {
             return Ok(false);
@@ -294,7 +294,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         if kind.is_socket() {
             self.calls.recvmsg += 1;
             let (moved, flags) = net::recv_vectored(fd, to, None);
-            Received { moved, cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 }
+            Received { moved, cut: flags & (net::CONTROL_CUT | net::CUT) != 0 }
         } else if kind == Kind::SharedPollable {
             let first = to.first_mut().map(|target| target.skip(0));
             first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
@@ -319,7 +319,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
         self.calls.recvmsg += 1;
         let (moved, flags) = net::recv_vectored(fd, to, Some(from.raw_mut()));
-        Received { moved, cut: flags & libc::MSG_TRUNC != 0 }
+        Received { moved, cut: flags & net::CUT != 0 }
     }
 
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
@@ -351,12 +351,11 @@ unsafe impl<S: Select> Kernel for Os<S> {
             return Err(-accepted as i32);
         }
         let owned = descriptor::own(accepted as RawFd);
-        let kind = match peer.family() {
-            libc::AF_INET | libc::AF_INET6 => Kind::Stream,
-            _ => {
-                self.calls.getsockopt += 1;
-                net::unix_kind(accepted as RawFd)
-            }
+        let kind = if peer.is_internet() {
+            Kind::Stream
+        } else {
+            self.calls.getsockopt += 1;
+            net::unix_kind(accepted as RawFd)
         };
         Ok(Handle::with_kind(owned, kind, peer.ip()))
     }
@@ -379,7 +378,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     ) -> Result<(RawFd, Kind, Connecting), i32> {
         let (socket, kind) = match prepared {
             Some(socket) => {
-                let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::ENOTSOCK);
+                let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::ENOTSOCK);
                 net::quiet(socket.as_raw_fd());
                 // It may be of any kind.
                 let kind = descriptor::kind_of(socket.as_raw_fd()).map_err(errno)?;
@@ -387,13 +386,12 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 (socket, kind)
             }
             None => {
-                let unix = to.raw().family() == libc::AF_UNIX;
-                let kind = if unix { Kind::UnixStream } else { Kind::Stream };
+                let kind = if to.raw().is_unix() { Kind::UnixStream } else { Kind::Stream };
                 (net::stream(to.raw().family())?, kind)
             }
         };
         let connecting = self.connect_again(socket.as_raw_fd(), to)?;
-        Ok((std::os::fd::IntoRawFd::into_raw_fd(socket), kind, connecting))
+        Ok((socket.into_raw_fd(), kind, connecting))
     }
 
     fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
@@ -403,7 +401,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
             // A signal came: the connection goes on as if EINPROGRESS had been said (connect(2)).
             libc::EINPROGRESS | libc::EINTR => Ok(Connecting::GoesOn),
             // The backlog is full (unix(7)); internet sockets say it when ports have run out.
-            libc::EAGAIN if to.raw().family() == libc::AF_UNIX => Ok(Connecting::Full),
+            libc::EAGAIN if to.raw().is_unix() => Ok(Connecting::Full),
             errno => Err(errno),
         }
     }
@@ -510,7 +508,7 @@ impl<S: Select> Os<S> {
             _ => {
                 self.calls.recvmsg += 1;
                 let (moved, flags) = net::recv_vectored(fd, &mut [to], None);
-                Received { moved, cut: flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 }
+                Received { moved, cut: flags & (net::CONTROL_CUT | net::CUT) != 0 }
             }
         }
     }
@@ -528,7 +526,7 @@ impl<S: Select> Os<S> {
         match self.poll(fd, Ready::WRITABLE) {
             Ok(ready) if ready.is_empty() => -(libc::EAGAIN as isize),
             // A pipe that polls writable takes PIPE_BUF bytes without blocking (pipe(7)).
-            Ok(_) => descriptor::write(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)]),
+            Ok(_) => descriptor::write(fd, &bytes[..bytes.len().min(descriptor::PIPE_BUF)]),
             Err(errno) => -(errno as isize),
         }
     }

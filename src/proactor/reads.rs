@@ -6,13 +6,12 @@
 //! What a kernel says it has written becomes the length of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use std::os::fd::RawFd;
-
 use super::*;
 use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
 use crate::source::Kind;
 use crate::sys::descriptor::VECTORS;
+use crate::sys::fd::RawFd;
 use crate::sys::net;
 use waits::MEMORY_PAUSE_NS;
 

@@ -1,12 +1,12 @@
 //! What the proactor remembers of a source: its descriptor, its readiness, a queue per direction.
 
 use std::num::NonZeroU32;
-use std::os::fd::RawFd;
 
 use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
 use crate::source::{Kind, Source, Ticket};
+use crate::sys::fd::RawFd;
 
 /// A read is worth trying: the bit of `Ready::READABLE`.
 pub(super) const READABLE: u32 = 1;

@@ -52,7 +52,7 @@ impl<K: Kernel> Proactor<K> {
                 Code::SendTo => {
                     let to = op.address.as_ref().expect("a send has an address");
                     let moved = self.kernel.send_to(state.fd, &op.buf, to);
-                    let unix = to.raw().family() == libc::AF_UNIX;
+                    let unix = to.raw().is_unix();
                     *left = left.saturating_sub(moved.max(1) as usize);
                     if is(moved, libc::EAGAIN) && unix {
                         // No edge tells that the receiver's queue has room again (unix(7)).

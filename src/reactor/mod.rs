@@ -29,7 +29,6 @@ mod watch;
 use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use crate::clock;
@@ -40,7 +39,8 @@ use crate::error::{Limit, Reason, Rejected};
 use crate::interest::{Mode, Ready};
 use crate::slots::Table;
 use crate::source::Ticket;
-use crate::sys::{Select, Selector, fork};
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
+use crate::sys::{Select, Selector, fork, os_errno};
 pub use watch::{Readiness, Waker, Watch};
 use watch::{Registration, Shared};
 
@@ -339,7 +339,7 @@ impl<S: Select> Drop for Reactor<S> {
 
 /// Why the selector refuses a descriptor.
 fn reason(error: io::Error) -> Reason {
-    match error.raw_os_error() {
+    match os_errno(&error) {
         Some(libc::EPERM) | None => Reason::Unsupported,
         Some(errno) => Reason::Os(errno),
     }

@@ -1,21 +1,22 @@
 //! The reactor against the system's selector, and against poll(2).
 
-#![allow(unsafe_code)]
-//! # Safety
-//!
-//! Only fork(2), waitpid(2) and _exit(2) are called; the child allocates nothing that another thread
-//! could hold a lock of but through libc's own fork handlers.
-
 use std::fs::File;
-use std::io::{Read, Write, pipe};
-use std::os::fd::OwnedFd;
+use std::io::{Read, Write};
+#[cfg(windows)]
+use std::net::{TcpListener, TcpStream};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::sys::waker::{Signal, WakeFd};
-use crate::sys::{Poll, descriptor};
+use crate::sys::fd::OwnedFd;
+use crate::sys::{Poll, os_errno};
+#[cfg(unix)]
+use crate::sys::{
+    descriptor,
+    waker::{Signal, WakeFd},
+};
 
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
 trait Fresh: Sized {
@@ -24,6 +25,7 @@ trait Fresh: Sized {
         Self: Select;
 }
 
+#[cfg(unix)] // elsewhere it is the other
 impl Fresh for Selector {
     fn fresh() -> Reactor {
         Reactor::new().unwrap()
@@ -46,13 +48,14 @@ fn poll() -> Reactor<Poll> {
 /// Something that can be made readable and be drained again.
 struct Subject {
     name: &'static str,
-    reader: File,
+    reader: End,
     write: Box<dyn FnMut()>,
 }
 
+#[cfg(unix)]
 fn subjects() -> Vec<Subject> {
     let file = |fd: OwnedFd| File::from(fd);
-    let (pipe_out, mut pipe_in) = pipe().unwrap();
+    let (pipe_out, mut pipe_in) = std::io::pipe().unwrap();
     let (socket, mut peer) = pair();
     let event = WakeFd::new().unwrap();
     let event_out = descriptor::duplicate(descriptor::borrow(event.raw())).unwrap();
@@ -75,10 +78,49 @@ fn subjects() -> Vec<Subject> {
     ]
 }
 
-/// A socketpair. As files, because Miri knows their read(2) and write(2) but not send(2).
+#[cfg(windows)]
+fn subjects() -> Vec<Subject> {
+    let (reader, mut peer) = pair();
+    let write = Box::new(move || peer.write_all(&[1; 8]).unwrap());
+    vec![Subject { name: "TCP", reader, write }]
+}
+
+/// An end of a socketpair. As files, because Miri knows their read(2) and write(2) but not send(2).
+#[cfg(unix)]
+type End = File;
+#[cfg(windows)]
+type End = TcpStream;
+
+#[cfg(unix)]
 fn pair() -> (File, File) {
-    let (a, b) = UnixStream::pair().unwrap();
+    let (a, b) = streams();
     (File::from(OwnedFd::from(a)), File::from(OwnedFd::from(b)))
+}
+
+#[cfg(windows)]
+use streams as pair;
+
+/// Two connected streams.
+#[cfg(unix)]
+fn streams() -> (UnixStream, UnixStream) {
+    UnixStream::pair().unwrap()
+}
+
+#[cfg(windows)]
+fn streams() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (b, _) = listener.accept().unwrap();
+    for end in [&a, &b] {
+        end.set_nodelay(true).unwrap();
+    }
+    (a, b)
+}
+
+/// The end that a watch has given back.
+#[allow(clippy::unnecessary_fallible_conversions)] // not everywhere is a descriptor a file
+fn end(fd: OwnedFd) -> End {
+    End::try_from(fd).unwrap()
 }
 
 /// A watch for readability that every selector can serve.
@@ -131,7 +173,7 @@ fn life_of_a_watch<S: Select + Fresh>(mode: Mode) {
         assert!(!reactor.cancel(ticket), "{name}: stale");
         for last in now(&mut reactor) {
             assert!(!last.more && last.ready.is_empty(), "{name}: {last:?}");
-            let mut same = File::from(last.fd.expect("the descriptor comes back"));
+            let mut same = end(last.fd.expect("the descriptor comes back"));
             same.read_exact(&mut [0; 8]).unwrap();
         }
         write();
@@ -150,6 +192,7 @@ macro_rules! per_mode {
                 life_of_a_watch::<Selector>($mode);
             }
         )*
+        #[cfg(unix)] // elsewhere it is the system's
         mod on_poll {
             use super::*;
             $(
@@ -251,7 +294,8 @@ fn what_cannot_be_watched_comes_back() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let refused = reactor.submit(edge(file)).unwrap_err();
     assert_eq!(refused.reason, Reason::Unsupported);
-    File::from(refused.op.into_fd()).read_exact(&mut [0; 4]).unwrap();
+    #[allow(clippy::unnecessary_fallible_conversions)] // not everywhere is a descriptor a file
+    File::try_from(refused.op.into_fd()).unwrap().read_exact(&mut [0; 4]).unwrap();
 
     let (a, b) = pair();
     reactor.submit(edge(a)).unwrap();
@@ -263,7 +307,7 @@ fn what_cannot_be_watched_comes_back() {
 fn a_half_close_is_reported_to_who_reads_or_asks_for_it<S: Select + Fresh>() {
     for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
         for interest in [Ready::READABLE, Ready::READ_CLOSED] {
-            let (socket, peer) = UnixStream::pair().unwrap();
+            let (socket, peer) = streams();
             let mut reactor = S::fresh();
             reactor.submit(Watch::new(socket, interest).mode(mode)).unwrap();
             assert!(now(&mut reactor).is_empty());
@@ -282,13 +326,14 @@ fn a_half_close_is_not_reported_to_who_does_not_read<S: Select + Fresh>() {
     }
     for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
         for interest in [Ready::NONE, Ready::PRIORITY] {
-            let (socket, peer) = UnixStream::pair().unwrap();
+            let (socket, peer) = streams();
             let mut reactor = S::fresh();
             reactor.submit(Watch::new(socket, interest).mode(mode)).unwrap();
             peer.shutdown(std::net::Shutdown::Write).unwrap();
             assert!(now(&mut reactor).is_empty(), "{mode:?}, {interest:?}");
-            // A hang-up is reported to everybody.
+            // A hang-up is reported to everybody. TCP's has been told by the half-close.
             drop(peer);
+            #[cfg(unix)]
             assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP), "{mode:?}");
         }
     }
@@ -309,6 +354,7 @@ fn another_thread_ends_the_wait<S: Select + Fresh>() {
     }
 }
 
+#[cfg(unix)] // selectors have a descriptor there
 #[test]
 #[cfg_attr(miri, ignore = "Miri's selectors cannot watch each other")]
 fn a_wake_reaches_the_loop_that_the_reactor_is_embedded_in() {
@@ -350,6 +396,7 @@ fn readiness_ends_a_long_wait<S: Select + Fresh>() {
     thread.join().unwrap();
 }
 
+#[cfg(unix)] // selectors have a descriptor there
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no poll(2)")]
 fn dropping_the_reactor_ends_its_registrations() {
@@ -371,21 +418,17 @@ fn a_forked_child_leaves_its_parents_registrations_alone() {
     let (socket, mut peer) = pair();
     let mut reactor = Reactor::new().unwrap();
     let ticket = reactor.submit(edge(socket)).unwrap();
-    // SAFETY: the child below does nothing but look, close descriptors and exit.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let mut reactor = Some(reactor);
+    let said = fork::said_by_a_child(|| {
+        let mut reactor = reactor.take().expect("it is there");
         let refused = reactor.complete(Wait::Now, &mut Completions::new());
         let forked = refused.is_err_and(|error| Reason::of(&error) == Some(Reason::Forked));
-        let refused = !reactor.cancel(ticket)
-            && reactor.modify(ticket, Ready::NONE, Mode::Edge) == Err(Reason::Forked);
-        drop(reactor);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(if forked && refused { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: one status of our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "what the child saw");
+        forked
+            && !reactor.cancel(ticket)
+            && reactor.modify(ticket, Ready::NONE, Mode::Edge) == Err(Reason::Forked)
+    });
+    assert_ne!(said, Some(false), "what the child saw");
+    let mut reactor = reactor.expect("it is the child's that is gone");
     peer.write_all(b"x").unwrap();
     assert_eq!(only(now(&mut reactor)).ticket, ticket);
 }
@@ -411,6 +454,7 @@ macro_rules! per_selector {
                 }
             )*
         }
+        #[cfg(unix)] // elsewhere it is the system's
         mod on_poll_too {
             $(
                 #[test]
@@ -479,10 +523,13 @@ fn what_is_not_armed_is_not_reported() {
     drop(peer);
     assert_eq!(select(&mut selector), [], "not even a hang-up");
     selector.arm(fd, 9, Some(Ready::NONE));
-    let hang_up = select(&mut selector);
-    assert!(matches!(hang_up[..], [(9, ready)] if ready.contains(Ready::HANGUP)), "{hang_up:?}");
+    #[cfg(unix)] // TCP has no hang-up before both sides are shut
+    {
+        let end = select(&mut selector);
+        assert!(matches!(end[..], [(9, ready)] if ready.contains(Ready::HANGUP)), "{end:?}");
+    }
     selector.remove(fd).unwrap();
-    assert_eq!(selector.remove(fd).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    assert_eq!(os_errno(&selector.remove(fd).unwrap_err()), Some(libc::ENOENT));
 }
 
 /// More are ready than one wait takes: the next goes on where it stopped.
@@ -503,6 +550,7 @@ fn a_small_batch_starves_nobody() {
 }
 
 /// The descriptor that poll(2) does not have.
+#[cfg(unix)] // selectors have a descriptor there
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no ppoll(2)")]
 fn a_lent_descriptor_follows_what_is_armed() {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
@@ -11,6 +10,7 @@ use crate::remote::Bell;
 use crate::slots::{Entry, NOWHERE, VACANT};
 use crate::source::Ticket;
 use crate::sys::descriptor;
+use crate::sys::fd::{AsFd, OwnedFd};
 use crate::sys::waker;
 
 /// The reactor's operation: a descriptor, what to tell of it, how often.

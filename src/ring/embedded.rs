@@ -6,11 +6,11 @@
 //! write; it costs nothing before it is asked for.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::interest::{Mode, Ready};
 use crate::sys::Select;
 use crate::sys::epoll::Epoll;
+use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::uring::Uring;
 use crate::sys::waker::{Signal, WakeFd};
 

@@ -27,7 +27,6 @@ mod runs;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{cqueue, opcode, squeue, types};
@@ -44,6 +43,7 @@ use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
+use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use crate::sys::uring::{Completed, Refused, Uring, release};
 use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;

@@ -7,13 +7,13 @@
 //! whatever lies in it is read and written as fixed.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::aligned::AlignedBuf;
 use crate::config::Config;
 use crate::driver::Explain;
 use crate::region::Region;
+use crate::sys::fd::RawFd;
 use crate::sys::uring::Uring;
 
 /// The most that one registered buffer may have (io_uring_register(2)).

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
 
 use super::faults::Fault;
 use super::names::{Name, os, wildcards};
@@ -10,6 +9,7 @@ use super::world::*;
 use crate::address::Address;
 use crate::buf::Target;
 use crate::proactor::Received;
+use crate::sys::fd::RawFd;
 
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;

@@ -7,7 +7,6 @@
 //! is received goes through `Target::write`, whose answer is what is reported.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::slice;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use crate::interest::Ready;
 use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind, VirtualDescriptor};
+use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// What is counted, and traced, under which number.
 #[derive(Clone, Copy)]

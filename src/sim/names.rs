@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use super::faults::Fault;
 use super::world::*;
 use crate::address::Address;
 use crate::driver::ListenOptions;
+use crate::sys::fd::RawFd;
+use crate::sys::os_error;
 
 /// Where the ports of clients and of `listen` on port 0 begin.
 pub(super) const FIRST_PORT: u16 = 32_768;
@@ -52,7 +53,7 @@ pub(super) struct Listener {
 }
 
 pub(super) fn os(errno: i32) -> io::Error {
-    io::Error::from_raw_os_error(errno)
+    os_error(errno)
 }
 
 /// The names of every address with the port of `name`.

@@ -3,7 +3,6 @@
 //! Invariant: news is written under the lock and then flagged; who takes it clears the flag first. So
 //! news that one taking misses is flagged for the next.
 
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use super::Sim;
 use super::world::World;
 use crate::remote::Wake;
 use crate::source::VirtualDescriptor;
+use crate::sys::fd::RawFd;
 
 #[derive(Default)]
 pub(super) struct Outside {

@@ -1,13 +1,13 @@
 //! Attempts on streams: receiving, sending, half-close, reset.
 
 use std::io::IoSlice;
-use std::os::fd::RawFd;
 
 use super::faults::Fault;
 use super::names::Name;
 use super::world::*;
 use crate::buf::Target;
 use crate::proactor::Received;
+use crate::sys::fd::RawFd;
 
 impl World {
     /// Receives into `to`, one part after the other.

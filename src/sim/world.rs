@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::datagram::Mailbox;
@@ -16,6 +15,7 @@ use super::schedule::Schedule;
 use crate::address::Address;
 use crate::interest::Ready;
 use crate::proactor::Received;
+use crate::sys::fd::RawFd;
 
 /// No socket, no selector.
 pub(super) const NOBODY: u32 = u32::MAX;

@@ -6,19 +6,22 @@
 //! A `RawAddress` is plain bytes, zeroed when made; it is read as the type that its family names,
 //! and only as far as its length says.
 
-use std::ffi::OsStr;
 use std::io;
 use std::mem::offset_of;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+#[cfg(windows)]
+use crate::sys::windows::api as c;
+#[cfg(not(windows))]
+use libc as c;
 
 /// Room for any address, and how much of it is used.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawAddress {
-    storage: libc::sockaddr_storage,
-    len: libc::socklen_t,
+    storage: c::sockaddr_storage,
+    len: c::socklen_t,
 }
 
 impl Default for RawAddress {
@@ -30,12 +33,12 @@ impl Default for RawAddress {
     }
 }
 
-const PATH: usize = offset_of!(libc::sockaddr_un, sun_path);
+const PATH: usize = offset_of!(c::sockaddr_un, sun_path);
 
 impl RawAddress {
     pub(crate) fn unix(path: &Path) -> io::Result<RawAddress> {
-        let bytes = path.as_os_str().as_bytes();
-        let room = size_of::<libc::sockaddr_un>() - PATH;
+        let bytes = bytes_of(path);
+        let room = size_of::<c::sockaddr_un>() - PATH;
         if bytes.is_empty() || bytes.len() >= room || bytes.contains(&0) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -43,27 +46,37 @@ impl RawAddress {
             ));
         }
         let mut raw = RawAddress::default();
-        raw.storage.ss_family = libc::AF_UNIX as libc::sa_family_t;
+        raw.storage.ss_family = c::AF_UNIX as c::sa_family_t;
         let start = (&raw mut raw.storage).cast::<u8>().wrapping_add(PATH);
         // SAFETY: `bytes` fit behind the family, checked above; the NUL is there already.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
-        raw.len = (PATH + bytes.len() + 1) as libc::socklen_t;
+        raw.len = (PATH + bytes.len() + 1) as c::socklen_t;
         raw.note_len();
         Ok(raw)
     }
 
     /// BSD's addresses begin with their length.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
     fn note_len(&mut self) {
         self.storage.ss_len = self.len as u8;
     }
 
-    /// Linux' addresses do not name their length.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    /// Linux' and Windows' addresses do not name their length.
+    #[cfg(any(target_os = "linux", target_os = "android", windows))]
     fn note_len(&mut self) {}
 
     pub(crate) fn family(&self) -> i32 {
-        if self.len == 0 { libc::AF_UNSPEC } else { i32::from(self.storage.ss_family) }
+        if self.len == 0 { c::AF_UNSPEC } else { i32::from(self.storage.ss_family) }
+    }
+
+    #[inline]
+    pub(crate) fn is_unix(&self) -> bool {
+        self.family() == c::AF_UNIX
+    }
+
+    #[inline]
+    pub(crate) fn is_internet(&self) -> bool {
+        matches!(self.family(), c::AF_INET | c::AF_INET6)
     }
 
     pub(crate) fn is_unspecified(&self) -> bool {
@@ -72,15 +85,15 @@ impl RawAddress {
 
     pub(crate) fn ip(&self) -> Option<SocketAddr> {
         let start = &raw const self.storage;
-        if self.family() == libc::AF_INET && self.len as usize >= size_of::<libc::sockaddr_in>() {
+        if self.family() == c::AF_INET && self.len as usize >= size_of::<c::sockaddr_in>() {
             // SAFETY: the family says what it is, and the storage is large and aligned enough.
-            let a = unsafe { &*start.cast::<libc::sockaddr_in>() };
+            let a = unsafe { &*start.cast::<c::sockaddr_in>() };
             let ip = a.sin_addr.s_addr.to_ne_bytes();
             return Some(SocketAddrV4::new(ip.into(), u16::from_be(a.sin_port)).into());
         }
-        if self.family() == libc::AF_INET6 && self.len as usize >= size_of::<libc::sockaddr_in6>() {
+        if self.family() == c::AF_INET6 && self.len as usize >= size_of::<c::sockaddr_in6>() {
             // SAFETY: as above.
-            let a = unsafe { &*start.cast::<libc::sockaddr_in6>() };
+            let a = unsafe { &*start.cast::<c::sockaddr_in6>() };
             let ip = a.sin6_addr.s6_addr;
             let port = u16::from_be(a.sin6_port);
             return Some(
@@ -91,43 +104,67 @@ impl RawAddress {
     }
 
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        if self.family() != libc::AF_UNIX {
+        if self.family() != c::AF_UNIX {
             return None;
         }
         let bytes = &self.as_bytes()[PATH..];
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-        (end > 0).then(|| PathBuf::from(OsStr::from_bytes(&bytes[..end])))
+        (end > 0).then(|| path_of(&bytes[..end]))
     }
 
     /// The bytes in use.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        let len = (self.len as usize).min(size_of::<libc::sockaddr_storage>());
+        let len = (self.len as usize).min(size_of::<c::sockaddr_storage>());
         // SAFETY: plain bytes, initialised when made.
         unsafe { std::slice::from_raw_parts((&raw const self.storage).cast::<u8>(), len) }
     }
 
     #[inline]
-    pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
+    pub(crate) fn as_ptr(&self) -> *const c::sockaddr {
         (&raw const self.storage).cast()
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> libc::socklen_t {
+    pub(crate) fn len(&self) -> c::socklen_t {
         self.len
     }
 
     /// Makes room for the kernel to write an address: where, and where its length is.
     #[inline]
-    pub(crate) fn out(&mut self) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
-        self.len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    pub(crate) fn out(&mut self) -> (*mut c::sockaddr, *mut c::socklen_t) {
+        self.len = size_of::<c::sockaddr_storage>() as c::socklen_t;
         ((&raw mut self.storage).cast(), &raw mut self.len)
     }
 
     /// Says how much of the storage the kernel has written.
     #[inline]
-    pub(crate) fn set_len(&mut self, len: libc::socklen_t) {
+    pub(crate) fn set_len(&mut self, len: c::socklen_t) {
         self.len = len;
     }
+}
+
+/// A path as it stands in an address.
+#[cfg(not(windows))]
+fn bytes_of(path: &Path) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+}
+
+/// A path as it stands in an address: UTF-8; one that is not counts as empty.
+#[cfg(windows)]
+fn bytes_of(path: &Path) -> &[u8] {
+    path.to_str().map_or(&[], str::as_bytes)
+}
+
+/// The path that stands in an address.
+#[cfg(not(windows))]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
+}
+
+/// The path that stands in an address.
+#[cfg(windows)]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
 impl From<SocketAddr> for RawAddress {
@@ -137,21 +174,21 @@ impl From<SocketAddr> for RawAddress {
         match address {
             SocketAddr::V4(a) => {
                 // SAFETY: the storage is large and aligned enough for every address.
-                let to = unsafe { &mut *start.cast::<libc::sockaddr_in>() };
-                to.sin_family = libc::AF_INET as libc::sa_family_t;
+                let to = unsafe { &mut *start.cast::<c::sockaddr_in>() };
+                to.sin_family = c::AF_INET as c::sa_family_t;
                 to.sin_port = a.port().to_be();
                 to.sin_addr.s_addr = u32::from_ne_bytes(a.ip().octets());
-                raw.len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+                raw.len = size_of::<c::sockaddr_in>() as c::socklen_t;
             }
             SocketAddr::V6(a) => {
                 // SAFETY: as above.
-                let to = unsafe { &mut *start.cast::<libc::sockaddr_in6>() };
-                to.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                let to = unsafe { &mut *start.cast::<c::sockaddr_in6>() };
+                to.sin6_family = c::AF_INET6 as c::sa_family_t;
                 to.sin6_port = a.port().to_be();
                 to.sin6_addr.s6_addr = a.ip().octets();
                 to.sin6_flowinfo = a.flowinfo();
                 to.sin6_scope_id = a.scope_id();
-                raw.len = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+                raw.len = size_of::<c::sockaddr_in6>() as c::socklen_t;
             }
         }
         raw.note_len();
@@ -177,7 +214,7 @@ mod tests {
 
     #[test]
     fn paths_that_do_not_fit_are_refused() {
-        let room = size_of::<libc::sockaddr_un>() - PATH;
+        let room = size_of::<c::sockaddr_un>() - PATH;
         let longest = "x".repeat(room - 1);
         assert!(RawAddress::unix(Path::new(&longest)).is_ok());
         for bad in ["", "a\0b", &"x".repeat(room)] {

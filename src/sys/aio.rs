@@ -30,11 +30,11 @@
 use std::fmt;
 use std::io;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::{Moved, attempt, check};
 
 /// `RWF_NOWAIT`: what would have to wait ends with `EAGAIN`.

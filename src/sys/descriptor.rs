@@ -8,11 +8,13 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub(crate) use libc::{PIPE_BUF, pollfd as PollFd};
 
 use crate::buf::Target;
 use crate::interest::Ready;
 use crate::source::Kind;
+use crate::sys::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::{Moved, attempt, check, net};
 
 /// Asks the kernel what `fd` is.
@@ -153,7 +155,7 @@ pub(crate) fn write_nowait(_: RawFd, _: &[u8]) -> Moved {
 
 /// poll(2) of one descriptor without waiting: which of `interest` hold, and errors and hang-ups.
 pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
-    let mut entry = libc::pollfd { fd, events: to_poll(interest), revents: 0 };
+    let mut entry = PollFd { fd, events: to_poll(interest), revents: 0 };
     loop {
         // SAFETY: one entry.
         let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });

@@ -6,11 +6,11 @@
 //! The kernel writes at most as many events as the vector has capacity for, and says how many.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
 use crate::sys::descriptor::{self, ms_up};
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::waker::{WakeFd, Waker};
 use crate::sys::{Select, check};
 

@@ -3,7 +3,9 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The handler that runs in the child only adds to an atomic, which is async-signal-safe.
+//! The handler that runs in the child only adds to an atomic, which is async-signal-safe. What tests
+//! run in a child allocates nothing that another thread could hold a lock of but through libc's own
+//! fork handlers.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,4 +32,22 @@ pub(crate) fn watch() {
 #[inline]
 pub(crate) fn generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
+}
+
+/// For tests: forks, and answers what `look` says in the child; nothing where there is no fork.
+#[cfg(test)]
+pub(crate) fn said_by_a_child(look: impl FnOnce() -> bool) -> Option<bool> {
+    // SAFETY: the child does nothing but what tests let it do: look, close descriptors, exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child if it hangs; no memory is passed.
+        unsafe { libc::alarm(10) };
+        let said = look();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!said)) };
+    }
+    let mut status = 0;
+    // SAFETY: one status of our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    Some(status == 0)
 }

@@ -14,18 +14,24 @@ use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::buf::Target;
-use crate::sys::{Moved, attempt, descriptor};
+use crate::sys::fd::{AsRawFd, FromRawFd, RawFd};
+use crate::sys::{Moved, attempt, descriptor, os_errno};
 
+pub(crate) use libc::{
+    F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_SYNC as SYNC, R_OK, W_OK, X_OK,
+};
 pub(crate) use system::{DIRECT, DSYNC};
 
 /// The most vectors that one call takes (IOV_MAX: 1024 on Linux, macOS and the BSDs).
 pub(crate) const MOST_VECTORS: usize = 1024;
 /// The most bytes that one call moves: Linux' MAX_RW_COUNT (read(2)); macOS refuses more than 2^31-1.
 pub(crate) const MOST_BYTES: usize = 0x7fff_f000;
+
+/// A part of memory, as a call is told it.
+pub(crate) type Vector = libc::iovec;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
@@ -203,7 +209,7 @@ pub(crate) fn read_now(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
 }
 
 /// As [`read_now`], into at most [`MOST_VECTORS`] vectors, whose memory is the caller's to write.
-pub(crate) fn read_list_now(fd: RawFd, to: &[libc::iovec], offset: u64) -> Moved {
+pub(crate) fn read_list_now(fd: RawFd, to: &[Vector], offset: u64) -> Moved {
     system::read_now(fd, to, offset)
 }
 
@@ -262,7 +268,7 @@ impl Mode {
 }
 
 /// open(2), always closed on exec. `direct` is `F_NOCACHE` where it is no flag.
-pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Result<OwnedFd> {
+pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Result<File> {
     let path = c_path(path)?;
     let flags = flags | libc::O_CLOEXEC;
     loop {
@@ -270,8 +276,8 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
         let fd = unsafe { system::open(path.as_ptr(), flags, mode as libc::c_uint) };
         if fd >= 0 {
             let fd = descriptor::own(fd);
-            system::opened(std::os::fd::AsRawFd::as_raw_fd(&fd), direct)?;
-            return Ok(fd);
+            system::opened(fd.as_raw_fd(), direct)?;
+            return Ok(File::from(fd));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -293,7 +299,7 @@ pub(super) fn c_path(path: &OsStr) -> io::Result<CString> {
 
 /// The errno in an error of std's: `EINVAL` for input that it has refused by itself.
 pub(crate) fn errno_of(error: &io::Error) -> i32 {
-    match (error.raw_os_error(), error.kind()) {
+    match (os_errno(error), error.kind()) {
         (Some(errno), _) => errno,
         (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
         (None, io::ErrorKind::Unsupported) => libc::EOPNOTSUPP,

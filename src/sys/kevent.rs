@@ -18,9 +18,8 @@
 //!
 //! Only a structure of integers is zeroed.
 
-use std::os::fd::RawFd;
-
 use crate::interest::{Mode, Ready};
+use crate::sys::fd::RawFd;
 
 /// The system's structure and names, and the two calls; on Linux, those of a library named `kqueue`
 /// with the layout of macOS.

@@ -14,10 +14,10 @@
 //! has capacity for, and says how many.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
+use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
 use crate::sys::kevent::{
     Event, Known, Receipt, change, conditions, key_of, merge, plan, raw, receipt,
 };

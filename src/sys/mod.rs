@@ -23,11 +23,13 @@
 //!    interest has `READABLE` or `READ_CLOSED`.
 //!
 //! Which selector is the system's own ([`Selector`]) is decided here; poll(2) is everywhere.
+//!
+//! On Windows the modules that call the system are those in `windows`, under the same names.
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 
 use crate::interest::{Mode, Ready};
+use crate::sys::fd::{BorrowedFd, RawFd};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
@@ -36,13 +38,20 @@ pub(crate) mod aio;
 #[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
 #[path = "no_aio.rs"]
 pub(crate) mod aio;
+#[cfg_attr(windows, path = "windows/descriptor.rs")]
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) mod epoll;
+#[cfg_attr(windows, path = "windows/error.rs")]
+mod error;
+#[cfg_attr(windows, path = "windows/fd.rs")]
+pub(crate) mod fd;
+#[cfg_attr(windows, path = "windows/fork.rs")]
 pub(crate) mod fork;
+#[cfg_attr(windows, path = "windows/fs.rs")]
 pub(crate) mod fs;
 #[cfg(any(
-    test,
+    all(test, not(windows)),
     windlass_kqueue,
     target_vendor = "apple",
     target_os = "freebsd",
@@ -59,18 +68,28 @@ pub(crate) mod kevent;
 ))]
 pub(crate) mod kqueue;
 pub(crate) mod monotonic;
+#[cfg_attr(windows, path = "windows/net.rs")]
 pub(crate) mod net;
+#[cfg_attr(windows, path = "windows/path.rs")]
 pub(crate) mod path;
 pub(crate) mod poll;
+#[cfg_attr(windows, path = "windows/resolve.rs")]
 pub(crate) mod resolve;
+#[cfg_attr(windows, path = "windows/stat.rs")]
 pub(crate) mod stat;
+#[cfg_attr(windows, path = "windows/transfer.rs")]
 pub(crate) mod transfer;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod uring;
+#[cfg_attr(windows, path = "windows/wake_fd.rs")]
+mod wake_fd;
 pub(crate) mod waker;
+#[cfg(windows)]
+mod windows;
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 pub(crate) use epoll::Epoll as Selector;
+pub(crate) use error::{errno, os_errno, os_error};
 #[cfg(any(
     windlass_kqueue,
     target_vendor = "apple",
@@ -80,6 +99,19 @@ pub(crate) use epoll::Epoll as Selector;
 ))]
 pub(crate) use kqueue::Kqueue as Selector;
 pub(crate) use poll::Poll;
+#[cfg(windows)]
+pub(crate) use {poll::Poll as Selector, windows::mirror::Mirror};
+
+/// The selector whose descriptor [`Poll`] lends out.
+#[cfg(not(windows))]
+pub(crate) type Mirror = Selector;
+
+/// Why the system's selector is chosen automatically.
+#[cfg(not(windows))]
+pub(crate) const CHOSEN: &str = "as fast as any on sockets (PERFORMANCE.md)";
+/// Why the system's selector is chosen automatically.
+#[cfg(windows)]
+pub(crate) const CHOSEN: &str = "the only one on this system, for development";
 
 #[cfg(not(any(
     target_os = "linux",
@@ -87,9 +119,10 @@ pub(crate) use poll::Poll;
     target_vendor = "apple",
     target_os = "freebsd",
     target_os = "dragonfly",
-    target_os = "openbsd"
+    target_os = "openbsd",
+    windows
 )))]
-compile_error!("windlass has no selector for this system: it needs epoll or kqueue");
+compile_error!("windlass has no selector for this system: it needs epoll, kqueue or WSAPoll");
 
 /// A selector: see the list above.
 pub trait Select: Sized {
@@ -139,12 +172,6 @@ pub trait Select: Sized {
 
 /// The answer of a system call that moves bytes: how many, or `-errno`.
 pub(crate) type Moved = isize;
-
-/// The errno of the last failed call of this thread.
-#[inline]
-pub(crate) fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
 
 /// Calls a libc function; its answer, or `-errno`.
 macro_rules! attempt {

@@ -11,12 +11,12 @@
 //! of an exclusive `Target`; message headers live on the stack across their call.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::buf::Target;
 use crate::source::Kind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
+use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::{Moved, attempt, check};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
@@ -102,6 +102,11 @@ mod system {
         let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1);
     }
 }
+
+/// Of the flags of a message that was received: it was longer than the memory.
+pub(crate) const CUT: i32 = libc::MSG_TRUNC;
+/// Descriptors that came with it did not fit.
+pub(crate) const CONTROL_CUT: i32 = libc::MSG_CTRUNC;
 
 /// The option that lets several listeners share an address and its load.
 #[cfg(target_os = "freebsd")]

@@ -5,7 +5,8 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+
+use crate::sys::fd::{BorrowedFd, RawFd};
 
 pub(crate) use request::*;
 

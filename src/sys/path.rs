@@ -1,4 +1,4 @@
-//! Files by path: what std has no call for.
+//! Files by path: what std has no call for, or not on every system.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -6,15 +6,53 @@
 //! Paths are strings that end in NUL and live across their call; structs that are filled are local.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{self as unix, DirBuilderExt, PermissionsExt};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::file::StatFs;
+use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::c_path;
 use crate::sys::{check, descriptor};
+
+/// chmod(2)
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// fchmod(2)
+pub(crate) fn set_mode_of(file: &File, mode: u32) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// chown(2); lchown(2), of a link itself, where `follow` is false.
+pub(crate) fn set_owner(
+    path: &Path,
+    follow: bool,
+    user: Option<u32>,
+    group: Option<u32>,
+) -> io::Result<()> {
+    if follow { unix::chown(path, user, group) } else { unix::lchown(path, user, group) }
+}
+
+/// fchown(2)
+pub(crate) fn set_owner_of(fd: RawFd, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    unix::fchown(descriptor::borrow(fd), user, group)
+}
+
+/// symlink(2)
+pub(crate) fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    unix::symlink(target, path)
+}
+
+/// mkdir(2)
+pub(crate) fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().mode(mode).create(path)
+}
 
 /// access(2): whether the real user may do `what` (`R_OK`, `W_OK`, `X_OK`; 0: whether it exists).
 pub(crate) fn access(path: &OsStr, what: i32) -> io::Result<()> {

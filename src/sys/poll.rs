@@ -1,5 +1,5 @@
-//! A selector on poll(2), for development: it runs wherever there is Unix, and shows that nothing
-//! above leans on epoll. Its contract stands in [`crate::sys`].
+//! A selector on poll(2), for development: it runs wherever there is Unix, and on Windows with WSAPoll,
+//! and shows that nothing above leans on epoll. Its contract stands in [`crate::sys`].
 //!
 //! poll(2) knows no edges and remembers nothing: every wait hands over all descriptors, and tells
 //! which conditions hold. So a registration is *armed* for what it may report:
@@ -26,13 +26,14 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::interest::{Mode, Ready};
+use crate::sys::descriptor::{self, PollFd};
+use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::waker::{WakeFd, Waker};
-use crate::sys::{Select, Selector, descriptor, errno, fork};
+use crate::sys::{Mirror, Select, errno, fork, os_error};
 
 /// How long an edge is held back that may hide a newer one.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -55,7 +56,7 @@ struct Entry {
 /// Descriptors, and what the last `select` has found.
 pub struct Poll {
     /// What poll(2) is handed; a disarmed entry has a descriptor below 0, which it passes over.
-    fds: Vec<libc::pollfd>,
+    fds: Vec<PollFd>,
     /// In the same order.
     entries: Vec<Entry>,
     /// Where a descriptor's entry stands, by its number.
@@ -70,7 +71,7 @@ pub struct Poll {
     held_until: Option<Instant>,
     patience: Duration,
     /// The selector whose descriptor was lent out.
-    mirror: OnceCell<Selector>,
+    mirror: OnceCell<Mirror>,
     /// A forked child shares it with its parent, and leaves it alone.
     forks: u32,
 }
@@ -109,7 +110,7 @@ impl Select for Poll {
 
     fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
         if self.place(fd).is_some() {
-            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+            return Err(os_error(libc::EEXIST));
         }
         descriptor::check_pollable(fd)?;
         self.insert(Entry { fd, key, on, mode, armed: true, held: Ready::NONE });
@@ -117,7 +118,7 @@ impl Select for Poll {
     }
 
     fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
-        let place = self.place(fd).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+        let place = self.place(fd).ok_or(os_error(libc::ENOENT))?;
         self.let_go(place);
         self.entries[place] = Entry { fd, key, on, mode, armed: true, held: Ready::NONE };
         self.show(place);
@@ -125,7 +126,7 @@ impl Select for Poll {
     }
 
     fn remove(&mut self, fd: RawFd) -> io::Result<()> {
-        let place = self.place(fd).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+        let place = self.place(fd).ok_or(os_error(libc::ENOENT))?;
         self.let_go(place);
         if let Some(mirror) = self.mirror() {
             let _ = mirror.remove(fd);
@@ -192,7 +193,7 @@ impl Select for Poll {
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         if self.mirror.get().is_none() {
-            let mut mirror = Selector::new(1).ok()?;
+            let mut mirror = Mirror::new(1).ok()?;
             for entry in self.entries.iter().filter(|entry| entry.shown().is_some()) {
                 mirror.add(entry.fd, entry.key, entry.on, Mode::Level).ok()?;
             }
@@ -233,7 +234,7 @@ impl Poll {
             self.places.resize(fd + 1, NOWHERE);
         }
         self.places[fd] = place as u32;
-        self.fds.push(libc::pollfd { fd: entry.fd, events: 0, revents: 0 });
+        self.fds.push(PollFd { fd: entry.fd, events: 0, revents: 0 });
         self.entries.push(entry);
         self.show(place);
     }
@@ -242,7 +243,7 @@ impl Poll {
     fn show(&mut self, place: usize) {
         let entry = &self.entries[place];
         let shown = entry.shown();
-        self.fds[place] = libc::pollfd {
+        self.fds[place] = PollFd {
             // The number 0 has no negative.
             fd: if shown.is_some() { entry.fd } else { -1 - entry.fd },
             events: descriptor::to_poll(shown.unwrap_or(Ready::NONE)),
@@ -261,7 +262,7 @@ impl Poll {
         }
     }
 
-    fn mirror(&mut self) -> Option<&mut Selector> {
+    fn mirror(&mut self) -> Option<&mut Mirror> {
         self.mirror.get_mut().filter(|_| self.forks == fork::generation())
     }
 
@@ -314,12 +315,12 @@ impl Poll {
         }
         let places: Vec<usize> =
             (0..self.entries.len()).filter(|&i| !self.entries[i].held.is_empty()).collect();
-        let ask = |&place: &usize| libc::pollfd {
+        let ask = |&place: &usize| PollFd {
             fd: self.entries[place].fd,
             events: descriptor::to_poll(asked(self.entries[place].on)),
             revents: 0,
         };
-        let mut fds: Vec<libc::pollfd> = places.iter().map(ask).collect();
+        let mut fds: Vec<PollFd> = places.iter().map(ask).collect();
         wait(&mut fds, Some(0))?;
         for (place, asked) in places.into_iter().zip(fds) {
             let entry = &mut self.entries[place];
@@ -368,7 +369,7 @@ impl Poll {
 }
 
 /// Asks poll(2), for at most so long; answers how many entries have something. A signal is nothing.
-fn wait(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<usize> {
+fn wait(fds: &mut [PollFd], timeout_ns: Option<u64>) -> io::Result<usize> {
     let count = ask(fds, timeout_ns);
     if count >= 0 {
         return Ok(count as usize);
@@ -378,16 +379,16 @@ fn wait(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<usize> 
             fds.iter_mut().for_each(|entry| entry.revents = 0);
             Ok(0)
         }
-        errno => Err(io::Error::from_raw_os_error(errno)),
+        errno => Err(os_error(errno)),
     }
 }
 
 /// What `ask` calls, and why.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", windows)))]
 const WAIT: (&str, &str) = ("ppoll", "timeouts have nanosecond precision");
 
-#[cfg(not(target_vendor = "apple"))]
-fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
+#[cfg(not(any(target_vendor = "apple", windows)))]
+fn ask(fds: &mut [PollFd], timeout_ns: Option<u64>) -> i32 {
     let timeout = timeout_ns.map(descriptor::timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: as many entries as are said; the timeout lives across the call; no signal mask.
@@ -398,8 +399,16 @@ fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
 const WAIT: (&str, &str) = ("poll", "there is no ppoll: timeouts round up to milliseconds");
 
 #[cfg(target_vendor = "apple")]
-fn ask(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> i32 {
+fn ask(fds: &mut [PollFd], timeout_ns: Option<u64>) -> i32 {
     let ms = timeout_ns.map_or(-1, descriptor::ms_up);
     // SAFETY: as many entries as are said.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) }
+}
+
+#[cfg(windows)]
+const WAIT: (&str, &str) = ("WSAPoll", "Winsock's own: timeouts round up to milliseconds");
+
+#[cfg(windows)]
+fn ask(fds: &mut [PollFd], timeout_ns: Option<u64>) -> i32 {
+    descriptor::poll(fds, timeout_ns.map(descriptor::ms_up))
 }

@@ -6,11 +6,51 @@
 //! Paths end in NUL; the struct that the kernel fills is local and zeroed.
 
 use std::ffi::OsStr;
+use std::fs::{FileType, Metadata};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::file::Stat;
+use crate::file::{FileKind, Stat};
+use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
+
+/// What a directory's entry says that it is.
+pub(crate) fn kind_of(kind: FileType) -> FileKind {
+    let table = [
+        (kind.is_file(), FileKind::File),
+        (kind.is_dir(), FileKind::Directory),
+        (kind.is_symlink(), FileKind::Symlink),
+        (kind.is_block_device(), FileKind::BlockDevice),
+        (kind.is_char_device(), FileKind::CharDevice),
+        (kind.is_fifo(), FileKind::Fifo),
+        (kind.is_socket(), FileKind::Socket),
+    ];
+    table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
+}
+
+/// What std knows of a file.
+impl From<&Metadata> for Stat {
+    fn from(known: &Metadata) -> Stat {
+        Stat {
+            device: known.dev(),
+            inode: known.ino(),
+            mode: known.mode(),
+            links: known.nlink(),
+            user: known.uid(),
+            group: known.gid(),
+            device_of_node: known.rdev(),
+            size: known.size(),
+            block_size: known.blksize(),
+            blocks: known.blocks(),
+            accessed: time(known.atime(), known.atime_nsec() as u32),
+            modified: time(known.mtime(), known.mtime_nsec() as u32),
+            changed: time(known.ctime(), known.ctime_nsec() as u32),
+            created: known.created().ok(),
+            direct: None,
+        }
+    }
+}
 
 /// Of an open file.
 pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
@@ -29,11 +69,19 @@ pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Stat> {
     }
 }
 
+/// Seconds since 1970, or before it, and nanoseconds after that. Times that cannot be are 1970.
+fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
+    let span = Duration::from_secs(seconds.unsigned_abs());
+    let second =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
+    let nanoseconds = Duration::from_nanos(nanoseconds.into());
+    second.and_then(|second| second.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
-    use super::{OsStr, RawFd, Stat, io};
+    use super::{OsStr, RawFd, Stat, io, time};
     use crate::file::DirectAlignment;
-    use crate::file::stat::time;
     use crate::sys::{check, fs};
     use std::ffi::CStr;
 

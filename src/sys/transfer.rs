@@ -9,9 +9,8 @@
 //!
 //! Descriptors are numbers; offsets and counts that are passed by address live on the stack.
 
-use std::os::fd::RawFd;
-
 use crate::buf::Target;
+use crate::sys::fd::RawFd;
 use crate::sys::{Moved, attempt, descriptor, fs, net};
 
 pub(crate) const UNSUPPORTED: Moved = -(libc::EOPNOTSUPP as Moved);

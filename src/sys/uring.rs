@@ -11,7 +11,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+
+use crate::sys::fd::{AsRawFd, RawFd};
 
 use io_uring::register::Probe;
 use io_uring::squeue::Entry;

@@ -1,14 +1,9 @@
-//! What other threads end a wait with. Here: a descriptor that they make readable, eventfd(2) or a
-//! pipe where there is none. A selector that has an event of its own for it uses that.
+//! What other threads end a wait with. Here: a descriptor that they make readable. A selector that has
+//! an event of its own for it uses that.
 
-#![allow(unsafe_code)]
-//! # Safety
-//!
-//! Only owned descriptors and local integers are passed to the kernel.
-
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+
+pub(crate) use crate::sys::wake_fd::WakeFd;
 
 /// Ends the `select` that it was made for.
 pub(crate) type Waker = Arc<dyn Signal>;
@@ -17,76 +12,4 @@ pub(crate) type Waker = Arc<dyn Signal>;
 pub trait Signal: Send + Sync {
     /// Ends the `select` at hand, or else the next.
     fn signal(&self);
-}
-
-/// A descriptor that becomes readable.
-pub(crate) struct WakeFd {
-    /// An eventfd, or the reading end of a pipe.
-    fd: OwnedFd,
-    /// The writing end of the pipe.
-    writer: Option<OwnedFd>,
-}
-
-/// What one signal writes: an eventfd takes eight bytes.
-const SIGNAL: [u8; 8] = 1u64.to_ne_bytes();
-
-impl WakeFd {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn new() -> io::Result<WakeFd> {
-        use std::os::fd::FromRawFd;
-        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        // SAFETY: no memory is passed.
-        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })?;
-        // SAFETY: a fresh descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(WakeFd { fd, writer: None })
-    }
-
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) fn new() -> io::Result<WakeFd> {
-        let (reader, writer) = io::pipe()?;
-        let (fd, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
-        for end in [&fd, &writer] {
-            crate::sys::descriptor::set_nonblocking(end.as_raw_fd(), true)?;
-        }
-        Ok(WakeFd { fd, writer: Some(writer) })
-    }
-
-    /// Makes it unreadable.
-    pub(crate) fn drain(&self) {
-        let mut bytes = [0u8; 256];
-        loop {
-            // SAFETY: room for as many bytes as are asked for.
-            let n = unsafe { libc::read(self.raw(), bytes.as_mut_ptr().cast(), bytes.len()) };
-            // A pipe may hold more than was asked for.
-            if n < bytes.len() as isize {
-                return;
-            }
-        }
-    }
-
-    pub(crate) fn raw(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-}
-
-impl Signal for WakeFd {
-    /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
-    /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
-    fn signal(&self) {
-        let to = self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd();
-        loop {
-            // SAFETY: eight bytes of a constant.
-            let n = unsafe { libc::write(to, SIGNAL.as_ptr().cast(), SIGNAL.len()) };
-            if n > 0 {
-                return;
-            }
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => self.drain(),
-                // The descriptor is open for as long as `self` is, so nothing else can come.
-                _ => return,
-            }
-        }
-    }
 }

@@ -12,6 +12,7 @@ use super::Work;
 use super::crew::{Call, Crew};
 use super::job::Cell;
 use super::lanes::{Lanes, Started};
+use crate::sys::os_errno;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in all.
 /// No look costs half of the jobs per second that do nothing, and a thousand as much: the processor
@@ -115,7 +116,7 @@ impl<W: Work> Shared<W> {
             }
             Err(error) => {
                 roster.tallies.pop();
-                Err(error.raw_os_error().unwrap_or(libc::EAGAIN))
+                Err(os_errno(&error).unwrap_or(libc::EAGAIN))
             }
         }
     }

@@ -16,12 +16,9 @@ use windlass::{
 };
 
 pub mod child;
-#[cfg(unix)]
 pub mod files;
-#[cfg(unix)]
 pub mod system;
 
-#[cfg(unix)]
 #[allow(unused_imports)] // not every binary works on files
 pub use files::{EpollAio, EpollPool, PollPool, UringFiles, UringPool};
 
@@ -134,8 +131,9 @@ impl Harness for Poll {
     type Driver = windlass::Auto;
     const NAME: &'static str = "poll";
     const STAMP: &'static str = "poll";
-    const HUGE: usize = 100 << 20;
-    const MANY: usize = 8 << 10;
+    // WSAPoll looks at every socket in every wait, one system call's worth each.
+    const HUGE: usize = if cfg!(windows) { 8 << 20 } else { 100 << 20 };
+    const MANY: usize = if cfg!(windows) { 1 << 10 } else { 8 << 10 };
 
     fn watcher(builder: Builder) -> Watcher {
         let builder = builder.driver(DriverKind::Poll);
@@ -707,4 +705,8 @@ pub fn expect_errno(c: Completion, errnos: &[i32]) -> Buf {
 }
 
 /// What a connection that the peer has torn down reports, whichever came first.
-pub const RESET: &[i32] = &[libc::ECONNRESET, libc::EPIPE];
+pub const RESET: &[i32] = if cfg!(windows) {
+    &[libc::ECONNRESET, libc::ECONNABORTED, libc::EPIPE]
+} else {
+    &[libc::ECONNRESET, libc::EPIPE]
+};

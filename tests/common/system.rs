@@ -1,6 +1,7 @@
 //! What tests need of the system itself.
 
 use std::net::{TcpListener, TcpStream};
+#[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use windlass::Source;
 use super::Bench;
 
 /// How many descriptors this process has open.
+#[cfg(unix)]
 pub fn descriptors() -> usize {
     let path = if cfg!(any(target_os = "linux", target_os = "android")) {
         "/proc/self/fd"
@@ -29,6 +31,7 @@ pub fn tcp_pair() -> (TcpStream, TcpStream) {
 }
 
 /// Waits until a descriptor is readable; false when `timeout` has passed.
+#[cfg(unix)]
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let ms = timeout
@@ -38,13 +41,29 @@ pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     count > 0
 }
 
+/// Waits until a socket is readable; false when `timeout` has passed.
+#[cfg(windows)]
+pub fn wait_readable(fd: windlass::fd::BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
+    let socket = socket2::SockRef::from(&fd);
+    let end = timeout.map(|span| std::time::Instant::now() + span);
+    while socket.peek(&mut [std::mem::MaybeUninit::uninit()]).is_err() {
+        if end.is_some_and(|end| std::time::Instant::now() >= end) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 /// Whether a number names an open descriptor.
+#[cfg(unix)]
 pub fn is_open(fd: RawFd) -> bool {
     // SAFETY: no memory is passed.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
 /// Whether calls on the open file description block.
+#[cfg(unix)]
 pub fn is_blocking(fd: impl AsFd) -> bool {
     // SAFETY: no memory is passed.
     let flags = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETFL) };
@@ -53,6 +72,7 @@ pub fn is_blocking(fd: impl AsFd) -> bool {
 }
 
 /// The number of a source's descriptor.
+#[cfg(unix)]
 pub fn number<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) -> RawFd {
     bench.watcher.fd(source).expect("it is open").as_raw_fd()
 }
@@ -98,6 +118,7 @@ impl Drop for Directory {
 }
 
 /// Whether a descriptor is closed by exec.
+#[cfg(unix)]
 pub fn closes_on_exec(fd: RawFd) -> bool {
     // SAFETY: no memory is passed.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
@@ -106,6 +127,7 @@ pub fn closes_on_exec(fd: RawFd) -> bool {
 }
 
 /// Whether a descriptor takes bytes now.
+#[cfg(unix)]
 pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: one entry on the stack.

@@ -1,7 +1,9 @@
 //! Datagrams of the system: boundaries, senders, sizes, errors (libuv's udp tests).
 
 use std::net::UdpSocket;
+#[cfg(unix)]
 use std::os::fd::{AsRawFd, OwnedFd};
+#[cfg(unix)]
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -164,6 +166,7 @@ pub fn datagram_operations_end_like_others<H: Harness>() {
 }
 
 /// A Unix datagram socket whose receiver is full: no edge tells when there is room again (unix(7)).
+#[cfg(unix)]
 pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
     let mut b = H::bench();
     let dir = system::Directory::new();
@@ -196,6 +199,7 @@ pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
 }
 
 /// Nothing where there are none.
+#[cfg(unix)]
 fn seqpackets<D: windlass::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
     use socket2::{Domain, Socket, Type};
     let (here, there) = match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
@@ -211,6 +215,7 @@ fn seqpackets<D: windlass::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)>
 }
 
 /// Seqpacket: connections with boundaries.
+#[cfg(unix)]
 pub fn seqpacket_keeps_boundaries<H: Harness>() {
     let mut b = H::bench();
     let Some((here, there)) = seqpackets(&mut b) else { return };
@@ -269,6 +274,7 @@ pub fn large_datagrams_are_whole_behind_small_ones_that_are_held<H: Harness>() {
 }
 
 /// The same for messages of a connection, read with and without descriptors.
+#[cfg(unix)]
 pub fn large_messages_are_whole_behind_small_ones_that_are_held<H: Harness>() {
     let mut b = H::bench();
     let Some((here, there)) = seqpackets(&mut b) else { return };
@@ -298,6 +304,7 @@ pub fn large_messages_are_whole_behind_small_ones_that_are_held<H: Harness>() {
 }
 
 /// The memory that descriptors travel in has held addresses: nothing is told of those.
+#[cfg(unix)]
 pub fn descriptors_show_themselves_and_no_address<H: Harness>() {
     let mut b = H::bench();
     let (here, _) = udp(&mut b);
@@ -324,6 +331,7 @@ pub fn descriptors_show_themselves_and_no_address<H: Harness>() {
 }
 
 /// One write is one message and one read takes all of it, of however many parts.
+#[cfg(unix)]
 pub fn a_message_of_very_many_parts_stays_one<H: Harness>() {
     let mut b = H::bench();
     let Some((here, there)) = seqpackets(&mut b) else { return };

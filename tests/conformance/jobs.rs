@@ -345,6 +345,7 @@ pub fn ends_that_race_are_one<H: Harness>() {
 }
 
 /// A loop inside another sleeps on its descriptor until a thread or the kernel has something.
+#[cfg(unix)]
 pub fn work_ends_the_sleep_of_a_foreign_loop<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();

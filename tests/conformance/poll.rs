@@ -1,8 +1,13 @@
 //! Raw readiness on descriptors of any kind, beside reads and writes (libuv's poll tests).
 
-use std::io::{Read, Write};
+#[cfg(unix)]
+use std::io::Read;
+use std::io::Write;
+#[cfg(unix)]
 use std::os::fd::OwnedFd;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
+#[cfg(unix)]
 use std::time::Duration;
 
 use windlass::{Completion, Done, ErrorKind, Op, Ready, Reason};
@@ -46,6 +51,7 @@ pub fn several_polls_on_one_source<H: Harness>() {
     b.expect_all_ended();
 }
 
+#[cfg(unix)]
 pub fn hang_up_and_error_are_always_reported<H: Harness>() {
     let mut b = H::bench();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -80,6 +86,7 @@ pub fn urgent_data_is_a_priority_condition<H: Harness>() {
     assert_eq!(b.read_exact(source, 5), b"plain");
 }
 
+#[cfg(unix)]
 pub fn polls_end_like_other_operations<H: Harness>() {
     let mut b = H::bench();
     let (silent, _writer) = std::io::pipe().unwrap();
@@ -113,6 +120,7 @@ pub fn regular_files_cannot_be_polled<H: Harness>() {
 }
 
 /// libuv's poll_nested_epoll: a watcher in a watcher.
+#[cfg(unix)]
 pub fn another_watcher_can_be_polled<H: Harness>() {
     let mut outer = H::bench();
     let mut inner = H::bench();
@@ -132,6 +140,7 @@ pub fn another_watcher_can_be_polled<H: Harness>() {
 }
 
 /// libuv's poll_multiple_handles: two sources of one socket.
+#[cfg(unix)]
 pub fn two_sources_of_one_socket<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = UnixStream::pair().unwrap();

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ fn source<H: Harness>(len: usize) -> (Directory, Bench<H::Driver>, Source) {
 /// Blocking sockets of std, attached as they are.
 fn pairs() -> [(Handle, Handle); 2] {
     let (a, b) = system::tcp_pair();
+    #[cfg(unix)]
     let (c, d) = UnixStream::pair().unwrap();
+    #[cfg(not(unix))]
+    let (c, d) = system::tcp_pair();
     [(a.into(), b.into()), (c.into(), d.into())]
 }
 
@@ -210,6 +214,7 @@ pub fn a_file_that_waits_can_be_cancelled<H: Harness>() {
 }
 
 /// Sockets of std block; they are attached as they are and get their mode back.
+#[cfg(unix)]
 pub fn blocking_sockets_are_given_back_as_they_were<H: Harness>() {
     let (_directory, mut b, file) = source::<H>(1000);
     let (here, mut there) = system::tcp_pair();

@@ -224,6 +224,7 @@ pub fn busy_polling_delays_no_deadline<H: Harness>() {
 }
 
 /// Binding the thread takes nothing from the tables.
+#[cfg(unix)]
 pub fn binding_the_loop_takes_no_place<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().sources(2).operations(2));
     // Whether this processor may be used does not matter here.

@@ -1,18 +1,19 @@
 //! Tasks against std::fs and models.
 
 mod names;
+#[cfg(unix)]
 mod paths;
 mod position;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::task::{At, Outcome, Task, Value};
 use super::*;
 use crate::Buf;
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// A number that no descriptor has.
 const NOWHERE: RawFd = 1 << 30;
@@ -108,5 +109,7 @@ fn skip(why: &str) {
 /// A new file for reading and writing.
 fn scratch(dir: &Dir) -> File {
     let options = both().create_new(true);
-    File::from(open(&dir.at("scratch"), options))
+    let made = open(&dir.at("scratch"), options);
+    #[allow(clippy::unnecessary_fallible_conversions)] // not everywhere is a descriptor a file
+    File::try_from(made).expect("it is one")
 }

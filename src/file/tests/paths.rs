@@ -41,7 +41,7 @@ fn is_as_std_has_it(known: &Stat, std: &std::fs::Metadata) {
     let created = std_has.created.and(known.created);
     assert_eq!(created, std_has.created);
     assert_eq!(*known, Stat { direct: known.direct, created: known.created, ..std_has });
-    assert_eq!(known.kind(), FileKind::of_type(std.file_type()));
+    assert_eq!(known.kind(), crate::sys::stat::kind_of(std.file_type()));
     assert_eq!(known.permissions(), std.permissions().mode() & 0o7777);
     assert_eq!(Ok(known.modified), std.modified().map_err(|_| ()));
     assert_eq!((known.size, known.device, known.inode), (std.len(), std.dev(), std.ino()));

@@ -1,0 +1,3 @@
+//! Descriptors, owned, borrowed and as numbers. Here they are std's; Windows' are in `windows/fd.rs`.
+
+pub(crate) use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
