@@ -154,15 +154,16 @@ impl<K: Kernel> Proactor<K> {
             return None;
         }
         let (fd, room) = (state.fd, buf.room());
+        let is_list = buf.is_list();
         let most = self.config.source_bytes.min(MOST_COPIED);
-        if room > most || buf.parts().len() > MOST_VECTORS {
+        if room > most || is_list && buf.parts().len() > MOST_VECTORS {
             // Copying it would keep the other sources waiting: a thread does.
             return None;
         }
         let mut moved = 0;
         while moved < room {
             let at = offset + moved as u64;
-            let got = if buf.is_list() {
+            let got = if is_list {
                 self.kernel.read_list_now(fd, Vectors::of_room(buf, moved).list(), at)
             } else {
                 self.kernel.read_now(fd, buf.target(moved, usize::MAX), at)
