@@ -398,6 +398,7 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         self.ready.clear();
+        self.bulk.clear();
         self.waiting.clear();
         self.paused.clear();
     }

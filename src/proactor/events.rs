@@ -93,14 +93,13 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
         let got = self.kernel.recv(state.fd, stream_kind(flags), target);
-        if got.moved <= 0 || got.cut {
-            return self.run_rest_on(index, got);
+        if got.moved <= 0 || got.cut || got.moved as u32 >= room {
+            return self.run_rest_on(index, got, room);
         }
         let len = got.moved as u32;
-        // As `settle` does.
-        let settled = if len < room { READABLE } else { 0 };
-        state.flags = flags & !(RESTING | settled);
-        if settled != 0 && stream_kind(flags) == Kind::UnixStream {
+        // As `settle` does after a short read.
+        state.flags = flags & !(RESTING | READABLE);
+        if stream_kind(flags) == Kind::UnixStream {
             state.doubt(index, &mut self.doubted);
         }
         let (source, token) = (state.name(index), state.read_token);
@@ -117,11 +116,11 @@ impl<K: Kernel> Proactor<K> {
     /// The attempt of `run_rest` has met something unusual.
     #[cold]
     #[inline(never)]
-    fn run_rest_on(&mut self, index: u32, got: Received) -> bool {
+    fn run_rest_on(&mut self, index: u32, got: Received, room: u32) -> bool {
         if got.moved <= 0 {
             self.rest_stopped(index, got.moved);
         } else {
-            self.rest_done(index, got, u32::MAX);
+            self.rest_done(index, got, room);
         }
         self.requeue(index);
         // More than a wait takes are never behind.

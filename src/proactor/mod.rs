@@ -28,7 +28,7 @@ mod turn;
 mod waits;
 mod writes;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -76,6 +76,10 @@ pub struct Proactor<K: Kernel> {
     spill: Vec<u8>,
     /// Sources with something worth trying, by name, each at most once.
     ready: VecDeque<Source>,
+    /// Those of which more of the same is to be read, in bulk: they run when the others have.
+    bulk: VecDeque<Source>,
+    /// Sources, by index, whose last read took much and left perhaps more.
+    full: HashSet<u32>,
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waiting: Vec<Source>,
     /// Unix streams whose last short read may have stopped before the end of what is there.
@@ -106,8 +110,10 @@ pub struct Proactor<K: Kernel> {
     stops: bool,
     /// Bytes that this turn may still move before it delivers.
     turn_bytes: isize,
-    /// The source that ran last, and what is left of its share.
+    /// The source that ran last in bulk, and what is left of its share.
     favoured: (u32, usize),
+    /// A turn had completions to deliver, and left bulk alone: the next such one does not.
+    kept_bulk: bool,
     /// Connections that need places for their sources: those in the batch, and those delivered last.
     accepted: usize,
     /// How many of them were delivered last.
@@ -162,6 +168,8 @@ impl<K: Kernel> Proactor<K> {
             batch: Batch::default(),
             spill: Vec::new(),
             ready: VecDeque::new(),
+            bulk: VecDeque::new(),
+            full: HashSet::new(),
             waiting: Vec::new(),
             doubted: Vec::new(),
             doubt_turns: 0,
@@ -178,6 +186,7 @@ impl<K: Kernel> Proactor<K> {
             stops: false,
             turn_bytes: config.turn_bytes as isize,
             favoured: (NOWHERE, 0),
+            kept_bulk: false,
             accepted: 0,
             handed: 0,
             loose: 1,
@@ -253,19 +262,26 @@ impl<K: Kernel> Proactor<K> {
         self.sources[index].open(fd, kind, flags | duplicated);
     }
 
-    /// Puts a source that is worth trying into the ready queue: at its end, or at its head if it ran last
-    /// and what ended was not its share but the turn's.
+    /// Whether a source stands in a queue.
+    #[inline]
+    fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.bulk.is_empty()
+    }
+
+    /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran last, in
+    /// bulk, and what ended was not its share but the turn's.
     #[inline]
     fn enqueue(&mut self, index: u32) {
         let state = &mut self.sources[index];
         if !state.has(QUEUED) {
             state.flags |= QUEUED;
             let source = state.name(index);
-            match self.favoured {
-                (favoured, 1..) if favoured == index && self.turn_bytes <= 0 => {
-                    self.ready.push_front(source);
-                }
-                _ => self.ready.push_back(source),
+            if !self.full.remove(&index) {
+                self.ready.push_back(source);
+            } else if self.favoured.0 == index && self.favoured.1 > 0 && self.turn_bytes <= 0 {
+                self.bulk.push_front(source);
+            } else {
+                self.bulk.push_back(source);
             }
         }
     }
@@ -490,7 +506,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
-        let quiet = self.batch.is_empty() && self.ready.is_empty() && self.doubted.is_empty();
+        let quiet = self.batch.is_empty() && !self.has_ready() && self.doubted.is_empty();
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
         if !quiet || answered || self.remote.has_rung() {
             return Some(Duration::ZERO);

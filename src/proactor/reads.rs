@@ -17,8 +17,11 @@ use waits::MEMORY_PAUSE_NS;
 
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
-/// What one accept counts for in a source's share of a turn.
+/// What one accept counts for in a source's share of a turn, at least, and how many make up a share.
 const ACCEPT_COST: usize = 1024;
+const MOST_ACCEPTS: usize = 256;
+/// A read of so many bytes is one of bulk.
+const MUCH: u32 = 16 << 10;
 
 impl<K: Kernel> Proactor<K> {
     /// Memory for a message: the space at hand and, where that is less than a swap buffer, memory
@@ -77,6 +80,7 @@ impl<K: Kernel> Proactor<K> {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
         state.settle(index, len < room, got.cut, &mut self.doubted);
+        note_full(&mut self.full, index, len, room);
         let more = state.has(RESTING_MORE);
         if !more {
             state.flags &= !RESTING;
@@ -143,7 +147,8 @@ impl<K: Kernel> Proactor<K> {
         match self.slots[slot].code {
             Code::Read => self.run_read(index, slot, left),
             Code::Accept => {
-                *left = left.saturating_sub(ACCEPT_COST);
+                let cost = ACCEPT_COST.max(self.config.source_bytes / MOST_ACCEPTS);
+                *left = left.saturating_sub(cost);
                 self.run_accept(index, slot);
             }
             Code::RecvFrom => self.run_recv_from(index, slot, left),
@@ -163,6 +168,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let len = got.moved as u32;
         self.sources[index].settle(index, len < room, got.cut, &mut self.doubted);
+        note_full(&mut self.full, index, len, room);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room) };
         *left = left.saturating_sub(len as usize);
@@ -199,7 +205,9 @@ impl<K: Kernel> Proactor<K> {
         let len = got.moved as usize;
         state.settle(index, len < room, got.cut, &mut self.doubted);
         op.moved += len as u32;
+        note_full(&mut self.full, index, len as u32, room as u32);
         *left = left.saturating_sub(len);
+        self.turn_bytes -= len as isize;
         if op.code == Code::ReadExact && op.moved < op.count {
             return;
         }
@@ -337,6 +345,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room) };
         *left = left.saturating_sub(moved as usize);
+        self.turn_bytes -= moved;
         let mut address = self.address();
         address.set_descriptors(received);
         let descriptors = crate::address::Descriptors(address);
@@ -362,6 +371,14 @@ fn recv_whole<K: Kernel>(
         rest = &rest[target.write(rest)..];
     }
     got
+}
+
+/// Remembers whether a read took much and all that it was given.
+#[inline]
+fn note_full(full: &mut HashSet<u32>, index: u32, len: u32, room: u32) {
+    if len >= room && len >= MUCH {
+        full.insert(index);
+    }
 }
 
 impl State {

@@ -566,7 +566,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Tries a read that was just submitted, or has it tried in the next turn if this one has read what
-    /// it may: so that what is read is dealt with while it is in the processor's cache.
+    /// it may and the source has bulk: so that what is read is dealt with while it is in the cache.
     #[inline(always)]
     fn try_reads(&mut self, index: u32) {
         if self.sources[index].can_read() {
@@ -576,7 +576,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[inline(never)]
     fn try_reads_now(&mut self, index: u32) {
-        if self.turn_bytes <= 0 {
+        if self.turn_bytes <= 0 && self.full.contains(&index) {
             return self.enqueue(index);
         }
         let mut left = self.config.source_bytes;

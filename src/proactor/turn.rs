@@ -11,6 +11,9 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
+/// So many bytes of bulk count like a completion towards asking the kernel again.
+const BULK_BYTES: usize = 8 << 10;
+
 /// Most times that a busy loop asks its selector before it asks the doubted sources.
 const MOST_DOUBT_TURNS: u32 = 128;
 
@@ -39,7 +42,7 @@ impl<K: Kernel> Proactor<K> {
             }
             if wait == Wait::Now {
                 // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
-                self.dozing = self.ready.is_empty() && self.remote.doze();
+                self.dozing = !self.has_ready() && self.remote.doze();
             }
             if self.is_over(wait) {
                 return Ok(());
@@ -71,15 +74,16 @@ impl<K: Kernel> Proactor<K> {
         let overdue = timed && self.next_ns().is_some_and(|next| next <= self.now_ns);
         // What is there already is delivered before more is read.
         let deliver = !self.batch.is_empty() && !overdue && self.unasked < self.config.unasked;
+        let forced = !self.batch.is_empty();
         if !deliver {
             self.turn_bytes = self.config.turn_bytes as isize;
         }
-        let idle = self.batch.is_empty() && self.ready.is_empty();
+        let idle = self.batch.is_empty() && !self.has_ready();
         if idle || overdue || self.unasked >= self.config.unasked {
             self.unasked = 0;
             let doubts = !self.doubted.is_empty();
             let wait = if idle && !doubts { wait } else { Wait::Now };
-            let queued = !self.ready.is_empty();
+            let queued = self.has_ready();
             self.poll(wait)?;
             if queued {
                 // Those that events have brought have not used up everything.
@@ -94,8 +98,16 @@ impl<K: Kernel> Proactor<K> {
         if !self.paused.is_empty() {
             self.resume_paused();
         }
-        if !deliver && !self.ready.is_empty() {
+        if !deliver && self.has_ready() {
             self.run_ready();
+            self.kept_bulk = forced && !self.kept_bulk;
+            if !self.kept_bulk {
+                self.run_bulk();
+            }
+            if K::COMPLETES && wait == Wait::Now && self.batch.is_empty() {
+                // What was begun for them: whoever embeds this loop may sleep now.
+                self.look()?;
+            }
         }
         if timed {
             self.expire_due();
@@ -112,7 +124,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn ask_doubted(&mut self) {
         self.doubt_turns += 1;
-        let busy = !self.batch.is_empty() || !self.ready.is_empty();
+        let busy = !self.batch.is_empty() || self.has_ready();
         if busy && self.doubt_turns < MOST_DOUBT_TURNS {
             return;
         }
@@ -245,7 +257,7 @@ impl<K: Kernel> Proactor<K> {
             if self.remote.has_rung() {
                 self.wake_up();
             }
-            if !self.batch.is_empty() || !self.ready.is_empty() {
+            if !self.batch.is_empty() || self.has_ready() {
                 return Ok(true);
             }
             self.now_ns = self.kernel.now_ns();
@@ -255,27 +267,45 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs the ready sources, each for its share of a turn; those behind the turn's share stay at
-    /// the head of the queue, those that have more to do go to its end.
+    /// Runs the sources that are ready, each for its share of a turn; those behind the turn's share stay
+    /// at the head of the queue, those that have more to do go to its end.
     fn run_ready(&mut self) {
         for _ in 0..self.ready.len() {
             if self.turn_bytes <= 0 {
                 return;
             }
             let Some(source) = self.ready.pop_front() else { return };
-            self.run_source(source);
+            self.run_source(source, self.config.source_bytes);
+            self.requeue(source.index());
         }
     }
 
+    /// Runs those that have bulk, one at least.
     #[inline(never)]
-    fn run_source(&mut self, source: Source) {
+    fn run_bulk(&mut self) {
+        for ran in 0..self.bulk.len() {
+            if ran > 0 && self.turn_bytes <= 0 {
+                return;
+            }
+            let Some(source) = self.bulk.pop_front() else { return };
+            // The kernel is asked in between: others may have something.
+            self.unasked += self.config.turn_bytes / BULK_BYTES;
+            let index = source.index();
+            if self.favoured.0 != index || self.favoured.1 == 0 {
+                self.favoured = (index, self.config.source_bytes);
+            }
+            let left = self.run_source(source, self.favoured.1);
+            self.favoured.1 = left;
+            self.requeue(index);
+        }
+    }
+
+    /// Runs a source for at most `left` bytes; what is left of them.
+    #[inline(never)]
+    fn run_source(&mut self, source: Source, mut left: usize) -> usize {
         let index = source.index();
-        let Some(state) = self.sources.find(index, source.generation()) else { return };
+        let Some(state) = self.sources.find(index, source.generation()) else { return 0 };
         state.flags &= !QUEUED;
-        let mut left = match self.favoured {
-            (favoured, left @ 1..) if favoured == index => left,
-            _ => self.config.source_bytes,
-        };
         if state.has(POLLED) {
             self.run_polls(index);
         }
@@ -285,8 +315,7 @@ impl<K: Kernel> Proactor<K> {
         self.run_writes(index, &mut write_left);
         left -= write_share - write_left;
         self.run_reads(index, &mut left);
-        self.favoured = (index, left);
-        self.requeue(index);
+        left
     }
 
     /// Puts a source that has used up its share back into the queue.

@@ -57,24 +57,34 @@ fn write(watcher: &mut Simulated, source: Source, text: &'static str) -> Option<
     wait_one(watcher).error_kind()
 }
 
+/// A watcher that reads 16 KiB at a time and `count` connections whose clients have sent `bytes`; and a
+/// connection that is quiet.
+fn bulk(source_bytes: usize, count: usize, bytes: usize) -> (Simulated, (Source, Source)) {
+    let sim = Sim::new(1);
+    sim.set_patience(Duration::ZERO);
+    sim.set_buffer(1 << 20);
+    let builder = Watcher::builder().buffer_size(16 << 10).turn_budget(16 << 10);
+    let config = builder.source_budget(source_bytes).config();
+    let mut watcher = Watcher::simulated_with(&sim, config);
+    let mut pairs: Vec<_> = (0..=count).map(|_| connection(&mut watcher)).collect();
+    let quiet = pairs.remove(0);
+    for &(client, _) in &pairs {
+        watcher.submit(Op::write(client, vec![7; bytes])).unwrap();
+        wait_one(&mut watcher);
+    }
+    for &(_, server) in &pairs {
+        watcher.submit(Op::read(server)).unwrap();
+    }
+    (watcher, quiet)
+}
+
 /// What was read is dealt with before more is read, and one stream is read for its share before the
 /// next: an echo of four that all have bytes.
 #[test]
 fn streams_are_served_one_by_one() {
-    let sim = Sim::new(1);
-    sim.set_patience(Duration::ZERO);
-    let builder = Watcher::builder().buffer_size(1024).turn_budget(1024).source_budget(5120);
-    let mut watcher = Watcher::simulated_with(&sim, builder.config());
-    let pairs: Vec<_> = (0..4).map(|_| connection(&mut watcher)).collect();
-    for &(client, _) in &pairs {
-        watcher.submit(Op::write(client, pattern(20_000))).unwrap();
-    }
-    wait(&mut watcher);
-    for &(_, server) in &pairs {
-        watcher.submit(Op::read(server)).unwrap();
-    }
+    let (mut watcher, _) = bulk(80 << 10, 4, 320_000);
     let (mut runs, mut heard) = (Vec::<(Source, usize)>::new(), 0);
-    while heard < 80_000 {
+    while heard < 4 * 320_000 {
         let mut read = 0;
         for c in wait(&mut watcher) {
             match c.result.unwrap() {
@@ -90,14 +100,42 @@ fn streams_are_served_one_by_one() {
                 other => panic!("{other:?}"),
             }
         }
-        // The first reads, tried at their submission, have a turn of their own.
-        assert!(read <= 2048, "{read} bytes before any of them was dealt with");
+        // The first read of each is tried at its submission.
+        assert!(heard == 0 || read <= 32 << 10, "{read} bytes before any was dealt with");
         heard += read;
     }
-    // Not in a row: what was read at submission and by the first events.
-    let in_a_row = runs.iter().filter(|(_, bytes)| *bytes == 5120).count();
-    assert!(in_a_row >= 10, "{runs:?}");
-    assert!(runs.iter().all(|(_, bytes)| *bytes <= 6144), "{runs:?}");
+    let whole = runs.iter().filter(|(_, bytes)| *bytes == 80 << 10).count();
+    assert!(whole >= 8 && runs.iter().all(|(_, bytes)| *bytes <= 96 << 10), "{runs:?}");
+}
+
+/// A message of a source that was quiet comes before what eight streams have still to read.
+#[test]
+fn a_message_does_not_stand_behind_bulk() {
+    for timeout in [None, Some(HOUR)] {
+        let (mut watcher, (client, server)) = bulk(2 << 20, 8, 1_000_000);
+        let ping = Op::read(server).token(1);
+        let ping = if let Some(span) = timeout { ping.timeout(span) } else { ping };
+        watcher.submit(ping).unwrap();
+        let (mut before, mut sent, mut after) = (0, false, 0);
+        'run: loop {
+            for c in wait(&mut watcher) {
+                match c.result.unwrap() {
+                    Done::Read(_) if c.token == 1 => break 'run,
+                    Done::Read(data) => {
+                        *(if sent { &mut after } else { &mut before }) += data.len();
+                        watcher.submit(Op::read(c.source)).unwrap();
+                    }
+                    Done::Written { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            if before > 500_000 && !sent {
+                sent = true;
+                watcher.submit(Op::write(client, "ping")).unwrap();
+            }
+        }
+        assert!(sent && after < 600_000, "{after} bytes of bulk before it");
+    }
 }
 
 /// A connection over a listener: its client's end and its server's.
