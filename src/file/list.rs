@@ -71,6 +71,7 @@ mod tests {
         for (from, wanted) in
             [(0, &[3, 5, 4][..]), (2, &[1, 5, 4]), (3, &[5, 4]), (11, &[1]), (12, &[])]
         {
+            let wanted = &wanted[..wanted.len().min(MOST_VECTORS)];
             assert_eq!(lens(&Vectors::of_bytes(&list, from)), wanted);
             assert_eq!(lens(&Vectors::of_room(&mut list, from)), wanted);
         }
@@ -83,6 +84,6 @@ mod tests {
         let parts = (0..MOST_VECTORS + 5).map(|_| Buf::from("ab"));
         let list = Buf::from(parts.collect::<Vec<_>>());
         assert_eq!(lens(&Vectors::of_bytes(&list, 1)).len(), MOST_VECTORS);
-        assert_eq!(lens(&Vectors::of_bytes(&list, 2 * MOST_VECTORS)), [2; 5]);
+        assert_eq!(lens(&Vectors::of_bytes(&list, 2 * MOST_VECTORS)), vec![2; MOST_VECTORS.min(5)]);
     }
 }

@@ -134,7 +134,7 @@ fn a_message_does_not_stand_behind_bulk() {
                 watcher.submit(Op::write(client, "ping")).unwrap();
             }
         }
-        assert!(sent && after < 600_000, "{after} bytes of bulk before it");
+        assert!(sent && after < 300_000, "{after} bytes of bulk before it");
     }
 }
 

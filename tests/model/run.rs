@@ -662,14 +662,16 @@ impl<W: World> Model<W> {
 
     fn cancel_all(&mut self, port: usize) {
         self.call += 1;
-        let reserved = self.ports[port].reserved;
+        if self.ports[port].reserved {
+            self.flush();
+        }
         let count = self.watcher.cancel_all(self.ports[port].source);
         let pending: Vec<usize> = self
             .pending()
             .filter(|&op| self.ops[op].end == Some(port) && !self.ops[op].queued)
             .collect();
         assert!(count <= pending.len(), "more was cancelled than is in flight");
-        if reserved || self.ports[port].freed {
+        if self.ports[port].freed {
             assert_eq!(count, 0);
             return;
         }
