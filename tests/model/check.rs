@@ -60,7 +60,7 @@ impl<W: World> Model<W> {
         self.last_wait = self.call;
         self.after_wait(before);
         if self.calm && count == 0 && self.world.is_quiet(&mut self.watcher) {
-            self.check_quiet();
+            self.check_quiet(done.is_empty());
         }
         match keep {
             Keep::Take => {
@@ -103,10 +103,11 @@ impl<W: World> Model<W> {
         assert_eq!(counters.completed, self.delivered, "completed");
     }
 
-    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on.
-    fn check_quiet(&self) {
+    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on. The batch,
+    /// if it is not empty, may hold leases.
+    fn check_quiet(&self, batch_is_empty: bool) {
         let leases = self.pending().any(|op| self.ops[op].lease);
-        let pool_is_free = self.held.is_empty() && self.done.is_empty() && !leases;
+        let pool_is_free = self.held.is_empty() && batch_is_empty && !leases;
         for port in 0..self.ports.len() {
             let head = |list: usize| {
                 let list = self.ports[port].lists[list].iter();
