@@ -99,7 +99,7 @@ impl Builder {
     }
 
     /// Bytes that a turn reads before it delivers what it has, so that they are still in the cache
-    /// when the program looks at them.
+    /// when the program looks at them. Default 64 KiB.
     pub fn turn_budget(mut self, bytes: usize) -> Builder {
         self.config.turn_bytes = bytes.max(1);
         self

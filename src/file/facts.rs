@@ -1,7 +1,7 @@
 //! What a driver remembers of a file, so that what was refused once is not asked again.
 
 use crate::sys::fd::RawFd;
-use crate::sys::{fs::Mode, stat};
+use crate::sys::{HowOpen, fs, stat};
 
 /// Known, and how its operations go: packed into a word of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,24 +20,24 @@ const OFFSET_SHIFT: u32 = 16;
 impl Facts {
     /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct I/O
     /// must be (powers of two; `None` if the file does not say).
-    pub(crate) fn new(mode: Mode, alignment: Option<(u32, u32)>) -> Facts {
+    pub(crate) fn new(how: HowOpen, alignment: Option<(u32, u32)>) -> Facts {
         // What every disk takes.
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
         let log = |size: u32| u64::from(size.max(1).ilog2());
         let mut bits = KNOWN | log(memory) << MEMORY_SHIFT | log(offset) << OFFSET_SHIFT;
         // The page cache is not asked for what bypasses it.
-        bits |= if mode.direct { DIRECT | NOT_NOW } else { 0 };
-        bits |= if mode.appends { APPENDS } else { 0 };
-        bits |= if mode.synchronous { SYNCHRONOUS } else { 0 };
+        bits |= if how.direct { DIRECT | NOT_NOW } else { 0 };
+        bits |= if how.appends { APPENDS } else { 0 };
+        bits |= if how.synchronous { SYNCHRONOUS } else { 0 };
         Facts(bits)
     }
 
     /// Asks the system.
     pub(crate) fn of(fd: RawFd) -> Facts {
-        let mode = Mode::of(fd);
-        let known = if mode.direct { stat::of_descriptor(fd).ok() } else { None };
+        let how = fs::how_open(fd);
+        let known = if how.direct { stat::of_descriptor(fd).ok() } else { None };
         let alignment = known.and_then(|stat| stat.direct).map(|size| (size.memory, size.offset));
-        Facts::new(mode, alignment)
+        Facts::new(how, alignment)
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Facts {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_file() {
-        let mut facts = Facts::new(Mode { appends: true, ..Mode::default() }, None);
+        let mut facts = Facts::new(HowOpen { appends: true, ..HowOpen::default() }, None);
         assert!(facts.is_known() && facts.appends() && !facts.is_direct());
         assert!(facts.writes_in_a_row());
         assert!(facts.may_read_now() && !facts.is_refused());
@@ -121,10 +121,10 @@ mod tests {
         assert_eq!(Facts::from_bits(facts.bits()), facts);
         assert!(!facts.may_read_now() && facts.is_refused());
 
-        let facts = Facts::new(Mode { synchronous: true, ..Mode::default() }, None);
+        let facts = Facts::new(HowOpen { synchronous: true, ..HowOpen::default() }, None);
         assert!(!facts.writes_in_a_row() && facts.may_read_now());
 
-        let facts = Facts::new(Mode { direct: true, ..Mode::default() }, Some((4, 512)));
+        let facts = Facts::new(HowOpen { direct: true, ..HowOpen::default() }, Some((4, 512)));
         assert!(facts.is_direct() && !facts.may_read_now() && !facts.writes_in_a_row());
         let memory = |start: usize| std::ptr::without_provenance(1024 + start);
         assert!(facts.fits(memory(4), 1024, 512));

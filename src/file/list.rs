@@ -6,8 +6,8 @@ use super::position::slices;
 use crate::buf::Buf;
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
-/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is such) that stays where it is
-/// until the answer.
+/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is such)
+/// that stays where it is until the answer.
 #[derive(Clone, Copy)]
 pub struct FileList<'a>(&'a [Vector]);
 

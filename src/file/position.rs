@@ -48,7 +48,7 @@ pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
         buf.targets(done as usize, MOST_BYTES, &mut targets, MOST_VECTORS);
         fs::read_vectored_at(fd, &mut targets, at)
     });
-    if ended == Err(libc::EINVAL) && done % SECTOR != 0 && fs::Mode::of(fd).direct {
+    if ended == Err(libc::EINVAL) && done % SECTOR != 0 && fs::how_open(fd).direct {
         ended = Ok(());
     }
     // SAFETY: the kernel has written so many bytes of the room, in order.

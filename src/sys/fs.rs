@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::buf::Target;
 use crate::sys::fd::{AsRawFd, FromRawFd, RawFd};
-use crate::sys::{Moved, attempt, descriptor, os_errno};
+use crate::sys::{HowOpen, Moved, attempt, descriptor, os_errno};
 
 pub(crate) use libc::{
     F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_SYNC as SYNC, R_OK, W_OK, X_OK,
@@ -240,30 +240,17 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
     system::allocate(fd, offset as _, len as _)
 }
 
-/// How an open file is written and read: what fcntl(2) says of its description.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mode {
-    /// It bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
-    pub(crate) direct: bool,
-    /// Writes go to the end of the file (`O_APPEND`).
-    pub(crate) appends: bool,
-    /// Writes are on the disk when they end (`O_SYNC`, `O_DSYNC`).
-    pub(crate) synchronous: bool,
-}
-
-impl Mode {
-    /// Of a descriptor; of none that is open it says nothing.
-    pub(crate) fn of(fd: RawFd) -> Mode {
-        // SAFETY: no memory is passed.
-        let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;
-        if flags < 0 {
-            return Mode::default();
-        }
-        Mode {
-            direct: system::is_direct(flags),
-            appends: flags & libc::O_APPEND != 0,
-            synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
-        }
+/// What fcntl(2) says of a descriptor; of none that is open it says nothing.
+pub(crate) fn how_open(fd: RawFd) -> HowOpen {
+    // SAFETY: no memory is passed.
+    let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;
+    if flags < 0 {
+        return HowOpen::default();
+    }
+    HowOpen {
+        direct: system::is_direct(flags),
+        appends: flags & libc::O_APPEND != 0,
+        synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,
     }
 }
 

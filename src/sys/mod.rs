@@ -124,6 +124,17 @@ pub(crate) const CHOSEN: &str = "the only one on this system, for development";
 )))]
 compile_error!("windlass has no selector for this system: it needs epoll, kqueue or WSAPoll");
 
+/// How a file is open, for what is written and read through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HowOpen {
+    /// It bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
+    pub(crate) direct: bool,
+    /// Writes go to the end of the file (`O_APPEND`).
+    pub(crate) appends: bool,
+    /// Writes are on the disk when they end (`O_SYNC`, `O_DSYNC`).
+    pub(crate) synchronous: bool,
+}
+
 /// A selector: see the list above.
 pub trait Select: Sized {
     /// What `explain` calls it.

@@ -318,7 +318,7 @@ fn what_is_cached_is_read_at_once() {
         no if no == -(libc::EAGAIN as isize) => skip("the page cache has lost the file"),
         no => assert_eq!(no, -(libc::EOPNOTSUPP as isize)),
     }
-    assert!(!fs::Mode::of(file.as_raw_fd()).direct);
+    assert!(!fs::how_open(file.as_raw_fd()).direct);
     #[cfg(unix)]
     {
         let (pipe, _end) = std::io::pipe().unwrap();

@@ -20,7 +20,7 @@ use crate::buf::Target;
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{RawFd, handle, is_file};
 use crate::sys::windows::api::{self, HANDLE, OVERLAPPED};
-use crate::sys::{Moved, os_errno, os_error};
+use crate::sys::{HowOpen, Moved, os_errno, os_error};
 
 /// The most parts that one call is handed; it takes the first that has bytes.
 pub(crate) const MOST_VECTORS: usize = 1;
@@ -145,19 +145,9 @@ pub(crate) fn allocate(_: RawFd, _: u64, _: u64) -> Result<(), i32> {
     Err(libc::EOPNOTSUPP)
 }
 
-/// How an open file is written and read. Handles do not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mode {
-    pub(crate) direct: bool,
-    pub(crate) appends: bool,
-    pub(crate) synchronous: bool,
-}
-
-impl Mode {
-    /// Nothing.
-    pub(crate) fn of(_: RawFd) -> Mode {
-        Mode::default()
-    }
+/// Handles do not say.
+pub(crate) fn how_open(_: RawFd) -> HowOpen {
+    HowOpen::default()
 }
 
 /// Opens a file by std, shared with everybody, not inherited. `EINVAL` for one that is to bypass the
