@@ -6,7 +6,7 @@
 
 mod common;
 
-use std::io;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use common::files::*;
@@ -132,6 +132,35 @@ fn a_cancel_is_one_entry() {
     assert_eq!(b.end(read).error_kind(), Some(ErrorKind::Cancelled));
     assert_eq!(cancels(&b) - before, 1);
     b.watcher.free(there);
+}
+
+/// Whoever embeds the loop sleeps when a look has brought nothing and nothing is due: what that look
+/// has begun must be in the kernel. Here it is a read that was put off because much was read before it.
+#[test]
+fn what_a_look_has_begun_wakes_the_loop_around_it() {
+    const MUCH: usize = 64 << 10;
+    let mut b = Uring::bench_with(Watcher::builder().quirks("whole-buffers=on"));
+    let (here, mut there) = system::tcp_pair();
+    there.write_all(&pattern(MUCH, 1)).unwrap();
+    while here.peek(&mut vec![0; MUCH]).unwrap() < MUCH {
+        std::thread::yield_now();
+    }
+    let here = b.watcher.attach(here).unwrap();
+    let mut done = Completions::new();
+    // The descriptor's first signal says nothing of what comes.
+    while system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO)) {
+        b.watcher.try_wait(&mut done).unwrap();
+    }
+    b.watcher.submit(Op::read(here)).unwrap();
+    assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 1);
+    assert_eq!(expect_read(done.drain(..).next().unwrap()).len(), MUCH);
+    b.watcher.submit(Op::read_into(here, room(100))).unwrap();
+    assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
+    assert_eq!(b.watcher.next_timeout(), None, "nothing is due");
+    there.write_all(b"hello").unwrap();
+    assert!(system::wait_readable(b.watcher.pollable().unwrap(), Some(BOUND)), "it sleeps on");
+    while b.watcher.try_wait(&mut done).unwrap() == 0 {}
+    assert_eq!(&*expect_read(done.drain(..).next().unwrap()), b"hello");
 }
 
 /// Ten times as many operations as the ring has entries, at once: nothing is lost.

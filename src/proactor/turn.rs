@@ -275,8 +275,9 @@ impl<K: Kernel> Proactor<K> {
                 return;
             }
             let Some(source) = self.ready.pop_front() else { return };
-            self.run_source(source, self.config.source_bytes);
-            self.requeue(source.index());
+            if self.run_source(source, self.config.source_bytes).is_some() {
+                self.requeue(source.index());
+            }
         }
     }
 
@@ -294,17 +295,18 @@ impl<K: Kernel> Proactor<K> {
             if self.favoured.0 != index || self.favoured.1 == 0 {
                 self.favoured = (index, self.config.source_bytes);
             }
-            let left = self.run_source(source, self.favoured.1);
-            self.favoured.1 = left;
-            self.requeue(index);
+            if let Some(left) = self.run_source(source, self.favoured.1) {
+                self.favoured.1 = left;
+                self.requeue(index);
+            }
         }
     }
 
-    /// Runs a source for at most `left` bytes; what is left of them.
+    /// Runs a source for at most `left` bytes; what is left of them, or `None` for one that is gone.
     #[inline(never)]
-    fn run_source(&mut self, source: Source, mut left: usize) -> usize {
+    fn run_source(&mut self, source: Source, mut left: usize) -> Option<usize> {
         let index = source.index();
-        let Some(state) = self.sources.find(index, source.generation()) else { return 0 };
+        let state = self.sources.find(index, source.generation())?;
         state.flags &= !QUEUED;
         if state.has(POLLED) {
             self.run_polls(index);
@@ -315,7 +317,7 @@ impl<K: Kernel> Proactor<K> {
         self.run_writes(index, &mut write_left);
         left -= write_share - write_left;
         self.run_reads(index, &mut left);
-        left
+        Some(left)
     }
 
     /// Puts a source that has used up its share back into the queue.
