@@ -90,29 +90,30 @@ id! {
 
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
 
-/// What a descriptor is, as far as its operations differ.
+/// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit that no
+/// other has: drivers tell them by it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     /// Not looked at yet; the first operation asks the kernel.
-    Unknown,
+    Unknown = 0,
     /// A connected or connecting stream socket of an internet family.
-    Stream,
+    Stream = 8,
     /// A Unix stream socket: its reads can stop short at passed descriptors.
-    UnixStream,
+    UnixStream = 9,
     /// A socket that keeps message boundaries and has no connection: UDP, Unix datagram.
-    Datagram,
+    Datagram = 1,
     /// A connected socket that keeps message boundaries.
-    Seqpacket,
+    Seqpacket = 2,
     /// A listening socket.
-    Listener,
+    Listener = 3,
     /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
-    Pollable,
+    Pollable = 4,
     /// As `Pollable`, but somebody else shares the blocking description, whose flags are not changed.
-    SharedPollable,
+    SharedPollable = 5,
     /// A regular file, directory or block device: always ready as poll(2) sees it; its operations name
     /// where in the file they start.
-    File,
+    File = 6,
 }
 
 impl Kind {

@@ -98,7 +98,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let len = got.moved as u32;
         // As `settle` does after a short read.
-        state.flags = flags & !(RESTING | READABLE);
+        state.flags = flags & !(RESTING | READABLE | FULL);
         if stream_kind(flags) == Kind::UnixStream {
             state.doubt(index, &mut self.doubted);
         }

@@ -28,7 +28,7 @@ mod turn;
 mod waits;
 mod writes;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -78,8 +78,6 @@ pub struct Proactor<K: Kernel> {
     ready: VecDeque<Source>,
     /// Those of which more of the same is to be read, in bulk: they run when the others have.
     bulk: VecDeque<Source>,
-    /// Sources, by index, whose last read took much and left perhaps more.
-    full: HashSet<u32>,
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waiting: Vec<Source>,
     /// Unix streams whose last short read may have stopped before the end of what is there.
@@ -169,7 +167,6 @@ impl<K: Kernel> Proactor<K> {
             spill: Vec::new(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
-            full: HashSet::new(),
             waiting: Vec::new(),
             doubted: Vec::new(),
             doubt_turns: 0,
@@ -274,9 +271,10 @@ impl<K: Kernel> Proactor<K> {
     fn enqueue(&mut self, index: u32) {
         let state = &mut self.sources[index];
         if !state.has(QUEUED) {
-            state.flags |= QUEUED;
+            let full = state.has(FULL);
+            state.flags = (state.flags | QUEUED) & !FULL;
             let source = state.name(index);
-            if !self.full.remove(&index) {
+            if !full {
                 self.ready.push_back(source);
             } else if self.favoured.0 == index && self.favoured.1 > 0 && self.turn_bytes <= 0 {
                 self.bulk.push_front(source);

@@ -79,8 +79,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
-        state.settle(index, len < room, got.cut, &mut self.doubted);
-        note_full(&mut self.full, index, len, room);
+        state.settle(index, len, room, got.cut, &mut self.doubted);
         let more = state.has(RESTING_MORE);
         if !more {
             state.flags &= !RESTING;
@@ -132,7 +131,7 @@ impl<K: Kernel> Proactor<K> {
             let (source, ticket) = (state.name(index), state.resting_ticket(index));
             let token = state.read_token;
             state.flags &= !(RESTING | RESTING_MORE);
-            state.settle(index, false, false, &mut self.doubted);
+            state.settle(index, 0, 0, false, &mut self.doubted);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch.push(Completion::new(source, ticket, token, eof));
         } else if let Some(kind) = self.read_blocked(index, moved) {
@@ -167,8 +166,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(index, len < room, got.cut, &mut self.doubted);
-        note_full(&mut self.full, index, len, room);
+        self.sources[index].settle(index, len, room, got.cut, &mut self.doubted);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room) };
         *left = left.saturating_sub(len as usize);
@@ -203,9 +201,8 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as usize;
-        state.settle(index, len < room, got.cut, &mut self.doubted);
+        state.settle(index, len as u32, room as u32, got.cut, &mut self.doubted);
         op.moved += len as u32;
-        note_full(&mut self.full, index, len as u32, room as u32);
         *left = left.saturating_sub(len);
         self.turn_bytes -= len as isize;
         if op.code == Code::ReadExact && op.moved < op.count {
@@ -240,7 +237,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind().is_message() {
-            self.sources[index].settle(index, false, false, &mut self.doubted);
+            self.sources[index].settle(index, 0, 0, false, &mut self.doubted);
         }
         match self.slots[slot].code {
             Code::ReadExact => self.fail(slot, ErrorKind::Eof),
@@ -341,7 +338,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
-        state.settle(index, true, true, &mut self.doubted);
+        state.settle(index, 0, 1, true, &mut self.doubted);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room) };
         *left = left.saturating_sub(moved as usize);
@@ -373,23 +370,18 @@ fn recv_whole<K: Kernel>(
     got
 }
 
-/// Remembers whether a read took much and all that it was given.
-#[inline]
-fn note_full(full: &mut HashSet<u32>, index: u32, len: u32, room: u32) {
-    if len >= room && len >= MUCH {
-        full.insert(index);
-    }
-}
-
 impl State {
-    /// After a read that moved bytes: whether another is worth trying. A short one of a stream says
-    /// that nothing is left, unless the event said more than "readable"; the selector must know the
-    /// descriptor, or nothing would say when there is more.
+    /// After a read that moved `len` of `room` bytes: whether another is worth trying. A short one of a
+    /// stream says that nothing is left, unless the event said more than "readable"; the selector must
+    /// know the descriptor, or nothing would say when there is more.
     #[inline(always)]
-    fn settle(&mut self, index: u32, short: bool, cut: bool, doubted: &mut Vec<Source>) {
+    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, doubted: &mut Vec<Source>) {
         if cut {
             self.flags |= UNSETTLED;
         }
+        let short = len < room;
+        self.flags &= !FULL;
+        self.flags |= if short || len < MUCH { 0 } else { FULL };
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
             if self.kind() == Kind::UnixStream {

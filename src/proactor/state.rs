@@ -59,8 +59,8 @@ pub(super) const WRITE_BUSY: u32 = 1 << 30;
 /// It is freed, and goes when the kernel has answered.
 pub(super) const FREEING: u32 = 1 << 31;
 
-/// A short read says that nothing is left: a stream socket.
-pub(super) const STREAM: u32 = 1 << 20;
+/// Its last read took much and left perhaps more: it is run with those that have bulk.
+pub(super) const FULL: u32 = 1 << 20;
 /// Reads are queued.
 pub(super) const READS: u32 = 1 << 21;
 /// Writes are queued.
@@ -71,30 +71,35 @@ pub(super) const POLLS: u32 = 1 << 19;
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
 const KIND_MASK: u32 = 15 << KIND_SHIFT;
+/// A short read says that nothing is left: a stream socket, by the bit that only the numbers of theirs have.
+pub(super) const STREAM: u32 = (Kind::Stream as u32 & Kind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Unknown,
-    Kind::Stream,
-    Kind::UnixStream,
     Kind::Datagram,
     Kind::Seqpacket,
     Kind::Listener,
     Kind::Pollable,
     Kind::SharedPollable,
     Kind::File,
+    Kind::Unknown,
+    Kind::Stream,
+    Kind::UnixStream,
 ];
 
 /// The kind that stands in the flags of a stream socket: one of two.
 #[inline(always)]
 pub(super) fn stream_kind(flags: u32) -> Kind {
-    const STREAM_BIT: u32 = (Kind::Stream as u32 & !(Kind::UnixStream as u32)) << KIND_SHIFT;
-    if flags & STREAM_BIT != 0 { Kind::Stream } else { Kind::UnixStream }
+    const UNIX: u32 = (Kind::UnixStream as u32 & !(Kind::Stream as u32)) << KIND_SHIFT;
+    if flags & UNIX == 0 { Kind::Stream } else { Kind::UnixStream }
 }
 
 const _: () = {
     let mut i = 0;
     while i < KINDS.len() {
-        assert!(KINDS[i] as usize == i);
+        let stream = matches!(KINDS[i], Kind::Stream | Kind::UnixStream);
+        assert!(KINDS[i] as usize == i || matches!(KINDS[i], Kind::Unknown));
+        assert!(stream == ((i as u32) << KIND_SHIFT & STREAM != 0));
         i += 1;
     }
 };
@@ -258,8 +263,6 @@ impl State {
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
         let bytes = !matches!(kind, Kind::Listener | Kind::File);
         self.flags |= if bytes { BYTES } else { 0 };
-        let stream = matches!(kind, Kind::Stream | Kind::UnixStream);
-        self.flags |= if stream { STREAM } else { 0 };
     }
 
     #[inline(always)]

@@ -576,7 +576,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[inline(never)]
     fn try_reads_now(&mut self, index: u32) {
-        if self.turn_bytes <= 0 && self.full.contains(&index) {
+        if self.turn_bytes <= 0 && self.sources[index].has(FULL) {
             return self.enqueue(index);
         }
         let mut left = self.config.source_bytes;
