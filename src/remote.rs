@@ -1,18 +1,21 @@
 //! Work from other threads: a bounded queue, a flag that says whether the loop sleeps, and ids that
 //! the loop keeps ready.
 //!
-//! The flag has three states, so that a burst of submissions costs one system call and submissions
+//! The flag has four states, so that a burst of submissions costs one system call and submissions
 //! to a loop that is awake cost none:
 //!
 //! ```text
-//!              doze()                 ring(): write the eventfd
+//!          doze(), nap()              ring(): write the eventfd
 //!   AWAKE ───────────────▶ ASLEEP ──────────────▶ RUNG
-//!     │  ▲                    │                     │
+//!     │  ▲                or NAPPING                │
 //!     │  └──── rouse() ◀──────┴─────────────────────┤
 //!     └──────── ring(): no system call ────────────▶┘
 //! ```
 //!
-//! Invariant: (R1) a message is queued before `ring`, and the loop empties the queue after `rouse`;
+//! A loop that naps wakes by itself soon, and looks then whether anybody has rung or not: `tap`, for what can
+//! wait so long, leaves it alone. It is a `ring` for all other loops.
+//!
+//! Invariant: (R1) a message is queued before `ring` or `tap`, and the loop empties the queue after `rouse`;
 //! so a message that is missed by one emptying has rung after it and is seen by the next.
 
 use std::any::Any;
@@ -37,6 +40,17 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 /// Somebody has queued something since.
 const RUNG: u8 = 2;
+/// The loop blocks for a short time, or is about to: it needs the eventfd for what is urgent.
+const NAPPING: u8 = 3;
+
+/// How soon the loop must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// At once.
+    Now,
+    /// When it looks next, which must be soon.
+    Soon,
+}
 
 /// Whether the loop sleeps.
 #[derive(Debug)]
@@ -50,7 +64,15 @@ impl Bell {
     /// Says that there is something to do; true when the loop sleeps and must be woken.
     #[inline]
     pub(crate) fn ring(&self) -> bool {
-        self.0.swap(RUNG, Ordering::SeqCst) == ASLEEP
+        matches!(self.0.swap(RUNG, Ordering::SeqCst), ASLEEP | NAPPING)
+    }
+
+    /// As [`ring`](Bell::ring), for what can wait for the end of a nap.
+    #[inline]
+    pub(crate) fn tap(&self) -> bool {
+        // It writes also where it changes nothing: so the end of the nap sees what was queued before.
+        let naps = self.0.compare_exchange(NAPPING, NAPPING, Ordering::SeqCst, Ordering::SeqCst);
+        naps.is_err() && self.ring()
     }
 
     /// The loop is about to block; false when it must not, because the bell has rung.
@@ -63,16 +85,22 @@ impl Bell {
         }
     }
 
+    /// The loop is about to block for a short time; false when it must not.
+    #[inline]
+    pub(crate) fn nap(&self) -> bool {
+        self.0.compare_exchange(AWAKE, NAPPING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// Whether the bell has rung.
     #[inline]
     pub(crate) fn has_rung(&self) -> bool {
         self.0.load(Ordering::Acquire) == RUNG
     }
 
-    /// The loop is awake; true when the bell had rung, and the queue must be emptied.
+    /// The loop is awake; true when the bell had rung or it has napped, and the queue must be emptied.
     #[inline]
     pub(crate) fn rouse(&self) -> bool {
-        self.0.swap(AWAKE, Ordering::SeqCst) == RUNG
+        matches!(self.0.swap(AWAKE, Ordering::SeqCst), RUNG | NAPPING)
     }
 }
 
@@ -130,6 +158,14 @@ impl Shared {
             self.wake.wake();
         }
     }
+
+    fn tell(&self, urgency: Urgency) {
+        match urgency {
+            Urgency::Now => self.ring(),
+            Urgency::Soon if self.bell.tap() => self.wake.wake(),
+            Urgency::Soon => {}
+        }
+    }
 }
 
 /// The loop's end.
@@ -179,6 +215,19 @@ impl Remote {
     pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.ring()
+    }
+
+    /// As [`waker`](Remote::waker), for what may be less urgent.
+    pub(crate) fn teller(&self) -> impl Fn(Urgency) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |urgency| shared.tell(urgency)
+    }
+
+    /// Before the loop blocks for a short time, after which it takes what there is: false when it must not,
+    /// because something has come.
+    #[inline]
+    pub(crate) fn nap(&self) -> bool {
+        self.shared.bell.nap()
     }
 
     /// Before the loop blocks: false when it must not, because something has come.
@@ -509,7 +558,9 @@ mod loom_tests {
     /// R1: whatever is queued before a ring is seen by the loop before it sleeps for good.
     #[test]
     fn no_ring_is_lost() {
-        loom::model(|| {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
             let bell = loom::sync::Arc::new(Bell::new());
             let queued = loom::sync::Arc::new(AtomicUsize::new(0));
             let woken = loom::sync::Arc::new(AtomicUsize::new(0));
@@ -533,11 +584,47 @@ mod loom_tests {
                     }
                 }
                 bell.rouse();
-                seen += queued.swap(0, Ordering::Relaxed);
+                seen = queued.load(Ordering::Relaxed);
             }
             for thread in threads {
                 thread.join().unwrap();
             }
+        });
+    }
+
+    /// R1 for taps: what was queued before one is seen at the end of a nap, or has rung.
+    #[test]
+    fn no_tap_is_lost() {
+        loom::model(|| {
+            let bell = loom::sync::Arc::new(Bell::new());
+            let queued = loom::sync::Arc::new(AtomicUsize::new(0));
+            let woken = loom::sync::Arc::new(AtomicUsize::new(0));
+            let thread = {
+                let (bell, queued, woken) = (bell.clone(), queued.clone(), woken.clone());
+                loom::thread::spawn(move || {
+                    for _ in 0..2 {
+                        queued.fetch_add(1, Ordering::Relaxed);
+                        if bell.tap() {
+                            woken.fetch_add(1, Ordering::Release);
+                        }
+                    }
+                })
+            };
+            // One nap, which may end by itself before anything has come; then it sleeps for good.
+            bell.nap();
+            bell.rouse();
+            // (A load may see an older count, as a look at a queue may; a swap could not.)
+            let mut seen = queued.load(Ordering::Relaxed);
+            while seen < 2 {
+                if bell.doze() {
+                    while woken.swap(0, Ordering::Acquire) == 0 {
+                        loom::thread::yield_now();
+                    }
+                }
+                bell.rouse();
+                seen = queued.load(Ordering::Relaxed);
+            }
+            thread.join().unwrap();
         });
     }
 }
@@ -562,6 +649,24 @@ mod tests {
         assert!(!bell.ring());
         assert!(bell.rouse());
         assert!(!bell.rouse());
+    }
+
+    #[test]
+    fn a_tap_leaves_a_loop_that_naps_alone() {
+        let bell = Bell::new();
+        assert!(bell.nap());
+        assert!(!bell.tap(), "it will look soon");
+        assert!(bell.rouse(), "and does so without a ring");
+        assert!(bell.nap());
+        assert!(bell.ring(), "what is urgent ends the nap");
+        assert!(!bell.tap());
+        assert!(bell.rouse());
+        assert!(bell.doze());
+        assert!(bell.tap(), "a loop that sleeps would not look");
+        assert!(!bell.nap(), "it rang");
+        assert!(bell.rouse());
+        assert!(!bell.tap());
+        assert!(!bell.doze(), "a tap to a loop that is awake is a ring");
     }
 
     #[test]

@@ -251,6 +251,12 @@ impl Work for Task {
     fn run(self) -> Outcome {
         Task::run(self)
     }
+    fn bytes(&self) -> usize {
+        match self {
+            Task::WriteAt { buf, .. } => buf.len(),
+            _ => 0,
+        }
+    }
 }
 
 fn entries(path: PathBuf) -> io::Result<Vec<DirEntry>> {

@@ -46,6 +46,8 @@ pub(super) struct Files {
     pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
+    /// The last nap was for nothing: until a job has ended, the loop sleeps.
+    pub(super) overslept: bool,
     pub(super) counts: FileCounts,
 }
 
@@ -65,6 +67,13 @@ impl Files {
     /// Operations that threads have or wait for.
     pub(super) fn at_work(&self) -> usize {
         self.jobs.len() + self.parked.len()
+    }
+
+    /// Whether a thread has more to do than it needs the loop for, so that what ends meanwhile can be
+    /// taken a little later.
+    #[inline]
+    pub(super) fn may_nap(&self) -> bool {
+        !self.overslept && self.workers.as_ref().is_some_and(|workers| workers.are_ahead())
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -338,7 +347,7 @@ impl<K: Kernel> Proactor<K> {
         let workers = self
             .files
             .workers
-            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.waker())));
+            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.teller())));
         match workers.submit(key, lane, class, task) {
             Ok(job) => {
                 self.files.jobs.insert(slot, job);
@@ -466,7 +475,8 @@ impl<K: Kernel> Proactor<K> {
         let threads = format!("{} of {} threads", self.files.threads(), self.most_threads());
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
         explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
-        let lock = "into the page cache: more threads would contend for the file's lock";
+        let lock = "into the page cache: more threads would contend for the file's lock; behind \
+                    a MiB more, the loop looks by itself instead of being woken";
         explain.row("write_at", "one thread for each file", lock, counts.in_a_row);
         let place = "in its place among the writes; reads the disk while the loop waits";
         explain.row("send_file", "sendfile", place, count(Code::SendFile));
@@ -490,6 +500,7 @@ impl<K: Kernel> Proactor<K> {
         {
             let slot = key as u32;
             self.files.jobs.remove(&slot);
+            self.files.overslept = false;
             let Some(op) = self.slots.find_key(slot, (key >> 32) as u32) else {
                 debug_assert!(false, "a place is kept until the job has ended");
                 continue;

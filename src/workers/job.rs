@@ -77,17 +77,19 @@ enum State<W: Work> {
 /// Where the work of one job is, and then its result.
 pub(super) struct Cell<W: Work> {
     key: u64,
+    /// Of a strand's job: how many bytes it moves.
+    pub(super) bytes: usize,
     state: Mutex<State<W>>,
 }
 
 impl<W: Work> Cell<W> {
-    pub(super) fn new(key: u64, work: W) -> Cell<W> {
-        Cell { key, state: Mutex::new(State::Waiting(work)) }
+    pub(super) fn new(key: u64, bytes: usize, work: W) -> Cell<W> {
+        Cell { key, bytes, state: Mutex::new(State::Waiting(work)) }
     }
 
     /// Uses a cell again that nobody else holds.
-    pub(super) fn reuse(&mut self, key: u64, work: W) {
-        self.key = key;
+    pub(super) fn reuse(&mut self, key: u64, bytes: usize, work: W) {
+        (self.key, self.bytes) = (key, bytes);
         *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(work);
     }
 

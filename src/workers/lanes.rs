@@ -77,7 +77,7 @@ impl<W: Work> Queue<Strand<W>> {
     fn start(&self) -> Option<Started<W>> {
         loop {
             let strand = self.pop()?;
-            if let Some((cell, work)) = strand.start() {
+            if let Some((cell, work, _)) = strand.start() {
                 return Some(Started { cell, work, slow: false, strand: Some(strand) });
             }
         }

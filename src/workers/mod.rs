@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::error::{Limit, Reason, Rejected};
+use crate::remote::Urgency;
 use crate::sys::fork;
 
 pub(crate) use job::{Finished, Job};
@@ -41,6 +42,10 @@ pub(crate) const MOST_THREADS: usize = 1024;
 /// How many there are if nobody says.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
+/// While a strand's worker has more bytes than these before it, what has ended meanwhile can be taken a little
+/// later: to move them takes longer than to wake a loop.
+pub(crate) const AHEAD: usize = 1 << 20;
+
 /// How long dropping [`Workers`] waits for jobs that run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -50,6 +55,10 @@ pub(crate) trait Work: Send + 'static {
     type Output: Send + 'static;
     /// Does it, on a worker's thread. A panic is caught and reported.
     fn run(self) -> Self::Output;
+    /// How many bytes it moves, as a measure of how long it takes.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// How many jobs are where. Those in the present change while they are read; those of the past are
@@ -84,6 +93,8 @@ pub(crate) struct Workers<W: Work> {
     strands: HashMap<(u32, Lane), Arc<Strand<W>>>,
     queue: usize,
     in_flight: usize,
+    /// How many bytes those of them that are strands' move.
+    in_a_row: usize,
     accepted: u64,
     ended: u64,
     cancelled: u64,
@@ -95,10 +106,14 @@ pub(crate) struct Workers<W: Work> {
 impl<W: Work> Workers<W> {
     /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (at least 1): accepted, their
     /// completion not yet taken. `bell` is rung after each completion, on the worker's thread: it wakes
-    /// the loop if it sleeps, and should cost little if it does not
-    /// ([`Remote::waker`](crate::remote::Remote::waker)). Nothing is started yet; the memory is 16 bytes
+    /// the loop if it sleeps, unless it will look soon anyway and need not know before, and should cost
+    /// little if it does not sleep ([`Remote::teller`](crate::remote::Remote::teller)). Nothing is started yet; the memory is 16 bytes
     /// for each job of `queue`, and twice that for each kind of lane when it is first used.
-    pub(crate) fn new(threads: usize, queue: usize, bell: Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn new(
+        threads: usize,
+        queue: usize,
+        bell: Arc<dyn Fn(Urgency) + Send + Sync>,
+    ) -> Self {
         let (limit, queue) = (threads.clamp(1, MOST_THREADS), queue.max(1));
         let (open, threads) = crossbeam_channel::bounded(0);
         let (done_in, done) = crossbeam_channel::bounded(queue);
@@ -112,6 +127,7 @@ impl<W: Work> Workers<W> {
             strands: HashMap::new(),
             queue,
             in_flight: 0,
+            in_a_row: 0,
             accepted: 0,
             ended: 0,
             cancelled: 0,
@@ -137,7 +153,8 @@ impl<W: Work> Workers<W> {
         if let Err(reason) = self.ready() {
             return Err(Rejected { op: work, reason });
         }
-        let cell = self.cell(key, work);
+        let bytes = if matches!(class, Class::Strand(_)) { work.bytes() } else { 0 };
+        let cell = self.cell(key, bytes, work);
         let job = Job(Arc::clone(&cell));
         let slow = class == Class::Slow;
         let mut is_next = true;
@@ -154,6 +171,7 @@ impl<W: Work> Workers<W> {
         }
         self.accepted += 1;
         self.in_flight += 1;
+        self.in_a_row += bytes;
         if is_next && self.shared.lanes.admits(slow) {
             // With a thread alive the job is run, if later than it might be.
             let _ = self.shared.summon();
@@ -194,29 +212,30 @@ impl<W: Work> Workers<W> {
     }
 
     /// A cell with this work in it: one that is vacant and that nobody else holds, or a new one.
-    fn cell(&mut self, key: u64, work: W) -> Arc<Cell<W>> {
+    fn cell(&mut self, key: u64, bytes: usize, work: W) -> Arc<Cell<W>> {
         let Some(mut cell) = self.cells.pop_front() else {
-            return Arc::new(Cell::new(key, work));
+            return Arc::new(Cell::new(key, bytes, work));
         };
         if let Some(vacant) = Arc::get_mut(&mut cell) {
-            vacant.reuse(key, work);
+            vacant.reuse(key, bytes, work);
             return cell;
         }
         // Somebody keeps its `Job`.
         self.cells.push_back(cell);
-        Arc::new(Cell::new(key, work))
+        Arc::new(Cell::new(key, bytes, work))
     }
 
     /// Takes the work back if it was not started: no completion follows. `None` when it was: its
     /// completion comes, or has come already. `job` must be of these workers.
     pub(crate) fn cancel(&mut self, job: &Job<W>) -> Option<W> {
         let work = job.0.withdraw()?;
-        self.withdrawn();
+        self.withdrawn(job.0.bytes);
         Some(work)
     }
 
-    fn withdrawn(&mut self) {
+    fn withdrawn(&mut self, bytes: usize) {
         self.in_flight -= 1;
+        self.in_a_row -= bytes;
         self.cancelled += 1;
     }
 
@@ -225,6 +244,7 @@ impl<W: Work> Workers<W> {
     pub(crate) fn take(&mut self) -> Option<Finished<W::Output>> {
         let cell = self.done.try_recv().ok()?;
         let finished = cell.finish()?;
+        self.in_a_row -= cell.bytes;
         if self.cells.len() < self.queue {
             self.cells.push_back(cell);
         }
@@ -232,6 +252,12 @@ impl<W: Work> Workers<W> {
         self.ended += 1;
         self.panicked += u64::from(finished.result.is_err());
         Some(finished)
+    }
+
+    /// Whether a strand may have more than [`AHEAD`] before it: then the completions of its jobs are told as
+    /// [`Urgency::Soon`].
+    pub(crate) fn are_ahead(&self) -> bool {
+        self.in_a_row > AHEAD
     }
 
     /// How many jobs were accepted and have neither been taken nor cancelled.
@@ -268,13 +294,15 @@ impl<W: Work> Workers<W> {
             mem::take(&mut roster.handles)
         };
         for work in shared.lanes.withdraw() {
-            self.withdrawn();
+            self.withdrawn(0);
             drop(work);
         }
         for strand in mem::take(&mut self.strands).into_values() {
-            for work in strand.withdraw().iter().filter_map(|cell| cell.withdraw()) {
-                self.withdrawn();
-                drop(work);
+            for cell in strand.withdraw() {
+                if let Some(work) = cell.withdraw() {
+                    self.withdrawn(cell.bytes);
+                    drop(work);
+                }
             }
         }
         shared.crew.close();

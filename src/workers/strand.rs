@@ -22,12 +22,21 @@ pub(super) struct Strand<W: Work> {
 
 struct State<W: Work> {
     cells: VecDeque<Arc<Cell<W>>>,
+    /// What they move, those among them that were withdrawn included.
+    bytes: usize,
     held: bool,
+}
+
+impl<W: Work> State<W> {
+    fn drop_withdrawn(&mut self) {
+        self.cells.retain(|cell| cell.is_waiting());
+        self.bytes = self.cells.iter().map(|cell| cell.bytes).sum();
+    }
 }
 
 impl<W: Work> Strand<W> {
     pub(super) fn new(lane: Lane) -> Strand<W> {
-        Strand { lane, state: Mutex::new(State { cells: VecDeque::new(), held: false }) }
+        Strand { lane, state: Mutex::new(State { cells: VecDeque::new(), bytes: 0, held: false }) }
     }
 
     /// No foreign code runs under the lock, so it is never poisoned.
@@ -40,18 +49,22 @@ impl<W: Work> Strand<W> {
         let mut state = self.lock();
         if state.cells.len() == state.cells.capacity() {
             // Those that were withdrawn make room before more memory does.
-            state.cells.retain(|cell| cell.is_waiting());
+            state.drop_withdrawn();
         }
+        state.bytes += cell.bytes;
         state.cells.push_back(cell);
         !std::mem::replace(&mut state.held, true)
     }
 
-    /// Starts the next job that was not withdrawn; without one, nobody holds the strand any more.
-    pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W)> {
+    /// Starts the next job that was not withdrawn, and says how many bytes it and those behind it move;
+    /// without one, nobody holds the strand any more.
+    pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W, usize)> {
         let mut state = self.lock();
         while let Some(cell) = state.cells.pop_front() {
+            let bytes = state.bytes;
+            state.bytes -= cell.bytes;
             if let Some(work) = cell.start() {
-                return Some((cell, work));
+                return Some((cell, work, bytes));
             }
         }
         state.held = false;
@@ -62,7 +75,7 @@ impl<W: Work> Strand<W> {
     /// nobody holds it any more.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.lock();
-        state.cells.retain(|cell| cell.is_waiting());
+        state.drop_withdrawn();
         state.held = !state.cells.is_empty();
         !state.held
     }
@@ -73,6 +86,8 @@ impl<W: Work> Strand<W> {
 
     /// Takes all waiting jobs back.
     pub(super) fn withdraw(&self) -> VecDeque<Arc<Cell<W>>> {
-        std::mem::take(&mut self.lock().cells)
+        let mut state = self.lock();
+        state.bytes = 0;
+        std::mem::take(&mut state.cells)
     }
 }

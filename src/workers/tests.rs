@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use proptest::prelude::*;
 
+mod strands;
+
 use super::*;
 use crate::remote::Bell;
 use crate::sys::{Select, Selector};
@@ -17,18 +19,21 @@ use crate::sys::{Select, Selector};
 /// Ends a test that hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// Work that is a closure.
-struct Call(Box<dyn FnOnce() -> u64 + Send>);
+/// Work that is a closure, and moves so many bytes.
+struct Call(Box<dyn FnOnce() -> u64 + Send>, usize);
 
 impl Work for Call {
     type Output = u64;
     fn run(self) -> u64 {
         (self.0)()
     }
+    fn bytes(&self) -> usize {
+        self.1
+    }
 }
 
 fn call(work: impl FnOnce() -> u64 + Send + 'static) -> Call {
-    Call(Box::new(work))
+    Call(Box::new(work), 0)
 }
 
 /// Workers, and a loop that sleeps until they ring.
@@ -40,7 +45,7 @@ struct Pool {
 impl Pool {
     fn new(threads: usize, queue: usize) -> Pool {
         let (ring, rung) = bounded(1);
-        let bell = move || {
+        let bell = move |_| {
             // One ring that was not heard yet is enough.
             let _ = ring.try_send(());
         };
@@ -284,123 +289,6 @@ fn slow_jobs_leave_workers_for_others() {
     }
 }
 
-#[test]
-fn a_strand_runs_one_job_at_a_time_in_order() {
-    let mut pool = Pool::new(4, 100);
-    let running = Arc::new(AtomicUsize::new(0));
-    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let count = if cfg!(miri) { 12 } else { 90 };
-    for key in 0..count {
-        let (running, order) = (Arc::clone(&running), Arc::clone(&order));
-        let work = call(move || {
-            assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "another one runs");
-            order.lock().unwrap().push(key);
-            std::thread::yield_now();
-            running.fetch_sub(1, Ordering::SeqCst);
-            key
-        });
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), work).unwrap());
-    }
-    for _ in 0..count {
-        pool.next().result.unwrap();
-    }
-    assert!(order.lock().unwrap().iter().copied().eq(0..count));
-}
-
-#[test]
-fn strands_run_beside_each_other_and_beside_all_else() {
-    let mut pool = Pool::new(3, 100);
-    let gate = Gate::new();
-    for key in 0..4 {
-        for strand in 0..2 {
-            let work = gate.work(10 * u64::from(strand) + key);
-            drop(pool.workers.submit(0, Lane::Normal, Class::Strand(strand), work).unwrap());
-        }
-    }
-    pool.submit(0, Lane::Normal, gate.work(20));
-    let started: HashSet<u64> = (0..3).map(|_| gate.started()).collect();
-    assert_eq!(started, HashSet::from([0, 10, 20]));
-    assert!(gate.started.is_empty(), "no more than one of each");
-    gate.open(9);
-    assert_eq!(pool.keys(9), [0; 9]);
-}
-
-/// Between two jobs of a strand a worker takes what else waits, the more urgent first.
-#[test]
-fn a_long_strand_keeps_nobody_waiting() {
-    let mut pool = Pool::new(1, 100);
-    let gate = Gate::new();
-    pool.submit(0, Lane::Normal, gate.work(0));
-    gate.started();
-    for key in 0..4 {
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(1), call(|| 0)).unwrap());
-        drop(pool.workers.submit(10 + key, Lane::Normal, Class::Strand(2), call(|| 0)).unwrap());
-        pool.submit(20 + key, Lane::Normal, call(|| 0));
-    }
-    pool.submit(30, Lane::High, call(|| 0));
-    gate.open(1);
-    assert_eq!(pool.keys(14), [0, 30, 0, 20, 10, 21, 1, 22, 11, 23, 2, 12, 3, 13]);
-}
-
-/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes on.
-#[test]
-fn jobs_of_a_strand_are_given_back() {
-    let mut pool = Pool::new(1, 8);
-    let gate = Gate::new();
-    let strand = |pool: &mut Pool, key, work| {
-        pool.workers.submit(key, Lane::Low, Class::Strand(5), work).unwrap()
-    };
-    drop(strand(&mut pool, 0, gate.work(0)));
-    gate.started();
-    let kept = strand(&mut pool, 1, call(|| 1));
-    let many = if cfg!(miri) { 40 } else { 1000 };
-    for key in 2..many {
-        let job = strand(&mut pool, key, call(|| 0));
-        assert!(pool.workers.cancel(&job).is_some());
-    }
-    drop(strand(&mut pool, many, call(|| 0)));
-    gate.open(1);
-    assert_eq!(pool.keys(3), [0, 1, many]);
-    assert!(pool.workers.cancel(&kept).is_none());
-    pool.until_all_are_idle();
-    // Strands without a job are forgotten.
-    for number in 100..100 + many as u32 {
-        drop(pool.workers.submit(0, Lane::Low, Class::Strand(number), call(|| 0)).unwrap());
-        pool.next();
-    }
-    assert!(pool.workers.strands.len() < 100, "{}", pool.workers.strands.len());
-    drop(strand(&mut pool, 1, gate.work(1)));
-    gate.started();
-    let drops = Arc::new(AtomicUsize::new(0));
-    let counted = Counted(Arc::clone(&drops));
-    drop(strand(&mut pool, 2, call(move || drops_with(&counted))));
-    pool.workers.stop(Duration::ZERO);
-    assert_eq!(drops.load(Ordering::SeqCst), 1, "it waited");
-    gate.open(1);
-    assert_eq!(pool.next().key, 1);
-}
-
-/// Strands of which nothing is left make room for others.
-#[test]
-fn withdrawn_strands_take_no_room() {
-    let mut pool = Pool::new(1, 4);
-    let gate = Gate::new();
-    pool.submit(0, Lane::Normal, gate.work(0));
-    gate.started();
-    let submit = |pool: &mut Pool, key, number| {
-        pool.workers.submit(key, Lane::Normal, Class::Strand(number), call(|| 1)).unwrap()
-    };
-    drop(submit(&mut pool, 1, 7));
-    for number in 0..100 {
-        let job = submit(&mut pool, 99, number);
-        assert!(pool.workers.cancel(&job).is_some());
-    }
-    drop(submit(&mut pool, 2, 50));
-    drop(submit(&mut pool, 3, 7));
-    gate.open(1);
-    assert_eq!(pool.keys(4), [0, 1, 2, 3]);
-}
-
 fn drops_with(_: &Counted) -> u64 {
     0
 }
@@ -634,7 +522,7 @@ fn jobs_per_second() {
     let waker = selector.waker(0).unwrap();
     let bell = Arc::new(Bell::new());
     let rung = Arc::clone(&bell);
-    let ring = move || {
+    let ring = move |_| {
         if rung.ring() {
             waker.signal();
         }

@@ -8,10 +8,11 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::Sender;
 
-use super::Work;
 use super::crew::{Call, Crew};
 use super::job::Cell;
 use super::lanes::{Lanes, Started};
+use super::{AHEAD, Work};
+use crate::remote::Urgency;
 use crate::sys::os_errno;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in all.
@@ -49,7 +50,7 @@ pub(super) struct Shared<W: Work> {
     pub(super) crew: Crew,
     pub(super) roster: Mutex<Roster>,
     done: Sender<Arc<Cell<W>>>,
-    bell: Arc<dyn Fn() + Send + Sync>,
+    bell: Arc<dyn Fn(Urgency) + Send + Sync>,
 }
 
 impl<W: Work> Shared<W> {
@@ -58,7 +59,7 @@ impl<W: Work> Shared<W> {
         crew: Crew,
         open: Sender<Infallible>,
         done: Sender<Arc<Cell<W>>>,
-        bell: Arc<dyn Fn() + Send + Sync>,
+        bell: Arc<dyn Fn(Urgency) + Send + Sync>,
     ) -> Shared<W> {
         let (handles, tallies) = (Vec::new(), Vec::new());
         let roster = Roster { handles, tallies, open: Some(open), stack_bytes: None };
@@ -169,30 +170,46 @@ impl<W: Work> Shared<W> {
 
     /// Runs a job, and what there is of its strand as long as nothing else waits.
     fn run(self: &Arc<Self>, started: Started<W>, tally: &Tally) {
-        let Started { cell, work, slow, strand } = started;
-        self.run_one(cell, work, tally, slow);
-        let Some(mut strand) = strand else { return };
-        loop {
-            if self.lanes.has_work() {
-                let Err(back) = self.lanes.yield_strand(strand) else { break };
-                strand = back;
+        let Started { mut cell, mut work, slow, strand } = started;
+        let Some(mut strand) = strand else {
+            self.run_one(&cell, work, tally);
+            if slow {
+                self.lanes.slow_ended();
             }
-            let Some((cell, work)) = strand.start() else { return };
-            self.run_one(cell, work, tally, false);
+            return self.deliver(cell, Urgency::Now);
+        };
+        loop {
+            self.run_one(&cell, work, tally);
+            if self.lanes.has_work() {
+                match self.lanes.yield_strand(strand) {
+                    Ok(()) => {
+                        self.deliver(cell, Urgency::Now);
+                        // Whatever this worker takes next, somebody idle may take the other.
+                        let _ = self.summon();
+                        return;
+                    }
+                    Err(back) => strand = back,
+                }
+            }
+            let Some((next, next_work, bytes)) = strand.start() else {
+                return self.deliver(cell, Urgency::Now);
+            };
+            let urgency = if bytes > AHEAD { Urgency::Soon } else { Urgency::Now };
+            self.deliver(mem::replace(&mut cell, next), urgency);
+            work = next_work;
         }
-        // Whatever this worker takes next, somebody idle may take the other.
-        let _ = self.summon();
     }
 
-    fn run_one(&self, cell: Arc<Cell<W>>, work: W, tally: &Tally, slow: bool) {
+    fn run_one(&self, cell: &Cell<W>, work: W, tally: &Tally) {
         Tally::add(&tally.started);
         cell.run(work);
         Tally::add(&tally.ended);
-        if slow {
-            self.lanes.slow_ended();
-        }
+    }
+
+    /// Gives the loop a job that has ended.
+    fn deliver(&self, cell: Arc<Cell<W>>, urgency: Urgency) {
         // There is room for all that are in flight; without a loop the result is dropped here.
         let _ = self.done.try_send(cell);
-        (self.bell)();
+        (self.bell)(urgency);
     }
 }

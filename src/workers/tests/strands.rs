@@ -1,0 +1,210 @@
+//! What strands promise: see [`crate::workers::strand`].
+
+use super::*;
+use crate::remote::Urgency;
+
+#[test]
+fn a_strand_runs_one_job_at_a_time_in_order() {
+    let mut pool = Pool::new(4, 100);
+    let running = Arc::new(AtomicUsize::new(0));
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let count = if cfg!(miri) { 12 } else { 90 };
+    for key in 0..count {
+        let (running, order) = (Arc::clone(&running), Arc::clone(&order));
+        let work = call(move || {
+            assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "another one runs");
+            order.lock().unwrap().push(key);
+            std::thread::yield_now();
+            running.fetch_sub(1, Ordering::SeqCst);
+            key
+        });
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), work).unwrap());
+    }
+    for _ in 0..count {
+        pool.next().result.unwrap();
+    }
+    assert!(order.lock().unwrap().iter().copied().eq(0..count));
+}
+
+#[test]
+fn strands_run_beside_each_other_and_beside_all_else() {
+    let mut pool = Pool::new(3, 100);
+    let gate = Gate::new();
+    for key in 0..4 {
+        for strand in 0..2 {
+            let work = gate.work(10 * u64::from(strand) + key);
+            drop(pool.workers.submit(0, Lane::Normal, Class::Strand(strand), work).unwrap());
+        }
+    }
+    pool.submit(0, Lane::Normal, gate.work(20));
+    let started: HashSet<u64> = (0..3).map(|_| gate.started()).collect();
+    assert_eq!(started, HashSet::from([0, 10, 20]));
+    assert!(gate.started.is_empty(), "no more than one of each");
+    gate.open(9);
+    assert_eq!(pool.keys(9), [0; 9]);
+}
+
+/// Between two jobs of a strand a worker takes what else waits, the more urgent first.
+#[test]
+fn a_long_strand_keeps_nobody_waiting() {
+    let mut pool = Pool::new(1, 100);
+    let gate = Gate::new();
+    pool.submit(0, Lane::Normal, gate.work(0));
+    gate.started();
+    for key in 0..4 {
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(1), call(|| 0)).unwrap());
+        drop(pool.workers.submit(10 + key, Lane::Normal, Class::Strand(2), call(|| 0)).unwrap());
+        pool.submit(20 + key, Lane::Normal, call(|| 0));
+    }
+    pool.submit(30, Lane::High, call(|| 0));
+    gate.open(1);
+    assert_eq!(pool.keys(14), [0, 30, 0, 20, 10, 21, 1, 22, 11, 23, 2, 12, 3, 13]);
+}
+
+/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes on.
+#[test]
+fn jobs_of_a_strand_are_given_back() {
+    let mut pool = Pool::new(1, 8);
+    let gate = Gate::new();
+    let strand = |pool: &mut Pool, key, work| {
+        pool.workers.submit(key, Lane::Low, Class::Strand(5), work).unwrap()
+    };
+    drop(strand(&mut pool, 0, gate.work(0)));
+    gate.started();
+    let kept = strand(&mut pool, 1, call(|| 1));
+    let many = if cfg!(miri) { 40 } else { 1000 };
+    for key in 2..many {
+        let job = strand(&mut pool, key, call(|| 0));
+        assert!(pool.workers.cancel(&job).is_some());
+    }
+    drop(strand(&mut pool, many, call(|| 0)));
+    gate.open(1);
+    assert_eq!(pool.keys(3), [0, 1, many]);
+    assert!(pool.workers.cancel(&kept).is_none());
+    pool.until_all_are_idle();
+    // Strands without a job are forgotten.
+    for number in 100..100 + many as u32 {
+        drop(pool.workers.submit(0, Lane::Low, Class::Strand(number), call(|| 0)).unwrap());
+        pool.next();
+    }
+    assert!(pool.workers.strands.len() < 100, "{}", pool.workers.strands.len());
+    drop(strand(&mut pool, 1, gate.work(1)));
+    gate.started();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let counted = Counted(Arc::clone(&drops));
+    drop(strand(&mut pool, 2, call(move || drops_with(&counted))));
+    pool.workers.stop(Duration::ZERO);
+    assert_eq!(drops.load(Ordering::SeqCst), 1, "it waited");
+    gate.open(1);
+    assert_eq!(pool.next().key, 1);
+}
+
+/// Strands of which nothing is left make room for others.
+#[test]
+fn withdrawn_strands_take_no_room() {
+    let mut pool = Pool::new(1, 4);
+    let gate = Gate::new();
+    pool.submit(0, Lane::Normal, gate.work(0));
+    gate.started();
+    let submit = |pool: &mut Pool, key, number| {
+        pool.workers.submit(key, Lane::Normal, Class::Strand(number), call(|| 1)).unwrap()
+    };
+    drop(submit(&mut pool, 1, 7));
+    for number in 0..100 {
+        let job = submit(&mut pool, 99, number);
+        assert!(pool.workers.cancel(&job).is_some());
+    }
+    drop(submit(&mut pool, 2, 50));
+    drop(submit(&mut pool, 3, 7));
+    gate.open(1);
+    assert_eq!(pool.keys(4), [0, 1, 2, 3]);
+}
+
+/// The loop is told at once when a worker has little before it, else soon: it need not be woken for each job.
+#[test]
+fn how_soon_the_loop_must_know() {
+    let told = |sizes: &[usize]| {
+        let (tell, urgencies) = unbounded();
+        let bell = move |urgency| tell.send(urgency).unwrap();
+        let mut workers = Workers::new(1, 100, Arc::new(bell));
+        let gate = Gate::new();
+        for &bytes in sizes {
+            let Call(work, _) = gate.work(0);
+            drop(workers.submit(0, Lane::Normal, Class::Strand(1), Call(work, bytes)).unwrap());
+        }
+        assert_eq!(workers.are_ahead(), sizes.iter().sum::<usize>() > AHEAD);
+        gate.open(sizes.len());
+        let told: Vec<_> =
+            sizes.iter().map(|_| urgencies.recv_timeout(HANGS).expect("a completion")).collect();
+        while workers.take().is_some() {}
+        assert!(!workers.are_ahead(), "nothing is in flight");
+        told
+    };
+    use Urgency::{Now, Soon};
+    assert_eq!(told(&[AHEAD; 4]), [Soon, Soon, Now, Now]);
+    assert_eq!(told(&[AHEAD / 4; 6]), [Soon, Now, Now, Now, Now, Now]);
+    assert_eq!(told(&[4096; 8]), [Now; 8]);
+    assert_eq!(told(&[2 * AHEAD]), [Now]);
+}
+
+/// What a job that was withdrawn would have moved does not count.
+#[test]
+fn withdrawn_bytes_are_not_ahead() {
+    let mut pool = Pool::new(1, 100);
+    let gate = Gate::new();
+    pool.submit(0, Lane::Normal, gate.work(0));
+    gate.started();
+    let submit = |pool: &mut Pool, bytes| {
+        let Call(work, _) = call(|| 0);
+        pool.workers.submit(1, Lane::Normal, Class::Strand(1), Call(work, bytes)).unwrap()
+    };
+    let large = submit(&mut pool, 2 * AHEAD);
+    assert!(pool.workers.are_ahead());
+    assert!(pool.workers.cancel(&large).is_some());
+    assert!(!pool.workers.are_ahead());
+    drop(submit(&mut pool, AHEAD));
+    assert!(!pool.workers.are_ahead());
+    drop(submit(&mut pool, 1));
+    assert!(pool.workers.are_ahead());
+    gate.open(1);
+    assert_eq!(pool.keys(3), [0, 1, 1]);
+    assert!(!pool.workers.are_ahead());
+}
+
+/// A loop that naps takes what it was not woken for, although the next job of the strand does not end before it
+/// has.
+#[test]
+fn what_was_told_softly_is_taken_when_the_nap_ends() {
+    let mut selector = Selector::new(64).unwrap();
+    let waker = selector.waker(0).unwrap();
+    let bell = Arc::new(Bell::new());
+    let told = Arc::clone(&bell);
+    let tell = move |urgency| {
+        if if urgency == Urgency::Now { told.ring() } else { told.tap() } {
+            waker.signal();
+        }
+    };
+    let mut workers = Workers::new(1, 1000, Arc::new(tell));
+    let (gate, count) = (Gate::new(), if cfg!(miri) { 20 } else { 500 });
+    for key in 0..count {
+        let Call(work, _) = gate.work(key);
+        drop(workers.submit(key, Lane::Normal, Class::Strand(1), Call(work, AHEAD)).unwrap());
+    }
+    let start = Instant::now();
+    for key in 0..count {
+        gate.open(1);
+        let finished = loop {
+            assert!(start.elapsed() < HANGS);
+            if bell.nap() {
+                selector.select(Some(50_000)).unwrap();
+            }
+            // As a loop does: it looks when it rang or napped, and not because it was awake.
+            if bell.rouse()
+                && let Some(finished) = workers.take()
+            {
+                break finished;
+            }
+        };
+        assert_eq!(finished.key, key);
+    }
+}
