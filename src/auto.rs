@@ -242,6 +242,9 @@ impl Driver for Auto {
     fn close(&mut self) {
         forward!(self.close())
     }
+    fn reinit_after_fork(&mut self) -> io::Result<()> {
+        forward!(self.reinit_after_fork())
+    }
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
         forward!(self.queued_bytes(source))
     }

@@ -182,6 +182,9 @@ pub enum ErrorKind {
     Eof,
     /// The job panicked; what it said is in the buffer.
     Panicked,
+    /// The parent had submitted it when the process was forked; see
+    /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
+    Forked,
 }
 
 /// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
@@ -205,6 +208,7 @@ impl ErrorKind {
             ErrorKind::Torn => -5,
             ErrorKind::Eof => -6,
             ErrorKind::Panicked => -7,
+            ErrorKind::Forked => -8,
         }
     }
 }
@@ -226,6 +230,7 @@ impl Error {
             -5 => ErrorKind::Torn,
             -6 => ErrorKind::Eof,
             -7 => ErrorKind::Panicked,
+            -8 => ErrorKind::Forked,
             errno => ErrorKind::Os(errno),
         }
     }
@@ -272,6 +277,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
             ErrorKind::Panicked => f.write_str("the job panicked"),
+            ErrorKind::Forked => f.write_str("it is the parent's since the fork"),
         }
     }
 }
@@ -290,7 +296,7 @@ impl From<Error> for io::Error {
         let kind = match error.kind() {
             ErrorKind::Os(errno) => return os_error(errno),
             ErrorKind::Deadline => io::ErrorKind::TimedOut,
-            ErrorKind::Cancelled | ErrorKind::Freed | ErrorKind::Closed => {
+            ErrorKind::Cancelled | ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Forked => {
                 io::ErrorKind::ConnectionAborted
             }
             ErrorKind::Torn => io::ErrorKind::BrokenPipe,

@@ -301,6 +301,12 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
+        if self.shared.is_forked() {
+            // A thread that was about to queue something will never have: whoever empties the channel would
+            // wait for it.
+            std::mem::forget((self.requests.clone(), self.overflow.clone()));
+            return;
+        }
         // The channel lives as long as a submitter: what is in it must not.
         while self.take().is_some() {}
     }

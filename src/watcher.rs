@@ -225,6 +225,48 @@ impl<D: Driver> Watcher<D> {
         self.driver.close();
     }
 
+    /// Makes the copy of the watcher in a forked child the child's own; where there was no fork it does nothing.
+    /// Until then every call in the child fails with [`Reason::Forked`], and the parent's watcher goes on
+    /// whatever the child does.
+    ///
+    /// The sources stay, with their names; their open files are the parent's as well, so that what one of the
+    /// two reads the other does not. Every operation that was in flight at the fork ends in the child with
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) and its buffer, unless a worker thread had that; in
+    /// the parent it goes on. The selector or ring, the wake descriptor, the AIO context and the worker
+    /// threads are made anew; registered files and buffers are registered anew. Completions that were not
+    /// yet delivered at the fork are delivered in both.
+    ///
+    /// [`Submitter`]s, source guards and wake handles from before the fork stay the parent's: a guard that is
+    /// dropped in the child frees nothing there. Flags that the parent's watcher has changed are not restored
+    /// by the child's [`detach`](Watcher::detach).
+    ///
+    /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to the child
+    /// (signal-safety(7)); this is not one. Fork before there are threads, workers among them, or exec.
+    ///
+    /// ```no_run
+    /// # use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let listener = watcher.listen(([127, 0, 0, 1], 7007))?;
+    /// for _ in 0..4 {
+    ///     // SAFETY: this process has one thread.
+    ///     if unsafe { libc::fork() } == 0 {
+    ///         watcher.reinit_after_fork()?;
+    ///         break;
+    ///     }
+    /// }
+    /// watcher.submit(Op::accept(listener).multishot())?; // five processes accept
+    /// # watcher.wait(&mut Completions::new())?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the system reports for the new selector or ring (`EMFILE`, `ENOMEM` …): the watcher stays as it
+    /// was, and this can be tried again. [`Reason::Closed`] after `close`; [`Reason::Unsupported`] for a
+    /// driver that has nothing to be had anew, as the simulated one.
+    pub fn reinit_after_fork(&mut self) -> io::Result<()> {
+        self.driver.reinit_after_fork()
+    }
+
     /// How many bytes of writes are queued on a source and not out yet: what a program looks at before
     /// it writes more to a peer that may be slow. [`Op::drained`] tells when they have become fewer;
     /// [`Builder::write_limit`] bounds them.

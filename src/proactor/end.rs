@@ -110,7 +110,11 @@ impl<K: Kernel> Proactor<K> {
             }
             Code::Close => self.sources[index].flags &= !CLOSING,
             Code::Write | Code::SendDescriptors | Code::SendFile
-                if moved > 0 && !matches!(kind, ErrorKind::Freed | ErrorKind::Closed) =>
+                if moved > 0
+                    && !matches!(
+                        kind,
+                        ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Forked
+                    ) =>
             {
                 // A hole in the stream: what is queued behind must not follow it.
                 while self.sources[index].writes.head != NOWHERE {
@@ -267,7 +271,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Ends every operation of a source, each queue in its order.
-    fn end_operations(&mut self, index: u32, kind: ErrorKind) {
+    pub(super) fn end_operations(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
         // Drains before the writes: with these nothing is queued, but nothing has drained.
         let mut slot = self.sources[index].polls;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
+use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::{FileAnswer, FileFacts, FileList, FileRequest};
@@ -194,6 +195,18 @@ pub unsafe trait Kernel {
     /// Whether a read without a buffer would find one.
     fn has_buffers(&mut self, pool: &mut Pool) -> bool {
         pool.has_space()
+    }
+
+    /// Another kernel like this one, for a forked child, which can use neither this one nor what it knows.
+    ///
+    /// # Errors
+    /// What the system reports; [`Reason::Unsupported`](crate::Reason::Unsupported) where there is no other.
+    fn renew(&self, config: &Config) -> io::Result<Self>
+    where
+        Self: Sized,
+    {
+        let _ = config;
+        Err(Reason::Unsupported.into())
     }
 
     /// Leaves to itself what is started and was not answered in time: its memory is never used again.

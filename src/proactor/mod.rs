@@ -18,6 +18,7 @@
 mod end;
 mod events;
 mod files;
+mod forked;
 mod kernel;
 mod os;
 mod reads;
@@ -146,17 +147,22 @@ struct Counts {
     lateness: [u64; 8],
 }
 
+/// What other threads reach a proactor on this kernel by.
+fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
+    struct Shared(std::sync::Arc<dyn crate::remote::Wake>);
+    impl crate::remote::Wake for Shared {
+        fn wake(&self) {
+            self.0.wake();
+        }
+    }
+    Remote::new(config.queue, config.reserve, Shared(kernel.waker()))
+}
+
 impl<K: Kernel> Proactor<K> {
     /// A proactor on `kernel`; `reason` is what `explain` says of the choice.
     pub(crate) fn with_kernel(kernel: K, config: Config, reason: String) -> Proactor<K> {
         fork::watch();
-        struct Shared(std::sync::Arc<dyn crate::remote::Wake>);
-        impl crate::remote::Wake for Shared {
-            fn wake(&self) {
-                self.0.wake();
-            }
-        }
-        let remote = Remote::new(config.queue, config.reserve, Shared(kernel.waker()));
+        let remote = remote(&config, &kernel);
         let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());
         Proactor {
             sources: Table::new(config.sources),
@@ -458,6 +464,10 @@ impl<K: Kernel> Driver for Proactor<K> {
         if self.check_fork().is_ok() {
             self.close_all();
         }
+    }
+
+    fn reinit_after_fork(&mut self) -> io::Result<()> {
+        self.renew()
     }
 
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {

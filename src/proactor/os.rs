@@ -12,6 +12,7 @@ use super::kernel::{Connecting, FILES, Kernel, Received, WAKE};
 use crate::address::Address;
 use crate::buf::Target;
 use crate::clock;
+use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::direct::Direct;
@@ -97,6 +98,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn name(&self) -> &'static str {
         S::NAME
+    }
+
+    fn renew(&self, config: &Config) -> io::Result<Os<S>> {
+        Os::new(config.events, config.files)
     }
 
     #[inline]

@@ -70,7 +70,7 @@ pub(super) const POLLS: u32 = 1 << 19;
 
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
-const KIND_MASK: u32 = 15 << KIND_SHIFT;
+pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
 /// A short read says that nothing is left: a stream socket, by the bit that only the numbers of theirs have.
 pub(super) const STREAM: u32 = (Kind::Stream as u32 & Kind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.

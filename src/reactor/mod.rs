@@ -37,7 +37,7 @@ use crate::config::Config;
 use crate::driver::{Complete, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::interest::{Mode, Ready};
-use crate::slots::Table;
+use crate::slots::{Entry, Table};
 use crate::source::Ticket;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 use crate::sys::{Select, Selector, fork, os_errno};
@@ -98,6 +98,8 @@ pub struct Reactor<S: Select = Selector> {
     batch: Vec<Readiness>,
     wake: Arc<Shared>,
     stale_events: u64,
+    /// What one wait takes.
+    events: usize,
     forks: u32,
 }
 
@@ -133,6 +135,7 @@ impl<S: Select> Reactor<S> {
             batch: Vec::new(),
             wake,
             stale_events: 0,
+            events: config.events,
             forks: fork::generation(),
         })
     }
@@ -148,7 +151,7 @@ impl<S: Select> Reactor<S> {
         let watch = watch.ok_or(Reason::Stale)?;
         let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
         self.selector.modify(fd, ticket.key(), interest, mode).map_err(reason)?;
-        watch.mode = mode;
+        (watch.mode, watch.interest) = (mode, interest);
         Ok(())
     }
 
@@ -180,6 +183,30 @@ impl<S: Select> Reactor<S> {
     /// registrations end before their descriptors close; they are passed over (E3).
     pub fn stale_events(&self) -> u64 {
         self.stale_events
+    }
+
+    /// Makes the copy of the reactor in a forked child the child's own; where there was no fork it does
+    /// nothing. The watches go on, on a selector of the child's own, so that conditions that hold are reported
+    /// once more. A [`Waker`] from before the fork stays the parent's.
+    ///
+    /// # Errors
+    /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and this can be
+    /// tried again.
+    pub fn reinit_after_fork(&mut self) -> io::Result<()> {
+        if self.check_fork().is_ok() {
+            return Ok(());
+        }
+        let mut selector = S::new(self.events)?;
+        let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
+        for index in self.watches.occupied() {
+            let watch = &self.watches[index];
+            let key = Ticket::from_parts(index, watch.generation()).key();
+            let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
+            selector.add(fd, key, watch.interest, watch.mode)?;
+        }
+        // The parent's closes with its last descriptor; nothing is removed from it.
+        (self.selector, self.wake, self.forks) = (selector, wake, fork::generation());
+        Ok(())
     }
 
     fn check_fork(&self) -> Result<(), Reason> {
@@ -246,7 +273,7 @@ impl<S: Select> Submit for Reactor<S> {
         }
         let watch = &mut self.watches[index];
         watch.token = op.token;
-        watch.mode = op.mode;
+        (watch.mode, watch.interest) = (op.mode, op.interest);
         watch.fd = Some(op.fd);
         Ok(ticket)
     }

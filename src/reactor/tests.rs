@@ -433,6 +433,34 @@ fn a_forked_child_leaves_its_parents_registrations_alone() {
     assert_eq!(only(now(&mut reactor)).ticket, ticket);
 }
 
+/// A child that asks for it has a selector of its own, with the same watches; the parent's stays.
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_forked_child_watches_for_itself() {
+    let (socket, mut peer) = pair();
+    let (other, _other_peer) = pair();
+    let mut reactor = Reactor::new().unwrap();
+    let ticket = reactor.submit(edge(socket)).unwrap();
+    let quiet = reactor.submit(edge(other)).unwrap();
+    peer.write_all(b"x").unwrap();
+    let mut reactor = Some(reactor);
+    let said = fork::said_by_a_child(|| {
+        let mut reactor = reactor.take().expect("it is there");
+        let mut items = Completions::new();
+        let begun = reactor.reinit_after_fork().is_ok() && reactor.reinit_after_fork().is_ok();
+        let waited = reactor.complete(Wait::Forever, &mut items).unwrap_or(0) == 1;
+        let same = items.drain(..).all(|item| item.ticket == ticket && item.more);
+        let waker = reactor.waker();
+        waker.wake();
+        let woken = reactor.complete(Wait::Forever, &mut items).is_ok() && items.is_empty();
+        begun && waited && same && woken && reactor.cancel(quiet)
+    });
+    assert_ne!(said, Some(false), "what the child saw");
+    let mut reactor = reactor.expect("it is the child's that is gone");
+    assert_eq!(only(now(&mut reactor)).ticket, ticket);
+    assert!(reactor.cancel(quiet), "the child has cancelled its own");
+}
+
 #[test]
 fn its_types_cross_threads() {
     fn crosses<T: Send>() {}

@@ -83,13 +83,15 @@ pub(super) struct Registration {
     /// There while the place is occupied.
     pub(super) fd: Option<OwnedFd>,
     pub(super) mode: Mode,
+    pub(super) interest: Ready,
 }
 
 const _: () = assert!(size_of::<Registration>() <= 24);
 
 impl Default for Registration {
     fn default() -> Registration {
-        Registration { generation: VACANT, next: NOWHERE, token: 0, fd: None, mode: Mode::Level }
+        let (mode, interest) = (Mode::Level, Ready::NONE);
+        Registration { generation: VACANT, next: NOWHERE, token: 0, fd: None, mode, interest }
     }
 }
 

@@ -513,6 +513,11 @@ unsafe impl Kernel for Ring {
         self.cancel(key | if write { SEND } else { RECV });
     }
 
+    fn renew(&self, config: &Config) -> io::Result<Ring> {
+        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
+        Ring::new(config)?.map_err(refused)
+    }
+
     fn abandon(&mut self) {
         if let Some(buffers) = self.buffers.take() {
             std::mem::forget(buffers);

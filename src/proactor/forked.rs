@@ -1,0 +1,99 @@
+//! A forked child: what the kernel, threads and the selector knew was the parent's, and begins anew.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::slots::{Entry, InFlight};
+
+/// What a source keeps of what was known of it.
+const KEPT: u32 = CLOSING
+    | RESERVED
+    | SHARED
+    | CONNECTING
+    | PREPARED
+    | BYTES
+    | RESTING
+    | RESTING_MORE
+    | READS
+    | WRITES
+    | POLLS
+    | FREEING
+    | KIND_MASK;
+
+impl<K: Kernel> Proactor<K> {
+    /// Makes a forked child's copy its own; nothing where there was no fork.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        if self.check_fork().is_ok() {
+            return Ok(());
+        }
+        if self.closed {
+            return Err(Reason::Closed.into());
+        }
+        let kernel = self.kernel.renew(&self.config)?;
+        self.kernel.abandon();
+        self.kernel = kernel;
+        self.remote = remote(&self.config, &self.kernel);
+        self.pool = Pool::new(self.config.swap_limit, self.config.buffer_size, self.remote.waker());
+        let counts = std::mem::take(&mut self.files.counts);
+        self.files = Files::default();
+        self.files.counts = counts;
+        (self.busy, self.stops, self.stopping, self.untold) = (0, false, false, false);
+        self.forks = fork::generation();
+        self.end_parents();
+        self.deadlines = Deadlines::new();
+        self.ready.clear();
+        self.bulk.clear();
+        self.waiting.clear();
+        self.doubted.clear();
+        self.paused.clear();
+        (self.dozing, self.serving) = (false, false);
+        for index in self.sources.occupied().collect::<Vec<_>>() {
+            self.sources[index].flags &= KEPT | DUPLICATED;
+            if self.sources[index].has(PREPARED) {
+                self.sources[index].flags |= READABLE | WRITABLE;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that its other
+    /// threads had.
+    fn end_parents(&mut self) {
+        for index in self.sources.occupied().collect::<Vec<_>>() {
+            // The parent has the file open as well: closing the descriptor does not end a registration,
+            // and whether its calls block is the parent's to restore.
+            self.sources[index].flags &= KEPT;
+            self.sources[index].flags |= DUPLICATED;
+        }
+        let mut ended = Vec::new();
+        for slot in self.slots.occupied().collect::<Vec<_>>() {
+            let op = &mut self.slots[slot];
+            if op.reserved {
+                op.reserved = false;
+                self.slots.vacate(slot);
+                continue;
+            }
+            // Who was told to end does, the way it was told.
+            let ending = std::mem::replace(&mut op.in_flight, InFlight::No).ending();
+            ended.extend(ending.map(|kind| (slot, op.generation(), kind)));
+        }
+        for (slot, generation, kind) in ended {
+            if self.slots.find(slot, generation).is_some() {
+                self.fail(slot, kind);
+            }
+        }
+        for index in self.sources.occupied().collect::<Vec<_>>() {
+            if self.sources[index].has(RESERVED) {
+                self.vacate_source(index);
+                continue;
+            }
+            // A connect's source vacates its place when the operation ends: then it has no flags.
+            self.end_operations(index, ErrorKind::Forked);
+            if self.sources[index].has(FREEING) {
+                self.close_source(index);
+            }
+        }
+        for slot in self.slots.occupied().collect::<Vec<_>>() {
+            self.fail(slot, ErrorKind::Forked);
+        }
+    }
+}

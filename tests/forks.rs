@@ -1,0 +1,201 @@
+//! A forked child that makes its parent's watcher its own: each test in a process of its own.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // fork needs libc
+
+mod common;
+
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use common::files::*;
+use common::*;
+use windlass::{
+    AlignedBuf, Auto, Buf, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Reason, Source,
+    Ticket, Watcher,
+};
+
+#[test]
+fn a_child_of_epoll_begins_anew() {
+    begins_anew("a_child_of_epoll_begins_anew", DriverKind::Epoll, FileBackend::Pool);
+}
+
+#[test]
+fn a_child_of_epoll_with_aio_begins_anew() {
+    begins_anew("a_child_of_epoll_with_aio_begins_anew", DriverKind::Epoll, FileBackend::Aio);
+}
+
+#[test]
+fn a_child_of_a_ring_begins_anew() {
+    begins_anew("a_child_of_a_ring_begins_anew", DriverKind::Uring, FileBackend::Uring);
+}
+
+#[test]
+fn a_child_of_poll_begins_anew() {
+    begins_anew("a_child_of_poll_begins_anew", DriverKind::Poll, FileBackend::Pool);
+}
+
+/// Runs `body` in a forked child and waits for it.
+fn fork(body: impl FnOnce()) {
+    // SAFETY: no other thread of this process holds a lock of what the child uses: those of the workers wait
+    // for a job, or in one.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: ends the child if it hangs; no memory is passed.
+            unsafe { libc::alarm(60) };
+            let said = catch_unwind(AssertUnwindSafe(body));
+            // SAFETY: ends the child without running the parent's exit handlers.
+            unsafe { libc::_exit(i32::from(said.is_err())) }
+        }
+        pid => {
+            assert!(pid > 0);
+            let mut status = -1;
+            // SAFETY: room for one status.
+            assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+            assert_eq!(status, 0, "the child has failed");
+        }
+    }
+}
+
+/// What is in flight at the fork, on sources of every kind.
+struct Before {
+    listener: Source,
+    port: u16,
+    pair: (Source, Source),
+    idle: (Source, Source),
+    stuck: Stuck,
+    file: Source,
+    direct: Source,
+    read: Ticket,
+    behind: Ticket,
+    own: Ticket,
+    timer: Ticket,
+    poll: Ticket,
+    accept: Ticket,
+    closing: Ticket,
+    held: Ticket,
+    told: Ticket,
+    reading: Ticket,
+}
+
+fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
+    child::in_child(test, || {
+        let directory = Directory::new();
+        let builder = Watcher::builder().driver(driver).files(files).threads(1);
+        let mut b = Bench::new(builder.build().expect("a watcher"), Epoll::address());
+        let (before, gate) = before(&mut b, &directory);
+        let submitter = b.submitter();
+        let guard = b.watcher.guard(before.pair.0);
+        let mut both = Some((b, before, guard));
+        fork(|| {
+            let (b, before, guard) = both.take().expect("they are there");
+            assert_eq!(submitter.wake(1), Err(Reason::Forked));
+            in_child(b, before, files, &directory);
+            drop(guard);
+        });
+        let (mut b, before, guard) = both.take().expect("the child's copy is gone");
+        // The parent's go on.
+        b.write(before.pair.1, "one");
+        assert_eq!(&*expect_read(b.end(before.read)), b"one");
+        b.write(before.pair.1, "two");
+        assert_eq!(&*expect_read(b.end(before.behind)), b"two");
+        b.write(before.pair.0, "three");
+        assert_eq!(&*expect_read(b.end(before.own)), b"three");
+        assert_eq!(b.read_exact(before.stuck.peer, before.stuck.bytes.len()), before.stuck.bytes);
+        expect_written(b.end(before.stuck.ticket));
+        expect_closed(b.end(before.closing));
+        drop(gate);
+        expect_held(b.end(before.held));
+        assert_eq!(expect_read(b.end(before.reading)).len(), 4096);
+        assert_eq!(b.read_at(before.file, 9, 0), b"of both");
+        let socket = TcpStream::connect(("127.0.0.1", before.port)).expect("the listener is there");
+        expect_accepted(b.end(before.accept));
+        drop(socket);
+        submitter.wake(7).unwrap();
+        while b.next().token != 7 {}
+        assert!(b.watcher.free(guard.release()), "no child has freed it");
+        b.watcher.close();
+        b.keep(Vec::new());
+    });
+}
+
+fn before(b: &mut Bench<Auto>, directory: &Directory) -> (Before, Gate) {
+    let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
+    let port = b.watcher.local_address(listener).unwrap().ip().expect("an internet address").port();
+    let (pair, idle, stuck) = (b.pair(), b.pair(), b.stuck());
+    b.expect_alive(pair.0, pair.1);
+    b.expect_alive(idle.0, idle.1);
+    let file = b.make_file(directory.at("a"));
+    b.write_at(file, "of both", 0);
+    let options = OpenOptions::new().read(true).write(true).create(true).direct(true);
+    let direct = b.open_file(directory.at("b"), options);
+    let page = || AlignedBuf::from_slice(&[7; 4096], 4096);
+    expect_written(b.run(Op::write_at(direct, page(), 0)));
+    let (held, gate) = hold(b);
+    let mut before = Before {
+        listener,
+        port,
+        pair,
+        idle,
+        file,
+        direct,
+        read: b.submit(Op::read(pair.0)),
+        behind: b.submit(Op::read(pair.0)),
+        own: b.submit(Op::read_into(pair.1, room(64)).timeout(Duration::from_secs(3600))),
+        timer: b.submit(Op::timer(Duration::from_secs(3600))),
+        poll: b.submit(Op::poll(idle.0, windlass::Ready::PRIORITY)),
+        accept: b.submit(Op::accept(listener).multishot()),
+        closing: b.submit(Op::close(stuck.writer)),
+        stuck,
+        held,
+        told: b.submit(Op::run(|| ())),
+        reading: Ticket::NONE,
+    };
+    b.look();
+    before.reading = b.submit(Op::read_at(direct, AlignedBuf::with_capacity(4096, 4096), 0));
+    (before, gate)
+}
+
+fn in_child(mut b: Bench<Auto>, before: Before, files: FileBackend, directory: &Directory) {
+    assert_eq!(b.watcher.submit(Op::nop()).unwrap_err().reason, Reason::Forked);
+    b.watcher.reinit_after_fork().unwrap();
+    b.watcher.reinit_after_fork().expect("it is its own: nothing to be done");
+    // Each operation ends once, in the order of its queue, and its buffer comes back where it is.
+    let ends =
+        [before.read, before.behind, before.timer, before.poll, before.accept, before.closing];
+    for ticket in ends.into_iter().chain([before.held, before.told]) {
+        assert!(expect_unmoved(b.end(ticket), ErrorKind::Forked).is_empty());
+    }
+    let own = expect_unmoved(b.end(before.own), ErrorKind::Forked).into_vec();
+    assert!(own.is_empty() && own.capacity() >= 64);
+    let (_moved, buf) = expect_error(b.end(before.stuck.ticket), ErrorKind::Forked);
+    expect_same(&buf, &before.stuck.bytes);
+    let page = expect_unmoved(b.end(before.reading), ErrorKind::Forked).into_aligned();
+    let by_threads = files == FileBackend::Pool;
+    assert!(by_threads || page.is_ok_and(|page| page.capacity() >= 4096));
+    b.expect_all_ended();
+    assert_eq!(b.watcher.counters().in_flight, 0);
+    // The names are as they were, and what they name works.
+    b.expect_alive(before.idle.0, before.idle.1);
+    let accept = b.submit(Op::accept(before.listener));
+    let _socket = TcpStream::connect(("127.0.0.1", before.port)).expect("the listener is there");
+    expect_accepted(b.end(accept));
+    expect_timer(b.run(Op::timer(Duration::from_millis(1))));
+    b.look();
+    // Threads, contexts and rings are there again.
+    assert_eq!(b.read_at(before.file, 9, 0), b"of both");
+    let page = AlignedBuf::from_slice(&[8; 4096], 4096);
+    expect_written(b.run(Op::write_at(before.direct, page, 4096)));
+    let page =
+        expect_read(b.run(Op::read_at(before.direct, AlignedBuf::with_capacity(4096, 4096), 4096)));
+    assert!(page.iter().all(|&byte| byte == 8) && page.len() == 4096);
+    let new = b.make_file(directory.at("the child's"));
+    b.write_at(new, Buf::from(vec![1; 3 << 20]), 0);
+    expect_finished(b.run(Op::sync(new)));
+    assert_eq!(expect_returned::<u8>(b.run(Op::run(|| 5u8))), 5);
+    let read = b.submit(Op::read(before.stuck.writer)); // its close was the parent's
+    assert!(b.watcher.cancel(read));
+    assert!(expect_unmoved(b.end(read), ErrorKind::Cancelled).is_empty());
+    assert!(b.watcher.detach(before.stuck.writer).is_ok());
+}
