@@ -350,6 +350,10 @@ impl Op {
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
     /// source stays as it is.
+    ///
+    /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
+    /// the disk what a removed file had there; from then on neither a cancel nor a deadline stops it (the
+    /// completion is late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop.
     pub const fn close(source: Source) -> Op {
         Op::plain(Code::Close, source)
     }

@@ -455,6 +455,7 @@ macro_rules! all_files {
                 a_panic_of_a_job_is_its_error
                 urgent_jobs_go_first
                 jobs_leave_threads_to_files
+                a_thread_closes_a_file
                 what_was_not_begun_is_cancelled_at_once
                 what_was_not_begun_expires_in_time
                 what_was_begun_ends_late
@@ -529,6 +530,7 @@ macro_rules! files {
                 a_panic_of_a_job_is_its_error
                 urgent_jobs_go_first
                 jobs_leave_threads_to_files
+                a_thread_closes_a_file
                 what_was_not_begun_is_cancelled_at_once
                 what_was_not_begun_expires_in_time
                 what_was_begun_ends_late

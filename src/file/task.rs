@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use super::position::{self, Progress};
 use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
 use crate::buf::Buf;
+use crate::source::Handle;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{errno_of, file};
 use crate::sys::{self, path, resolve, stat};
@@ -87,6 +88,8 @@ pub(crate) enum Task {
     Resolve { host: String, port: u16 },
     /// → `Value::HostName`; errors as for `Resolve`.
     NameOf { address: SocketAddr },
+    /// → `Value::Closed`. What the last descriptor of a removed file had on the disk is freed here.
+    Close(Handle),
     /// → `Value::Job`.
     Run(Job),
 }
@@ -106,6 +109,8 @@ pub(crate) struct Outcome {
 pub(crate) enum Value {
     /// That it is done.
     Unit,
+    /// That the descriptor is closed.
+    Closed,
     /// That a file is copied.
     Copied,
     File(OwnedFd),
@@ -215,6 +220,10 @@ impl Task {
                 resolve::names(address)
                     .map(|(host, service)| Value::HostName(HostName { host, service })),
             ),
+            Task::Close(handle) => {
+                drop(handle);
+                outcome(Ok(Value::Closed))
+            }
             Task::Run(job) => outcome(Ok(Value::Job(job()))),
         }
     }

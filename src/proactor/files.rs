@@ -399,6 +399,23 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
+    /// Has a thread close a file with nothing else at work on it: close(2) may have much to free on the disk.
+    /// The source is gone for its users, and vacates its place when the thread has answered.
+    #[cold]
+    pub(super) fn close_file(&mut self, index: u32, slot: u32) {
+        let state = &mut self.sources[index];
+        state.remove_write(&mut self.slots, slot);
+        state.push_poll(&mut self.slots, slot);
+        state.flags |= FREEING | CLOSING;
+        let fd = std::mem::replace(&mut state.fd, -1);
+        self.slots[slot].code = Code::Task;
+        let handle = self.kernel.release(fd, Kind::File);
+        if self.employ(slot, Lane::Normal, Class::Quick, Task::Close(handle)).is_err() {
+            // There is no thread to be had, and it came back only to be dropped, which closes it.
+            self.finish_file(slot, Ok(Done::Closed), false);
+        }
+    }
+
     /// A range of a file stands among the writes of a stream socket.
     #[inline(never)]
     pub(super) fn submit_send_file(
@@ -557,6 +574,7 @@ impl<K: Kernel> Proactor<K> {
     fn done_of(value: Value, bytes: u64) -> Done {
         match value {
             Value::Unit => Done::Finished,
+            Value::Closed => Done::Closed,
             Value::Copied => Done::Copied(bytes),
             Value::File(fd) => Done::Opened(Handle::from(fd)),
             Value::Temp(path, fd) => Done::Temporary(Box::new((path, Handle::from(fd)))),
@@ -698,6 +716,10 @@ impl<K: Kernel> Proactor<K> {
         } else if let Some(workers) = &mut files.workers
             && let Some(job) = files.jobs.get(&slot)
         {
+            // What closes a descriptor has it: there is no way back.
+            if self.slots[slot].source != NOWHERE && self.sources[self.slots[slot].source].fd < 0 {
+                return false;
+            }
             let Some(task) = workers.cancel(job) else { return false };
             files.jobs.remove(&slot);
             if !files.parked.is_empty() {

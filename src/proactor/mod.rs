@@ -580,7 +580,8 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("connect", "connect, then SO_ERROR", "at its first edge", count(Code::Connect));
         let queue = "in its place behind the writes";
         explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
-        explain.row("close", "close", queue, count(Code::Close));
+        let close = if K::FILES { "close; of a file by a thread" } else { "close" };
+        explain.row("close", close, queue, count(Code::Close));
         let datagrams = count(Code::RecvFrom) + count(Code::SendTo);
         explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
         let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);

@@ -101,6 +101,9 @@ impl<K: Kernel> Proactor<K> {
                     state.flags &= !WRITABLE;
                     return;
                 }
+                Code::Close if K::FILES && state.kind() == Kind::File => {
+                    return self.close_file(index, slot);
+                }
                 Code::Close => {
                     // The completion stands behind those of the reads that it ends.
                     let (source, token) = (state.name(index), op.token);

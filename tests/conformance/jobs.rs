@@ -239,6 +239,41 @@ pub fn a_full_pool_names_its_bound<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// close(2) may have much to do. The file is gone for its users at once, and nothing takes that back.
+pub fn a_thread_closes_a_file<H: Harness>() {
+    let directory = Directory::new();
+    for (jobs, told) in [(9, "nothing"), (9, "cancel"), (9, "deadline"), (1, "there is no room")] {
+        let mut b = H::bench_with(Watcher::builder().threads(1).jobs(jobs));
+        let file = b.make_file(directory.at("a"));
+        let (held, gate) = hold(&mut b);
+        let close = Op::close(file).token(3);
+        let close = match told {
+            "deadline" => b.submit(close.timeout(Duration::from_millis(1))),
+            _ => b.submit(close),
+        };
+        assert_eq!(b.refuse(Op::sync(file)).0, Reason::Stale);
+        assert!(!b.watcher.free(file));
+        if jobs > 1 {
+            b.pass(Duration::from_millis(3));
+            assert!(b.is_open(close), "the only thread is held");
+            assert!(told != "cancel" || b.watcher.cancel(close));
+        } else {
+            b.look();
+            assert!(!b.is_open(close), "the loop has closed it");
+        }
+        drop(gate);
+        let c = b.end(close);
+        assert_eq!((c.source, c.token), (file, 3));
+        assert_eq!(c.late(), told == "cancel" || told == "deadline");
+        expect_closed(c);
+        expect_held(b.end(held));
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        assert!(!is_held(&directory.at("a")));
+        assert_eq!(b.watcher.counters().sources, 0);
+        b.expect_all_ended();
+    }
+}
+
 /// Another thread hears of a full pool from the completion.
 pub fn a_full_pool_refuses_other_threads<H: Harness>() {
     let directory = Directory::new();
