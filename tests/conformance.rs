@@ -601,6 +601,7 @@ macro_rules! all_files {
                 a_deadline_of_begun_work_is_late
                 a_freed_file_closes_when_its_work_has_ended
                 a_close_waits_for_the_work_before_it
+                what_is_sent_is_fetched_first
                 a_freed_file_with_work_is_sent_no_more
                 a_watcher_that_closes_tells_of_all_work
                 a_watcher_that_goes_leaves_nothing_of_its_work

@@ -20,7 +20,7 @@
 //! What a kernel says it has written becomes the length of a vector: the promise of `Kernel`'s
 //! implementers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::*;
@@ -32,7 +32,7 @@ use crate::slots::InFlight;
 use crate::source::Kind;
 use crate::sys::fs::MOST_VECTORS;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
-use submit::{MOST_BYTES, check_len};
+use submit::check_len;
 
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
@@ -46,6 +46,9 @@ pub(super) struct Files {
     pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
+    /// Fetches that threads have, and the sockets, by place, whose last one has ended.
+    pub(super) fetching: usize,
+    pub(super) fetched: HashSet<u32>,
     /// The last nap was for nothing: until a job has ended, the loop sleeps.
     pub(super) overslept: bool,
     pub(super) counts: FileCounts,
@@ -61,12 +64,14 @@ pub(super) struct FileCounts {
     /// Operations and tasks that were given to workers, and writes among them that go one by one.
     pub(super) jobs: u64,
     pub(super) in_a_row: u64,
+    /// Pieces of files that were read before they were sent.
+    pub(super) fetches: u64,
 }
 
 impl Files {
     /// Operations that threads have or wait for.
     pub(super) fn at_work(&self) -> usize {
-        self.jobs.len() + self.parked.len()
+        self.jobs.len() + self.parked.len() + self.fetching
     }
 
     /// Whether a thread has more to do than it needs the loop for, so that what ends meanwhile can be
@@ -106,7 +111,7 @@ fn lane_of(flags: u8) -> Lane {
 impl<K: Kernel> Proactor<K> {
     /// The index of a file, of which is known what there is to know.
     #[inline]
-    fn file(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(super) fn file(&mut self, source: Source) -> Result<u32, Reason> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && state.is_known_file()
@@ -341,7 +346,20 @@ impl<K: Kernel> Proactor<K> {
         class: Class,
         task: Task,
     ) -> Result<(), (Task, Reason)> {
-        let key = self.ticket(slot).key();
+        let job = self.hire(self.ticket(slot).key(), lane, class, task)?;
+        self.files.jobs.insert(slot, job);
+        self.slots[slot].in_flight = InFlight::Started;
+        Ok(())
+    }
+
+    /// The same, for what is told by `key`.
+    pub(super) fn hire(
+        &mut self,
+        key: u64,
+        lane: Lane,
+        class: Class,
+        task: Task,
+    ) -> Result<Job<Task>, (Task, Reason)> {
         let threads = self.most_threads();
         let (jobs, bell) = (self.config.jobs, &self.remote);
         let workers = self
@@ -350,11 +368,9 @@ impl<K: Kernel> Proactor<K> {
             .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.teller())));
         match workers.submit(key, lane, class, task) {
             Ok(job) => {
-                self.files.jobs.insert(slot, job);
                 self.files.counts.jobs += 1;
                 self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
-                self.slots[slot].in_flight = InFlight::Started;
-                Ok(())
+                Ok(job)
             }
             Err(rejected) => Err((rejected.op, rejected.reason)),
         }
@@ -416,61 +432,6 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// A range of a file stands among the writes of a stream socket.
-    #[inline(never)]
-    pub(super) fn submit_send_file(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        count: u32,
-        flags: u8,
-        extra: &mut Extra,
-    ) -> Answer {
-        let Some(arguments) = extra.take_arguments() else {
-            unreachable!("its operation carries the range");
-        };
-        let Arguments::Range { file, offset } = *arguments else {
-            unreachable!("its operation carries the range");
-        };
-        let answer = self.begin_send_file(source, token, due_ns, count, flags, file, offset);
-        if answer.is_err() {
-            *extra = Extra::from(arguments);
-        }
-        answer
-    }
-
-    #[allow(clippy::too_many_arguments)] // as above
-    fn begin_send_file(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        count: u32,
-        flags: u8,
-        file: Source,
-        offset: u64,
-    ) -> Answer {
-        let index = self.reader(source)?;
-        self.file(file)?;
-        let state = &mut self.sources[index];
-        if !state.has(STREAM) {
-            return Err(Reason::Unsupported);
-        }
-        // sendfile(2) has no flag that keeps it from waiting for the peer.
-        let changed = self.kernel.forbid_blocking(state.fd, state.has(SHARED))?;
-        state.flags |= if changed { CHANGED } else { 0 };
-        if count == 0 || count as usize > MOST_BYTES {
-            return Err(Reason::BadCount);
-        }
-        let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
-        let op = &mut self.slots[ticket.index()];
-        (op.file, op.offset, op.count) = (file, offset, count);
-        op.multishot = flags & MULTISHOT != 0;
-        self.finish_write_start(index, ticket, due_ns);
-        Ok(ticket)
-    }
-
     /// Which mechanism serves which work on files.
     pub(super) fn explain_files(&self, explain: &mut Explain) {
         if !K::FILES {
@@ -495,8 +456,10 @@ impl<K: Kernel> Proactor<K> {
         let lock = "into the page cache: more threads would contend for the file's lock; behind \
                     a MiB more, the loop looks by itself instead of being woken";
         explain.row("write_at", "one thread for each file", lock, counts.in_a_row);
-        let place = "in its place among the writes; reads the disk while the loop waits";
+        let place = "in its place among the writes";
         explain.row("send_file", "sendfile", place, count(Code::SendFile));
+        let fetched = "pieces that the page cache did not have, where the system says so (Linux)";
+        explain.row("send_file", "a thread reads, then sendfile", fetched, counts.fetches);
     }
 
     /// Takes what the kernel has answered.
@@ -516,8 +479,12 @@ impl<K: Kernel> Proactor<K> {
             && let Some(Finished { key, result }) = workers.take()
         {
             let slot = key as u32;
-            self.files.jobs.remove(&slot);
             self.files.overslept = false;
+            if slot & send_file::FETCH != 0 {
+                self.fetched(key);
+                continue;
+            }
+            self.files.jobs.remove(&slot);
             let Some(op) = self.slots.find_key(slot, (key >> 32) as u32) else {
                 debug_assert!(false, "a place is kept until the job has ended");
                 continue;

@@ -22,6 +22,7 @@ mod forked;
 mod kernel;
 mod os;
 mod reads;
+mod send_file;
 mod started;
 mod state;
 mod submit;

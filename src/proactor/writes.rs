@@ -182,40 +182,6 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// One attempt to send of a file.
-    fn run_send_file(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let op = &self.slots[slot];
-        let (file, socket) = (op.file, self.sources[index].fd);
-        let Some(fd) = self.state(file).filter(|state| !state.has(RESERVED)).map(|state| state.fd)
-        else {
-            // The file is freed.
-            return self.fail(slot, ErrorKind::Os(libc::EBADF));
-        };
-        let op = &self.slots[slot];
-        let (len, offset) = ((op.count - op.moved) as usize, op.offset + u64::from(op.moved));
-        let offered = len.min(*left);
-        let moved = self.kernel.send_file(socket, fd, offset, offered);
-        *left = left.saturating_sub(moved.max(1) as usize);
-        if moved < 0 {
-            return self.write_stopped(index, slot, moved);
-        }
-        let op = &mut self.slots[slot];
-        op.moved += moved as u32;
-        let told = if op.multishot { moved as u32 } else { op.moved };
-        let ended = moved == 0 || op.moved == op.count;
-        let unsent = if ended { op.count - op.moved } else { 0 };
-        if ended {
-            self.finish_write(index, slot, Ok(Done::Sent(told)));
-        } else if op.multishot {
-            let (token, ticket) = (op.token, self.ticket(slot));
-            let source = self.sources[index].name(index);
-            let done = Completion::new(source, ticket, token, Ok(Done::Sent(told)));
-            self.batch.push(done.and_more(true));
-        }
-        // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt tells.
-        self.unqueue(index, moved as u32 + unsent);
-    }
-
     /// A datagram is out, or the attempt answered `-errno`.
     fn sent(&mut self, index: u32, slot: u32, moved: isize) {
         if moved < 0 {

@@ -289,3 +289,76 @@ pub fn a_watcher_does_not_wait_for_ever<H: Harness>() {
         std::thread::yield_now();
     }
 }
+
+/// Takes a file's pages out of the page cache; false where they stay, as on a file system in memory.
+fn drop_pages(path: &Path, len: usize) -> bool {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::open(path).unwrap();
+    file.sync_all().unwrap();
+    // SAFETY: no memory is passed.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let mut pages = vec![0u8; len.div_ceil(4096)];
+    let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: a fresh mapping, whose bytes nobody looks at.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    // SAFETY: that mapping, and room for each of its pages.
+    let asked = unsafe { libc::mincore(start, len, pages.as_mut_ptr()) };
+    // SAFETY: that mapping.
+    unsafe { libc::munmap(start, len) };
+    assert_eq!(asked, 0);
+    pages.iter().all(|page| page & 1 == 0)
+}
+
+/// What the page cache does not have is read by a thread: with none to be had at the moment, the range waits,
+/// in its place, and the loop does not.
+pub fn what_is_sent_is_fetched_first<H: Harness>() {
+    const LEN: usize = 150_000;
+    let directory = Directory::new();
+    let path = directory.at("a");
+    std::fs::write(&path, pattern(LEN, 1)).unwrap();
+    for ends in ["nothing", "cancel", "the socket is freed", "the file is freed"] {
+        if !drop_pages(&path, LEN) {
+            println!("SKIP what is sent is fetched first: {path:?} stays in memory");
+            return;
+        }
+        let mut b = H::bench_with(Watcher::builder().threads(1));
+        let file = b.watcher.attach(std::fs::File::open(&path).unwrap()).unwrap();
+        let ((here, there), others) = (b.pair(), b.pair());
+        b.expect_alive(here, there);
+        let (held, gate) = hold(&mut b);
+        let sends = b.submit(Op::send_file(here, file, 0, LEN));
+        let tail = b.submit(Op::write(here, "tail"));
+        b.expect_alive(others.0, others.1);
+        assert!(b.is_open(sends) && b.is_open(tail), "the only thread is held");
+        match ends {
+            "cancel" => assert!(b.watcher.cancel(sends)),
+            "the socket is freed" => assert!(b.watcher.free(here)),
+            "the file is freed" => assert!(b.watcher.free(file)),
+            _ => {}
+        }
+        drop(gate);
+        expect_held(b.end(held));
+        let c = b.end(sends);
+        match ends {
+            "nothing" => {
+                assert_eq!(expect_sent(c), LEN);
+                expect_same(&b.read_exact(there, LEN), &pattern(LEN, 1));
+            }
+            "cancel" => assert!(expect_unmoved(c, ErrorKind::Cancelled).is_empty()),
+            "the socket is freed" => {
+                assert!(expect_unmoved(c, ErrorKind::Freed).is_empty());
+                expect_unmoved(b.end(tail), ErrorKind::Freed);
+            }
+            _ => drop(expect_errno(c, &[libc::EBADF])),
+        }
+        if ends != "the socket is freed" {
+            assert_eq!(b.read_exact(there, 4), b"tail");
+            expect_written(b.end(tail));
+        }
+        let rows = b.watcher.explain().rows;
+        let fetched = rows.iter().find(|row| row.mechanism.starts_with("a thread reads, "));
+        assert!(fetched.expect("a row").count > 0);
+        b.expect_all_ended();
+    }
+}
