@@ -146,11 +146,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Ends everything.
     fn close(&mut self);
 
-    /// Makes the copy of the driver in a forked child the child's own; without a fork nothing. See
-    /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
+    /// Makes the copy of the driver in a forked child the child's own; the built-in drivers do nothing where
+    /// there was no fork. See [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     ///
     /// # Errors
-    /// What the system reports; [`Reason::Unsupported`] where there is nothing to be had anew.
+    /// What the system reports; [`Reason::Unsupported`], of a driver without this.
     fn reinit_after_fork(&mut self) -> io::Result<()> {
         Err(Reason::Unsupported.into())
     }

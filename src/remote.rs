@@ -298,12 +298,19 @@ impl Remote {
     }
 }
 
+impl Remote {
+    /// After `close`: false when threads were about to queue something as the process forked, who are not in
+    /// this one and never will have.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.shared.gate.load(Ordering::SeqCst) == CLOSED
+    }
+}
+
 impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
-        if self.shared.is_forked() {
-            // A thread that was about to queue something will never have: whoever empties the channel would
-            // wait for it.
+        if !self.is_quiet() {
+            // Whoever empties the channel would wait for them.
             std::mem::forget((self.requests.clone(), self.overflow.clone()));
             return;
         }

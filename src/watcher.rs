@@ -236,12 +236,14 @@ impl<D: Driver> Watcher<D> {
     /// threads are made anew; registered files and buffers are registered anew. Completions that were not
     /// yet delivered at the fork are delivered in both.
     ///
-    /// [`Submitter`]s, source guards and wake handles from before the fork stay the parent's: a guard that is
-    /// dropped in the child frees nothing there. Flags that the parent's watcher has changed are not restored
-    /// by the child's [`detach`](Watcher::detach).
+    /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is dropped in the
+    /// child frees nothing there. [`pollable`](Watcher::pollable) is another descriptor. Buffers of
+    /// [`aligned_buf`](Watcher::aligned_buf) from before are not registered any more. In neither process are a
+    /// descriptor's flags restored after a fork, because the other may still use it.
     ///
     /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to the child
-    /// (signal-safety(7)); this is not one. Fork before there are threads, workers among them, or exec.
+    /// (signal-safety(7)); this is not one. Fork before there are threads, workers among them, or exec. Let
+    /// direct I/O end before: into private memory it must not be in flight at a fork (open(2)).
     ///
     /// ```no_run
     /// # use windlass::{Completions, Op, Watcher};

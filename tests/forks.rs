@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -36,8 +37,10 @@ fn a_child_of_poll_begins_anew() {
     begins_anew("a_child_of_poll_begins_anew", DriverKind::Poll, FileBackend::Pool);
 }
 
-/// Runs `body` in a forked child and waits for it.
-fn fork(body: impl FnOnce()) {
+/// A forked child that runs `body`.
+struct Forked(libc::pid_t);
+
+fn fork(body: impl FnOnce()) -> Forked {
     // SAFETY: no other thread of this process holds a lock of what the child uses: those of the workers wait
     // for a job, or in one.
     match unsafe { libc::fork() } {
@@ -50,12 +53,134 @@ fn fork(body: impl FnOnce()) {
         }
         pid => {
             assert!(pid > 0);
-            let mut status = -1;
-            // SAFETY: room for one status.
-            assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-            assert_eq!(status, 0, "the child has failed");
+            Forked(pid)
         }
     }
+}
+
+impl Forked {
+    /// Waits until it has ended well.
+    fn end(self) {
+        let mut status = -1;
+        // SAFETY: room for one status.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        assert_eq!(status, 0, "the child has failed");
+    }
+}
+
+fn bench(driver: DriverKind) -> Bench<Auto> {
+    Bench::new(Watcher::builder().driver(driver).build().expect("a watcher"), Epoll::address())
+}
+
+/// On every driver, in a process that nothing else runs in.
+fn on_each(test: &str, body: fn(DriverKind)) {
+    child::in_child(test, || {
+        for driver in [DriverKind::Epoll, DriverKind::Uring, DriverKind::Poll] {
+            body(driver);
+        }
+    });
+}
+
+/// Neither process makes a description block again that the other may use: its loop would hang in a call.
+#[test]
+fn flags_are_nobodys_to_restore() {
+    on_each("flags_are_nobodys_to_restore", |driver| {
+        let attach = |b: &mut Bench<Auto>| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let kept = listener.try_clone().unwrap();
+            (b.watcher.attach(listener).unwrap(), kept)
+        };
+        let mut b = bench(driver);
+        let (used, unused) = (attach(&mut b), attach(&mut b));
+        let accept = b.submit(Op::accept(used.0));
+        assert!(!system::is_blocking(&used.1) && system::is_blocking(&unused.1));
+        let mut both = Some(b);
+        fork(|| {
+            let mut b = both.take().expect("it is there");
+            b.watcher.reinit_after_fork().unwrap();
+            assert_eq!(b.next().ticket(), accept);
+            b.submit(Op::accept(used.0));
+            b.submit(Op::accept(unused.0));
+            b.look();
+            assert!(b.watcher.free(used.0));
+            b.watcher.close();
+        })
+        .end();
+        let mut b = both.take().expect("it is the child's that is gone");
+        assert!(!system::is_blocking(&used.1), "the child has restored it");
+        assert!(!system::is_blocking(&unused.1), "the child has restored it");
+        assert!(b.watcher.free(used.0));
+        expect_unmoved(b.end(accept), ErrorKind::Freed);
+        assert!(!system::is_blocking(&used.1), "the parent has restored it");
+        assert!(b.watcher.detach(unused.0).is_ok());
+        // What no other process can have is restored.
+        b.expect_all_ended();
+    });
+}
+
+/// A parent hears nothing of what it has freed, although the child has it open.
+#[test]
+fn what_the_parent_has_freed_is_the_childs() {
+    on_each("what_the_parent_has_freed_is_the_childs", |driver| {
+        let mut b = bench(driver);
+        let (here, there) = b.pair();
+        let read = b.submit(Op::read(here));
+        b.look();
+        let (mut until, ends) = std::io::pipe().unwrap();
+        let mut both = Some((b, ends));
+        let child = fork(|| {
+            // Until the parent has seen what it wants to see.
+            let (b, ends) = both.take().expect("they are there");
+            drop(ends);
+            assert_eq!(until.read(&mut [0]).unwrap(), 0);
+            drop(b);
+        });
+        let (mut b, ends) = both.take().expect("the child's copy is its own");
+        assert!(b.watcher.free(here));
+        expect_unmoved(b.end(read), ErrorKind::Freed);
+        let before = b.watcher.counters().stale_events;
+        for _ in 0..10 {
+            b.write(there, "not for the parent");
+            b.look();
+        }
+        assert_eq!(b.watcher.counters().stale_events, before);
+        drop(ends);
+        child.end();
+        b.watcher.close();
+    });
+}
+
+/// What other threads have queued and the loop has not taken ends in the child, too; what they attach is there.
+#[test]
+fn what_was_queued_is_inherited() {
+    on_each("what_was_queued_is_inherited", |driver| {
+        let mut b = bench(driver);
+        let submitter = b.submitter();
+        let (socket, peer) = system::tcp_pair();
+        let source = submitter.attach(socket).unwrap();
+        let read = submitter.submit(Op::read_into(source, room(64))).unwrap();
+        submitter.post(5, 55u8).unwrap();
+        let mut both = Some(b);
+        fork(|| {
+            let mut b = both.take().expect("it is there");
+            b.watcher.reinit_after_fork().unwrap();
+            let buf = expect_unmoved(b.end(read), ErrorKind::Forked).into_vec();
+            assert!(buf.capacity() >= 64);
+            while b.next().token != 5 {}
+            let read = b.submit(Op::read(source));
+            assert!(b.watcher.cancel(read));
+            expect_unmoved(b.end(read), ErrorKind::Cancelled);
+            assert_eq!(b.watcher.counters().in_flight, 0);
+        })
+        .end();
+        let mut b = both.take().expect("it is the child's that is gone");
+        (&peer).write_all(b"the parent's").unwrap();
+        assert_eq!(&*expect_read(b.end(read)), b"the parent's");
+        b.watcher.close();
+        drop(b);
+        // Nobody has it open any more.
+        assert_eq!((&peer).read(&mut [0]).unwrap(), 0);
+    });
 }
 
 /// What is in flight at the fork, on sources of every kind.
@@ -93,7 +218,8 @@ fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
             assert_eq!(submitter.wake(1), Err(Reason::Forked));
             in_child(b, before, files, &directory);
             drop(guard);
-        });
+        })
+        .end();
         let (mut b, before, guard) = both.take().expect("the child's copy is gone");
         // The parent's go on.
         b.write(before.pair.1, "one");

@@ -345,14 +345,14 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
-            // Closing the last descriptor ends the registration; a duplicate would keep it alive, and so
-            // does a kernel that holds the file.
-            let kept = K::COMPLETES || flags & DUPLICATED != 0;
+            // Closing the last descriptor ends the registration; a duplicate, also another process's, would
+            // keep it alive, and so does a kernel that holds the file.
+            let kept = K::COMPLETES || flags & DUPLICATED != 0 || self.is_shared();
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
                 self.kernel.deregister(fd, key);
             }
-            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
+            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED && !self.is_shared() {
                 self.kernel.restore(fd);
             }
             self.kernel.close(fd);
@@ -432,9 +432,7 @@ impl<K: Kernel> Proactor<K> {
             }
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
             if fd >= 0 {
-                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED
-                    && self.check_fork().is_ok()
-                {
+                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED && !self.is_shared() {
                     self.kernel.restore(fd);
                 }
                 self.kernel.close(fd);

@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::remote::Request;
 use crate::slots::{Entry, InFlight};
 
 /// What a source keeps of what was known of it.
 const KEPT: u32 = CLOSING
     | RESERVED
     | SHARED
+    | DUPLICATED
     | CONNECTING
     | PREPARED
     | BYTES
@@ -31,14 +33,14 @@ impl<K: Kernel> Proactor<K> {
         let kernel = self.kernel.renew(&self.config)?;
         self.kernel.abandon();
         self.kernel = kernel;
-        self.remote = remote(&self.config, &self.kernel);
+        let parents = std::mem::replace(&mut self.remote, remote(&self.config, &self.kernel));
         self.pool = Pool::new(self.config.swap_limit, self.config.buffer_size, self.remote.waker());
         let counts = std::mem::take(&mut self.files.counts);
         self.files = Files::default();
         self.files.counts = counts;
         (self.busy, self.stops, self.stopping, self.untold) = (0, false, false, false);
         self.forks = fork::generation();
-        self.end_parents();
+        self.end_parents(parents);
         self.deadlines = Deadlines::new();
         self.ready.clear();
         self.bulk.clear();
@@ -47,7 +49,7 @@ impl<K: Kernel> Proactor<K> {
         self.paused.clear();
         (self.dozing, self.serving) = (false, false);
         for index in self.sources.occupied().collect::<Vec<_>>() {
-            self.sources[index].flags &= KEPT | DUPLICATED;
+            self.sources[index].flags &= KEPT;
             if self.sources[index].has(PREPARED) {
                 self.sources[index].flags |= READABLE | WRITABLE;
             }
@@ -57,12 +59,15 @@ impl<K: Kernel> Proactor<K> {
 
     /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that its other
     /// threads had.
-    fn end_parents(&mut self) {
+    fn end_parents(&mut self, mut parents: Remote) {
         for index in self.sources.occupied().collect::<Vec<_>>() {
-            // The parent has the file open as well: closing the descriptor does not end a registration,
-            // and whether its calls block is the parent's to restore.
             self.sources[index].flags &= KEPT;
-            self.sources[index].flags |= DUPLICATED;
+        }
+        parents.close();
+        while parents.is_quiet()
+            && let Some(request) = parents.take()
+        {
+            self.inherit(request);
         }
         let mut ended = Vec::new();
         for slot in self.slots.occupied().collect::<Vec<_>>() {
@@ -95,5 +100,27 @@ impl<K: Kernel> Proactor<K> {
         for slot in self.slots.occupied().collect::<Vec<_>>() {
             self.fail(slot, ErrorKind::Forked);
         }
+    }
+
+    /// What other threads of the parent had queued: their sources are there, their operations end.
+    fn inherit(&mut self, request: Request) {
+        match request {
+            Request::Submit(ticket, op) => {
+                self.slots[ticket.index()].reserved = false;
+                self.slots.vacate(ticket.index());
+                self.refuse_reserved(ticket, op, Reason::Forked);
+            }
+            Request::Cancel(ticket) if self.is_reserved(ticket) => {
+                self.slots[ticket.index()].reserved = false;
+                self.slots.vacate(ticket.index());
+            }
+            // It ends anyway.
+            Request::Cancel(_) => {}
+            request => self.serve(request),
+        }
+    }
+
+    fn is_reserved(&mut self, ticket: Ticket) -> bool {
+        self.slots.find(ticket.index(), ticket.generation()).is_some_and(|op| op.reserved)
     }
 }

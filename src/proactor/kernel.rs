@@ -200,13 +200,18 @@ pub unsafe trait Kernel {
     /// Another kernel like this one, for a forked child, which can use neither this one nor what it knows.
     ///
     /// # Errors
-    /// What the system reports; [`Reason::Unsupported`](crate::Reason::Unsupported) where there is no other.
+    /// What the system reports; [`Reason::Unsupported`] where there is no other.
     fn renew(&self, config: &Config) -> io::Result<Self>
     where
         Self: Sized,
     {
         let _ = config;
         Err(Reason::Unsupported.into())
+    }
+
+    /// Whether a `select` of some microseconds is one: not where timeouts are whole milliseconds or ticks.
+    fn waits_finely(&self) -> bool {
+        true
     }
 
     /// Leaves to itself what is started and was not answered in time: its memory is never used again.

@@ -125,6 +125,8 @@ pub struct Proactor<K: Kernel> {
     /// A request of another thread is being served.
     serving: bool,
     forks: u32,
+    /// The forks that the process had seen when this was made.
+    shares: u32,
     /// The remote flag says that we sleep.
     dozing: bool,
     closed: bool,
@@ -197,6 +199,7 @@ impl<K: Kernel> Proactor<K> {
             refusal: (Reason::Closed, Buf::NONE),
             serving: false,
             forks: fork::generation(),
+            shares: fork::shares(),
             dozing: false,
             closed: false,
             kernel,
@@ -230,6 +233,13 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     fn check_fork(&self) -> Result<(), Reason> {
         if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
+    }
+
+    /// Whether the process was forked since: then another one may use what is open here, as non-blocking, and
+    /// keep it open.
+    #[inline]
+    fn is_shared(&self) -> bool {
+        self.shares != fork::shares()
     }
 
     #[inline]
@@ -440,7 +450,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         if flags & REGISTERED != 0 {
             self.kernel.deregister(fd, source.key());
         }
-        if flags & CHANGED != 0 {
+        if flags & CHANGED != 0 && !self.is_shared() {
             self.kernel.restore(fd);
         }
         self.vacate_source(source.index());
@@ -593,7 +603,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("poll", "poll", asked, count(Code::Poll));
         let heap = "one heap for all deadlines; the wait's timeout is its top";
         explain.row("timer", "deadline heap", heap, count(Code::Timer));
-        let flag = "three-state flag: a burst costs one, an awake loop none";
+        let flag = "a flag says who sleeps: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
         self.explain_files(&mut explain);
         self.kernel.explain(&mut explain);

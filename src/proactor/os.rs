@@ -100,6 +100,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
         S::NAME
     }
 
+    fn waits_finely(&self) -> bool {
+        self.selector.waits_finely()
+    }
+
     fn renew(&self, config: &Config) -> io::Result<Os<S>> {
         Os::new(config.events, config.files)
     }

@@ -655,10 +655,11 @@ impl<K: Kernel> Proactor<K> {
         let kind = match reason {
             Reason::Stale => ErrorKind::Freed,
             Reason::Closed => ErrorKind::Closed,
+            Reason::Forked => ErrorKind::Forked,
             Reason::Os(errno) => ErrorKind::Os(errno),
             Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
             Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong => ErrorKind::Os(libc::EINVAL),
-            Reason::Unsupported | Reason::Busy | Reason::Forked => ErrorKind::Os(libc::EOPNOTSUPP),
+            Reason::Unsupported | Reason::Busy => ErrorKind::Os(libc::EOPNOTSUPP),
         };
         self.counts.submitted[op.code as usize] += 1;
         let (source, token) = (op.source, op.token);

@@ -183,7 +183,7 @@ impl<K: Kernel> Proactor<K> {
             // It has taken its time.
             timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         }
-        let naps = K::FILES && self.files.may_nap();
+        let naps = K::FILES && self.files.may_nap() && self.kernel.waits_finely();
         if !(if naps { self.remote.nap() } else { self.remote.doze() }) {
             self.wake_up();
             return Ok(());
@@ -194,7 +194,7 @@ impl<K: Kernel> Proactor<K> {
             timeout_ns = Some(timeout_ns.map_or(NAP_NS, |ns| ns.min(NAP_NS)));
         }
         let start_ns = self.now_ns;
-        let count = self.select(timeout_ns)?;
+        let count = self.select(timeout_ns).inspect_err(|_| self.wake_up())?;
         self.now_ns = self.kernel.now_ns();
         self.counts.idle_ns += self.now_ns.saturating_sub(start_ns);
         self.apply(count);
@@ -408,7 +408,7 @@ impl<K: Kernel> Proactor<K> {
         self.remote.waker()();
     }
 
-    fn serve(&mut self, request: Request) {
+    pub(super) fn serve(&mut self, request: Request) {
         match request {
             Request::Attach(source, handle) => {
                 let index = source.index();

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::{Moved, attempt, check};
+use crate::sys::{Moved, attempt, check, fork};
 
 /// `RWF_NOWAIT`: what would have to wait ends with `EAGAIN`.
 pub(crate) const NOWAIT: u32 = libc::RWF_NOWAIT as u32;
@@ -298,6 +298,7 @@ pub(crate) struct Aio {
     in_kernel: u32,
     counters: Counters,
     setup: String,
+    forks: u32,
 }
 
 // SAFETY: a context belongs to the process, not to a thread; `addresses` is empty between calls.
@@ -325,6 +326,7 @@ impl Aio {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
+        fork::watch();
         let ring = Ring::of(context);
         let mut aio = Aio {
             context,
@@ -337,6 +339,7 @@ impl Aio {
             in_kernel: 0,
             counters: Counters::default(),
             setup: describe(asked, entries, ring.is_some()),
+            forks: fork::generation(),
         };
         // A submission of nothing tells whether there may be others.
         if let answer @ ..0 = aio.submit(0) {
@@ -552,9 +555,12 @@ impl Drop for Aio {
     /// Waits for what is in the kernel: io_destroy(2) returns when it has all ended (Linux 3.16), so
     /// that the memory may go. For files nothing is cut short.
     fn drop(&mut self) {
+        if self.forks != fork::generation() {
+            // The parent's, with its requests.
+            return;
+        }
         let answer = attempt!(destroy(self.context));
         if answer == 0 || answer == -(libc::EINVAL as Moved) {
-            // Or this is a child of fork(2), which has no such context, nor requests.
             return;
         }
         // Denied since it was opened: what is in flight must still not outlive its memory.

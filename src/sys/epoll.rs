@@ -106,6 +106,10 @@ impl Select for Epoll {
         Some(self.as_fd())
     }
 
+    fn waits_finely(&self) -> bool {
+        self.has_pwait2
+    }
+
     fn explain(&self) -> (&'static str, &'static str) {
         if self.has_pwait2 {
             ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The handler that runs in the child only adds to an atomic, which is async-signal-safe. What tests
+//! The handlers only add to an atomic, which is async-signal-safe. What tests
 //! run in a child allocates nothing that another thread could hold a lock of but through libc's own
 //! fork handlers.
 
@@ -11,9 +11,15 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
+static SHARES: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    SHARES.fetch_add(1, Ordering::Relaxed);
+}
+
+extern "C" fn in_parent() {
+    SHARES.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Starts to count, once per process.
@@ -21,9 +27,9 @@ pub(crate) fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
         if !cfg!(miri) {
-            // SAFETY: the handler is a function of this program and does nothing but count. A
+            // SAFETY: the handlers are functions of this program and do nothing but count. A
             // failure (no memory) leaves forks undetected, as they are without a handler.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            unsafe { libc::pthread_atfork(None, Some(in_parent), Some(in_child)) };
         }
     });
 }
@@ -32,6 +38,13 @@ pub(crate) fn watch() {
 #[inline]
 pub(crate) fn generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
+}
+
+/// How many forks this process has seen, from either side: after each, what was open is another's as well.
+/// (posix_spawn(3), by which std starts programs, is none.)
+#[inline]
+pub(crate) fn shares() -> u32 {
+    SHARES.load(Ordering::Relaxed)
 }
 
 /// For tests: forks, and answers what `look` says in the child; nothing where there is no fork.

@@ -177,6 +177,11 @@ pub trait Select: Sized {
     /// A descriptor that is readable when `select` would report something.
     fn pollable(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Whether a `select` of some microseconds is one.
+    fn waits_finely(&self) -> bool {
+        true
+    }
+
     /// How it waits, and why that way.
     fn explain(&self) -> (&'static str, &'static str);
 }

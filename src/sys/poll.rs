@@ -187,6 +187,10 @@ impl Select for Poll {
         Ok(self.found.len())
     }
 
+    fn waits_finely(&self) -> bool {
+        FINE
+    }
+
     fn event(&self, i: usize) -> (u64, Ready) {
         self.found[i]
     }
@@ -382,6 +386,9 @@ fn wait(fds: &mut [PollFd], timeout_ns: Option<u64>) -> io::Result<usize> {
         errno => Err(os_error(errno)),
     }
 }
+
+/// Whether it can wait for microseconds.
+const FINE: bool = cfg!(not(any(target_vendor = "apple", windows)));
 
 /// What `ask` calls, and why.
 #[cfg(not(any(target_vendor = "apple", windows)))]
