@@ -123,7 +123,12 @@ fn flags_are_nobodys_to_restore() {
 fn what_the_parent_has_freed_is_the_childs() {
     on_each("what_the_parent_has_freed_is_the_childs", |driver| {
         let mut b = bench(driver);
-        let (here, there) = b.pair();
+        let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
+        let port = b.watcher.local_address(listener).unwrap().ip().expect("an address").port();
+        let mut there = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // One that cannot have a duplicate in this process.
+        let here = expect_accepted(b.run(Op::accept(listener)));
+        let here = b.watcher.attach(here).unwrap();
         let read = b.submit(Op::read(here));
         b.look();
         let (mut until, ends) = std::io::pipe().unwrap();
@@ -140,7 +145,7 @@ fn what_the_parent_has_freed_is_the_childs() {
         expect_unmoved(b.end(read), ErrorKind::Freed);
         let before = b.watcher.counters().stale_events;
         for _ in 0..10 {
-            b.write(there, "not for the parent");
+            there.write_all(b"not for the parent").unwrap();
             b.look();
         }
         assert_eq!(b.watcher.counters().stale_events, before);
