@@ -16,6 +16,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use crate::region::{BLOCK, Piece};
+use crate::trace;
 
 /// The least alignment: a sector, and as many low bits of the capacity as [`Packed`] needs.
 const LEAST: usize = 512;
@@ -90,6 +91,7 @@ impl AlignedBuf {
         // SAFETY: the size is at least one block.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        trace::made(start.as_ptr(), trace::Kind::Aligned, layout.size());
         AlignedBuf { start, len: 0, capacity: layout.size(), align, piece: None }
     }
 
@@ -210,6 +212,7 @@ impl Drop for AlignedBuf {
             // A2: its memory goes with the piece.
             return;
         }
+        trace::gone(self.start.as_ptr());
         // SAFETY: A1: the allocation was made with this layout.
         unsafe { alloc::dealloc(self.start.as_ptr(), self.layout()) };
     }

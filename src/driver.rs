@@ -283,6 +283,10 @@ pub struct Counters {
     pub sources: u64,
     /// Turns of the loop.
     pub turns: u64,
+    /// Events that the kernel has told, completions of a ring among them.
+    pub events: u64,
+    /// Those of them that were there when the loop asked without blocking.
+    pub waiting_events: u64,
     /// Waits that another thread ended.
     pub wakes: u64,
     /// Times that a source was put back because its share of a turn was used up.

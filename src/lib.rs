@@ -62,6 +62,8 @@ pub mod fd;
 mod file;
 mod interest;
 mod op;
+#[cfg(not(windows))]
+mod open_files;
 mod proactor;
 mod reactor;
 mod region;
@@ -73,6 +75,11 @@ pub mod slots;
 mod source;
 pub mod swap;
 mod sys;
+#[cfg(feature = "trace-buffers")]
+pub mod trace;
+#[cfg(not(feature = "trace-buffers"))]
+#[path = "no_trace.rs"]
+mod trace;
 mod watcher;
 mod workers;
 
@@ -94,6 +101,8 @@ pub use file::{
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
+#[cfg(not(windows))]
+pub use open_files::{max_open_files, raise_max_open_files};
 pub use proactor::{Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};

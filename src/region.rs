@@ -18,6 +18,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::trace;
+
 /// What pieces start at a multiple of, and are: a page, and what every disk takes.
 pub(crate) const BLOCK: usize = 4096;
 
@@ -77,6 +79,7 @@ impl Region {
         let piece = Box::new(Piece { region: Arc::clone(self), offset, capacity });
         // SAFETY: G1: the bytes of the piece from right above are its alone.
         unsafe { piece.start().write_bytes(0, capacity) };
+        trace::made(piece.start().as_ptr(), trace::Kind::Registered, capacity);
         Some(piece)
     }
 
@@ -132,6 +135,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        trace::gone(self.start().as_ptr());
         self.region.give_back(self.offset, self.capacity);
     }
 }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 
 use crate::buf::Buf;
+use crate::trace;
 
 /// Tokens of a chunk that the pool fills.
 const FULL: u32 = 1 << 30;
@@ -185,6 +186,7 @@ pub(crate) unsafe fn drop_token(chunk: *mut ()) {
 #[inline(never)]
 unsafe fn release(chunk: *mut Chunk) {
     fence(Ordering::Acquire);
+    trace::gone(chunk);
     // SAFETY: the chunk is ours.
     let header = unsafe { &*chunk };
     let shared = Arc::clone(&header.pool);
@@ -429,8 +431,10 @@ impl Pool {
     /// Takes back what was lent: the kernel does not write it any more.
     pub fn take_back(&mut self, lent: Lent) {
         let lent = std::mem::ManuallyDrop::new(lent);
+        trace::made(lent.chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         if unsafe { lent.chunk.as_ref() }.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
+            trace::gone(lent.chunk.as_ptr());
             self.free.push(lent.chunk);
         }
     }
@@ -442,8 +446,10 @@ impl Pool {
         if chunk == no_chunk() {
             return;
         }
+        trace::made(chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
         // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
         if unsafe { chunk.as_ref() }.refs.fetch_sub(rest, Ordering::AcqRel) == rest {
+            trace::gone(chunk.as_ptr());
             self.free.push(chunk);
         }
     }
@@ -528,6 +534,12 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        // SAFETY: it holds tokens of it (S3).
+        trace::made(
+            self.chunk.as_ptr(),
+            trace::Kind::Swap,
+            unsafe { self.chunk.as_ref() }.size as usize,
+        );
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         if unsafe { self.chunk.as_ref() }.refs.fetch_sub(self.rest, Ordering::AcqRel) == self.rest {
             // SAFETY: that were the last: the chunk is ours.

@@ -59,6 +59,40 @@ use crate::sys::{affinity, descriptor};
 /// A watcher belongs to the thread that built it: it is neither `Send` nor `Sync`. Other threads use
 /// its [`Submitter`]. [`Builder::spawn`] starts one on a thread of its own.
 ///
+/// # Loop modes, as libuv has them
+///
+/// The loop is the program's:
+///
+/// | libuv | here |
+/// |---|---|
+/// | `UV_RUN_ONCE`, `UV_RUN_NOWAIT` | [`wait`](Watcher::wait), [`try_wait`](Watcher::try_wait) |
+/// | `UV_RUN_DEFAULT` | `wait` while there is an operation that is to be waited for: one more with each that is submitted, one less with each completion without [`more`](Completion::more) |
+/// | `uv_ref`, `uv_unref` | to count an operation, or not to: a listener's accept, a heartbeat's timer |
+/// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
+/// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), which asks the clock |
+/// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`, `idle_ns` |
+///
+/// ```
+/// # use windlass::{Completions, Op, Watcher};
+/// # use std::time::Duration;
+/// let mut watcher = Watcher::new()?;
+/// const BACKGROUND: u64 = u64::MAX;
+/// watcher.submit(Op::timer(Duration::from_secs(3600)).token(BACKGROUND))?; // not waited for
+/// let mut waited_for = 0;
+/// for ms in 1..4 {
+///     watcher.submit(Op::timer(Duration::from_millis(ms)))?;
+///     waited_for += 1;
+/// }
+/// let mut done = Completions::new();
+/// while waited_for > 0 {
+///     watcher.wait(&mut done)?;
+///     for c in done.drain(..) {
+///         waited_for -= u32::from(c.token != BACKGROUND && !c.more());
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// `Watcher` is `Watcher<Auto>`, whose driver is chosen when it is built. A `Watcher` over one driver
 /// is monomorphic, from the same source.
 pub struct Watcher<D: Driver = Auto> {

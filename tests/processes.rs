@@ -297,3 +297,22 @@ fn serve_with_few_descriptors() {
         }
     }
 }
+
+/// A program may have as many descriptors as the hard limit says.
+#[test]
+fn the_limit_of_descriptors_is_raised() {
+    child::in_child("the_limit_of_descriptors_is_raised", || {
+        let hard = windlass::raise_max_open_files().unwrap().min(700);
+        assert!(hard > 300, "too few to be told apart");
+        let limit = libc::rlimit { rlim_cur: 300, rlim_max: hard };
+        // SAFETY: the struct lives across the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        assert_eq!(windlass::max_open_files().unwrap(), 300);
+        let open = |count: usize| -> std::io::Result<Vec<_>> {
+            (0..count).map(|_| std::fs::File::open("/dev/null")).collect()
+        };
+        assert_eq!(open(400).unwrap_err().raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(windlass::raise_max_open_files().unwrap(), hard);
+        assert_eq!(open(400).unwrap().len(), 400);
+    });
+}

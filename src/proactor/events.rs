@@ -17,6 +17,7 @@ impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
     /// others come into the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
+        self.counts.events += count as u64;
         self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
         self.batch.reserve(count);
         for i in 0..count {

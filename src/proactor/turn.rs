@@ -245,6 +245,7 @@ impl<K: Kernel> Proactor<K> {
     /// Asks the selector without blocking.
     fn look(&mut self) -> io::Result<()> {
         let count = self.select(Some(0))?;
+        self.counts.waiting_events += count as u64;
         self.apply(count);
         Ok(())
     }

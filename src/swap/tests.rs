@@ -345,3 +345,39 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
     thread.join().unwrap();
     assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
 }
+
+/// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its last lease drops.
+#[cfg(feature = "trace-buffers")]
+#[test]
+fn the_table_has_what_leases_keep() {
+    const BYTES: usize = 4096 + 64; // a size that no other test has
+    let count = || {
+        let held = crate::trace::held();
+        held.iter().filter(|h| h.kind == crate::trace::Kind::Swap && h.bytes == BYTES).count()
+    };
+    let mut pool = Pool::new(2 * BYTES, BYTES as u32, || {});
+    let lease = |pool: &mut Pool| {
+        let (start, room) = pool.space().expect("a chunk");
+        // SAFETY: the pool lends them until `commit`.
+        unsafe { start.write_bytes(7, room as usize) };
+        // SAFETY: they are written.
+        unsafe { pool.commit(room) }
+    };
+    let first = lease(&mut pool);
+    assert_eq!(count(), 0, "it is the pool's as well");
+    let second = lease(&mut pool);
+    assert_eq!(count(), 1);
+    let clone = first.clone();
+    drop(first);
+    assert_eq!(count(), 1);
+    drop(clone);
+    assert_eq!(count(), 0);
+    drop(pool);
+    assert_eq!(count(), 1, "the second outlives the pool");
+    drop(second);
+    assert_eq!(count(), 0);
+    let mut pool = Pool::new(2 * BYTES, BYTES as u32, || {});
+    let lent = pool.lend(0).expect("a chunk");
+    pool.take_back(lent);
+    assert_eq!(count(), 0);
+}

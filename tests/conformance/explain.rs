@@ -71,6 +71,9 @@ pub fn counters_add_up<H: Harness>() {
     assert_eq!(counters.submitted, start.submitted + 3);
     assert_eq!(counters.completed, counters.submitted);
     assert!(counters.turns > start.turns);
+    // The read had to wait for its bytes.
+    assert!(counters.events > start.events);
+    assert!(counters.waiting_events <= counters.events);
 }
 
 /// Attach, timers and nops make no system call.
