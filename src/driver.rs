@@ -285,7 +285,7 @@ pub struct Counters {
     pub turns: u64,
     /// Events that the kernel has told, completions of a ring among them.
     pub events: u64,
-    /// Those of them that were there when the loop asked without blocking.
+    /// Those of them that a turn has found when it asked without blocking.
     pub waiting_events: u64,
     /// Waits that another thread ended.
     pub wakes: u64,

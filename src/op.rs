@@ -352,7 +352,7 @@ impl Op {
     /// source stays as it is.
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
-    /// the disk what a removed file had there; from then on neither a cancel nor a deadline stops it (the
+    /// the disk what a removed file had there (the loop does, where there is no room for another job); from then on neither a cancel nor a deadline stops it (the
     /// completion is late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop.
     pub const fn close(source: Source) -> Op {
         Op::plain(Code::Close, source)

@@ -3,7 +3,7 @@
 //! With the feature `trace-buffers` every [`AlignedBuf`](crate::AlignedBuf), and every swap buffer that is
 //! kept by leases only, is in a table from when it is handed out until it comes back. Memory that is handed out
 //! or comes back twice, which the library's own mistakes alone can do, is a panic. The table is one for the
-//! process, under a lock: for debugging.
+//! process, under a lock: for debugging, and not for a forked child of several threads.
 //!
 //! ```
 //! use windlass::AlignedBuf;

@@ -277,7 +277,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to the child
     /// (signal-safety(7)); this is not one. Fork before there are threads, workers among them, or exec. Let
-    /// direct I/O end before: into private memory it must not be in flight at a fork (open(2)).
+    /// direct I/O end before: into private memory it must not be in flight at a fork (open(2)). What workers were
+    /// about to close, and files that they had opened, stay open in the child.
     ///
     /// ```no_run
     /// # use windlass::{Completions, Op, Watcher};

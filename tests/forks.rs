@@ -161,16 +161,22 @@ fn what_was_queued_is_inherited() {
     on_each("what_was_queued_is_inherited", |driver| {
         let mut b = bench(driver);
         let submitter = b.submitter();
+        let (here, _there) = b.pair();
+        let freed = b.submit(Op::read_into(here, room(64)));
+        b.look();
         let (socket, peer) = system::tcp_pair();
         let source = submitter.attach(socket).unwrap();
         let read = submitter.submit(Op::read_into(source, room(64))).unwrap();
         submitter.post(5, 55u8).unwrap();
+        submitter.free(here);
         let mut both = Some(b);
         fork(|| {
             let mut b = both.take().expect("it is there");
             b.watcher.reinit_after_fork().unwrap();
             let buf = expect_unmoved(b.end(read), ErrorKind::Forked).into_vec();
             assert!(buf.capacity() >= 64);
+            expect_unmoved(b.end(freed), ErrorKind::Forked);
+            assert!(!b.watcher.free(here), "it is freed");
             while b.next().token != 5 {}
             let read = b.submit(Op::read(source));
             assert!(b.watcher.cancel(read));
@@ -181,6 +187,7 @@ fn what_was_queued_is_inherited() {
         let mut b = both.take().expect("it is the child's that is gone");
         (&peer).write_all(b"the parent's").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"the parent's");
+        expect_unmoved(b.end(freed), ErrorKind::Freed);
         b.watcher.close();
         drop(b);
         // Nobody has it open any more.

@@ -168,8 +168,9 @@ impl Op {
     /// Completes with [`Done::Sent`](crate::Done::Sent); fewer bytes are the end of the file. With
     /// [`multishot`](Op::multishot) each part that is out is told, with `more`, before that. What
     /// is not in the page cache a thread reads first, a piece after the other; where the system does not say
-    /// what is there (all but Linux, and file systems that do not know `RWF_NOWAIT`), and for files open with
-    /// `O_DIRECT`, the loop waits for the disk.
+    /// what is there (all but Linux, and file systems that do not know `RWF_NOWAIT`), for files open with
+    /// `O_DIRECT`, and while there is no room for another job ([`Builder::jobs`](crate::Builder::jobs)), the
+    /// loop waits for the disk.
     pub fn send_file(socket: Source, file: Source, offset: u64, len: usize) -> Op {
         let mut op = Op::plain(Code::SendFile, socket);
         op.count = u32::try_from(len).unwrap_or(u32::MAX);

@@ -11,7 +11,7 @@ use super::position::{self, Progress};
 use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
 use crate::buf::Buf;
 use crate::source::Handle;
-use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{errno_of, file};
 use crate::sys::{self, path, resolve, stat};
 use crate::workers::Work;
@@ -89,7 +89,7 @@ pub(crate) enum Task {
     /// → `Value::HostName`; errors as for `Resolve`.
     NameOf { address: SocketAddr },
     /// A range is in the page cache, as far as it can be read.
-    Fetch { file: OwnedFd, offset: u64, len: usize },
+    Fetch { fd: RawFd, offset: u64, len: usize },
     /// → `Value::Closed`. What the last descriptor of a removed file had on the disk is freed here.
     Close(Handle),
     /// → `Value::Job`.
@@ -222,8 +222,8 @@ impl Task {
                 resolve::names(address)
                     .map(|(host, service)| Value::HostName(HostName { host, service })),
             ),
-            Task::Fetch { file, offset, len } => {
-                fetch(&file, offset, len);
+            Task::Fetch { fd, offset, len } => {
+                fetch(fd, offset, len);
                 outcome(Ok(Value::Unit))
             }
             Task::Close(handle) => {
@@ -275,13 +275,12 @@ impl Work for Task {
 }
 
 /// Reads a range, for what it leaves in the page cache.
-fn fetch(file: &OwnedFd, offset: u64, len: usize) {
+fn fetch(fd: RawFd, offset: u64, len: usize) {
     const PIECE: usize = 64 << 10;
     let mut buf = Vec::with_capacity(len.min(PIECE));
     for at in (0..len).step_by(PIECE) {
         buf.clear();
-        let task =
-            Task::ReadAt { fd: file.as_raw_fd(), buf: Buf::from(buf), offset: offset + at as u64 };
+        let task = Task::ReadAt { fd, buf: Buf::from(buf), offset: offset + at as u64 };
         let Outcome { result, buf: read, bytes } = task.run();
         if result.is_err() || bytes == 0 {
             return;

@@ -59,6 +59,11 @@ impl<K: Kernel> Proactor<K> {
             Code::Poll | Code::Drained => state.remove_poll(&mut self.slots, slot),
             code if code.is_file() => state.remove_poll(&mut self.slots, slot),
             Code::Nop | Code::Timer => {}
+            Code::SendFile => {
+                let index = op.source;
+                state.remove_write(&mut self.slots, slot);
+                self.drop_fetch(index, slot);
+            }
             code if code.is_read() => state.remove_read(&mut self.slots, slot),
             _ => state.remove_write(&mut self.slots, slot),
         }
@@ -128,7 +133,9 @@ impl<K: Kernel> Proactor<K> {
             _ if !self.waiting.is_empty() => self.stop_waiting(index),
             _ => {}
         }
-        if (writes || code == Code::Shutdown) && self.need_no_room(index) {
+        // A range that a thread reads for has kept those behind it waiting.
+        let freed = code == Code::SendFile && self.sources[index].can_write();
+        if (writes || code == Code::Shutdown) && self.need_no_room(index) || freed {
             self.enqueue(index);
         }
     }
@@ -337,22 +344,23 @@ impl<K: Kernel> Proactor<K> {
     /// Whether kernel or workers have something of a source, so that its descriptor must stay.
     fn is_in_kernel(&self, index: u32) -> bool {
         let state = &self.sources[index];
-        state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && state.polls != NOWHERE
+        state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && self.is_at_work(index)
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.
     pub(super) fn close_source(&mut self, index: u32) {
+        self.note_forks();
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
             // Closing the last descriptor ends the registration; a duplicate, also another process's, would
             // keep it alive, and so does a kernel that holds the file.
-            let kept = K::COMPLETES || flags & DUPLICATED != 0 || self.is_shared();
+            let kept = K::COMPLETES || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
                 self.kernel.deregister(fd, key);
             }
-            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED && !self.is_shared() {
+            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
                 self.kernel.restore(fd);
             }
             self.kernel.close(fd);
@@ -361,6 +369,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(super) fn vacate_source(&mut self, index: u32) {
+        if !self.inherited.is_empty() {
+            self.inherited.remove(&index);
+        }
         let state = &mut self.sources[index];
         state.fd = -1;
         state.flags = 0;
@@ -424,15 +435,16 @@ impl<K: Kernel> Proactor<K> {
 
     /// Closes what is left when the driver goes away.
     pub(super) fn close_descriptors(&mut self) {
+        self.note_forks();
         let sources: Vec<u32> = self.sources.occupied().collect();
         for index in sources {
-            if self.sources[index].kind() == Kind::File && self.sources[index].polls != NOWHERE {
+            if self.sources[index].kind() == Kind::File && self.is_at_work(index) {
                 // A thread is still at it: the number must not become another file's.
                 continue;
             }
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
             if fd >= 0 {
-                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED && !self.is_shared() {
+                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
                     self.kernel.restore(fd);
                 }
                 self.kernel.close(fd);

@@ -20,7 +20,7 @@
 //! What a kernel says it has written becomes the length of a vector: the promise of `Kernel`'s
 //! implementers.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::*;
@@ -32,6 +32,7 @@ use crate::slots::InFlight;
 use crate::source::Kind;
 use crate::sys::fs::MOST_VECTORS;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
+use send_file::Fetch;
 use submit::check_len;
 
 /// The work on files of a proactor, made at its first use.
@@ -46,9 +47,12 @@ pub(super) struct Files {
     pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
-    /// Fetches that threads have, and the sockets, by place, whose last one has ended.
-    pub(super) fetching: usize,
-    pub(super) fetched: HashSet<u32>,
+    /// What threads read for sockets, by the sockets' places.
+    pub(super) fetches: HashMap<u32, Fetch>,
+    /// The files, by place, whose descriptors threads have for that, by the number of the fetch.
+    pub(super) reading: HashMap<u32, u32>,
+    /// The last such number.
+    pub(super) serial: u32,
     /// The last nap was for nothing: until a job has ended, the loop sleeps.
     pub(super) overslept: bool,
     pub(super) counts: FileCounts,
@@ -71,7 +75,12 @@ pub(super) struct FileCounts {
 impl Files {
     /// Operations that threads have or wait for.
     pub(super) fn at_work(&self) -> usize {
-        self.jobs.len() + self.parked.len() + self.fetching
+        self.jobs.len() + self.parked.len()
+    }
+
+    /// Takes a job back that was not begun; true when it was not.
+    pub(super) fn withdraw(&mut self, job: &Job<Task>) -> bool {
+        self.workers.as_mut().is_some_and(|workers| workers.cancel(job).is_some())
     }
 
     /// Whether a thread has more to do than it needs the loop for, so that what ends meanwhile can be
@@ -415,11 +424,17 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Has a thread close a file with nothing else at work on it: close(2) may have much to free on the disk.
+    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free on the disk.
     /// The source is gone for its users, and vacates its place when the thread has answered.
     #[cold]
     pub(super) fn close_file(&mut self, index: u32, slot: u32) {
+        let busy = self.is_at_work(index);
         let state = &mut self.sources[index];
+        if busy {
+            // That ends first, and says so.
+            state.flags &= !WRITABLE;
+            return;
+        }
         state.remove_write(&mut self.slots, slot);
         state.push_poll(&mut self.slots, slot);
         state.flags |= FREEING | CLOSING;
@@ -662,9 +677,15 @@ impl<K: Kernel> Proactor<K> {
         self.file_left(index);
     }
 
+    /// Whether kernel or workers have work on a file.
+    pub(super) fn is_at_work(&self, index: u32) -> bool {
+        self.sources[index].polls != NOWHERE
+            || self.files.reading.values().any(|&reading| reading == index)
+    }
+
     /// Work on a file has ended: a close that waits for it may go on, or a freed source go.
     pub(super) fn file_left(&mut self, index: u32) {
-        if index == NOWHERE || self.sources[index].polls != NOWHERE {
+        if index == NOWHERE || self.is_at_work(index) {
             return;
         }
         if self.sources[index].has(FREEING) {

@@ -40,6 +40,7 @@ impl<K: Kernel> Proactor<K> {
         self.files.counts = counts;
         (self.busy, self.stops, self.stopping, self.untold) = (0, false, false, false);
         self.forks = fork::generation();
+        self.note_forks();
         self.end_parents(parents);
         self.deadlines = Deadlines::new();
         self.ready.clear();
@@ -64,10 +65,14 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].flags &= KEPT;
         }
         parents.close();
+        let mut freed = Vec::new();
         while parents.is_quiet()
             && let Some(request) = parents.take()
         {
-            self.inherit(request);
+            match request {
+                Request::Free(source) => freed.push(source),
+                request => self.inherit(request),
+            }
         }
         let mut ended = Vec::new();
         for slot in self.slots.occupied().collect::<Vec<_>>() {
@@ -99,6 +104,9 @@ impl<K: Kernel> Proactor<K> {
         }
         for slot in self.slots.occupied().collect::<Vec<_>>() {
             self.fail(slot, ErrorKind::Forked);
+        }
+        for source in freed {
+            self.free_source(source);
         }
     }
 

@@ -30,7 +30,7 @@ mod turn;
 mod waits;
 mod writes;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -125,8 +125,10 @@ pub struct Proactor<K: Kernel> {
     /// A request of another thread is being served.
     serving: bool,
     forks: u32,
-    /// The forks that the process had seen when this was made.
+    /// The forks that the process had seen when that was looked at last.
     shares: u32,
+    /// Sources, by place, that another process has open as well, since a fork.
+    inherited: HashSet<u32>,
     /// The remote flag says that we sleep.
     dozing: bool,
     closed: bool,
@@ -202,6 +204,7 @@ impl<K: Kernel> Proactor<K> {
             serving: false,
             forks: fork::generation(),
             shares: fork::shares(),
+            inherited: HashSet::new(),
             dozing: false,
             closed: false,
             kernel,
@@ -237,11 +240,28 @@ impl<K: Kernel> Proactor<K> {
         if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
     }
 
-    /// Whether the process was forked since: then another one may use what is open here, as non-blocking, and
-    /// keep it open.
+    /// After a fork another process may keep open what is open here, and use it as non-blocking.
     #[inline]
-    fn is_shared(&self) -> bool {
-        self.shares != fork::shares()
+    fn note_forks(&mut self) {
+        if self.shares != fork::shares() {
+            self.note_fork();
+        }
+    }
+
+    #[cold]
+    fn note_fork(&mut self) {
+        self.shares = fork::shares();
+        for index in self.sources.occupied().collect::<Vec<_>>() {
+            let state = &mut self.sources[index];
+            state.flags = state.flags & !CHANGED | DUPLICATED;
+            self.inherited.insert(index);
+        }
+    }
+
+    /// The mark of a source whose flags were changed: none where another process may go by them.
+    fn changed(&mut self, index: u32) -> u32 {
+        self.note_forks();
+        if self.inherited.contains(&index) { 0 } else { CHANGED }
     }
 
     #[inline]
@@ -272,7 +292,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// Puts a handle of this kernel into an occupied place.
     fn open(&mut self, index: u32, handle: Handle, flags: u32) {
+        self.note_forks();
         // A descriptor that no driver has made may have duplicates.
+        self.inherited.remove(&index);
         let duplicated = if handle.is_fresh() { 0 } else { DUPLICATED };
         let (fd, kind) = handle.into_raw();
         self.sources[index].open(fd, kind, flags | duplicated);
@@ -440,19 +462,22 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.check_fork()?;
         self.take_arrived(source);
+        self.note_forks();
         let stale = self.stale();
         let state = self.state(source).ok_or(stale)?;
         if state.has(RESERVED | CONNECTING) {
             return Err(Reason::Stale);
         }
-        if !state.is_idle() {
+        let idle = state.is_idle();
+        if !idle || self.is_at_work(source.index()) {
             return Err(Reason::Busy);
         }
+        let state = &self.sources[source.index()];
         let (fd, kind, flags) = (state.fd, state.kind(), state.flags);
         if flags & REGISTERED != 0 {
             self.kernel.deregister(fd, source.key());
         }
-        if flags & CHANGED != 0 && !self.is_shared() {
+        if flags & CHANGED != 0 {
             self.kernel.restore(fd);
         }
         self.vacate_source(source.index());
@@ -645,7 +670,8 @@ impl<K: Kernel> Proactor<K> {
 impl<K: Kernel> Drop for Proactor<K> {
     fn drop(&mut self) {
         // Where nothing is in the kernel, memory can go at once.
-        let begun = K::COMPLETES || self.busy as usize + self.files.at_work() > 0;
+        let at_work = self.busy as usize + self.files.at_work() + self.files.reading.len();
+        let begun = K::COMPLETES || at_work > 0;
         if begun && self.check_fork().is_ok() {
             self.close_all();
             self.stop_workers();

@@ -15,9 +15,7 @@ use crate::buf::Target;
 use crate::error::ErrorKind;
 use crate::file::Arguments;
 use crate::file::task::Task;
-use crate::sys::descriptor;
-use crate::sys::fd::RawFd;
-use crate::workers::{Class, Lane};
+use crate::workers::{Class, Job, Lane};
 use submit::MOST_BYTES;
 
 type Answer = Result<Ticket, Reason>;
@@ -25,8 +23,18 @@ type Answer = Result<Ticket, Reason>;
 /// So far apart are the bytes that are asked for: the page cache loses and gets its pages by larger pieces.
 const APART: u64 = 64 << 10;
 
-/// Marks the keys of fetches among those of jobs: the rest names the socket.
+/// Marks the keys of fetches among those of jobs: the rest is the socket's place, and the fetch's number.
 pub(super) const FETCH: u32 = RESTS;
+
+/// What a thread reads, or has read, for the range at the head of a socket's writes.
+pub(super) struct Fetch {
+    op: Ticket,
+    /// Where in the file it ends.
+    end: u64,
+    serial: u32,
+    /// `None` when it is done.
+    job: Option<Job<Task>>,
+}
 
 impl<K: Kernel> Proactor<K> {
     /// A range of a file stands among the writes of a stream socket.
@@ -72,7 +80,9 @@ impl<K: Kernel> Proactor<K> {
         }
         // sendfile(2) has no flag that keeps it from waiting for the peer.
         let changed = self.kernel.forbid_blocking(state.fd, state.has(SHARED))?;
-        state.flags |= if changed { CHANGED } else { 0 };
+        if changed {
+            self.sources[index].flags |= self.changed(index);
+        }
         if count == 0 || count as usize > MOST_BYTES {
             return Err(Reason::BadCount);
         }
@@ -95,10 +105,8 @@ impl<K: Kernel> Proactor<K> {
         };
         let op = &self.slots[slot];
         let (len, offset) = ((op.count - op.moved) as usize, op.offset + u64::from(op.moved));
-        let offered = len.min(*left);
-        if !self.is_at_hand(index, file, offset, offered) {
-            return;
-        }
+        let len = len.min(*left);
+        let Some(offered) = self.at_hand(index, slot, file, offset, len) else { return };
         let moved = self.kernel.send_file(socket, fd, offset, offered);
         *left = left.saturating_sub(moved.max(1) as usize);
         if moved < 0 {
@@ -121,62 +129,101 @@ impl<K: Kernel> Proactor<K> {
         self.unqueue(index, moved as u32 + unsent);
     }
 
-    /// Whether the next bytes of a range can be sent without a wait for the disk. Where not, a thread reads them,
-    /// and the socket's writes pause until it has.
-    fn is_at_hand(&mut self, index: u32, file: Source, offset: u64, len: usize) -> bool {
+    /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far as the system
+    /// says; `None` when a thread reads them first: the socket's writes pause until it has.
+    fn at_hand(
+        &mut self,
+        index: u32,
+        slot: u32,
+        file: Source,
+        offset: u64,
+        len: usize,
+    ) -> Option<usize> {
+        let op = self.ticket(slot);
+        if let Some(fetch) = self.files.fetches.remove(&index)
+            && fetch.op == op
+            && fetch.end > offset
+        {
+            return Some(len.min((fetch.end - offset) as usize));
+        }
         let state = &self.sources[file.index()];
         let mut facts = state.facts();
-        if self.files.fetched.remove(&index) || !facts.may_read_now() {
-            return true;
+        if !facts.may_read_now() {
+            return Some(len);
         }
         let (fd, end) = (state.fd, offset.saturating_add(len as u64));
         let mut at = offset;
         while at < end {
             let got = self.kernel.read_now(fd, Target::from_slice(&mut [0]), at);
             match -got as i32 {
-                libc::EAGAIN => return !self.fetch(index, fd, offset, len),
+                libc::EAGAIN if self.fetch(index, op, file, offset, len) => return None,
                 libc::EOPNOTSUPP | libc::ENOSYS => {
                     facts.never_read_now();
                     self.sources[file.index()].set_facts(facts);
-                    return true;
+                    break;
                 }
-                // The end of the file, or an error that sendfile(2) will tell.
-                0.. => return true,
+                // The end of the file, an error that sendfile(2) will tell, or no thread to be had.
+                0.. => break,
                 _ => {}
             }
             // The last byte as well.
             at = if at + 1 == end { end } else { (at + APART).min(end - 1) };
         }
-        true
+        Some(len)
     }
 
     /// Has a thread read a range of a file for a socket; false when there is none to be had.
     #[cold]
-    fn fetch(&mut self, index: u32, fd: RawFd, offset: u64, len: usize) -> bool {
-        // Its own descriptor: the file may be freed meanwhile.
-        let Some(Ok(file)) = self.kernel.borrow(fd).map(descriptor::duplicate) else {
-            return false;
-        };
-        let key = self.sources[index].name(index).key() | u64::from(FETCH);
-        let task = Task::Fetch { file, offset, len };
-        if self.hire(key, Lane::Normal, Class::Quick, task).is_err() {
-            return false;
-        }
+    fn fetch(&mut self, index: u32, op: Ticket, file: Source, offset: u64, len: usize) -> bool {
+        self.files.serial = self.files.serial.wrapping_add(1);
+        let serial = self.files.serial;
+        let key = u64::from(serial) << 32 | u64::from(FETCH | index);
+        let fd = self.sources[file.index()].fd;
+        let task = Task::Fetch { fd, offset, len };
+        let Ok(job) = self.hire(key, Lane::Normal, Class::Quick, task) else { return false };
+        let end = offset.saturating_add(len as u64);
+        self.files.fetches.insert(index, Fetch { op, end, serial, job: Some(job) });
+        self.files.reading.insert(serial, file.index());
         self.sources[index].flags |= WRITE_PAUSED;
-        self.files.fetching += 1;
         self.files.counts.fetches += 1;
         true
     }
 
-    /// A thread has read what a socket is to send.
+    /// A thread has read what a socket is to send, if that still is so.
     pub(super) fn fetched(&mut self, key: u64) {
-        self.files.fetching -= 1;
-        let index = key as u32 & !FETCH;
-        let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return };
-        state.flags &= !WRITE_PAUSED;
-        self.files.fetched.insert(index);
-        if self.sources[index].can_write() {
-            self.enqueue(index);
+        let (index, serial) = (key as u32 & !FETCH, (key >> 32) as u32);
+        if let Some(fetch) = self.files.fetches.get_mut(&index)
+            && fetch.serial == serial
+        {
+            fetch.job = None;
+            self.sources[index].flags &= !WRITE_PAUSED;
+            if self.sources[index].can_write() {
+                self.enqueue(index);
+            }
+        }
+        self.let_go(serial);
+    }
+
+    /// A range leaves the queue: nothing is read for it any more, and what is behind it need not wait for that.
+    #[cold]
+    pub(super) fn drop_fetch(&mut self, index: u32, slot: u32) {
+        let op = self.ticket(slot);
+        if self.files.fetches.get(&index).is_none_or(|fetch| fetch.op != op) {
+            return;
+        }
+        let Some(Fetch { serial, job: Some(job), .. }) = self.files.fetches.remove(&index) else {
+            return;
+        };
+        self.sources[index].flags &= !WRITE_PAUSED;
+        if self.files.withdraw(&job) {
+            self.let_go(serial);
+        }
+    }
+
+    /// The descriptor of a fetch is nobody's any more: its file may close.
+    fn let_go(&mut self, serial: u32) {
+        if let Some(file) = self.files.reading.remove(&serial) {
+            self.file_left(file);
         }
     }
 }

@@ -510,9 +510,10 @@ impl<K: Kernel> Proactor<K> {
         if !state.has(PREPARED) {
             let (fd, kind, shared) = (state.fd, state.kind(), state.has(SHARED));
             let (kind, changed) = self.kernel.prepare(fd, kind, shared)?;
+            let mark = if changed { self.changed(source.index()) } else { 0 };
             let state = &mut self.sources[source.index()];
             state.prepare(kind);
-            state.flags |= if changed { CHANGED } else { 0 };
+            state.flags |= mark;
         }
         Ok(source.index())
     }

@@ -96,11 +96,6 @@ impl<K: Kernel> Proactor<K> {
                         self.finish_write(index, slot, Ok(Done::Shutdown));
                     }
                 }
-                Code::Close if state.kind() == Kind::File && state.polls != NOWHERE => {
-                    // Work on the file ends first, and says so.
-                    state.flags &= !WRITABLE;
-                    return;
-                }
                 Code::Close if K::FILES && state.kind() == Kind::File => {
                     return self.close_file(index, slot);
                 }

@@ -317,7 +317,14 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
     let directory = Directory::new();
     let path = directory.at("a");
     std::fs::write(&path, pattern(LEN, 1)).unwrap();
-    for ends in ["nothing", "cancel", "the socket is freed", "the file is freed"] {
+    for ends in [
+        "nothing",
+        "cancel",
+        "deadline",
+        "the socket is freed",
+        "the file is freed",
+        "all is closed",
+    ] {
         if !drop_pages(&path, LEN) {
             println!("SKIP what is sent is fetched first: {path:?} stays in memory");
             return;
@@ -327,18 +334,33 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         let ((here, there), others) = (b.pair(), b.pair());
         b.expect_alive(here, there);
         let (held, gate) = hold(&mut b);
-        let sends = b.submit(Op::send_file(here, file, 0, LEN));
+        let sends = Op::send_file(here, file, 0, LEN);
+        let sends = match ends {
+            "deadline" => b.submit(sends.timeout(Duration::from_millis(1))),
+            _ => b.submit(sends),
+        };
         let tail = b.submit(Op::write(here, "tail"));
         b.expect_alive(others.0, others.1);
-        assert!(b.is_open(sends) && b.is_open(tail), "the only thread is held");
+        assert!(b.is_open(tail), "the only thread is held");
+        assert!(ends == "deadline" || b.is_open(sends), "as above");
         match ends {
             "cancel" => assert!(b.watcher.cancel(sends)),
             "the socket is freed" => assert!(b.watcher.free(here)),
             "the file is freed" => assert!(b.watcher.free(file)),
+            "all is closed" => b.watcher.close(),
             _ => {}
         }
+        if ends == "cancel" || ends == "deadline" {
+            // What is behind it does not wait for the thread, nor does the file.
+            assert_eq!(b.read_exact(there, 4), b"tail");
+            assert!(b.watcher.detach(file).is_ok());
+        }
         drop(gate);
-        expect_held(b.end(held));
+        let c = b.end(held);
+        match ends {
+            "all is closed" => assert!(c.late()),
+            _ => expect_held(c),
+        }
         let c = b.end(sends);
         match ends {
             "nothing" => {
@@ -346,19 +368,34 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
                 expect_same(&b.read_exact(there, LEN), &pattern(LEN, 1));
             }
             "cancel" => assert!(expect_unmoved(c, ErrorKind::Cancelled).is_empty()),
+            "deadline" => assert!(expect_unmoved(c, ErrorKind::Deadline).is_empty()),
             "the socket is freed" => {
                 assert!(expect_unmoved(c, ErrorKind::Freed).is_empty());
                 expect_unmoved(b.end(tail), ErrorKind::Freed);
             }
+            "all is closed" => {
+                assert!(expect_unmoved(c, ErrorKind::Closed).is_empty());
+                expect_unmoved(b.end(tail), ErrorKind::Closed);
+            }
             _ => drop(expect_errno(c, &[libc::EBADF])),
         }
-        if ends != "the socket is freed" {
-            assert_eq!(b.read_exact(there, 4), b"tail");
-            expect_written(b.end(tail));
+        match ends {
+            "nothing" | "the file is freed" => {
+                assert_eq!(b.read_exact(there, 4), b"tail");
+                expect_written(b.end(tail));
+            }
+            "cancel" | "deadline" => drop(expect_written(b.end(tail))),
+            _ => {}
         }
         let rows = b.watcher.explain().rows;
         let fetched = rows.iter().find(|row| row.mechanism.starts_with("a thread reads, "));
         assert!(fetched.expect("a row").count > 0);
-        b.expect_all_ended();
+        if ends == "all is closed" {
+            assert_eq!(b.open(), 0);
+        } else {
+            b.expect_all_ended();
+        }
+        drop(b);
+        assert!(!is_held(&path));
     }
 }
