@@ -62,8 +62,6 @@ pub mod fd;
 mod file;
 mod interest;
 mod op;
-#[cfg(not(windows))]
-mod open_files;
 mod proactor;
 mod reactor;
 mod region;
@@ -101,13 +99,12 @@ pub use file::{
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
-#[cfg(not(windows))]
-pub use open_files::{max_open_files, raise_max_open_files};
 pub use proactor::{Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
 pub use swap::Lease;
+pub use sys::open_files::{max_open_files, raise_max_open_files};
 pub use watcher::Watcher;
 
 // What may cross threads, and what may not, is part of the interface.

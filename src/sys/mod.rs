@@ -70,6 +70,8 @@ pub(crate) mod kqueue;
 pub(crate) mod monotonic;
 #[cfg_attr(windows, path = "windows/net.rs")]
 pub(crate) mod net;
+#[cfg_attr(windows, path = "windows/open_files.rs")]
+pub(crate) mod open_files;
 #[cfg_attr(windows, path = "windows/path.rs")]
 pub(crate) mod path;
 pub(crate) mod poll;
