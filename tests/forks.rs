@@ -167,6 +167,9 @@ fn what_was_queued_is_inherited() {
         let (socket, peer) = system::tcp_pair();
         let source = submitter.attach(socket).unwrap();
         let read = submitter.submit(Op::read_into(source, room(64))).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let kept = listener.try_clone().unwrap();
+        let listener = submitter.attach(listener).unwrap();
         submitter.post(5, 55u8).unwrap();
         submitter.free(here);
         let mut both = Some(b);
@@ -178,12 +181,16 @@ fn what_was_queued_is_inherited() {
             expect_unmoved(b.end(freed), ErrorKind::Forked);
             assert!(!b.watcher.free(here), "it is freed");
             while b.next().token != 5 {}
+            b.submit(Op::accept(listener));
+            b.look();
+            assert!(b.watcher.free(listener));
             let read = b.submit(Op::read(source));
             assert!(b.watcher.cancel(read));
             expect_unmoved(b.end(read), ErrorKind::Cancelled);
             assert_eq!(b.watcher.counters().in_flight, 0);
         })
         .end();
+        assert!(!system::is_blocking(&kept), "the child has restored what the parent has queued");
         let mut b = both.take().expect("it is the child's that is gone");
         (&peer).write_all(b"the parent's").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"the parent's");

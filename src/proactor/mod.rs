@@ -293,9 +293,10 @@ impl<K: Kernel> Proactor<K> {
     /// Puts a handle of this kernel into an occupied place.
     fn open(&mut self, index: u32, handle: Handle, flags: u32) {
         self.note_forks();
-        // A descriptor that no driver has made may have duplicates.
-        self.inherited.remove(&index);
-        let duplicated = if handle.is_fresh() { 0 } else { DUPLICATED };
+        // A descriptor that no driver has made may have duplicates; so has one under a name that was kept for
+        // another thread as the process forked: it may have stood in the queue.
+        let inherited = !self.inherited.is_empty() && self.inherited.contains(&index);
+        let duplicated = if handle.is_fresh() && !inherited { 0 } else { DUPLICATED };
         let (fd, kind) = handle.into_raw();
         self.sources[index].open(fd, kind, flags | duplicated);
     }

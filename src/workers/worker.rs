@@ -181,15 +181,13 @@ impl<W: Work> Shared<W> {
         loop {
             self.run_one(&cell, work, tally);
             if self.lanes.has_work() {
-                match self.lanes.yield_strand(strand) {
-                    Ok(()) => {
-                        self.deliver(cell, Urgency::Now);
-                        // Whatever this worker takes next, somebody idle may take the other.
-                        let _ = self.summon();
-                        return;
-                    }
-                    Err(back) => strand = back,
-                }
+                // Before another worker has the strand, so that its jobs come back in their order.
+                self.deliver(cell, Urgency::Now);
+                let Err(back) = self.lanes.yield_strand(strand) else { break };
+                strand = back;
+                let Some((next, next_work, _)) = strand.start() else { return };
+                (cell, work) = (next, next_work);
+                continue;
             }
             let Some((next, next_work, bytes)) = strand.start() else {
                 return self.deliver(cell, Urgency::Now);
@@ -198,6 +196,8 @@ impl<W: Work> Shared<W> {
             self.deliver(mem::replace(&mut cell, next), urgency);
             work = next_work;
         }
+        // Whatever this worker takes next, somebody idle may take the other.
+        let _ = self.summon();
     }
 
     fn run_one(&self, cell: &Cell<W>, work: W, tally: &Tally) {
