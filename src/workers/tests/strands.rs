@@ -26,6 +26,20 @@ fn a_strand_runs_one_job_at_a_time_in_order() {
     assert!(order.lock().unwrap().iter().copied().eq(0..count));
 }
 
+/// Also where other jobs wait, so that one worker lets another go on with it.
+#[test]
+fn jobs_of_a_strand_come_back_in_their_order() {
+    let mut pool = Pool::new(4, 1000);
+    let (count, other) = (if cfg!(miri) { 12 } else { 400 }, u64::MAX);
+    for key in 0..count {
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), call(|| 0)).unwrap());
+        pool.submit(other, Lane::Normal, call(|| 0));
+    }
+    let mut keys = pool.keys(2 * count as usize);
+    keys.retain(|&key| key != other);
+    assert!(keys.into_iter().eq(0..count));
+}
+
 #[test]
 fn strands_run_beside_each_other_and_beside_all_else() {
     let mut pool = Pool::new(3, 100);
