@@ -48,6 +48,7 @@ mod address;
 mod aligned;
 mod auto;
 mod batch;
+mod bell;
 mod buf;
 mod builder;
 mod clock;

@@ -5,8 +5,8 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::bell::Bell;
 use crate::interest::{Mode, Ready};
-use crate::remote::Bell;
 use crate::slots::{Entry, NOWHERE, VACANT};
 use crate::source::Ticket;
 use crate::sys::descriptor;

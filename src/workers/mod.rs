@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use crate::bell::Urgency;
 use crate::error::{Limit, Reason, Rejected};
-use crate::remote::Urgency;
 use crate::sys::fork;
 
 pub(crate) use job::{Finished, Job};

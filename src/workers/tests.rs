@@ -13,7 +13,7 @@ use proptest::prelude::*;
 mod strands;
 
 use super::*;
-use crate::remote::Bell;
+use crate::bell::Bell;
 use crate::sys::{Select, Selector};
 
 /// Ends a test that hangs.

@@ -12,7 +12,7 @@ use super::crew::{Call, Crew};
 use super::job::Cell;
 use super::lanes::{Lanes, Started};
 use super::{AHEAD, Work};
-use crate::remote::Urgency;
+use crate::bell::Urgency;
 use crate::sys::os_errno;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in all.

@@ -1,7 +1,7 @@
 //! What strands promise: see [`crate::workers::strand`].
 
 use super::*;
-use crate::remote::Urgency;
+use crate::bell::Urgency;
 
 #[test]
 fn a_strand_runs_one_job_at_a_time_in_order() {
