@@ -1,4 +1,4 @@
-//! Work from other threads: a bounded queue, a [`Bell`] that says whether the loop sleeps, and ids that
+//! Work from other threads: a bounded queue, a bell that says whether the loop sleeps, and ids that
 //! the loop keeps ready.
 
 use std::any::Any;
