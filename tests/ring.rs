@@ -163,6 +163,43 @@ fn what_a_look_has_begun_wakes_the_loop_around_it() {
     assert_eq!(&*expect_read(done.drain(..).next().unwrap()), b"hello");
 }
 
+/// A look that finds answers at hand need not ask the kernel, which may have more: it tells of the first
+/// only. Here the one at hand is another thread's wake, and the one behind it a read's.
+#[test]
+fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
+    let directory = Directory::new();
+    let mut b = Uring::bench_with(Watcher::builder().files(FileBackend::Uring));
+    let file = b.make_file(directory.at("a"));
+    let (here, mut there) = system::tcp_pair();
+    let here = b.watcher.attach(here).unwrap();
+    let submitter = b.watcher.submitter();
+    let mut done = Completions::new();
+    for round in 0..20 {
+        b.watcher.submit(Op::read(here).token(1)).unwrap();
+        while b.watcher.try_wait(&mut done).unwrap() > 0 {}
+        while system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO)) {
+            assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| submitter.post(2, 0).unwrap());
+        });
+        // This enters the kernel, which answers the wake; then the read has its bytes.
+        b.watcher.submit(Op::sync(file).token(3)).unwrap();
+        there.write_all(b"x").unwrap();
+        let mut ended = Vec::new();
+        while ended.len() < 3 {
+            if b.watcher.try_wait(&mut done).unwrap() == 0 {
+                assert_eq!(b.watcher.next_timeout(), None, "nothing is due");
+                let fd = b.watcher.pollable().unwrap();
+                assert!(system::wait_readable(fd, Some(Duration::from_secs(5))), "round {round}: {ended:?} came");
+            }
+            ended.extend(done.drain(..).map(|c| c.token));
+        }
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2, 3]);
+    }
+}
+
 /// Ten times as many operations as the ring has entries, at once: nothing is lost.
 #[test]
 fn ten_times_the_ring() {

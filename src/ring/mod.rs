@@ -288,7 +288,7 @@ unsafe impl Kernel for Ring {
         }
         self.uring.take(&mut self.events, self.most_events);
         if let Some(embedded) = self.embedded.get()
-            && self.uring.has_completions()
+            && (self.uring.has_completions() || self.uring.has_work())
         {
             embedded.tell();
         }

@@ -55,13 +55,13 @@ struct Flag {
 /// (`EINVAL`). Dates: io_uring_setup(2).
 const LADDER: &[&[Flag]] = &[
     // 6.6
-    &[SINGLE_ISSUER, DEFER_TASKRUN, CQSIZE, CLAMP, NO_SQARRAY],
+    &[SINGLE_ISSUER, DEFER_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP, NO_SQARRAY],
     // 6.1
-    &[SINGLE_ISSUER, DEFER_TASKRUN, CQSIZE, CLAMP],
+    &[SINGLE_ISSUER, DEFER_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP],
     // 6.0
-    &[SINGLE_ISSUER, COOP_TASKRUN, CQSIZE, CLAMP],
+    &[SINGLE_ISSUER, COOP_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP],
     // 5.19
-    &[COOP_TASKRUN, CQSIZE, CLAMP],
+    &[COOP_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP],
     // 5.6
     &[CQSIZE, CLAMP],
 ];
@@ -82,6 +82,12 @@ const COOP_TASKRUN: Flag = Flag {
     name: "COOP_TASKRUN",
     set: |b, _| {
         b.setup_coop_taskrun();
+    },
+};
+const TASKRUN_FLAG: Flag = Flag {
+    name: "TASKRUN_FLAG",
+    set: |b, _| {
+        b.setup_taskrun_flag();
     },
 };
 const CQSIZE: Flag = Flag {
@@ -325,6 +331,11 @@ impl Uring {
     #[inline]
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.ring.completion().is_empty()
+    }
+
+    /// Whether the kernel has put work off until the next enter.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.ring.submission().taskrun()
     }
 
     /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than `left`
