@@ -105,6 +105,24 @@ impl Builder {
         self
     }
 
+    /// Counts the time that the loop sleeps: [`Counters::idle_ns`](crate::driver::Counters::idle_ns).
+    /// Default off, because it reads the clock before and after each sleep (some 40 ns where the system
+    /// answers that without a system call).
+    ///
+    /// ```
+    /// # use windlass::{Completions, Op, Watcher};
+    /// # use std::time::Duration;
+    /// let mut watcher = Watcher::builder().idle_time(true).build()?;
+    /// watcher.submit(Op::timer(Duration::from_millis(2)))?;
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert!(watcher.counters().idle_ns >= 1_000_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn idle_time(mut self, on: bool) -> Builder {
+        self.config.idle_time = on;
+        self
+    }
+
     /// Threads for what would block: work on files that the kernel does not do by itself, name look-ups,
     /// jobs; 1 to 1024. They are made when there is work for them. Default 4, or what the environment
     /// variable `WINDLASS_THREADS` says.

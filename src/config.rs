@@ -32,6 +32,8 @@ pub struct Config {
     pub events: usize,
     /// How long a wait spins before it blocks.
     pub busy_poll: Duration,
+    /// Whether the time that the loop sleeps is counted.
+    pub idle_time: bool,
     /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made when
     /// there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
     pub threads: usize,
@@ -62,6 +64,7 @@ impl Default for Config {
             unasked: 64,
             events: 64,
             busy_poll: Duration::ZERO,
+            idle_time: false,
             threads: 0,
             jobs: 4096,
             files: FileBackend::Auto,

@@ -299,7 +299,8 @@ pub struct Counters {
     pub table_waits: u64,
     /// Events for a source that was gone already.
     pub stale_events: u64,
-    /// Nanoseconds spent in waits that could block.
+    /// Nanoseconds spent in waits that blocked, if [`Builder::idle_time`](crate::Builder::idle_time) asks
+    /// for them; else 0.
     pub idle_ns: u64,
     /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1 s,
     /// and by more.

@@ -70,7 +70,7 @@ use crate::sys::{affinity, descriptor};
 /// | `uv_ref`, `uv_unref` | to count an operation, or not to: a listener's accept, a heartbeat's timer |
 /// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
 /// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), which asks the clock |
-/// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`, `idle_ns` |
+/// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`; with [`idle_time`](crate::Builder::idle_time) `idle_ns` |
 ///
 /// ```
 /// # use windlass::{Completions, Op, Watcher};

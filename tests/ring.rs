@@ -191,7 +191,10 @@ fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
             if b.watcher.try_wait(&mut done).unwrap() == 0 {
                 assert_eq!(b.watcher.next_timeout(), None, "nothing is due");
                 let fd = b.watcher.pollable().unwrap();
-                assert!(system::wait_readable(fd, Some(Duration::from_secs(5))), "round {round}: {ended:?} came");
+                assert!(
+                    system::wait_readable(fd, Some(Duration::from_secs(5))),
+                    "round {round}: {ended:?} came"
+                );
             }
             ended.extend(done.drain(..).map(|c| c.token));
         }

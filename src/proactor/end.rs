@@ -347,6 +347,15 @@ impl<K: Kernel> Proactor<K> {
         state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && self.is_at_work(index)
     }
 
+    /// Whether nothing of a source is left to do, here or in the kernel: it can be closed at once. (To close
+    /// a file may take long.)
+    #[inline]
+    pub(super) fn is_done_with(&self, index: u32) -> bool {
+        const LEFT: u32 = RESTING | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
+        let state = &self.sources[index];
+        !state.has(LEFT) && state.kind() != Kind::File
+    }
+
     /// Closes the descriptor of a source without operations and vacates its place.
     pub(super) fn close_source(&mut self, index: u32) {
         self.note_forks();

@@ -78,10 +78,14 @@ impl<K: Kernel> Proactor<K> {
         const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
         const OTHER: u32 =
             UNSETTLED | WAITING | READ_PAUSED | RESTING_MORE | READS | WRITES | POLLS;
+        const ENDING: u32 = USUAL | UNSETTLED;
         let index = key as u32;
         let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
         let flags = state.apply(ready);
         if flags & (USUAL | OTHER) != USUAL {
+            if flags & (USUAL | OTHER) == ENDING {
+                return self.run_ending(index);
+            }
             state.note_polls();
             return false;
         }
@@ -112,6 +116,14 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
         true
+    }
+
+    /// As `run_rest` where the event has told of an end, which is what the read finds as a rule.
+    #[inline(never)]
+    fn run_ending(&mut self, index: u32) -> bool {
+        let Some((start, room)) = self.pool.space_at_hand() else { return false };
+        let got = self.receive(index, start, room);
+        self.run_rest_on(index, got, room)
     }
 
     /// The attempt of `run_rest` has met something unusual.

@@ -18,6 +18,7 @@
 mod end;
 mod events;
 mod files;
+mod first_reads;
 mod forked;
 mod kernel;
 mod os;
@@ -58,6 +59,7 @@ use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::fork;
 use files::Files;
+use first_reads::FirstReads;
 use state::*;
 
 /// What one source writes, or reads from the page cache, before others have their turn, at most: some
@@ -86,6 +88,8 @@ pub struct Proactor<K: Kernel> {
     doubted: Vec<Source>,
     /// Turns since they were last asked.
     doubt_turns: u32,
+    /// Whether first reads are worth a try.
+    first_reads: FirstReads,
     /// The last look at the selector took as many events as one does: there may be more.
     untold: bool,
     /// A thread of the kernel was told to end what it does.
@@ -183,6 +187,7 @@ impl<K: Kernel> Proactor<K> {
             waiting: Vec::new(),
             doubted: Vec::new(),
             doubt_turns: 0,
+            first_reads: FirstReads::default(),
             untold: false,
             stopping: false,
             paused: Vec::new(),

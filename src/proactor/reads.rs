@@ -44,7 +44,7 @@ impl<K: Kernel> Proactor<K> {
     /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what does
     /// not fit there.
     #[inline]
-    fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
+    pub(super) fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
         let state = &self.sources[index];
         if state.kind().is_message() && (room as usize) < self.pool.chunk_bytes() {
             let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);

@@ -323,6 +323,13 @@ impl<K: Kernel> Proactor<K> {
         if code == Code::Shutdown && !self.sources[index].kind().is_socket() {
             return Err(Reason::Unsupported);
         }
+        if code == Code::Close && self.is_done_with(index) {
+            self.counts.submitted[Code::Close as usize] += 1;
+            self.close_source(index);
+            let ticket = self.loose_ticket();
+            self.batch.push(Completion::new(source, ticket, token, Ok(Done::Closed)));
+            return Ok(ticket);
+        }
         let ticket = self.place(code, index, token)?;
         if code == Code::Close {
             self.sources[index].flags |= CLOSING;
@@ -580,9 +587,22 @@ impl<K: Kernel> Proactor<K> {
         if self.turn_bytes <= 0 && self.sources[index].has(FULL) {
             return self.enqueue(index);
         }
+        let first = self.is_first_read(index);
+        if first && !self.first_reads.is_worth_it() {
+            return self.block_read(index);
+        }
         let mut left = self.config.source_bytes;
         self.run_reads(index, &mut left);
+        if first {
+            self.first_reads.note(!self.sources[index].has(REGISTERED));
+        }
         self.requeue(index);
+    }
+
+    /// Whether a read would be the first one of a stream socket that the selector does not know.
+    #[inline]
+    fn is_first_read(&self, index: u32) -> bool {
+        !K::COMPLETES && self.sources[index].flags & (STREAM | REGISTERED) == STREAM
     }
 
     pub(super) fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {

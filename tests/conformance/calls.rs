@@ -86,6 +86,45 @@ pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() 
     assert_eq!(b.watcher.counters().calls("register"), 0);
 }
 
+/// Where clients let their servers wait, the first read of a connection is not tried before it is
+/// registered; where they do not, it is again, and there is no registration.
+pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
+    const MANY: u64 = 160;
+    if H::STAMP == "uring" {
+        return; // there the kernel does them
+    }
+    let mut b = H::bench();
+    let calls = |b: &mut Bench<H::Driver>, text: &[u8]| {
+        let before = b.watcher.counters();
+        for _ in 0..MANY {
+            let (here, there) = system::tcp_pair();
+            (&there).write_all(text).unwrap();
+            assert!(text.is_empty() || here.peek(&mut [0]).unwrap() > 0);
+            let here = b.watcher.attach(here).unwrap();
+            let read = b.submit(Op::read(here));
+            if text.is_empty() {
+                b.look();
+                assert!(b.is_open(read));
+                (&there).write_all(b"later").unwrap();
+            }
+            let wanted = if text.is_empty() { b"later" } else { text };
+            assert_eq!(&*expect_read(b.end(read)), wanted);
+            assert!(b.watcher.free(here));
+        }
+        let after = b.watcher.counters();
+        let grown = |name: &str| after.calls(name) - before.calls(name);
+        (grown("recv"), grown("register"))
+    };
+    let (reads, registrations) = calls(&mut b, b"");
+    // Of a socket that was std's there may be duplicates: its registration is taken back.
+    assert!((MANY..=2 * MANY).contains(&registrations), "{registrations}");
+    assert!((MANY + 4..=MANY + 4 + MANY / 16).contains(&reads), "{reads} for {MANY}");
+    let (reads, registrations) = calls(&mut b, b"at once");
+    assert_eq!(reads, MANY);
+    assert!(registrations < 2 * 16, "{registrations}");
+    b.expect_all_ended();
+}
+
 /// An idle watcher does nothing: turns do not grow while nothing happens.
 pub fn an_idle_watcher_does_not_spin<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder());

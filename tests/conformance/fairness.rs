@@ -79,6 +79,7 @@ pub fn a_writer_does_not_starve_pings<H: Harness>() {
 pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().operations(10));
     let (here, there) = b.pair();
+    let (idle, gone) = b.pair();
     let reads: Vec<_> = (0..10).map(|_| b.submit(Op::read_exact(here, vec![0; 4], 4))).collect();
     let full = Reason::Full { limit: Limit::Operations, count: 10 };
     assert_eq!(b.refuse(Op::read(here)).0, full);
@@ -92,6 +93,11 @@ pub fn a_full_table_of_operations_refuses<H: Harness>() {
     assert_eq!(b.watcher.counters().sources, sources + 1, "a refused connect leaves nothing");
     // A refused close does not close.
     assert_eq!(b.refuse(Op::close(here)).0, full);
+    // A source with nothing to be waited for needs no place to close.
+    let close = b.submit(Op::close(idle));
+    expect_closed(b.end(close));
+    assert_eq!(b.refuse(Op::shutdown(gone)).0, full);
+    assert!(b.watcher.free(gone));
     assert!(b.watcher.cancel(reads[9]));
     expect_unmoved(b.end(reads[9]), ErrorKind::Cancelled);
     let read = b.submit(Op::read_exact(here, vec![0; 4], 4));
