@@ -105,7 +105,7 @@ impl<K: Kernel> Proactor<K> {
         // As `settle` does after a short read.
         state.flags = flags & !(RESTING | READABLE | FULL);
         if stream_kind(flags) == Kind::UnixStream {
-            state.doubt(index, &mut self.doubted);
+            state.doubt(index, &mut self.doubts);
         }
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);

@@ -46,7 +46,7 @@ impl<K: Kernel> Proactor<K> {
         self.ready.clear();
         self.bulk.clear();
         self.waiting.clear();
-        self.doubted.clear();
+        self.doubts.clear();
         self.paused.clear();
         (self.dozing, self.serving) = (false, false);
         for index in self.sources.occupied().collect::<Vec<_>>() {

@@ -15,6 +15,7 @@
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
 
+mod doubts;
 mod end;
 mod events;
 mod files;
@@ -58,6 +59,7 @@ use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::fork;
+use doubts::Doubts;
 use files::Files;
 use first_reads::FirstReads;
 use state::*;
@@ -85,9 +87,7 @@ pub struct Proactor<K: Kernel> {
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waiting: Vec<Source>,
     /// Unix streams whose last short read may have stopped before the end of what is there.
-    doubted: Vec<Source>,
-    /// Turns since they were last asked.
-    doubt_turns: u32,
+    doubts: Doubts,
     /// Whether first reads are worth a try.
     first_reads: FirstReads,
     /// The last look at the selector took as many events as one does: there may be more.
@@ -185,8 +185,7 @@ impl<K: Kernel> Proactor<K> {
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
             waiting: Vec::new(),
-            doubted: Vec::new(),
-            doubt_turns: 0,
+            doubts: Doubts::default(),
             first_reads: FirstReads::default(),
             untold: false,
             stopping: false,
@@ -558,9 +557,9 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
-        let quiet = self.batch.is_empty() && !self.has_ready() && self.doubted.is_empty();
+        let quiet = self.batch.is_empty() && !self.has_ready();
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
-        if !quiet || answered || self.remote.has_rung() {
+        if !quiet || answered || self.doubts.are_new() || self.remote.has_rung() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

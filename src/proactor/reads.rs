@@ -79,7 +79,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
-        state.settle(index, len, room, got.cut, &mut self.doubted);
+        state.settle(index, len, room, got.cut, &mut self.doubts);
         let more = state.has(RESTING_MORE);
         if !more {
             state.flags &= !RESTING;
@@ -131,7 +131,7 @@ impl<K: Kernel> Proactor<K> {
             let (source, ticket) = (state.name(index), state.resting_ticket(index));
             let token = state.read_token;
             state.flags &= !(RESTING | RESTING_MORE);
-            state.settle(index, 0, 0, false, &mut self.doubted);
+            state.settle(index, 0, 0, false, &mut self.doubts);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch.push(Completion::new(source, ticket, token, eof));
         } else if let Some(kind) = self.read_blocked(index, moved) {
@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(index, len, room, got.cut, &mut self.doubted);
+        self.sources[index].settle(index, len, room, got.cut, &mut self.doubts);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room) };
         *left = left.saturating_sub(len as usize);
@@ -201,7 +201,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as usize;
-        state.settle(index, len as u32, room as u32, got.cut, &mut self.doubted);
+        state.settle(index, len as u32, room as u32, got.cut, &mut self.doubts);
         op.moved += len as u32;
         *left = left.saturating_sub(len);
         self.turn_bytes -= len as isize;
@@ -237,7 +237,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind().is_message() {
-            self.sources[index].settle(index, 0, 0, false, &mut self.doubted);
+            self.sources[index].settle(index, 0, 0, false, &mut self.doubts);
         }
         match self.slots[slot].code {
             Code::ReadExact => self.fail(slot, ErrorKind::Eof),
@@ -338,7 +338,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
-        state.settle(index, 0, 1, true, &mut self.doubted);
+        state.settle(index, 0, 1, true, &mut self.doubts);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room) };
         *left = left.saturating_sub(moved as usize);
@@ -375,7 +375,7 @@ impl State {
     /// stream says that nothing is left, unless the event said more than "readable"; the selector must
     /// know the descriptor, or nothing would say when there is more.
     #[inline(always)]
-    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, doubted: &mut Vec<Source>) {
+    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, doubts: &mut Doubts) {
         if cut {
             self.flags |= UNSETTLED;
         }
@@ -385,20 +385,20 @@ impl State {
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
             if self.kind() == Kind::UnixStream {
-                self.doubt(index, doubted);
+                self.doubt(index, doubts);
             }
         }
     }
 
     /// A short read of a Unix stream may have stopped at passed descriptors with more behind them
     /// (unix(7)). Only recvmsg(2) says so, which would cost every read a tenth of an echo: instead
-    /// the source is asked once more before the loop sleeps.
+    /// the source is asked once more (`doubts`).
     #[cold]
     #[inline(never)]
-    pub(super) fn doubt(&mut self, index: u32, doubted: &mut Vec<Source>) {
+    pub(super) fn doubt(&mut self, index: u32, doubts: &mut Doubts) {
         if !self.has(DOUBTED) {
             self.flags |= DOUBTED;
-            doubted.push(self.name(index));
+            doubts.push(self.name(index), self.read_generation);
         }
     }
 }

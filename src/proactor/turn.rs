@@ -18,8 +18,13 @@ const BULK_BYTES: usize = 8 << 10;
 /// about a MiB's time. (Linux adds up to 50 µs, the slack of a thread's timers: prctl(2).)
 const NAP_NS: u64 = 50_000;
 
-/// Most times that a busy loop asks its selector before it asks the doubted sources.
-const MOST_DOUBT_TURNS: u32 = 128;
+/// The earlier of two times that may not be.
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
 
 impl<K: Kernel> Proactor<K> {
     /// Turns until there is something to deliver or `wait` says that it is enough.
@@ -31,7 +36,7 @@ impl<K: Kernel> Proactor<K> {
                 if self.remote.has_rung() {
                     self.wake_up();
                 } else {
-                    self.poll(wait)?;
+                    self.poll(wait, false)?;
                 }
                 if self.batch.is_empty() && self.is_over(wait) {
                     return Ok(());
@@ -70,12 +75,13 @@ impl<K: Kernel> Proactor<K> {
         if !self.waiting.is_empty() {
             self.retry_waiting();
         }
-        let timed = !self.deadlines.is_empty() || !self.paused.is_empty();
+        let doubts = !self.doubts.is_empty();
+        let timed = !self.deadlines.is_empty() || !self.paused.is_empty() || doubts;
         if timed {
             self.now_ns = self.kernel.now_ns();
         }
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
-        let overdue = timed && self.next_ns().is_some_and(|next| next <= self.now_ns);
+        let overdue = timed && self.due_ns().is_some_and(|due| due <= self.now_ns);
         // What is there already is delivered before more is read.
         let deliver = !self.batch.is_empty() && !overdue && self.unasked < self.config.unasked;
         let forced = !self.batch.is_empty();
@@ -85,15 +91,15 @@ impl<K: Kernel> Proactor<K> {
         let idle = self.batch.is_empty() && !self.has_ready();
         if idle || overdue || self.unasked >= self.config.unasked {
             self.unasked = 0;
-            let doubts = !self.doubted.is_empty();
-            let wait = if idle && !doubts { wait } else { Wait::Now };
+            let due = doubts && self.doubts.look(self.now_ns, idle);
+            let wait = if idle && !due { wait } else { Wait::Now };
             let queued = self.has_ready();
-            self.poll(wait)?;
+            self.poll(wait, timed)?;
             if queued {
                 // Those that events have brought have not used up everything.
                 self.turn_bytes = self.turn_bytes.max(1);
             }
-            if doubts {
+            if due {
                 self.ask_doubted();
             }
         } else {
@@ -122,27 +128,29 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Lets the doubted sources try to read once more: when there is nothing else to do, or when they
-    /// have waited long enough.
+    /// Lets the doubted sources whose time has come try to read once more.
     #[cold]
     #[inline(never)]
     fn ask_doubted(&mut self) {
-        self.doubt_turns += 1;
-        let busy = !self.batch.is_empty() || self.has_ready();
-        if busy && self.doubt_turns < MOST_DOUBT_TURNS {
-            return;
-        }
-        self.doubt_turns = 0;
-        let mut doubted = std::mem::take(&mut self.doubted);
-        for source in doubted.drain(..) {
+        let now_ns = self.now_ns;
+        loop {
+            let sources = &mut self.sources;
+            let next = self.doubts.next(now_ns, |source| {
+                let state = sources.find(source.index(), source.generation())?;
+                Some(state.read_generation)
+            });
+            let Some(source) = next else { return };
             let Some(state) = self.state(source) else { continue };
             state.flags &= !DOUBTED;
             state.flags |= READABLE;
-            if state.can_read() {
-                self.enqueue(source.index());
+            let before = self.batch.len();
+            let mut left = self.config.source_bytes;
+            self.run_reads(source.index(), &mut left);
+            if self.batch.len() > before {
+                self.doubts.was_right();
             }
+            self.requeue(source.index());
         }
-        self.doubted = doubted;
     }
 
     fn expire_due(&mut self) {
@@ -154,33 +162,36 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// When something happens by itself: the next deadline or the end of a pause.
+    /// When something happens by itself: the next deadline, the end of a pause or of a doubt.
     pub(super) fn next_ns(&self) -> Option<u64> {
+        earlier(self.due_ns(), self.doubts.next_ns())
+    }
+
+    /// The next deadline, or the end of a pause.
+    fn due_ns(&self) -> Option<u64> {
         let pause = self.paused.iter().map(|(until, ..)| *until).min();
-        match (self.deadlines.next_ns(), pause) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        earlier(self.deadlines.next_ns(), pause)
     }
 
     /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what it
     /// reports. The clock, which costs a fiftieth of a small message, is read before a wait that may block
-    /// and after it only if somebody wants to know.
-    fn poll(&mut self, wait: Wait) -> io::Result<()> {
+    /// and after it only if somebody wants to know; `timed` says that it was read just now.
+    fn poll(&mut self, wait: Wait, timed: bool) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),
             Wait::Forever => self.next_ns(),
             Wait::Until(at) => Some(self.next_ns().map_or(ns_of(at), |next| next.min(ns_of(at)))),
         };
-        let timed = until_ns.is_some() || self.config.idle_time || !self.config.busy_poll.is_zero();
-        if timed {
+        let spins = !self.config.busy_poll.is_zero();
+        let clocked = until_ns.is_some() || spins || self.config.idle_time;
+        if clocked && !timed {
             self.now_ns = self.kernel.now_ns();
         }
         let mut timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         if timeout_ns == Some(0) {
             return self.look();
         }
-        if !self.config.busy_poll.is_zero() {
+        if spins {
             if self.spin(timeout_ns)? {
                 return Ok(());
             }
@@ -199,7 +210,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let start_ns = self.now_ns;
         let count = self.select(timeout_ns).inspect_err(|_| self.wake_up())?;
-        if timed {
+        if clocked {
             self.now_ns = self.kernel.now_ns();
             if self.config.idle_time {
                 self.counts.idle_ns += self.now_ns.saturating_sub(start_ns);

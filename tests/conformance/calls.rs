@@ -59,6 +59,35 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     assert!(grown("recv") <= messages + messages / 10, "{} reads", grown("recv"));
 }
 
+/// So does one over a Unix socket, whose reads prove nothing, while messages follow each other.
+pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
+    const MESSAGES: u64 = 400;
+    if H::STAMP == "uring" {
+        return; // there the kernel reads
+    }
+    let mut b = H::bench();
+    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let here = b.watcher.attach(here).unwrap();
+    let before = b.watcher.counters();
+    for _ in 0..MESSAGES {
+        let read = b.submit(Op::read(here));
+        b.look();
+        (&there).write_all(b"ping").unwrap();
+        let data = expect_read(b.end(read));
+        let write = b.submit(Op::write(here, data));
+        expect_written(b.end(write));
+        let mut answer = [0; 4];
+        (&there).read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"ping");
+    }
+    let after = b.watcher.counters();
+    let grown = |name: &str| after.calls(name) - before.calls(name);
+    assert_eq!(grown("send"), MESSAGES);
+    // One more where the machine has made the loop wait.
+    let reads = grown("recv");
+    assert!(reads <= MESSAGES + MESSAGES / 4, "{reads} for {MESSAGES}");
+}
+
 /// A connection that is served at once needs no registration.
 pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() {
     let mut b = H::bench();
