@@ -54,23 +54,21 @@ impl<K: Kernel> Proactor<K> {
         let Arguments::Range { file, offset } = *arguments else {
             unreachable!("its operation carries the range");
         };
-        let answer = self.begin_send_file(source, token, due_ns, count, flags, file, offset);
+        let range = (file, offset, count);
+        let answer = self.begin_send_file(source, token, due_ns, flags, range);
         if answer.is_err() {
             *extra = Extra::from(arguments);
         }
         answer
     }
 
-    #[allow(clippy::too_many_arguments)] // as above
     fn begin_send_file(
         &mut self,
         source: Source,
         token: u64,
         due_ns: u64,
-        count: u32,
         flags: u8,
-        file: Source,
-        offset: u64,
+        (file, offset, count): (Source, u64, u32),
     ) -> Answer {
         let index = self.reader(source)?;
         self.file(file)?;
