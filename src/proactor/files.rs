@@ -1,5 +1,5 @@
 //! Files: what the page cache has is read at once; what the kernel does without waiting it is given;
-//! threads do the rest.
+//! threads do the rest (`jobs`).
 //!
 //! ```text
 //!   submit ──▶ read_now ──done──▶ batch          (no place, no queue)
@@ -11,8 +11,8 @@
 //!              workers ──completion, bell──▶ batch
 //! ```
 //!
-//! Invariant: (F1) an operation that kernel or workers have keeps its place, and the kernel's its
-//! buffer, until they have answered; what workers have they own.
+//! Invariant: (F1) an operation that the kernel has keeps its place and its buffer until the kernel has
+//! answered.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -21,28 +21,26 @@
 //! implementers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use super::*;
-use crate::completion::Message;
 use crate::error::{Error, ErrorKind};
-use crate::file::task::{Outcome, Task, Value};
-use crate::file::{Arguments, FileAnswer, FileRequest, FileWork, HIGH, LOW, Vectors};
+use crate::file::task::Task;
+use crate::file::{FileAnswer, FileRequest, FileWork, Vectors};
 use crate::slots::InFlight;
 use crate::source::Kind;
 use crate::sys::fs::MOST_VECTORS;
-use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
+use crate::workers::{Job, Workers};
 use send_file::Fetch;
 use submit::check_len;
 
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
 pub(super) struct Files {
-    workers: Option<Workers<Task>>,
+    pub(super) workers: Option<Workers<Task>>,
     /// What workers have, by place.
-    jobs: HashMap<u32, Job<Task>>,
+    pub(super) jobs: HashMap<u32, Job<Task>>,
     /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
-    parked: VecDeque<u32>,
+    pub(super) parked: VecDeque<u32>,
     /// The vectors of the lists that the kernel has, by place.
     pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
@@ -107,14 +105,6 @@ impl Code {
 /// Whether an operation can move so many bytes at this offset: what could not be carried is the largest.
 fn check_range(offset: u64, len: usize) -> Result<(), Reason> {
     if offset >= Extra::MOST_OFFSET { Err(Reason::Os(libc::EINVAL)) } else { check_len(len) }
-}
-
-fn lane_of(flags: u8) -> Lane {
-    match flags & (HIGH | LOW) {
-        HIGH => Lane::High,
-        LOW => Lane::Low,
-        _ => Lane::Normal,
-    }
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -320,133 +310,6 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Has workers do an operation, from its start.
-    fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
-        let op = &mut self.slots[slot];
-        let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
-        let task = match op.code {
-            Code::ReadAt => Task::ReadAt { fd, buf, offset },
-            Code::WriteAt => Task::WriteAt { fd, buf, offset },
-            Code::Sync => Task::Sync { fd },
-            _ => Task::DataSync { fd },
-        };
-        op.moved = 0;
-        let lane = lane_of(op.count as u8);
-        let state = &self.sources[op.source];
-        let class = match op.code {
-            Code::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
-            _ => Class::Quick,
-        };
-        self.employ(slot, lane, class, task).map_err(|(task, reason)| {
-            self.slots[slot].buf = task.into_buf();
-            reason
-        })
-    }
-
-    fn most_threads(&self) -> usize {
-        if self.config.threads == 0 { DEFAULT_THREADS } else { self.config.threads }
-    }
-
-    /// Gives a task to the workers, which are hired at the first one.
-    fn employ(
-        &mut self,
-        slot: u32,
-        lane: Lane,
-        class: Class,
-        task: Task,
-    ) -> Result<(), (Task, Reason)> {
-        let job = self.hire(self.ticket(slot).key(), lane, class, task)?;
-        self.files.jobs.insert(slot, job);
-        self.slots[slot].in_flight = InFlight::Started;
-        Ok(())
-    }
-
-    /// The same, for what is told by `key`.
-    pub(super) fn hire(
-        &mut self,
-        key: u64,
-        lane: Lane,
-        class: Class,
-        task: Task,
-    ) -> Result<Job<Task>, (Task, Reason)> {
-        let threads = self.most_threads();
-        let (jobs, bell) = (self.config.jobs, &self.remote);
-        let workers = self
-            .files
-            .workers
-            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.teller())));
-        match workers.submit(key, lane, class, task) {
-            Ok(job) => {
-                self.files.counts.jobs += 1;
-                self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
-                Ok(job)
-            }
-            Err(rejected) => Err((rejected.op, rejected.reason)),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn submit_task(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        flags: u8,
-        extra: &mut Extra,
-    ) -> Answer {
-        self.check_fork()?;
-        if self.closed {
-            return Err(Reason::Closed);
-        }
-        if !K::FILES {
-            return Err(Reason::Unsupported);
-        }
-        let index = if source.is_none() { NOWHERE } else { self.file(source)? };
-        let ticket = self.place(Code::Task, index, token)?;
-        let slot = ticket.index();
-        let Some(Arguments::Task(mut task)) = extra.take_arguments().map(|boxed| *boxed) else {
-            unreachable!("a task's operation carries it");
-        };
-        if index != NOWHERE {
-            self.sources[index].push_poll(&mut self.slots, slot);
-            task.set_descriptor(self.sources[index].fd);
-        }
-        let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
-        let class = if slow { Class::Slow } else { Class::Quick };
-        if let Err((task, reason)) = self.employ(slot, lane_of(flags), class, task) {
-            *extra = Extra::from(Box::new(Arguments::Task(task)));
-            self.counts.submitted[Code::Task as usize] -= 1;
-            self.unlink(slot);
-            self.slots.vacate(slot);
-            return Err(reason);
-        }
-        self.set_deadline(ticket, due_ns);
-        Ok(ticket)
-    }
-
-    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free on the disk.
-    /// The source is gone for its users, and vacates its place when the thread has answered.
-    #[cold]
-    pub(super) fn close_file(&mut self, index: u32, slot: u32) {
-        let busy = self.is_at_work(index);
-        let state = &mut self.sources[index];
-        if busy {
-            // That ends first, and says so.
-            state.flags &= !WRITABLE;
-            return;
-        }
-        state.remove_write(&mut self.slots, slot);
-        state.push_poll(&mut self.slots, slot);
-        state.flags |= FREEING | CLOSING;
-        let fd = std::mem::replace(&mut state.fd, -1);
-        self.slots[slot].code = Code::Task;
-        let handle = self.kernel.release(fd, Kind::File);
-        if self.employ(slot, Lane::Normal, Class::Quick, Task::Close(handle)).is_err() {
-            // There is no thread to be had, and it came back only to be dropped, which closes it.
-            self.finish_file(slot, Ok(Done::Closed), false);
-        }
-    }
-
     /// Which mechanism serves which work on files.
     pub(super) fn explain_files(&self, explain: &mut Explain) {
         if !K::FILES {
@@ -484,89 +347,6 @@ impl<K: Kernel> Proactor<K> {
             && let Some(answer) = self.kernel.file_answer()
         {
             self.file_answered(answer);
-        }
-    }
-
-    /// Takes what workers have done.
-    #[cold]
-    pub(super) fn take_jobs(&mut self) {
-        while let Some(workers) = &mut self.files.workers
-            && let Some(Finished { key, result }) = workers.take()
-        {
-            let slot = key as u32;
-            self.files.overslept = false;
-            if slot & send_file::FETCH != 0 {
-                self.fetched(key);
-                continue;
-            }
-            self.files.jobs.remove(&slot);
-            let Some(op) = self.slots.find_key(slot, (key >> 32) as u32) else {
-                debug_assert!(false, "a place is kept until the job has ended");
-                continue;
-            };
-            let is_late = op.in_flight.ending().is_some();
-            match result {
-                Ok(outcome) => self.worked(slot, outcome, is_late),
-                Err(panic) => {
-                    let text = panic.message().unwrap_or_default().to_owned();
-                    self.finish_file(slot, Err(panicked(text)), is_late);
-                }
-            }
-        }
-        while let Some(slot) = self.files.parked.pop_front() {
-            if !self.give_back_to_workers(slot) {
-                return self.files.parked.push_front(slot);
-            }
-        }
-    }
-
-    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be. An
-    /// operation that no thread can be made for fails.
-    fn give_back_to_workers(&mut self, slot: u32) -> bool {
-        match self.give_to_workers(slot) {
-            Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
-            Err(_) => return false,
-            Ok(()) => {}
-        }
-        true
-    }
-
-    /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
-    pub(super) fn stop_workers(&mut self) {
-        if let Some(workers) = &mut self.files.workers {
-            workers.stop(PATIENCE);
-        }
-        self.take_jobs();
-        self.files.workers = None;
-    }
-
-    /// A task has come to its end.
-    fn worked(&mut self, slot: u32, outcome: Outcome, is_late: bool) {
-        let Outcome { result, buf, bytes } = outcome;
-        let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let result = match (self.slots[slot].code, result) {
-            (_, Err(errno)) => Err(Error::new(ErrorKind::Os(errno), moved, buf)),
-            (Code::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
-            (Code::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
-            (_, Ok(value)) => Ok(Self::done_of(value, bytes)),
-        };
-        self.finish_file(slot, result, is_late);
-    }
-
-    fn done_of(value: Value, bytes: u64) -> Done {
-        match value {
-            Value::Unit => Done::Finished,
-            Value::Closed => Done::Closed,
-            Value::Copied => Done::Copied(bytes),
-            Value::File(fd) => Done::Opened(Handle::from(fd)),
-            Value::Temp(path, fd) => Done::Temporary(Box::new((path, Handle::from(fd)))),
-            Value::Stat(stat) => Done::Stat(stat),
-            Value::StatFs(stat) => Done::StatFs(stat),
-            Value::Path(path) => Done::Path(path),
-            Value::Entries(entries) => Done::Entries(entries),
-            Value::Addresses(addresses) => Done::Addresses(addresses),
-            Value::HostName(name) => Done::HostName(Box::new(name)),
-            Value::Job(value) => Done::Returned(Message::new(Some(value))),
         }
     }
 
@@ -652,7 +432,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// An operation that kernel or workers had ends in an error, with what it has moved.
     #[cold]
-    fn fail_file(&mut self, slot: u32, kind: ErrorKind, is_late: bool) {
+    pub(super) fn fail_file(&mut self, slot: u32, kind: ErrorKind, is_late: bool) {
         let op = &mut self.slots[slot];
         let moved = op.moved;
         let mut buf = op.buf.take();
@@ -664,7 +444,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Delivers the result of work on a file, or of a task.
-    fn finish_file(&mut self, slot: u32, result: Result<Done, Error>, is_late: bool) {
+    pub(super) fn finish_file(&mut self, slot: u32, result: Result<Done, Error>, is_late: bool) {
         let op = &mut self.slots[slot];
         op.in_flight = InFlight::No;
         let (index, token) = (op.source, op.token);
@@ -723,8 +503,4 @@ impl<K: Kernel> Proactor<K> {
         self.slots[slot].in_flight = InFlight::No;
         true
     }
-}
-
-fn panicked(text: String) -> Error {
-    Error::new(ErrorKind::Panicked, 0, Buf::from(text))
 }

@@ -21,6 +21,7 @@ mod events;
 mod files;
 mod first_reads;
 mod forked;
+mod jobs;
 mod kernel;
 mod os;
 mod reads;
