@@ -349,7 +349,8 @@ impl Op {
     ///
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
-    /// source stays as it is.
+    /// source stays as it is. A source without operations closes within `submit` (not a file), and takes
+    /// no place in the table of operations for it.
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
     /// the disk what a removed file had there (the loop does, where there is no room for another job); from then on neither a cancel nor a deadline stops it (the

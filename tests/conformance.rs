@@ -321,6 +321,8 @@ macro_rules! system {
                 too_many_descriptors_fail
                 plain_reads_get_every_byte_around_descriptors
                 a_busy_loop_gets_the_bytes_behind_descriptors
+                bytes_behind_descriptors_are_found_by_whatever_read_waits
+                a_closed_watcher_asks_nobody
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others

@@ -424,6 +424,7 @@ impl<K: Kernel> Proactor<K> {
         self.ready.clear();
         self.bulk.clear();
         self.waiting.clear();
+        self.doubts.clear();
         self.paused.clear();
     }
 

@@ -1,5 +1,5 @@
-//! Completions on readiness: every operation is tried at once; what would block waits in its
-//! source's queue until the selector says that it is worth another try.
+//! Completions on readiness: an operation is tried at once, unless nothing speaks for its success; what
+//! would block waits in its source's queue until the selector says that it is worth another try.
 //!
 //! ```text
 //!   submit ──▶ attempt ──done──────────────────────────────▶ batch ──▶ complete
@@ -60,7 +60,7 @@ use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::fork;
-use doubts::Doubts;
+use doubts::{Ask, Doubts};
 use files::Files;
 use first_reads::FirstReads;
 use state::*;
@@ -608,7 +608,9 @@ impl<K: Kernel> Driver for Proactor<K> {
         let mut explain = Explain::new(self.kernel.name(), self.reason.clone());
         let count = |code: Code| self.counts.submitted[code as usize];
         let first = "tried at submission; what would block waits for the edge";
-        explain.row("read", "recv / read into a lease", first, count(Code::Read));
+        let read = "tried at submission, the first of a socket unless the last such tries were vain; \
+                    what would block waits for the edge";
+        explain.row("read", "recv / read into a lease", read, count(Code::Read));
         let own = "tried at submission, into the operation's own buffer";
         let into = count(Code::ReadInto) + count(Code::ReadExact);
         explain.row("read_into, read_exact", "recv / readv", own, into);
@@ -626,8 +628,9 @@ impl<K: Kernel> Driver for Proactor<K> {
         explain.row("connect", "connect, then SO_ERROR", "at its first edge", count(Code::Connect));
         let queue = "in its place behind the writes";
         explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
+        let behind = "in its place behind the writes; at once where there are no operations";
         let close = if K::FILES { "close; of a file by a thread" } else { "close" };
-        explain.row("close", close, queue, count(Code::Close));
+        explain.row("close", close, behind, count(Code::Close));
         let datagrams = count(Code::RecvFrom) + count(Code::SendTo);
         explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
         let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);

@@ -398,7 +398,7 @@ impl State {
     pub(super) fn doubt(&mut self, index: u32, doubts: &mut Doubts) {
         if !self.has(DOUBTED) {
             self.flags |= DOUBTED;
-            doubts.push(self.name(index), self.read_generation);
+            doubts.push(self.name(index));
         }
     }
 }

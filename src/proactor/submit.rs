@@ -588,8 +588,9 @@ impl<K: Kernel> Proactor<K> {
             return self.enqueue(index);
         }
         let first = self.is_first_read(index);
-        if first && !self.first_reads.is_worth_it() {
-            return self.block_read(index);
+        if first && !self.first_reads.is_worth_it() && self.register(index, false).is_ok() {
+            self.sources[index].flags &= !(READABLE | UNSETTLED);
+            return;
         }
         let mut left = self.config.source_bytes;
         self.run_reads(index, &mut left);

@@ -14,6 +14,9 @@ const MOST_REQUESTS: usize = 4096;
 /// So many bytes of bulk count like a completion towards asking the kernel again.
 const BULK_BYTES: usize = 8 << 10;
 
+/// So many doubted sources may be gone, and as many as there are, before they are forgotten.
+const MOST_GONE: usize = 64;
+
 /// How long the loop sleeps while threads have so much before them that they need not wake it for each job:
 /// about a MiB's time. (Linux adds up to 50 µs, the slack of a thread's timers: prctl(2).)
 const NAP_NS: u64 = 50_000;
@@ -75,8 +78,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.waiting.is_empty() {
             self.retry_waiting();
         }
-        let doubts = !self.doubts.is_empty();
-        let timed = !self.deadlines.is_empty() || !self.paused.is_empty() || doubts;
+        let timed = !self.deadlines.is_empty() || !self.paused.is_empty();
         if timed {
             self.now_ns = self.kernel.now_ns();
         }
@@ -91,16 +93,17 @@ impl<K: Kernel> Proactor<K> {
         let idle = self.batch.is_empty() && !self.has_ready();
         if idle || overdue || self.unasked >= self.config.unasked {
             self.unasked = 0;
-            let due = doubts && self.doubts.look(self.now_ns, idle);
-            let wait = if idle && !due { wait } else { Wait::Now };
-            let queued = self.has_ready();
-            self.poll(wait, timed)?;
+            let doubts = !self.doubts.is_empty();
+            let ask = if doubts { self.look_at_doubts(idle, timed) } else { Ask::Nobody };
+            let wait = if idle && ask == Ask::Nobody { wait } else { Wait::Now };
+            let (queued, events) = (self.has_ready(), self.counts.events);
+            self.poll(wait, timed || doubts)?;
             if queued {
                 // Those that events have brought have not used up everything.
                 self.turn_bytes = self.turn_bytes.max(1);
             }
-            if due {
-                self.ask_doubted();
+            if ask != Ask::Nobody {
+                self.ask_doubted(ask, self.counts.events == events);
             }
         } else {
             self.unasked += self.batch.len().max(1);
@@ -128,25 +131,38 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Lets the doubted sources whose time has come try to read once more.
+    /// Which of the doubted sources are to be asked; `timed` says that the clock was read just now.
     #[cold]
     #[inline(never)]
-    fn ask_doubted(&mut self) {
-        let now_ns = self.now_ns;
-        loop {
+    fn look_at_doubts(&mut self, idle: bool, timed: bool) -> Ask {
+        if !timed {
+            self.now_ns = self.kernel.now_ns();
+        }
+        if self.doubts.len() > MOST_GONE + 2 * self.sources.len() as usize {
             let sources = &mut self.sources;
-            let next = self.doubts.next(now_ns, |source| {
-                let state = sources.find(source.index(), source.generation())?;
-                Some(state.read_generation)
-            });
-            let Some(source) = next else { return };
+            let is_there = |name: Source| sources.find(name.index(), name.generation()).is_some();
+            self.doubts.retain(is_there);
+        }
+        self.doubts.look(self.now_ns, idle)
+    }
+
+    /// Lets doubted sources try to read once more: all of them only if the look of this turn was `vain`.
+    #[cold]
+    #[inline(never)]
+    fn ask_doubted(&mut self, ask: Ask, vain: bool) {
+        if ask == Ask::All && !vain {
+            return;
+        }
+        // Those that are read are doubted again.
+        for _ in 0..self.doubts.len() {
+            let Some(source) = self.doubts.next(ask, self.now_ns) else { return };
             let Some(state) = self.state(source) else { continue };
             state.flags &= !DOUBTED;
             state.flags |= READABLE;
             let before = self.batch.len();
             let mut left = self.config.source_bytes;
             self.run_reads(source.index(), &mut left);
-            if self.batch.len() > before {
+            if vain && self.batch.len() > before {
                 self.doubts.was_right();
             }
             self.requeue(source.index());

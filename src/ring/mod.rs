@@ -232,6 +232,13 @@ impl Ring {
         self.recycle_messages();
     }
 
+    /// What this look has left wakes the loop around it, if there is one.
+    fn tell_embedder(&self) {
+        if let Some(embedded) = self.embedded.get() {
+            embedded.tell();
+        }
+    }
+
     fn recycle_messages(&mut self) {
         if !self.messages.is_empty() && !self.uring.has_entries() {
             self.spare_messages.append(&mut self.messages);
@@ -283,14 +290,17 @@ unsafe impl Kernel for Ring {
         }
         if !at_hand || self.uring.has_entries() {
             let wait = if at_hand || timeout_ns == Some(0) { None } else { Some(timeout_ns) };
-            self.uring.enter(wait)?;
+            let entered = self.uring.enter(wait);
+            if entered.is_err() {
+                self.tell_embedder();
+            }
+            entered?;
             self.recycle_messages();
         }
         self.uring.take(&mut self.events, self.most_events);
-        if let Some(embedded) = self.embedded.get()
-            && (self.uring.has_completions() || self.uring.has_work())
+        if self.embedded.get().is_some() && (self.uring.has_completions() || self.uring.has_work())
         {
-            embedded.tell();
+            self.tell_embedder();
         }
         Ok(self.events.len())
     }

@@ -38,7 +38,7 @@ fn bits(interest: Ready, mode: Mode) -> u32 {
 impl Select for Epoll {
     const NAME: &'static str = "epoll";
     const REGISTRATION: &'static str =
-        "once per descriptor, at its first EAGAIN: edge-triggered, for life";
+        "once per descriptor, at its first EAGAIN or before it: edge-triggered, for life";
     const EDGES: bool = true;
     const FORGETS_CLOSED: bool = true;
 

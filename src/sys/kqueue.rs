@@ -46,8 +46,7 @@ unsafe impl Send for Kqueue {}
 
 impl Select for Kqueue {
     const NAME: &'static str = "kqueue";
-    const REGISTRATION: &'static str =
-        "once per filter, at its first EAGAIN: EV_CLEAR, for life, deleted before close";
+    const REGISTRATION: &'static str = "once per filter, at its first EAGAIN or before it: EV_CLEAR, for life, deleted before close";
     const EDGES: bool = true;
     const FORGETS_CLOSED: bool = false;
 

@@ -333,9 +333,10 @@ impl Uring {
         !self.ring.completion().is_empty()
     }
 
-    /// Whether the kernel has put work off until the next enter.
+    /// Whether the kernel has put work off until the next enter, or completions that had no room.
     pub(crate) fn has_work(&mut self) -> bool {
-        self.ring.submission().taskrun()
+        let submission = self.ring.submission();
+        submission.taskrun() || submission.cq_overflow()
     }
 
     /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than `left`

@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use windlass::{Completion, Descriptors, Done, ErrorKind, Op, Reason, Source};
+use windlass::{Completion, Completions, Descriptors, Done, Driver, ErrorKind, Op, Reason, Source};
 
+use crate::common::files::{expect_held, hold};
 use crate::common::*;
 
 fn unix_pair<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Source) {
@@ -131,6 +132,61 @@ pub fn a_busy_loop_gets_the_bytes_behind_descriptors<H: Harness>() {
     for source in [near, there] {
         b.watcher.free(source);
     }
+}
+
+/// A message now and then, so that the loop is not seldom idle.
+fn ping<D: Driver>(b: &mut Bench<D>, near: Source, far: Source) {
+    let read = b.submit(Op::read(far));
+    b.look();
+    b.write(near, "x");
+    assert_eq!(&*expect_read(b.end(read)), b"x");
+}
+
+/// They are found although the read that waits for them is another one all the time, and the loop has
+/// nothing to do often.
+pub fn bytes_behind_descriptors_are_found_by_whatever_read_waits<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = unix_pair(&mut b);
+    let (near, far) = unix_pair(&mut b);
+    (0..20).for_each(|_| ping(&mut b, near, far));
+    let first = b.submit(Op::read(there));
+    let one = b.submit(Op::send_descriptors(here, "one", vec![pipe().0]));
+    let two = b.submit(Op::write(here, "two"));
+    assert_eq!(&*expect_read(b.end(first)), b"one");
+    for write in [one, two] {
+        expect_written(b.end(write));
+    }
+    let mut second = b.submit(Op::read(there));
+    let start = Instant::now();
+    while b.is_open(second) {
+        assert!(start.elapsed() < BOUND, "the bytes are not found");
+        (0..10).for_each(|_| ping(&mut b, near, far));
+        if b.watcher.cancel(second) {
+            expect_unmoved(b.end(second), ErrorKind::Cancelled);
+            second = b.submit(Op::read(there));
+        }
+    }
+    assert_eq!(&*expect_read(b.end(second)), b"two");
+    b.expect_all_ended();
+}
+
+/// A watcher that is closed sleeps until the work that it waits for has ended, whatever it doubts.
+pub fn a_closed_watcher_asks_nobody<H: Harness>() {
+    let mut b = H::bench();
+    let (near, far) = unix_pair(&mut b);
+    (0..20).for_each(|_| ping(&mut b, near, far));
+    let (held, gate) = hold(&mut b);
+    b.watcher.close();
+    b.look();
+    let waits = b.watcher.counters().calls("wait");
+    let mut done = Completions::new();
+    let span = Duration::from_millis(500);
+    assert_eq!(b.watcher.wait_timeout(&mut done, span).unwrap(), 0);
+    let waits = b.watcher.counters().calls("wait") - waits;
+    assert!(waits < 20, "{waits} waits for nothing");
+    drop(gate);
+    expect_held(b.end(held));
+    assert_eq!(b.open(), 0);
 }
 
 pub fn bytes_and_descriptors_keep_their_order<H: Harness>() {
