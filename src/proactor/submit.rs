@@ -592,10 +592,11 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].flags &= !(READABLE | UNSETTLED);
             return;
         }
+        let before = self.batch.len();
         let mut left = self.config.source_bytes;
         self.run_reads(index, &mut left);
         if first {
-            self.first_reads.note(!self.sources[index].has(REGISTERED));
+            self.first_reads.note(self.batch.len() > before);
         }
         self.requeue(index);
     }

@@ -290,11 +290,7 @@ unsafe impl Kernel for Ring {
         }
         if !at_hand || self.uring.has_entries() {
             let wait = if at_hand || timeout_ns == Some(0) { None } else { Some(timeout_ns) };
-            let entered = self.uring.enter(wait);
-            if entered.is_err() {
-                self.tell_embedder();
-            }
-            entered?;
+            self.uring.enter(wait).inspect_err(|_| self.tell_embedder())?;
             self.recycle_messages();
         }
         self.uring.take(&mut self.events, self.most_events);

@@ -243,6 +243,8 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
             if round % 3 == 0 {
                 b.look();
             }
+            // A watcher waits for its work for a second, and leaves it what it uses.
+            let start = std::time::Instant::now();
             if round % 2 == 0 {
                 b.watcher.close();
             }
@@ -255,9 +257,7 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
                     drop(held.hold);
                 })
             });
-            let start = std::time::Instant::now();
             drop(b);
-            // A watcher waits for its work for a second, and leaves it what it uses.
             let is_late = start.elapsed() > Duration::from_millis(900);
             if let Some(letting) = letting {
                 letting.join().unwrap();
