@@ -320,6 +320,12 @@ fn drop_pages(path: &Path, len: usize) -> bool {
     pages.iter().all(|page| page & 1 == 0)
 }
 
+/// How many pieces of files threads were to read for sockets.
+fn fetches<D: Driver>(b: &Bench<D>) -> u64 {
+    let rows = b.watcher.explain().rows;
+    rows.iter().find(|row| row.mechanism == "a thread reads, then sendfile").expect("a row").count
+}
+
 /// What the page cache does not have is read by a thread: with none to be had at the moment, the range waits,
 /// in its place, and the loop does not.
 pub fn what_is_sent_is_fetched_first<H: Harness>() {
@@ -327,14 +333,16 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
     let directory = Directory::new();
     let path = directory.at("a");
     std::fs::write(&path, pattern(LEN, 1)).unwrap();
-    for ends in [
+    let mut rounds = vec![
         "nothing",
         "cancel",
         "deadline",
         "the socket is freed",
         "the file is freed",
         "all is closed",
-    ] {
+    ];
+    let mut quicker = 0;
+    while let Some(&ends) = rounds.last() {
         if !drop_pages(&path, LEN) {
             println!("SKIP what is sent is fetched first: {path:?} stays in memory");
             return;
@@ -349,10 +357,17 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
             "deadline" => b.submit(sends.timeout(Duration::from_millis(1))),
             _ => b.submit(sends),
         };
+        if fetches(&b) == 0 {
+            // To look makes the system read ahead; now and then the disk is as quick as the look.
+            quicker += 1;
+            assert!(quicker < 1000, "the disk is always quicker");
+            continue;
+        }
+        rounds.pop();
         let tail = b.submit(Op::write(here, "tail"));
         b.expect_alive(others.0, others.1);
         // A deadline may have passed by now.
-        assert!(ends == "deadline" || b.is_open(tail), "the only thread is held");
+        assert!(ends == "deadline" || b.is_open(tail), "{ends}: the only thread is held");
         assert!(ends == "deadline" || b.is_open(sends), "as above");
         match ends {
             "cancel" => assert!(b.watcher.cancel(sends)),
