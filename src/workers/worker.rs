@@ -176,25 +176,26 @@ impl<W: Work> Shared<W> {
             if slow {
                 self.lanes.slow_ended();
             }
-            return self.deliver(cell, Urgency::Now);
+            self.deliver(cell);
+            return (self.bell)(Urgency::Now);
         };
         loop {
             self.run_one(&cell, work, tally);
-            if self.lanes.has_work() {
-                // Before another worker has the strand, so that its jobs come back in their order.
-                self.deliver(cell, Urgency::Now);
+            // Before another worker can have the strand, so that its jobs come back in their order.
+            self.deliver(cell);
+            let next = if self.lanes.has_work() {
+                (self.bell)(Urgency::Now);
                 let Err(back) = self.lanes.yield_strand(strand) else { break };
                 strand = back;
-                let Some((next, next_work, _)) = strand.start() else { return };
-                (cell, work) = (next, next_work);
-                continue;
-            }
-            let Some((next, next_work, bytes)) = strand.start() else {
-                return self.deliver(cell, Urgency::Now);
+                strand.start()
+            } else {
+                let next = strand.start();
+                let ahead = next.as_ref().map_or(0, |&(.., bytes)| bytes);
+                (self.bell)(if ahead > AHEAD { Urgency::Soon } else { Urgency::Now });
+                next
             };
-            let urgency = if bytes > AHEAD { Urgency::Soon } else { Urgency::Now };
-            self.deliver(mem::replace(&mut cell, next), urgency);
-            work = next_work;
+            let Some((next, next_work, _)) = next else { return };
+            (cell, work) = (next, next_work);
         }
         // Whatever this worker takes next, somebody idle may take the other.
         let _ = self.summon();
@@ -206,10 +207,9 @@ impl<W: Work> Shared<W> {
         Tally::add(&tally.ended);
     }
 
-    /// Gives the loop a job that has ended.
-    fn deliver(&self, cell: Arc<Cell<W>>, urgency: Urgency) {
+    /// Gives the loop a job that has ended. The bell is to be rung after it.
+    fn deliver(&self, cell: Arc<Cell<W>>) {
         // There is room for all that are in flight; without a loop the result is dropped here.
         let _ = self.done.try_send(cell);
-        (self.bell)(urgency);
     }
 }

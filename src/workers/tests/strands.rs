@@ -40,6 +40,22 @@ fn jobs_of_a_strand_come_back_in_their_order() {
     assert!(keys.into_iter().eq(0..count));
 }
 
+/// As soon as nobody holds a strand, another worker may have its next job: what has ended is on its way
+/// to the loop before that.
+#[test]
+fn a_strand_is_let_go_after_its_jobs_were_delivered() {
+    let mut pool = Pool::new(2, 100);
+    for key in 0..if cfg!(miri) { 12 } else { 20_000 } {
+        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), call(|| 0)).unwrap());
+        let strand = pool.workers.strand(7, Lane::Normal);
+        while strand.is_held() {
+            std::hint::spin_loop();
+        }
+        let finished = pool.workers.take().expect("it is delivered");
+        assert_eq!(finished.key, key);
+    }
+}
+
 #[test]
 fn strands_run_beside_each_other_and_beside_all_else() {
     let mut pool = Pool::new(3, 100);
