@@ -295,6 +295,7 @@ macro_rules! system {
             calls {
                 an_echo_costs_one_read_and_one_write
                 a_unix_echo_costs_one_read_and_one_write
+                a_unix_echo_is_read_when_it_is_its_turn
                 attach_makes_no_call_and_short_connections_no_registration
                 first_reads_are_tried_where_they_find_something
                 an_idle_watcher_does_not_spin

@@ -2,7 +2,8 @@
 //!
 //! A read stops behind passed descriptors, and no event tells of the bytes behind them (unix(7)). Only
 //! recvmsg(2) says so, which would cost every read a tenth of an echo. Instead such a source is asked once
-//! more: before the loop sleeps, if that is seldom or a doubt was right lately; else after a while.
+//! more: before the loop sleeps, if that is seldom or a doubt was right lately; else after a while, when no
+//! events wait (whose turn it is not to be asked before).
 
 use std::collections::VecDeque;
 
@@ -12,6 +13,8 @@ use super::Source;
 const SELDOM_NS: u64 = 5_000_000;
 /// After so long every source is asked.
 const WHILE_NS: u64 = 200_000_000;
+/// After so long it is asked although the kernel has more events than a wait takes.
+const LONG_NS: u64 = 10 * WHILE_NS;
 /// So many moments with nothing to do are taken for seldom ones when a doubt was right. (Few, because what
 /// has come by chance just before it was asked for looks like one that was.)
 const PROMPT: u32 = 8;
@@ -20,6 +23,8 @@ const PROMPT: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Nobody,
+    /// Those that have waited for long.
+    Oldest,
     /// Those that have waited for a while.
     Old,
     All,
@@ -100,6 +105,7 @@ impl Doubts {
     pub(super) fn next(&mut self, ask: Ask, now_ns: u64) -> Option<Source> {
         let asked = match ask {
             Ask::Nobody => false,
+            Ask::Oldest => self.next_ns()? + (LONG_NS - WHILE_NS) <= now_ns,
             Ask::Old => self.next_ns()? <= now_ns,
             Ask::All => true,
         };
@@ -167,6 +173,23 @@ mod tests {
         assert_eq!(asked(&mut doubts, start + 300 * MS, false), [2]);
         assert_eq!(asked(&mut doubts, start + 499 * MS, false), []);
         assert_eq!(asked(&mut doubts, start + 500 * MS, false), [3]);
+    }
+
+    #[test]
+    fn where_more_waits_than_a_look_takes_the_oldest_are_asked() {
+        let mut doubts = Doubts::default();
+        let start = 1000 * MS;
+        doubts.push(source(1));
+        assert_eq!(asked(&mut doubts, start, false), []);
+        doubts.push(source(2));
+        assert_eq!(doubts.look(start + MS, false), Ask::Nobody);
+        assert_eq!(doubts.look(start + 1999 * MS, false), Ask::Old);
+        assert_eq!(doubts.next(Ask::Oldest, start + 1999 * MS), None);
+        assert_eq!(doubts.next(Ask::Oldest, start + 2000 * MS), Some(source(1)));
+        assert_eq!(doubts.next(Ask::Oldest, start + 2000 * MS), None);
+        assert_eq!(doubts.next(Ask::Old, start + 2000 * MS), Some(source(2)));
+        doubts.push(source(3));
+        assert_eq!(doubts.next(Ask::Oldest, start + 9999 * MS), None);
     }
 
     #[test]

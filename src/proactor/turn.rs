@@ -146,13 +146,17 @@ impl<K: Kernel> Proactor<K> {
         self.doubts.look(self.now_ns, idle)
     }
 
-    /// Lets doubted sources try to read once more: all of them only if the look of this turn was `vain`.
+    /// Lets doubted sources try to read once more: all of them only if the look of this turn was `vain`,
+    /// and hardly any while there are more events than it took: who has one of them is not to be read
+    /// before its turn, and for nothing when it comes.
     #[cold]
     #[inline(never)]
     fn ask_doubted(&mut self, ask: Ask, vain: bool) {
-        if ask == Ask::All && !vain {
-            return;
-        }
+        let ask = match ask {
+            Ask::All if !vain => return,
+            Ask::Old if self.untold => Ask::Oldest,
+            ask => ask,
+        };
         // Those that are read are doubted again.
         for _ in 0..self.doubts.len() {
             let Some(source) = self.doubts.next(ask, self.now_ns) else { return };

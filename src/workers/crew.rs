@@ -266,7 +266,6 @@ mod loom_tests {
                 continue;
             }
             crew.rest(searching);
-            searching = false;
             if !(has_work() && crew.rise()) && !crew.sleep() {
                 return;
             }

@@ -88,6 +88,46 @@ pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
     assert!(reads <= MESSAGES + MESSAGES / 4, "{reads} for {MESSAGES}");
 }
 
+/// Where more sources are ready than a wait takes, none is read before its event has come: that one
+/// would then be read for nothing.
+pub fn a_unix_echo_is_read_when_it_is_its_turn<H: Harness>() {
+    if H::STAMP == "uring" {
+        return; // there the kernel reads
+    }
+    let mut b = H::bench_with(Watcher::builder().events(1));
+    let pairs: Vec<_> = (0..8)
+        .map(|_| {
+            let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+            [here, there].map(|socket| b.watcher.attach(socket).unwrap())
+        })
+        .collect();
+    for &[here, there] in &pairs {
+        b.submit(Op::read(here));
+        b.submit(Op::read(there));
+        b.submit(Op::write(here, "there and back again"));
+    }
+    let start = std::time::Instant::now();
+    let (mut before, mut reads) = (b.watcher.counters(), 0);
+    // The sources are doubted for 200 ms.
+    while start.elapsed() < std::time::Duration::from_millis(700) {
+        let c = b.next();
+        match c.result {
+            Ok(Done::Read(data)) => {
+                reads += 1;
+                b.submit(Op::write(c.source, data));
+            }
+            Ok(Done::Written { .. }) => drop(b.submit(Op::read(c.source))),
+            other => panic!("{other:?}"),
+        }
+        if reads == 100 {
+            before = b.watcher.counters();
+        }
+    }
+    let calls = b.watcher.counters().calls("recv") - before.calls("recv");
+    // The last ones have perhaps not been delivered.
+    assert!(reads > 200 && calls <= reads - 100 + 8, "{calls} for {}", reads - 100);
+}
+
 /// A connection that is served at once needs no registration.
 pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() {
     let mut b = H::bench();
