@@ -338,13 +338,14 @@ impl<K: Kernel> Proactor<K> {
         let Op { source, token, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
         let mut address = extra.take_address();
         let answer = match code {
-            Code::Read | Code::Write | Code::ReadAt => unreachable!("served by the caller"),
+            Code::Read | Code::Write | Code::ReadAt | Code::Close => {
+                unreachable!("served by the caller")
+            }
             Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
             Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
             Code::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
             Code::Connect => self.submit_connect(token, at, count, &mut address),
             Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, at),
-            Code::Close => self.submit_after_writes(Code::Close, source, token, at),
             Code::RecvFrom => self.submit_recv_from(source, token, at, count, &mut buf),
             Code::SendTo => self.submit_send_to(source, token, at, &mut buf, &mut address),
             Code::RecvDescriptors => self.submit_recv_descriptors(source, token, at),
@@ -369,7 +370,7 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
-    /// A read or write was refused: puts it together again.
+    /// An operation was refused: puts it together again.
     #[cold]
     #[inline(never)]
     fn refuse(
@@ -392,7 +393,7 @@ impl<K: Kernel> Submit for Proactor<K> {
 
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        // Inlined where the operation is made, so that of the usual two nothing is built in memory.
+        // Inlined where the operation is made, so that of the usual ones nothing is built in memory.
         let code = op.code;
         match code {
             Code::Read => {
@@ -432,6 +433,16 @@ impl<K: Kernel> Submit for Proactor<K> {
                         let extra = Extra::offset(offset);
                         Err(self.refuse(code, source, token, deadline_ns, flags, extra))
                     }
+                }
+            }
+            Code::Close => {
+                let (source, token, due_ns, flags) =
+                    (op.source, op.token, op.deadline_ns, op.flags);
+                // As a read.
+                std::mem::forget(op);
+                match self.submit_close(source, token, due_ns) {
+                    Some(ticket) => Ok(ticket),
+                    None => Err(self.refuse(code, source, token, due_ns, flags, Extra::NONE)),
                 }
             }
             _ => self.submit_other(op),

@@ -30,6 +30,9 @@ pub(super) fn check_len(len: usize) -> Result<(), Reason> {
 /// The index in the tickets of operations that ended at once, which have no place.
 const LOOSE: u32 = RESTS | ((1 << 29) - 2);
 
+/// A source with one of these takes no operations.
+const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;
+
 type Answer = Result<Ticket, Reason>;
 
 impl<K: Kernel> Proactor<K> {
@@ -311,6 +314,27 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
+    /// A close of a source with nothing left to do ends at once.
+    #[inline(never)]
+    pub(super) fn submit_close(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+    ) -> Option<Ticket> {
+        let answer = self.usable(source).and_then(|index| {
+            if !self.is_done_with(index) {
+                return self.submit_after_writes(Code::Close, source, token, due_ns);
+            }
+            self.counts.submitted[Code::Close as usize] += 1;
+            self.close_source(index);
+            let ticket = self.loose_ticket();
+            self.batch.push(Completion::new(source, ticket, token, Ok(Done::Closed)));
+            Ok(ticket)
+        });
+        answer.map_err(|reason| self.refusal = (reason, Buf::NONE)).ok()
+    }
+
     #[inline(never)]
     pub(super) fn submit_after_writes(
         &mut self,
@@ -322,13 +346,6 @@ impl<K: Kernel> Proactor<K> {
         let index = self.usable(source)?;
         if code == Code::Shutdown && !self.sources[index].kind().is_socket() {
             return Err(Reason::Unsupported);
-        }
-        if code == Code::Close && self.is_done_with(index) {
-            self.counts.submitted[Code::Close as usize] += 1;
-            self.close_source(index);
-            let ticket = self.loose_ticket();
-            self.batch.push(Completion::new(source, ticket, token, Ok(Done::Closed)));
-            return Ok(ticket);
         }
         let ticket = self.place(code, index, token)?;
         if code == Code::Close {
@@ -506,12 +523,21 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The index of a source that takes operations, made ready for its first one.
+    #[inline]
     pub(super) fn usable(&mut self, source: Source) -> Result<u32, Reason> {
         self.check_fork()?;
+        match self.state(source) {
+            Some(state) if state.flags & (NOT_USABLE | PREPARED) == PREPARED => Ok(source.index()),
+            _ => self.make_usable(source),
+        }
+    }
+
+    #[inline(never)]
+    fn make_usable(&mut self, source: Source) -> Result<u32, Reason> {
         let stale = self.stale();
         self.take_arrived(source);
         let state = self.state(source).ok_or(stale)?;
-        if state.has(CLOSING | CONNECTING | RESERVED) {
+        if state.has(NOT_USABLE) {
             return Err(Reason::Stale);
         }
         if !state.has(PREPARED) {
