@@ -45,11 +45,14 @@ fn jobs_of_a_strand_come_back_in_their_order() {
 #[test]
 fn a_strand_is_let_go_after_its_jobs_were_delivered() {
     let mut pool = Pool::new(2, 100);
-    for key in 0..if cfg!(miri) { 12 } else { 20_000 } {
+    for key in 0..if cfg!(miri) { 12 } else { 2000 } {
         drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), call(|| 0)).unwrap());
         let strand = pool.workers.strand(7, Lane::Normal);
+        let mut looks = 0_u32;
         while strand.is_held() {
-            std::hint::spin_loop();
+            looks += 1;
+            // Where there is one processor, the worker needs it.
+            if looks.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         let finished = pool.workers.take().expect("it is delivered");
         assert_eq!(finished.key, key);
