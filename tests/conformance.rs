@@ -323,6 +323,7 @@ macro_rules! system {
                 plain_reads_get_every_byte_around_descriptors
                 a_busy_loop_gets_the_bytes_behind_descriptors
                 bytes_behind_descriptors_are_found_by_whatever_read_waits
+                bytes_behind_descriptors_are_found_by_a_loop_that_is_behind
                 a_closed_watcher_asks_nobody
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled

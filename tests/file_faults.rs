@@ -7,7 +7,6 @@ mod common;
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -371,29 +370,12 @@ fn a_directory_that_is_removed() {
     }
 }
 
-/// A watcher's epoll set, which can be taken away for a while: waits fail then.
-struct Ear {
-    number: i32,
-    kept: OwnedFd,
-}
+/// Memory of which one knows whether it is there.
+struct Marked(AlignedBuf, #[allow(dead_code)] std::sync::Arc<()>);
 
-impl Ear {
-    /// The only watcher's of this process.
-    fn of_the_only_watcher() -> Ear {
-        let is_epoll = |fd: &i32| {
-            std::fs::read_link(format!("/proc/self/fd/{fd}"))
-                .is_ok_and(|link| link.to_string_lossy().contains("eventpoll"))
-        };
-        let number = (0..100).find(is_epoll).expect("it is among the first");
-        // SAFETY: it is open across the call.
-        let kept = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
-        Ear { number, kept }
-    }
-
-    fn put(&self, other: &impl AsRawFd) {
-        // SAFETY: the number stays the watcher's.
-        let answer = unsafe { libc::dup3(other.as_raw_fd(), self.number, libc::O_CLOEXEC) };
-        assert_eq!(answer, self.number);
+impl AsRef<[u8]> for Marked {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -405,16 +387,17 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
         let directory = Directory::new();
         let before = system::descriptors();
         let mut b = bench(epoll().files(FileBackend::Aio));
-        let ear = Ear::of_the_only_watcher();
+        let ear = system::Ear::of_the_only("eventpoll");
         let file = b.open_file(directory.at("a"), DIRECT);
         let number = system::number(&mut b, file);
         // A file that grows makes the kernel wait, which is a thread's.
         b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
-        b.submit(Op::write_at(file, AlignedBuf::from_slice(&[7; 4096], 4096), 0));
+        let marker = std::sync::Arc::new(());
+        let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
+        b.submit(Op::write_at(file, Buf::from_owner(page), 0));
         // It gives the kernel what there is, and hears nothing: as if that took longer than a closed
         // watcher waits.
-        let deaf = std::fs::File::open("/dev/null").unwrap();
-        ear.put(&deaf);
+        ear.shut();
         b.watcher.try_wait(&mut Completions::new()).unwrap_err();
         b.watcher.close();
         assert!(system::is_open(number), "the kernel writes to it");
@@ -423,10 +406,10 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
             assert!(std::time::Instant::now() < until);
             std::thread::yield_now();
         }
-        ear.put(&ear.kept);
+        ear.open();
         drop(b);
         assert!(!system::is_open(number), "it is open without anybody");
-        drop((ear, deaf));
+        assert_eq!(std::sync::Arc::strong_count(&marker), 1, "a buffer is left");
         assert_eq!(system::descriptors(), before);
     });
 }

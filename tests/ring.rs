@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use common::files::*;
-use common::system::deny;
+use common::system::{self, deny};
 use common::*;
 use windlass::{
     AlignedBuf, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Watcher,
@@ -278,6 +278,28 @@ fn watchers_go_with_everything_in_flight() {
             }
         }
         assert_eq!(system::descriptors(), before, "descriptors leaked");
+    });
+}
+
+/// What ends after a watcher was closed, and was not asked for, goes with the watcher, however little
+/// one look takes.
+#[test]
+fn what_ends_after_the_close_goes_with_the_watcher() {
+    child::in_child("what_ends_after_the_close_goes_with_the_watcher", || {
+        let mut b = Uring::bench_with(Watcher::builder().events(1));
+        let ear = system::Ear::of_the_only("io_uring");
+        let bytes = std::sync::Arc::<[u8]>::from(vec![1; 8 << 20]);
+        let pairs = b.pairs(8);
+        for &(here, _) in &pairs {
+            b.submit(Op::write(here, Buf::from(bytes.clone())));
+        }
+        b.look();
+        ear.shut();
+        b.watcher.close();
+        assert_eq!(std::sync::Arc::strong_count(&bytes), 9, "the kernel has them");
+        ear.open();
+        drop(b);
+        assert_eq!(std::sync::Arc::strong_count(&bytes), 1, "a buffer is left");
     });
 }
 

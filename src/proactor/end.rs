@@ -401,7 +401,9 @@ impl<K: Kernel> Proactor<K> {
             // A connect's source vacates its place when the operation ends.
             self.end_operations(index, ErrorKind::Closed);
         }
-        self.drain(started::PATIENCE_NS);
+        if self.busy > 0 {
+            self.drain();
+        }
         let sources: Vec<u32> = self.sources.occupied().collect();
         for &index in &sources {
             if self.is_in_kernel(index) {

@@ -694,8 +694,10 @@ impl<K: Kernel> Drop for Proactor<K> {
         let begun = K::COMPLETES || at_work > 0;
         if begun && self.check_fork().is_ok() {
             self.close_all();
-            // What has ended since it was closed.
-            self.drain(0);
+            if self.busy > 0 {
+                // What has ended since it was closed.
+                self.collect();
+            }
             self.stop_workers();
             if self.busy > 0 {
                 self.leak();

@@ -15,7 +15,7 @@ use crate::slots::InFlight;
 use writes::Parts;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
-pub(super) const PATIENCE_NS: u64 = 1_000_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
 /// one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
@@ -395,17 +395,17 @@ impl<K: Kernel> Proactor<K> {
         slots.any(|slot| self.slots[slot].in_flight.ending().is_some())
     }
 
-    /// Waits for the kernel to end what it has, for a bounded time, and takes it.
-    pub(super) fn drain(&mut self, patience_ns: u64) {
-        let until = self.kernel.now_ns().saturating_add(patience_ns);
+    /// Waits for the kernel to end what it has, for a bounded time.
+    pub(super) fn drain(&mut self) {
+        let until = self.kernel.now_ns().saturating_add(PATIENCE_NS);
         while self.busy > 0 {
             let left = until.saturating_sub(self.kernel.now_ns());
+            if left == 0 {
+                return;
+            }
             match self.kernel.select(Some(left)) {
                 Ok(count) => self.apply(count),
                 Err(_) => return,
-            }
-            if left == 0 {
-                return;
             }
         }
     }

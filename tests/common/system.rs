@@ -55,6 +55,43 @@ pub fn wait_readable(fd: windlass::fd::BorrowedFd<'_>, timeout: Option<Duration>
     true
 }
 
+/// What a loop hears the kernel by, and does not while it is shut: waits fail then.
+#[cfg(target_os = "linux")]
+pub struct Ear {
+    number: RawFd,
+    kept: std::os::fd::OwnedFd,
+}
+
+#[cfg(target_os = "linux")]
+impl Ear {
+    /// The only descriptor of this kind that the process has.
+    pub fn of_the_only(kind: &str) -> Ear {
+        let is_it = |fd: &RawFd| {
+            std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .is_ok_and(|link| link.to_string_lossy().contains(kind))
+        };
+        let number = (0..100).find(is_it).expect("it is among the first");
+        // SAFETY: it is open across the call.
+        let kept =
+            unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().expect("one more");
+        Ear { number, kept }
+    }
+
+    pub fn shut(&self) {
+        self.put(&std::fs::File::open("/dev/null").expect("there is one"));
+    }
+
+    pub fn open(self) {
+        self.put(&self.kept);
+    }
+
+    fn put(&self, other: &impl AsRawFd) {
+        // SAFETY: the number stays the watcher's.
+        let answer = unsafe { libc::dup3(other.as_raw_fd(), self.number, libc::O_CLOEXEC) };
+        assert_eq!(answer, self.number);
+    }
+}
+
 /// Whether a number names an open descriptor.
 #[cfg(unix)]
 pub fn is_open(fd: RawFd) -> bool {

@@ -170,6 +170,35 @@ pub fn bytes_behind_descriptors_are_found_by_whatever_read_waits<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// They are found, if late, although more sources are ready at any time than a wait takes.
+pub fn bytes_behind_descriptors_are_found_by_a_loop_that_is_behind<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().events(1));
+    let busy: Vec<_> = (0..4).map(|_| unix_pair(&mut b)).collect();
+    for &(near, far) in &busy {
+        b.submit(Op::read(near).token(1));
+        b.submit(Op::read(far).token(1));
+        b.submit(Op::write(near, "x").token(1));
+    }
+    let (here, there) = unix_pair(&mut b);
+    b.submit(Op::send_descriptors(here, "one", vec![pipe().0]));
+    b.submit(Op::write(here, "two"));
+    b.submit(Op::read(there).token(2));
+    let (start, mut got) = (Instant::now(), Vec::new());
+    while got != b"onetwo" {
+        assert!(start.elapsed() < BOUND, "the bytes are not found: {got:?}");
+        let c = b.next();
+        match c.result.unwrap() {
+            Done::Read(data) if c.token == 2 => {
+                got.extend_from_slice(&data);
+                b.submit(Op::read(there).token(2));
+            }
+            Done::Read(data) => drop(b.submit(Op::write(c.source, data).token(1))),
+            Done::Written { .. } if c.token == 1 => drop(b.submit(Op::read(c.source).token(1))),
+            _ => {}
+        }
+    }
+}
+
 /// A watcher that is closed sleeps until the work that it waits for has ended, whatever it doubts.
 pub fn a_closed_watcher_asks_nobody<H: Harness>() {
     let mut b = H::bench();
