@@ -428,21 +428,6 @@ impl<K: Kernel> Proactor<K> {
         self.paused.clear();
     }
 
-    /// What other threads had queued when the watcher closed ends like everything else.
-    fn refuse_closed(&mut self, request: crate::remote::Request) {
-        use crate::remote::Request;
-        match request {
-            Request::Submit(ticket, op) => {
-                self.slots[ticket.index()].reserved = false;
-                self.slots.vacate(ticket.index());
-                self.refuse_reserved(ticket, op, Reason::Closed);
-            }
-            Request::Post(token, value) => self.post(token, value),
-            // The handle closes its descriptor.
-            Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}
-        }
-    }
-
     /// Closes what is left when the driver goes away.
     pub(super) fn close_descriptors(&mut self) {
         self.note_forks();

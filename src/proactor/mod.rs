@@ -25,6 +25,8 @@ mod jobs;
 mod kernel;
 mod os;
 mod reads;
+mod report;
+mod requests;
 mod send_file;
 mod started;
 mod state;
@@ -63,6 +65,7 @@ use crate::sys::fork;
 use doubts::{Ask, Doubts};
 use files::Files;
 use first_reads::FirstReads;
+use report::Counts;
 use state::*;
 
 /// What one source writes, or reads from the page cache, before others have their turn, at most: some
@@ -137,26 +140,6 @@ pub struct Proactor<K: Kernel> {
     /// The remote flag says that we sleep.
     dozing: bool,
     closed: bool,
-}
-
-#[derive(Default)]
-struct Counts {
-    /// By code; of writes, those that were not out at once.
-    submitted: [u64; Code::COUNT],
-    messages: u64,
-    completed: u64,
-    inline_writes: u64,
-    turns: u64,
-    events: u64,
-    waiting_events: u64,
-    wakes: u64,
-    budget_stops: u64,
-    lease_waits: u64,
-    descriptor_shortages: u64,
-    table_waits: u64,
-    stale_events: u64,
-    idle_ns: u64,
-    lateness: [u64; 8],
 }
 
 /// What other threads reach a proactor on this kernel by.
@@ -589,94 +572,15 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn counters(&self) -> Counters {
-        let queued: u64 = self.counts.submitted.iter().sum();
-        let submitted = queued + self.counts.inline_writes + self.counts.messages;
-        let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
-        let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
-        let (reserved_sources, resting) = (with(RESERVED | FREEING), with(RESTING));
-        Counters {
-            submitted,
-            completed: self.counts.completed,
-            in_flight: u64::from(self.slots.len()) + resting as u64 - reserved as u64,
-            sources: u64::from(self.sources.len()) - reserved_sources as u64,
-            turns: self.counts.turns,
-            events: self.counts.events,
-            waiting_events: self.counts.waiting_events,
-            wakes: self.counts.wakes,
-            budget_stops: self.counts.budget_stops,
-            lease_waits: self.counts.lease_waits,
-            descriptor_shortages: self.counts.descriptor_shortages,
-            table_waits: self.counts.table_waits,
-            stale_events: self.counts.stale_events,
-            idle_ns: self.counts.idle_ns,
-            lateness: self.counts.lateness,
-            swap_bytes: self.pool.allocated_bytes() as u64,
-            system_calls: self.kernel.system_calls(),
-        }
+        self.count_all()
     }
 
     fn explain(&self) -> Explain {
-        let mut explain = Explain::new(self.kernel.name(), self.reason.clone());
-        let count = |code: Code| self.counts.submitted[code as usize];
-        let first = "tried at submission; what would block waits for the edge";
-        let read = "tried at submission, the first of a socket unless the last such tries were vain; \
-                    what would block waits for the edge";
-        explain.row("read", "recv / read into a lease", read, count(Code::Read));
-        let own = "tried at submission, into the operation's own buffer";
-        let into = count(Code::ReadInto) + count(Code::ReadExact);
-        explain.row("read_into, read_exact", "recv / readv", own, into);
-        let inline = self.counts.inline_writes;
-        explain.row(
-            "write",
-            "send / sendmsg at submission",
-            "nothing was queued before it",
-            inline,
-        );
-        let queued = count(Code::Write);
-        let after = "behind other writes, or the socket was full";
-        explain.row("write", "send / sendmsg from the queue", after, queued);
-        explain.row("accept", "accept4", "until EAGAIN, in listeners' turn", count(Code::Accept));
-        explain.row("connect", "connect, then SO_ERROR", "at its first edge", count(Code::Connect));
-        let queue = "in its place behind the writes";
-        explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
-        let behind = "in its place behind the writes; at once where there are no operations";
-        let close = if K::FILES { "close; of a file by a thread" } else { "close" };
-        explain.row("close", close, behind, count(Code::Close));
-        let datagrams = count(Code::RecvFrom) + count(Code::SendTo);
-        explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
-        let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);
-        explain.row("descriptors", "SCM_RIGHTS", first, passed);
-        let counted = "when a write of the source ends";
-        explain.row("drained", "count of queued bytes", counted, count(Code::Drained));
-        let asked = "asked first, then at each edge";
-        explain.row("poll", "poll", asked, count(Code::Poll));
-        let heap = "one heap for all deadlines; the wait's timeout is its top";
-        explain.row("timer", "deadline heap", heap, count(Code::Timer));
-        let flag = "a flag says who sleeps: a burst costs one, an awake loop none";
-        explain.row("wake", "wake descriptor", flag, self.counts.wakes);
-        self.explain_files(&mut explain);
-        self.kernel.explain(&mut explain);
-        let wanted = self.config.registered_files > 0 || self.config.registered_bytes > 0;
-        if wanted && !K::REGISTERS {
-            let why = "without effect: this kernel does not know files and memory beforehand";
-            explain.row("registered files, buffers", "none", why, 0);
-        }
-        explain
+        self.explain_all()
     }
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// Takes what other threads have queued if that attaches this source: they may have told this
-    /// thread its name before the queue did.
-    fn take_arrived(&mut self, source: Source) {
-        if !self.serving
-            && self.check_fork().is_ok()
-            && self.state(source).is_some_and(|state| state.has(RESERVED))
-        {
-            self.take_requests();
-        }
-    }
-
     fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
         self.take_arrived(source);
         let stale = self.stale();

@@ -10,7 +10,7 @@
 
 use super::*;
 use crate::buf::Buf;
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::op::RELATIVE;
 use crate::slots::InFlight;
 use crate::source::Kind;
@@ -74,7 +74,13 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Accepts a read that needs a place of its own.
-    fn queue_read(&mut self, index: u32, token: u64, due_ns: u64, multishot: bool) -> Answer {
+    pub(super) fn queue_read(
+        &mut self,
+        index: u32,
+        token: u64,
+        due_ns: u64,
+        multishot: bool,
+    ) -> Answer {
         let ticket = self.place(Code::Read, index, token)?;
         self.slots[ticket.index()].multishot = multishot;
         Ok(self.start_read(index, ticket, due_ns))
@@ -655,64 +661,5 @@ impl<K: Kernel> Proactor<K> {
             due_ns
         };
         self.deadlines.push(ticket.index(), at_ns);
-    }
-
-    /// Starts what another thread has submitted under a reserved name; a refusal becomes the
-    /// operation's completion.
-    pub(super) fn submit_reserved(&mut self, ticket: Ticket, op: Op) {
-        debug_assert!(self.slots[ticket.index()].reserved);
-        // The next place that is occupied is the reserved one.
-        self.slots[ticket.index()].reserved = false;
-        self.slots.reopen(ticket.index());
-        // It is its own: the limit does not refuse it, also while the table is beyond the limit.
-        let limit = self.slots.limit();
-        self.slots.set_limit(u32::MAX);
-        let answer = match op.code {
-            // It needs the place, because it has its ticket already.
-            Code::Read => self
-                .reader(op.source)
-                .and_then(|index| {
-                    let multishot = op.flags & MULTISHOT != 0;
-                    self.queue_read(index, op.token, op.deadline_ns, multishot)
-                })
-                .map_err(|reason| Rejected { op, reason }),
-            _ => self.submit(op),
-        };
-        if !matches!(answer, Ok(started) if started == ticket) {
-            self.slots.occupy();
-            self.slots.vacate(ticket.index());
-        }
-        self.slots.set_limit(limit);
-        let Rejected { op, reason } = match answer {
-            Err(rejected) => rejected,
-            Ok(started) => {
-                if started != ticket
-                    && let Some(last) = self.batch.last_mut()
-                {
-                    // It ended at once, without a place.
-                    debug_assert_eq!(last.ticket(), started);
-                    last.set_ticket(ticket);
-                }
-                return;
-            }
-        };
-        self.refuse_reserved(ticket, op, reason);
-    }
-
-    /// A refusal of what another thread has submitted becomes the operation's completion.
-    pub(super) fn refuse_reserved(&mut self, ticket: Ticket, op: Op, reason: Reason) {
-        let kind = match reason {
-            Reason::Stale => ErrorKind::Freed,
-            Reason::Closed => ErrorKind::Closed,
-            Reason::Forked => ErrorKind::Forked,
-            Reason::Os(errno) => ErrorKind::Os(errno),
-            Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
-            Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong => ErrorKind::Os(libc::EINVAL),
-            Reason::Unsupported | Reason::Busy => ErrorKind::Os(libc::EOPNOTSUPP),
-        };
-        self.counts.submitted[op.code as usize] += 1;
-        let (source, token) = (op.source, op.token);
-        let error = Error::new(kind, 0, op.into_buf());
-        self.batch.push(Completion::new(source, ticket, token, Err(error)));
     }
 }

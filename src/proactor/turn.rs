@@ -1,15 +1,8 @@
 //! Turns: requests from other threads, events, attempts, deadlines, and when to block.
 
-use std::any::Any;
-
 use super::*;
 use crate::clock::{ns_of, ns_of_duration};
-use crate::completion::Message;
-use crate::remote::Request;
 use crate::source::Kind;
-
-/// Most requests from other threads that one turn takes.
-const MOST_REQUESTS: usize = 4096;
 
 /// So many bytes of bulk count like a completion towards asking the kernel again.
 const BULK_BYTES: usize = 8 << 10;
@@ -431,80 +424,5 @@ impl<K: Kernel> Proactor<K> {
             self.take_requests();
             self.take_jobs();
         }
-    }
-
-    #[cold]
-    pub(super) fn take_requests(&mut self) {
-        for _ in 0..MOST_REQUESTS {
-            let Some(request) = self.remote.take() else {
-                return self.fill_reserve();
-            };
-            self.serving = true;
-            self.serve(request);
-            self.serving = false;
-        }
-        // There may be more: look again in the next turn.
-        self.fill_reserve();
-        self.remote.waker()();
-    }
-
-    pub(super) fn serve(&mut self, request: Request) {
-        match request {
-            Request::Attach(source, handle) => {
-                let index = source.index();
-                let Some(state) = self.state(source) else {
-                    return;
-                };
-                debug_assert!(state.has(RESERVED));
-                if self.kernel.accepts(&handle) {
-                    self.open(index, handle, 0);
-                } else {
-                    self.vacate_source(index);
-                }
-            }
-            Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
-            Request::Cancel(ticket) => {
-                let slot = ticket.index();
-                match self.slots.find(slot, ticket.generation()) {
-                    // The id comes back unused.
-                    Some(op) if op.reserved => {
-                        op.reserved = false;
-                        self.slots.vacate(slot);
-                    }
-                    // Also one that rests in its source, or has ended.
-                    _ => {
-                        self.cancel_ticket(ticket);
-                    }
-                }
-            }
-            Request::Free(source) => {
-                self.free_source(source);
-            }
-            Request::Post(token, value) => self.post(token, value),
-        }
-    }
-
-    pub(super) fn post(&mut self, token: u64, value: Option<Box<dyn Any + Send>>) {
-        self.counts.messages += 1;
-        let ticket = self.loose_ticket();
-        let done = Done::Message(Message(value));
-        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(done)));
-    }
-
-    /// Keeps ids ready for other threads.
-    pub(super) fn fill_reserve(&mut self) {
-        let Proactor { remote, sources, slots, .. } = self;
-        remote.fill(
-            || {
-                let (index, generation) = sources.occupy()?;
-                sources[index].open(-1, Kind::Unknown, RESERVED);
-                Some(Source::from_parts(index, generation))
-            },
-            || {
-                let (slot, generation) = slots.occupy()?;
-                slots[slot].reserved = true;
-                Some(Ticket::from_parts(slot, generation))
-            },
-        );
     }
 }

@@ -1,0 +1,173 @@
+//! What other threads ask for: their handles, operations and messages become the loop's own.
+
+use std::any::Any;
+
+use super::*;
+use crate::completion::Message;
+use crate::error::{Error, ErrorKind};
+use crate::remote::Request;
+use crate::source::Kind;
+
+/// Most requests from other threads that one turn takes.
+const MOST_REQUESTS: usize = 4096;
+
+impl<K: Kernel> Proactor<K> {
+    #[cold]
+    pub(super) fn take_requests(&mut self) {
+        for _ in 0..MOST_REQUESTS {
+            let Some(request) = self.remote.take() else {
+                return self.fill_reserve();
+            };
+            self.serving = true;
+            self.serve(request);
+            self.serving = false;
+        }
+        // There may be more: look again in the next turn.
+        self.fill_reserve();
+        self.remote.waker()();
+    }
+
+    /// Takes what other threads have queued if that attaches this source: they may have told this
+    /// thread its name before the queue did.
+    pub(super) fn take_arrived(&mut self, source: Source) {
+        if !self.serving
+            && self.check_fork().is_ok()
+            && self.state(source).is_some_and(|state| state.has(RESERVED))
+        {
+            self.take_requests();
+        }
+    }
+
+    pub(super) fn serve(&mut self, request: Request) {
+        match request {
+            Request::Attach(source, handle) => {
+                let index = source.index();
+                let Some(state) = self.state(source) else {
+                    return;
+                };
+                debug_assert!(state.has(RESERVED));
+                if self.kernel.accepts(&handle) {
+                    self.open(index, handle, 0);
+                } else {
+                    self.vacate_source(index);
+                }
+            }
+            Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
+            Request::Cancel(ticket) => {
+                let slot = ticket.index();
+                match self.slots.find(slot, ticket.generation()) {
+                    // The id comes back unused.
+                    Some(op) if op.reserved => {
+                        op.reserved = false;
+                        self.slots.vacate(slot);
+                    }
+                    // Also one that rests in its source, or has ended.
+                    _ => {
+                        self.cancel_ticket(ticket);
+                    }
+                }
+            }
+            Request::Free(source) => {
+                self.free_source(source);
+            }
+            Request::Post(token, value) => self.post(token, value),
+        }
+    }
+
+    /// Starts what another thread has submitted under a reserved name; a refusal becomes the
+    /// operation's completion.
+    fn submit_reserved(&mut self, ticket: Ticket, op: Op) {
+        debug_assert!(self.slots[ticket.index()].reserved);
+        // The next place that is occupied is the reserved one.
+        self.slots[ticket.index()].reserved = false;
+        self.slots.reopen(ticket.index());
+        // It is its own: the limit does not refuse it, also while the table is beyond the limit.
+        let limit = self.slots.limit();
+        self.slots.set_limit(u32::MAX);
+        let answer = match op.code {
+            // It needs the place, because it has its ticket already.
+            Code::Read => self
+                .reader(op.source)
+                .and_then(|index| {
+                    let multishot = op.flags & MULTISHOT != 0;
+                    self.queue_read(index, op.token, op.deadline_ns, multishot)
+                })
+                .map_err(|reason| Rejected { op, reason }),
+            _ => self.submit(op),
+        };
+        if !matches!(answer, Ok(started) if started == ticket) {
+            self.slots.occupy();
+            self.slots.vacate(ticket.index());
+        }
+        self.slots.set_limit(limit);
+        let Rejected { op, reason } = match answer {
+            Err(rejected) => rejected,
+            Ok(started) => {
+                if started != ticket
+                    && let Some(last) = self.batch.last_mut()
+                {
+                    // It ended at once, without a place.
+                    debug_assert_eq!(last.ticket(), started);
+                    last.set_ticket(ticket);
+                }
+                return;
+            }
+        };
+        self.refuse_reserved(ticket, op, reason);
+    }
+
+    /// A refusal of what another thread has submitted becomes the operation's completion.
+    pub(super) fn refuse_reserved(&mut self, ticket: Ticket, op: Op, reason: Reason) {
+        let kind = match reason {
+            Reason::Stale => ErrorKind::Freed,
+            Reason::Closed => ErrorKind::Closed,
+            Reason::Forked => ErrorKind::Forked,
+            Reason::Os(errno) => ErrorKind::Os(errno),
+            Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
+            Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong => ErrorKind::Os(libc::EINVAL),
+            Reason::Unsupported | Reason::Busy => ErrorKind::Os(libc::EOPNOTSUPP),
+        };
+        self.counts.submitted[op.code as usize] += 1;
+        let (source, token) = (op.source, op.token);
+        let error = Error::new(kind, 0, op.into_buf());
+        self.batch.push(Completion::new(source, ticket, token, Err(error)));
+    }
+
+    /// What other threads had queued when the watcher closed ends like everything else.
+    pub(super) fn refuse_closed(&mut self, request: Request) {
+        match request {
+            Request::Submit(ticket, op) => {
+                self.slots[ticket.index()].reserved = false;
+                self.slots.vacate(ticket.index());
+                self.refuse_reserved(ticket, op, Reason::Closed);
+            }
+            Request::Post(token, value) => self.post(token, value),
+            // The handle closes its descriptor.
+            Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}
+        }
+    }
+
+    pub(super) fn post(&mut self, token: u64, value: Option<Box<dyn Any + Send>>) {
+        self.counts.messages += 1;
+        let ticket = self.loose_ticket();
+        let done = Done::Message(Message(value));
+        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(done)));
+    }
+
+    /// Keeps ids ready for other threads.
+    pub(super) fn fill_reserve(&mut self) {
+        let Proactor { remote, sources, slots, .. } = self;
+        remote.fill(
+            || {
+                let (index, generation) = sources.occupy()?;
+                sources[index].open(-1, Kind::Unknown, RESERVED);
+                Some(Source::from_parts(index, generation))
+            },
+            || {
+                let (slot, generation) = slots.occupy()?;
+                slots[slot].reserved = true;
+                Some(Ticket::from_parts(slot, generation))
+            },
+        );
+    }
+}
