@@ -55,14 +55,18 @@ impl Builder {
         self
     }
 
-    /// Most requests from other threads that wait for the loop. Default 4096.
+    /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes the
+    /// nearest of these), of some 100 bytes each, which are allocated at once. Default 4096.
     pub fn queue(mut self, count: usize) -> Builder {
         self.config.queue = count;
         self
     }
 
     /// How many ids of each kind are kept ready for other threads: the most that they can attach or
-    /// submit between two turns of the loop. Default 256. They count as sources and operations.
+    /// submit between two turns of the loop. Default 256; at least 1 and at most 2^16 and a quarter of the
+    /// [sources](Builder::sources) or [operations](Builder::operations), as which they count from the first
+    /// [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) on. (Where one is all that there may
+    /// be, none is kept: other threads are refused.)
     pub fn reserve(mut self, count: usize) -> Builder {
         self.config.reserve = count;
         self
@@ -131,8 +135,8 @@ impl Builder {
         self
     }
 
-    /// Most jobs for those threads that are in flight at a time, at least 1: beyond, submissions are
-    /// refused. Default 4096.
+    /// Most jobs for those threads that are in flight at a time, 1 to 2^20 (what is outside becomes the
+    /// nearest of these): beyond, submissions are refused. Default 4096.
     pub fn jobs(mut self, count: usize) -> Builder {
         self.config.jobs = count;
         self

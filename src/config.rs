@@ -37,7 +37,7 @@ pub struct Config {
     /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made when
     /// there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
     pub threads: usize,
-    /// Jobs for those threads that may be in flight at a time, at least 1. (Default 4096.)
+    /// Jobs for those threads that may be in flight at a time, 1 to 2^20. (Default 4096.)
     pub jobs: usize,
     /// Who does the work on files. (Default [`FileBackend::Auto`].)
     pub files: FileBackend,

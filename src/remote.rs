@@ -28,6 +28,10 @@ pub enum Request {
     Cancel(Ticket),
     /// Free this source.
     Free(Source),
+    /// This reserved name was not used.
+    UnusedSource(Source),
+    /// Nor was this one.
+    UnusedTicket(Ticket),
     /// Deliver this message.
     Post(u64, Option<Box<dyn Any + Send>>),
 }
@@ -39,6 +43,8 @@ impl fmt::Debug for Request {
             Request::Submit(ticket, op) => write!(f, "Submit({ticket:?}, {op:?})"),
             Request::Cancel(ticket) => write!(f, "Cancel({ticket:?})"),
             Request::Free(source) => write!(f, "Free({source:?})"),
+            Request::UnusedSource(source) => write!(f, "UnusedSource({source:?})"),
+            Request::UnusedTicket(ticket) => write!(f, "UnusedTicket({ticket:?})"),
             Request::Post(token, _) => write!(f, "Post({token})"),
         }
     }
@@ -60,6 +66,11 @@ struct Shared {
 }
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// The longest queue: its memory is taken when it is made, some 100 bytes for each request.
+const MOST_QUEUED: usize = 1 << 20;
+/// The largest reserve of a kind.
+const MOST_RESERVED: usize = 1 << 16;
 
 impl Shared {
     /// Whether this is a fork of the process that the loop is in.
@@ -96,12 +107,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A queue for `queue` requests and a reserve of `reserve` ids of each kind.
-    pub fn new(queue: usize, reserve: usize, wake: impl Wake + 'static) -> Remote {
-        let (request_in, requests) = crossbeam_channel::bounded(queue.max(1));
+    /// A queue for `queue` requests (1 to 2^20) and a reserve of so many sources and tickets (2^16 of each
+    /// at most).
+    pub fn new(queue: usize, sources: u32, tickets: u32, wake: impl Wake + 'static) -> Remote {
+        let (request_in, requests) = crossbeam_channel::bounded(queue.clamp(1, MOST_QUEUED));
         let (overflow_in, overflow) = crossbeam_channel::unbounded();
-        let (sources, source_out) = crossbeam_channel::bounded(reserve.max(1));
-        let (tickets, ticket_out) = crossbeam_channel::bounded(reserve.max(1));
+        let (sources, source_out) = crossbeam_channel::bounded(MOST_RESERVED.min(sources as usize));
+        let (tickets, ticket_out) = crossbeam_channel::bounded(MOST_RESERVED.min(tickets as usize));
         fork::watch();
         let shared = Arc::new(Shared {
             bell: Bell::new(),
@@ -322,7 +334,7 @@ impl Submitter {
         match self.send(Request::Attach(source, handle)) {
             Ok(()) => Ok(source),
             Err((Request::Attach(source, op), reason)) => {
-                self.give_back(Request::Free(source));
+                self.give_back(Request::UnusedSource(source));
                 Err(Rejected { op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
@@ -345,7 +357,7 @@ impl Submitter {
         match self.send(Request::Submit(ticket, op)) {
             Ok(()) => Ok(ticket),
             Err((Request::Submit(ticket, op), reason)) => {
-                self.give_back(Request::Cancel(ticket));
+                self.give_back(Request::UnusedTicket(ticket));
                 Err(Rejected { op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
@@ -488,7 +500,7 @@ mod tests {
 
     #[test]
     fn refusals_give_everything_back() {
-        let mut remote = Remote::new(1, 4, Nothing);
+        let mut remote = Remote::new(1, 4, 4, Nothing);
         let submitter = remote.submitter();
         assert!(submitter.submit(Op::nop()).is_err(), "the reserve is not filled yet");
         let mut next = 0;
@@ -511,7 +523,10 @@ mod tests {
         let refused = submitter.post(2, String::from("late")).unwrap_err();
         assert_eq!((refused.op.as_str(), refused.reason), ("late", Reason::Closed));
         assert!(matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first"));
-        assert!(matches!(remote.take(), Some(Request::Cancel(_))), "the unused ticket comes back");
+        assert!(
+            matches!(remote.take(), Some(Request::UnusedTicket(_))),
+            "the unused ticket comes back"
+        );
         assert!(matches!(remote.take(), Some(Request::Free(_))));
         assert!(remote.take().is_none());
     }
@@ -520,7 +535,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "200 races through 65,536 requests: too slow")]
     fn nothing_is_queued_after_close() {
         for _ in 0..200 {
-            let mut remote = Remote::new(1 << 16, 1, Nothing);
+            let mut remote = Remote::new(1 << 16, 1, 1, Nothing);
             let submitter = remote.submitter();
             let thread = std::thread::spawn(move || {
                 (0..).take_while(|_| submitter.post(0, ()).is_ok()).count()
@@ -543,7 +558,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri cannot fork")]
     fn a_forked_child_waits_for_no_thread_of_its_parent() {
-        let mut remote = Some(Remote::new(4, 4, Nothing));
+        let mut remote = Some(Remote::new(4, 4, 4, Nothing));
         let submitter = remote.as_mut().expect("it is there").submitter();
         let inside = submitter.enter().unwrap();
         let said = fork::said_by_a_child(|| {

@@ -428,8 +428,13 @@ impl Pool {
         Some(Lent { chunk, start, room: self.chunk_size, rest: FULL })
     }
 
-    /// Takes back what was lent: the kernel does not write it any more.
+    /// Takes back what was lent: the kernel does not write it any more. What another pool has lent goes
+    /// to that one.
     pub fn take_back(&mut self, lent: Lent) {
+        // SAFETY: the lent chunk holds `rest` of its tokens (S3).
+        if !Arc::ptr_eq(&unsafe { lent.chunk.as_ref() }.pool, &self.shared) {
+            return drop(lent);
+        }
         let lent = std::mem::ManuallyDrop::new(lent);
         trace::made(lent.chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).

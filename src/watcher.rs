@@ -399,11 +399,11 @@ impl<D: Driver> Watcher<D> {
     /// `InvalidInput`, with the number of processors, for one that does not exist or may not be used;
     /// `NotConnected` after `close`; `Unsupported` where the system has no such binding.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
-        // A closed driver says so of any source. (Asking a submitter would reserve ids.)
-        if self.driver.fd(Source::NONE).is_err_and(|reason| reason == Reason::Closed) {
-            return Err(Reason::Closed.into());
+        // One that is closed, or another process's, says so of any source. (A submitter would reserve ids.)
+        match self.driver.fd(Source::NONE) {
+            Err(reason @ (Reason::Closed | Reason::Forked)) => Err(reason.into()),
+            _ => affinity::bind(cpu),
         }
-        affinity::bind(cpu)
     }
 
     /// What has been counted so far.

@@ -223,6 +223,8 @@ macro_rules! portable {
                 a_free_passes_a_full_queue
                 an_empty_reserve_names_its_bound
                 the_reserve_stays_within_the_tables
+                the_reserve_leaves_room
+                a_name_in_reserve_is_nobodys
                 guards_dropped_on_other_threads_free_their_sources
                 requests_that_meet_a_close_end_as_closed
                 a_submitter_outlives_its_watcher
@@ -303,6 +305,7 @@ macro_rules! system {
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                an_empty_datagram_does_not_end_a_multishot_read
                 a_batch_arrives_in_order
                 what_is_longer_than_the_memory_is_cut_and_says_so
                 a_datagram_that_is_too_big_fails
@@ -369,6 +372,7 @@ macro_rules! system {
                 options_survive_and_are_inherited
                 stds_sockets_can_be_attached
                 a_shared_blocking_listener_is_refused
+                a_refused_listen_leaves_no_path
                 stale_events_of_a_reused_number_are_harmless
                 a_passed_deadline_has_its_try_in_a_busy_turn
                 a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
@@ -400,6 +404,7 @@ macro_rules! everything {
         prompt! { $driver $harness
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                an_empty_datagram_does_not_end_a_multishot_read
                 a_batch_arrives_in_order
                 what_is_longer_than_the_memory_is_cut_and_says_so
                 a_datagram_that_is_too_big_fails

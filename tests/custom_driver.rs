@@ -75,7 +75,7 @@ impl PollDriver {
         let (ring, bell) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        let remote = Remote::new(64, 8, Bell(ring));
+        let remote = Remote::new(64, 8, 8, Bell(ring));
         Ok(PollDriver {
             peers: Table::new(64),
             operations: Table::new(64),

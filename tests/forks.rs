@@ -7,14 +7,15 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use common::files::*;
 use common::*;
 use windlass::{
-    AlignedBuf, Auto, Buf, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Reason, Source,
-    Ticket, Watcher,
+    Address, AlignedBuf, Auto, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op,
+    OpenOptions, Reason, Source, Ticket, Watcher,
 };
 
 #[test]
@@ -302,8 +303,30 @@ fn before(b: &mut Bench<Auto>, directory: &Directory) -> (Before, Gate) {
     (before, gate)
 }
 
+/// Every call says that the watcher is the parent's, and does nothing.
+fn expect_forked(b: &mut Bench<Auto>, directory: &Directory) {
+    let (watcher, any) = (&mut b.watcher, Source::NONE);
+    let forked = std::io::Error::from(Reason::Forked).to_string();
+    let is_forked = |error: std::io::Error| assert_eq!(error.to_string(), forked);
+    assert_eq!(watcher.submit(Op::nop()).unwrap_err().reason, Reason::Forked);
+    assert_eq!(watcher.attach(UnixStream::pair().unwrap().0).unwrap_err().reason, Reason::Forked);
+    assert_eq!(watcher.detach(any).unwrap_err(), Reason::Forked);
+    assert_eq!(watcher.fd(any).unwrap_err(), Reason::Forked);
+    assert_eq!(watcher.queued_bytes(any), Err(Reason::Forked));
+    assert_eq!(watcher.pollable().unwrap_err(), Reason::Forked);
+    is_forked(watcher.local_address(any).unwrap_err());
+    is_forked(watcher.peer_address(any).unwrap_err());
+    is_forked(watcher.set_nodelay(any, true).unwrap_err());
+    is_forked(watcher.set_affinity(0).unwrap_err());
+    is_forked(watcher.try_wait(&mut Completions::new()).unwrap_err());
+    let path = directory.path().join("refused");
+    is_forked(watcher.listen(Address::unix(&path).unwrap()).unwrap_err());
+    assert!(!path.exists(), "it was bound");
+    assert!(!watcher.free(any) && !watcher.cancel(Ticket::NONE) && watcher.cancel_all(any) == 0);
+}
+
 fn in_child(mut b: Bench<Auto>, before: Before, files: FileBackend, directory: &Directory) {
-    assert_eq!(b.watcher.submit(Op::nop()).unwrap_err().reason, Reason::Forked);
+    expect_forked(&mut b, directory);
     b.watcher.reinit_after_fork().unwrap();
     b.watcher.reinit_after_fork().expect("it is its own: nothing to be done");
     // Each operation ends once, in the order of its queue, and its buffer comes back where it is.

@@ -326,7 +326,8 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = self.state(source) else {
             return false;
         };
-        if state.has(CONNECTING) {
+        // A name that is kept for another thread is nobody's yet.
+        if state.has(CONNECTING | RESERVED) {
             return false;
         }
         self.end_operations(source.index(), ErrorKind::Freed);

@@ -114,21 +114,12 @@ impl<K: Kernel> Proactor<K> {
     fn inherit(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
-                self.slots[ticket.index()].reserved = false;
-                self.slots.vacate(ticket.index());
+                self.vacate_reserved(ticket);
                 self.refuse_reserved(ticket, op, Reason::Forked);
-            }
-            Request::Cancel(ticket) if self.is_reserved(ticket) => {
-                self.slots[ticket.index()].reserved = false;
-                self.slots.vacate(ticket.index());
             }
             // It ends anyway.
             Request::Cancel(_) => {}
             request => self.serve(request),
         }
-    }
-
-    fn is_reserved(&mut self, ticket: Ticket) -> bool {
-        self.slots.find(ticket.index(), ticket.generation()).is_some_and(|op| op.reserved)
     }
 }

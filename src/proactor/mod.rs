@@ -150,7 +150,10 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
             self.0.wake();
         }
     }
-    Remote::new(config.queue, config.reserve, Shared(kernel.waker()))
+    // What is kept for other threads is not there for this one: the largest part of a table stays.
+    let share = |limit: u32| config.reserve.min(limit as usize / 4).max(1).min(limit as usize - 1);
+    let (sources, tickets) = (share(config.sources.max(1)), share(config.operations.max(1)));
+    Remote::new(config.queue, sources as u32, tickets as u32, Shared(kernel.waker()))
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -206,11 +209,6 @@ impl<K: Kernel> Proactor<K> {
         &self.kernel
     }
 
-    /// The kernel, to steer (a simulated one).
-    pub fn kernel_mut(&mut self) -> &mut K {
-        &mut self.kernel
-    }
-
     #[inline(always)]
     fn state(&mut self, source: Source) -> Option<&mut State> {
         let state = self.sources.find(source.index(), source.generation())?;
@@ -259,20 +257,32 @@ impl<K: Kernel> Proactor<K> {
         Ticket::from_parts(slot, generation)
     }
 
+    /// Whether there can be another source.
+    #[inline]
+    fn check_room(&self) -> Result<(), Reason> {
+        self.check_fork()?;
+        match () {
+            () if self.closed => Err(Reason::Closed),
+            () if self.sources.len() >= self.sources.limit() => Err(self.full_of_sources()),
+            () => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn full_of_sources(&self) -> Reason {
+        Reason::Full { limit: Limit::Sources, count: self.sources.limit() }
+    }
+
     fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Rejected<Handle>> {
         let reject = |op, reason| Err(Rejected { op, reason });
-        if let Err(reason) = self.check_fork() {
+        if let Err(reason) = self.check_room() {
             return reject(handle, reason);
-        }
-        if self.closed {
-            return reject(handle, Reason::Closed);
         }
         if !self.kernel.accepts(&handle) {
             return reject(handle, Reason::Unsupported);
         }
         let Some((index, generation)) = self.sources.occupy() else {
-            let count = self.sources.limit();
-            return reject(handle, Reason::Full { limit: Limit::Sources, count });
+            return reject(handle, self.full_of_sources());
         };
         self.open(index, handle, flags);
         Ok(Source::from_parts(index, generation))
@@ -485,11 +495,14 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
+        // Before anything is bound.
+        self.check_room()?;
         let handle = self.kernel.listen(address, options)?;
         Ok(self.adopt(handle, 0)?)
     }
 
     fn free(&mut self, source: Source) -> bool {
+        self.take_arrived(source);
         self.check_fork().is_ok() && self.free_source(source)
     }
 
@@ -509,12 +522,14 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+        self.check_fork()?;
         self.take_arrived(source);
         let stale = self.stale();
         self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+        self.check_fork()?;
         self.take_arrived(source);
         let stale = self.stale();
         let state = self.state(source).ok_or(stale)?;
@@ -562,6 +577,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        self.check_fork()?;
         self.kernel.pollable().ok_or(Reason::Unsupported)
     }
 
@@ -582,6 +598,7 @@ impl<K: Kernel> Driver for Proactor<K> {
 
 impl<K: Kernel> Proactor<K> {
     fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
+        self.check_fork()?;
         self.take_arrived(source);
         let stale = self.stale();
         match self.state(source) {

@@ -20,6 +20,8 @@ const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 /// What one accept counts for in a source's share of a turn, at least, and how many make up a share.
 const ACCEPT_COST: usize = 1024;
 const MOST_ACCEPTS: usize = 256;
+/// What an empty datagram counts for.
+const EMPTY_COST: usize = 1024;
 /// A read of so many bytes is one of bulk.
 const MUCH: u32 = 16 << 10;
 
@@ -115,6 +117,7 @@ impl<K: Kernel> Proactor<K> {
             let got = self.receive(index, start, room);
             if got.moved <= 0 {
                 self.rest_stopped(index, got.moved);
+                *left = left.saturating_sub(EMPTY_COST);
                 continue;
             }
             *left = left.saturating_sub(got.moved as usize);
@@ -130,10 +133,14 @@ impl<K: Kernel> Proactor<K> {
             let state = &mut self.sources[index];
             let (source, ticket) = (state.name(index), state.resting_ticket(index));
             let token = state.read_token;
-            state.flags &= !(RESTING | RESTING_MORE);
+            // An empty datagram is not the end of anything.
+            let more = state.has(RESTING_MORE) && state.kind() == Kind::Datagram;
+            if !more {
+                state.flags &= !(RESTING | RESTING_MORE);
+            }
             state.settle(index, 0, 0, false, &mut self.doubts);
             let eof = Ok(Done::Read(Buf::NONE));
-            self.batch.push(Completion::new(source, ticket, token, eof));
+            self.batch.push(Completion::new(source, ticket, token, eof).and_more(more));
         } else if let Some(kind) = self.read_blocked(index, moved) {
             self.fail_rest(index, kind);
         }
@@ -247,7 +254,9 @@ impl<K: Kernel> Proactor<K> {
                 self.finish_read(index, slot, Ok(done));
             }
             _ => {
-                self.slots[slot].multishot = false;
+                if self.sources[index].kind() != Kind::Datagram {
+                    self.slots[slot].multishot = false;
+                }
                 let mut buf = self.slots[slot].buf.take();
                 // SAFETY: no bytes.
                 unsafe { buf.set_filled(0) };

@@ -54,24 +54,23 @@ impl<K: Kernel> Proactor<K> {
             }
             Request::Submit(ticket, op) => self.submit_reserved(ticket, op),
             Request::Cancel(ticket) => {
-                let slot = ticket.index();
-                match self.slots.find(slot, ticket.generation()) {
-                    // The id comes back unused.
-                    Some(op) if op.reserved => {
-                        op.reserved = false;
-                        self.slots.vacate(slot);
-                    }
-                    // Also one that rests in its source, or has ended.
-                    _ => {
-                        self.cancel_ticket(ticket);
-                    }
-                }
+                self.cancel_ticket(ticket);
             }
+            Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
+            Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::Free(source) => {
                 self.free_source(source);
             }
             Request::Post(token, value) => self.post(token, value),
         }
+    }
+
+    /// A ticket that was kept for another thread has done its service.
+    pub(super) fn vacate_reserved(&mut self, ticket: Ticket) {
+        let op = &mut self.slots[ticket.index()];
+        debug_assert!(op.reserved);
+        op.reserved = false;
+        self.slots.vacate(ticket.index());
     }
 
     /// Starts what another thread has submitted under a reserved name; a refusal becomes the
@@ -137,13 +136,14 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn refuse_closed(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
-                self.slots[ticket.index()].reserved = false;
-                self.slots.vacate(ticket.index());
+                self.vacate_reserved(ticket);
                 self.refuse_reserved(ticket, op, Reason::Closed);
             }
             Request::Post(token, value) => self.post(token, value),
             // The handle closes its descriptor.
             Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}
+            Request::UnusedSource(source) => self.vacate_source(source.index()),
+            Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
         }
     }
 

@@ -347,6 +347,21 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
 }
 
 /// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its last lease drops.
+/// Memory goes where it came from, whoever is told to take it.
+#[test]
+fn what_another_pool_has_lent_goes_back_to_that() {
+    let mut small = Pool::new(4096, 64, || {});
+    let mut large = Pool::new(1 << 20, 64 << 10, || {});
+    let lent = small.lend(0).expect("a chunk");
+    large.take_back(lent);
+    let whole = large.copy(&[7; 60_000]).expect("a chunk");
+    assert_eq!(whole.len(), 60_000);
+    assert_eq!(small.allocated_bytes(), 64);
+    let again = small.lend(0).expect("the chunk that came back");
+    assert_eq!(small.allocated_bytes(), 64);
+    small.take_back(again);
+}
+
 #[cfg(feature = "trace-buffers")]
 #[test]
 fn the_table_has_what_leases_keep() {

@@ -39,6 +39,9 @@ use worker::Shared;
 /// The most workers that there may be.
 pub(crate) const MOST_THREADS: usize = 1024;
 
+/// Most jobs in flight: their places are allocated at once.
+const MOST_QUEUED: usize = 1 << 20;
+
 /// How many there are if nobody says.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
@@ -104,7 +107,7 @@ pub(crate) struct Workers<W: Work> {
 }
 
 impl<W: Work> Workers<W> {
-    /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (at least 1): accepted, their
+    /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (1 to 2^20): accepted, their
     /// completion not yet taken. `bell` is rung after each completion, on the worker's thread: it wakes
     /// the loop if it sleeps, unless it will look soon anyway and need not know before, and should cost
     /// little if it does not sleep ([`Remote::teller`](crate::remote::Remote::teller)). Nothing is started yet; the memory is 16 bytes
@@ -114,7 +117,7 @@ impl<W: Work> Workers<W> {
         queue: usize,
         bell: Arc<dyn Fn(Urgency) + Send + Sync>,
     ) -> Self {
-        let (limit, queue) = (threads.clamp(1, MOST_THREADS), queue.max(1));
+        let (limit, queue) = (threads.clamp(1, MOST_THREADS), queue.clamp(1, MOST_QUEUED));
         let (open, threads) = crossbeam_channel::bounded(0);
         let (done_in, done) = crossbeam_channel::bounded(queue);
         fork::watch();

@@ -52,6 +52,36 @@ pub fn datagrams_keep_their_boundaries_and_senders<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// An empty datagram is a message like others: whoever sends one does not end a multishot read.
+pub fn an_empty_datagram_does_not_end_a_multishot_read<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    let mut sent = 0;
+    let mut send = |b: &mut Bench<H::Driver>| {
+        for size in [3, 0, 0, 1] {
+            let send = b.submit(Op::send_to(here, pattern(size, sent), at.clone()));
+            expect_written(b.end(send));
+            sent += 1;
+        }
+    };
+    // One that comes to rest, and one with a place of its own.
+    for op in [Op::read(there), Op::read(there).timeout(Duration::from_secs(60))] {
+        let read = b.submit(op.multishot());
+        for _ in 0..2 {
+            send(&mut b);
+            for size in [3, 0, 0, 1] {
+                let c = b.next();
+                assert!(c.more() && c.ticket() == read, "{c:?}");
+                assert_eq!(expect_read(c).len(), size);
+            }
+        }
+        assert!(b.watcher.cancel(read));
+        expect_unmoved(b.end(read), ErrorKind::Cancelled);
+    }
+    b.expect_all_ended();
+}
+
 /// Many receives outstanding, many datagrams at once.
 pub fn a_batch_arrives_in_order<H: Harness>() {
     let mut b = H::bench();

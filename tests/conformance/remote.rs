@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use windlass::{Done, ErrorKind, Limit, Op, Reason, Submitter, Watcher};
+use windlass::{Done, ErrorKind, Limit, Op, Reason, Source, Submitter, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -231,6 +231,68 @@ pub fn the_reserve_stays_within_the_tables<H: Harness>() {
     assert_eq!(b.watcher.counters().in_flight, accepted as u64);
     b.watcher.free(here);
     assert_eq!(b.take(accepted).len(), accepted);
+}
+
+/// What is kept for other threads leaves room for this one.
+pub fn the_reserve_leaves_room<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().sources(8).operations(8).reserve(256));
+    let submitter = b.submitter();
+    let (listener, at) = b.listen();
+    let accept = b.submit(Op::accept(listener).multishot());
+    for _ in 0..2 {
+        let connect = b.submit(Op::connect(at.clone()));
+        let there = expect_connected(b.end(connect));
+        b.watcher.attach(there).unwrap();
+        let here = expect_accepted(b.next());
+        b.watcher.attach(here).unwrap();
+    }
+    assert!(submitter.submit(Op::nop()).is_ok());
+    let nop = b.next();
+    assert!(nop.source.is_none() && nop.result.is_ok());
+    assert!(b.watcher.cancel(accept));
+    expect_unmoved(b.end(accept), ErrorKind::Cancelled);
+
+    // A name can be all that there may be.
+    let mut b = H::bench_with(Watcher::builder().sources(1).operations(1));
+    let submitter = b.submitter();
+    let full = Reason::Full { limit: Limit::Reserve, count: 0 };
+    assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, full);
+    let (listener, _) = b.listen();
+    b.submit(Op::accept(listener));
+}
+
+/// A name that is kept for another thread is nobody's yet: whoever guesses it, or mistakes one of another
+/// watcher for it, reaches nothing by it.
+pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().reserve(8));
+    let submitter = b.submitter();
+    let generation = std::num::NonZeroU32::MIN.saturating_add(2);
+    for index in 0..64 {
+        let ticket = Ticket::from_parts(index, generation);
+        let source = Source::from_parts(index, generation);
+        submitter.cancel(ticket).unwrap();
+        submitter.free(source);
+        assert!(!b.watcher.cancel(ticket) && !b.watcher.free(source));
+    }
+    b.look();
+    let (here, there) = b.pair();
+    let others = b.pairs(8);
+    let handles: Vec<_> = others.iter().map(|&(a, _)| b.watcher.detach(a).unwrap()).collect();
+    let own: Vec<_> = (0..16).map(|_| b.submit(Op::read_exact(here, room(4), 4))).collect();
+    let (attached, tickets) = on_thread(|| {
+        let attach = |handle| submitter.attach(handle).unwrap();
+        let submit =
+            |token| submitter.submit(Op::read_exact(here, room(4), 4).token(token)).unwrap();
+        let attached: Vec<_> = handles.into_iter().map(attach).collect();
+        (attached, (0..8).map(submit).collect::<Vec<_>>())
+    });
+    b.look();
+    assert!(attached.iter().all(|&source| b.watcher.queued_bytes(source) == Ok(0)));
+    b.write(there, vec![7; 4 * 24]);
+    for ticket in own.into_iter().chain(tickets) {
+        assert_eq!(*expect_read(b.end(ticket)), [7; 4]);
+    }
+    b.expect_all_ended();
 }
 
 /// gaio's TestGC made deterministic: guards dropped on other threads free exactly their sources.

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use windlass::{Address, Builder, Done, ErrorKind, ListenOptions, Op, Source, Watcher};
+use windlass::{Address, Builder, Done, ErrorKind, ListenOptions, Op, Ready, Source, Watcher};
 
 use crate::common::*;
 
@@ -286,6 +286,26 @@ pub fn stds_sockets_can_be_attached<H: Harness>() {
     expect_errno(b.end(shutdown), &[libc::ENOTCONN]);
 }
 
+/// What is refused has bound nothing.
+#[cfg(unix)]
+pub fn a_refused_listen_leaves_no_path<H: Harness>() {
+    let directory = system::Directory::new();
+    let mut b = H::bench_with(Watcher::builder().sources(1));
+    let listen = |b: &mut Bench<H::Driver>, name: &str| {
+        let path = directory.at(name);
+        let refused = b.watcher.listen(Address::unix(&path).unwrap()).unwrap_err();
+        assert!(!path.exists(), "{name} was bound");
+        refused.to_string()
+    };
+    let listener = b.watcher.listen(Address::unix(directory.at("first")).unwrap()).unwrap();
+    let full = listen(&mut b, "second");
+    assert!(full.contains("limit of 1 sources"), "{full}");
+    b.watcher.free(listener);
+    b.watcher.close();
+    let closed = listen(&mut b, "third");
+    assert_eq!(closed, std::io::Error::from(windlass::Reason::Closed).to_string());
+}
+
 /// A blocking listener that somebody else shares cannot be accepted from without blocking.
 #[cfg(unix)]
 pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
@@ -295,6 +315,13 @@ pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
     let (reason, _) = b.refuse(Op::accept(source));
     assert_eq!(reason, windlass::Reason::Unsupported);
     assert!(system::is_blocking(&listener));
+    // It can be waited for, and closed.
+    let poll = b.submit(Op::poll(source, Ready::READABLE));
+    let _first = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(
+        matches!(b.end(poll).result, Ok(Done::Ready(ready)) if ready.contains(Ready::READABLE))
+    );
+    expect_closed(b.run(Op::close(source)));
     listener.set_nonblocking(true).unwrap();
     let source = b.watcher.attach_dup(&listener).unwrap();
     let accept = b.submit(Op::accept(source));
