@@ -5,6 +5,7 @@
 //! doubled. [`Operation`] is what a driver remembers of an operation in flight.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::address::Address;
 use crate::buf::Buf;
@@ -34,6 +35,10 @@ pub trait Entry: Default {
     fn next_vacant(&self) -> u32;
     /// Sets the next vacant place.
     fn set_next_vacant(&mut self, index: u32);
+    /// It was made, in a table whose generations begin with this one.
+    fn begin(&mut self, first: NonZeroU32) {
+        self.set_generation(first);
+    }
 }
 
 /// Places for entries, named by index and generation.
@@ -46,14 +51,31 @@ pub struct Table<T> {
     vacant: u32,
     len: u32,
     limit: u32,
+    first: NonZeroU32,
+}
+
+/// How far apart tables begin: the golden ratio spreads them evenly, however many there are.
+pub(crate) const APART: u32 = 0x9e37_79b9;
+
+/// Another beginning for each who asks, far from those of others.
+pub(crate) fn another_start() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(APART)
 }
 
 impl<T: Entry> Table<T> {
     /// An empty table for at most `limit` entries (1 to 2^24).
     pub fn new(limit: u32) -> Table<T> {
+        Table::starting_at(limit, 0)
+    }
+
+    /// As [`new`](Table::new), with generations that begin at about `start`: the names of tables that begin
+    /// far apart are stale in each other for very long.
+    pub fn starting_at(limit: u32, start: u32) -> Table<T> {
+        let first = NonZeroU32::new(start & !1).unwrap_or(VACANT);
         let limit = limit.clamp(1, MOST);
         let directory = (limit as usize).div_ceil(CHUNK);
-        Table { chunks: Vec::with_capacity(directory), vacant: NOWHERE, len: 0, limit }
+        Table { chunks: Vec::with_capacity(directory), vacant: NOWHERE, len: 0, limit, first }
     }
 
     /// How many places are occupied.
@@ -139,7 +161,9 @@ impl<T: Entry> Table<T> {
             entries.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("a whole chunk"));
         let end = (start + CHUNK as u32).min(self.limit);
         for index in (start..end).rev() {
-            chunk[index as usize % CHUNK].set_next_vacant(self.vacant);
+            let entry = &mut chunk[index as usize % CHUNK];
+            entry.begin(self.first);
+            entry.set_next_vacant(self.vacant);
             self.vacant = index;
         }
         self.chunks.push(chunk);

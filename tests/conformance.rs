@@ -360,6 +360,7 @@ macro_rules! system {
                 a_listener_becomes_readable
             }
             sockets {
+                the_names_of_another_watcher_are_stale
                 a_reset_is_reported_to_a_pending_read
                 a_reset_ends_queued_writes
                 urgent_data_loses_and_reorders_nothing
@@ -420,6 +421,7 @@ macro_rules! everything {
                 a_listener_becomes_readable
             }
             sockets {
+                the_names_of_another_watcher_are_stale
                 a_reset_is_reported_to_a_pending_read
                 a_reset_ends_queued_writes
                 urgent_data_loses_and_reorders_nothing

@@ -117,6 +117,12 @@ pub unsafe trait Kernel {
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
 
+    /// Where the generations of a watcher's names are to begin: far from those of other watchers, whose
+    /// names are stale here then. (A simulated kernel decides it by what is repeatable.)
+    fn start(&mut self) -> u32 {
+        0
+    }
+
     /// The time in nanoseconds since the process' base `Instant`.
     fn now_ns(&mut self) -> u64;
 

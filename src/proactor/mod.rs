@@ -158,13 +158,14 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
 
 impl<K: Kernel> Proactor<K> {
     /// A proactor on `kernel`; `reason` is what `explain` says of the choice.
-    pub(crate) fn with_kernel(kernel: K, config: Config, reason: String) -> Proactor<K> {
+    pub(crate) fn with_kernel(mut kernel: K, config: Config, reason: String) -> Proactor<K> {
         fork::watch();
         let remote = remote(&config, &kernel);
         let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());
+        let start = kernel.start();
         Proactor {
-            sources: Table::new(config.sources),
-            slots: Table::new(config.operations),
+            sources: Table::starting_at(config.sources, start),
+            slots: Table::starting_at(config.operations, start),
             deadlines: Deadlines::new(),
             pool,
             batch: Batch::default(),

@@ -19,6 +19,7 @@ use crate::file::direct::Direct;
 use crate::file::{self, FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
+use crate::slots;
 use crate::source::{Handle, Kind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -106,6 +107,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn renew(&self, config: &Config) -> io::Result<Os<S>> {
         Os::new(config.events, config.files)
+    }
+
+    fn start(&mut self) -> u32 {
+        slots::another_start()
     }
 
     #[inline]

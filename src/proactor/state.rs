@@ -239,6 +239,10 @@ impl Entry for State {
     fn set_next_vacant(&mut self, index: u32) {
         self.reads.head = index;
     }
+    fn begin(&mut self, first: NonZeroU32) {
+        self.generation = first;
+        self.read_generation = first.get();
+    }
 }
 
 impl State {

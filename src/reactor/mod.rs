@@ -37,7 +37,7 @@ use crate::config::Config;
 use crate::driver::{Complete, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::interest::{Mode, Ready};
-use crate::slots::{Entry, Table};
+use crate::slots::{self, Entry, Table};
 use crate::source::Ticket;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 use crate::sys::{Select, Selector, fork, os_errno};
@@ -131,7 +131,7 @@ impl<S: Select> Reactor<S> {
         let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
         Ok(Reactor {
             selector,
-            watches: Table::new(config.operations),
+            watches: Table::starting_at(config.operations, slots::another_start()),
             batch: Vec::new(),
             wake,
             stale_events: 0,

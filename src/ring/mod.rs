@@ -275,6 +275,10 @@ unsafe impl Kernel for Ring {
         "io_uring"
     }
 
+    fn start(&mut self) -> u32 {
+        self.os.start()
+    }
+
     fn now_ns(&mut self) -> u64 {
         self.os.now_ns()
     }

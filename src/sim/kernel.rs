@@ -20,6 +20,7 @@ use crate::error::Reason;
 use crate::interest::Ready;
 use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
+use crate::slots;
 use crate::source::{Handle, Kind, VirtualDescriptor};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
@@ -119,6 +120,11 @@ impl Sim {
 unsafe impl Kernel for Sim {
     fn name(&self) -> &'static str {
         "sim"
+    }
+
+    /// Those of the first watcher of a world as if it were alone.
+    fn start(&mut self) -> u32 {
+        self.selector.wrapping_mul(slots::APART)
     }
 
     fn now_ns(&mut self) -> u64 {

@@ -266,15 +266,21 @@ pub fn the_reserve_leaves_room<H: Harness>() {
 pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().reserve(8));
     let submitter = b.submitter();
-    let generation = std::num::NonZeroU32::MIN.saturating_add(2);
+    // As all names of places that were used once.
+    let timer = b.submit(Op::timer(Duration::from_secs(60)));
+    let generation = timer.generation();
     for index in 0..64 {
         let ticket = Ticket::from_parts(index, generation);
         let source = Source::from_parts(index, generation);
+        if ticket == timer {
+            continue;
+        }
         submitter.cancel(ticket).unwrap();
         submitter.free(source);
         assert!(!b.watcher.cancel(ticket) && !b.watcher.free(source));
     }
-    b.look();
+    assert!(b.watcher.cancel(timer));
+    expect_unmoved(b.end(timer), ErrorKind::Cancelled);
     let (here, there) = b.pair();
     let others = b.pairs(8);
     let handles: Vec<_> = others.iter().map(|&(a, _)| b.watcher.detach(a).unwrap()).collect();

@@ -8,7 +8,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use windlass::{Address, Builder, Done, ErrorKind, ListenOptions, Op, Ready, Source, Watcher};
+use windlass::{
+    Address, Builder, Done, ErrorKind, ListenOptions, Op, Ready, Reason, Source, Watcher,
+};
 
 use crate::common::*;
 
@@ -286,6 +288,28 @@ pub fn stds_sockets_can_be_attached<H: Harness>() {
     expect_errno(b.end(shutdown), &[libc::ENOTCONN]);
 }
 
+/// The names of another watcher are stale here: what is meant for its peer reaches nobody else.
+pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
+    let (mut b, mut other) = (H::bench(), H::bench());
+    let (mine, _mine_there) = b.pair();
+    let (theirs, _theirs_there) = other.pair();
+    let read = b.submit(Op::read(mine));
+    let resting = other.submit(Op::read(theirs));
+    let timers = [(); 4].map(|()| b.submit(Op::timer(Duration::from_secs(60))));
+    let placed = other.submit(Op::timer(Duration::from_secs(60)));
+    assert_eq!(b.refuse(Op::write(theirs, "to somebody else")).0, Reason::Stale);
+    assert_eq!(b.watcher.fd(theirs).unwrap_err(), Reason::Stale);
+    assert_eq!(b.watcher.detach(theirs).unwrap_err(), Reason::Stale);
+    assert!(!b.watcher.free(theirs) && b.watcher.cancel_all(theirs) == 0);
+    assert!(!b.watcher.cancel(resting) && !b.watcher.cancel(placed));
+    let submitter = b.submitter();
+    submitter.cancel(resting).unwrap();
+    submitter.cancel(placed).unwrap();
+    submitter.free(theirs);
+    b.expect_quiet();
+    assert!(b.is_open(read) && timers.iter().all(|&timer| b.is_open(timer)));
+}
+
 /// What is refused has bound nothing.
 #[cfg(unix)]
 pub fn a_refused_listen_leaves_no_path<H: Harness>() {
@@ -303,7 +327,7 @@ pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     b.watcher.free(listener);
     b.watcher.close();
     let closed = listen(&mut b, "third");
-    assert_eq!(closed, std::io::Error::from(windlass::Reason::Closed).to_string());
+    assert_eq!(closed, std::io::Error::from(Reason::Closed).to_string());
 }
 
 /// A blocking listener that somebody else shares cannot be accepted from without blocking.
@@ -313,7 +337,7 @@ pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let source = b.watcher.attach_dup(&listener).unwrap();
     let (reason, _) = b.refuse(Op::accept(source));
-    assert_eq!(reason, windlass::Reason::Unsupported);
+    assert_eq!(reason, Reason::Unsupported);
     assert!(system::is_blocking(&listener));
     // It can be waited for, and closed.
     let poll = b.submit(Op::poll(source, Ready::READABLE));

@@ -259,11 +259,13 @@ fn limits() -> impl Strategy<Value = Limits> {
     (tables, sizes, quirks).prop_map(|(tables, sizes, quirks)| {
         let (operations, sources, queue, reserve) = tables;
         let (chunk, chunks, write_bytes, source_bytes, turn_bytes, events) = sizes;
+        // More than a quarter of a table is not kept.
+        let most = operations.min(sources) as usize / 4;
         Limits {
             operations,
             sources,
             queue,
-            reserve,
+            reserve: reserve.min(most).max(1),
             chunk,
             chunks,
             write_bytes,
