@@ -163,6 +163,7 @@ fn threads(chosen: usize) -> io::Result<usize> {
     let (count, text) = match (chosen, std::env::var(VARIABLE)) {
         (0, Err(_)) => return Ok(DEFAULT_THREADS),
         (0, Ok(text)) => (text.trim().parse().unwrap_or(0), text),
+        (usize::MAX, _) => (0, "0".into()),
         (count, _) => (count, count.to_string()),
     };
     if (1..=MOST_THREADS).contains(&count) {

@@ -43,7 +43,8 @@ impl Builder {
         self
     }
 
-    /// Most sources, 1 to 2^24. Default 2^20. Tables grow with need, by chunks of 256.
+    /// Most sources, 1 to 2^24 (here and in other settings what is outside the range becomes the nearest in
+    /// it). Default 2^20. Tables grow with need, by chunks of 256.
     pub fn sources(mut self, count: u32) -> Builder {
         self.config.sources = count;
         self
@@ -128,9 +129,10 @@ impl Builder {
     }
 
     /// Threads for what would block: work on files that the kernel does not do by itself, name look-ups,
-    /// jobs; 1 to 1024. They are made when there is work for them. Default 4, or what the environment
+    /// jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is work for them. Default 4, or what the environment
     /// variable `WINDLASS_THREADS` says.
     pub fn threads(mut self, count: usize) -> Builder {
+        // 0 stands for what the environment says.
         self.config.threads = if count == 0 { usize::MAX } else { count };
         self
     }
@@ -182,7 +184,7 @@ impl Builder {
     }
 
     /// Says which known faults of the kernel the io_uring driver works around, as a list of `name=on`
-    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Default: those that the
+    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Other drivers do not look at it. Default: those that the
     /// running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
@@ -204,8 +206,9 @@ impl Builder {
     ///
     /// # Errors
     /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
-    /// processor that does not exist or a `WINDLASS_DRIVER` that names no driver, or quirks
-    /// that io_uring does not know; `Unsupported` for a driver that this system does not have.
+    /// processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a number of
+    /// threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that the io_uring driver does not
+    /// know; `Unsupported` for a driver or file backend that this system does not have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

@@ -23,7 +23,9 @@
 //!   are independent. Any number may be outstanding.
 //! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
-//!   one try: data that is there wins. A deadline leaves the source usable.
+//!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
+//!   begun is not torn: it ends as it ends, and its completion says that it is
+//!   [late](Completion::late).
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe code
 //!   can free, move or change that memory, or read it while the kernel writes it, whatever is dropped
 //!   or forgotten.
@@ -32,7 +34,9 @@
 //! - **C7 free, close, drop.** `free` ends a source's operations, then closes its descriptor;
 //!   completions already delivered survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
-//!   ordered after the writes queued before it.
+//!   ordered after the writes queued before it. Dropping the driver closes what is open, asks kernel and
+//!   threads to end what they have, and waits for that for a bounded time (a second); a buffer that they
+//!   may use for longer is left to them and [counted](crate::leaked_buffers), never freed.
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
 //!   source holds no buffer.

@@ -85,9 +85,15 @@ impl fmt::Display for Reason {
             Reason::EmptyBuffer => f.write_str("the buffer is empty: nothing to write, or no room"),
             Reason::TooLong => write!(f, "the buffer is longer than {} bytes", i32::MAX),
             Reason::BadCount => {
-                f.write_str("read_exact needs a count between 1 and the room of its buffer")
+                write!(
+                    f,
+                    "the count must be from 1 to the room of its buffer, at most {}",
+                    i32::MAX
+                )
             }
-            Reason::Unsupported => f.write_str("the descriptor does not support this operation"),
+            Reason::Unsupported => f.write_str(
+                "the descriptor, or the kind of its buffer, does not support this operation",
+            ),
             Reason::Busy => f.write_str("operations are in flight on the source"),
             Reason::Os(errno) => os_error(*errno).fmt(f),
         }
@@ -176,7 +182,8 @@ pub enum ErrorKind {
     /// The watcher was closed.
     Closed,
     /// A write before it on the same source ended partly sent: sending this one would have made a
-    /// hole in the stream. No byte of it was sent.
+    /// hole in the stream. No byte of it was sent. Of a shutdown or close: it was not done; the source is
+    /// there until it is freed.
     Torn,
     /// The end of the file came before `read_exact` had its bytes.
     Eof,

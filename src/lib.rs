@@ -100,7 +100,9 @@ pub use file::{
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
-pub use proactor::{Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE};
+pub use proactor::{
+    Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE, leaked_buffers,
+};
 pub use reactor::{Reactor, Readiness, Waker, Watch};
 pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};

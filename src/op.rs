@@ -196,6 +196,9 @@ impl Op {
     /// the end of the file. While it waits it holds no buffer. With
     /// [`multishot`](Op::multishot) it goes on until the end of the file, an error, or a cancel.
     /// When the swap buffers' limit is reached it waits for a lease to come back.
+    ///
+    /// Of a datagram socket it takes one datagram; an empty one looks like the end of a file and is none.
+    /// Use [`recv_from`](Op::recv_from) to know the sender, or whether it was longer than a swap buffer.
     #[inline(always)]
     pub const fn read(source: Source) -> Op {
         Op::plain(Code::Read, source)
@@ -205,7 +208,8 @@ impl Op {
     /// start, or of a list of them one after the other.
     ///
     /// Completes with [`Done::Read`](crate::Done::Read) and the buffer, its length the bytes read.
-    /// Refused with [`EmptyBuffer`](crate::Reason::EmptyBuffer) if there is no room.
+    /// Refused with [`EmptyBuffer`](crate::Reason::EmptyBuffer) if there is no room. What does not fit of a
+    /// datagram is lost, and only [`recv_from_into`](Op::recv_from_into) says so.
     #[inline]
     pub fn read_into(source: Source, buf: impl Into<Buf>) -> Op {
         Op::with_buf(Code::ReadInto, source, buf.into())
@@ -281,7 +285,9 @@ impl Op {
     }
 
     /// Shuts the writing side down after the writes that were queued before it: the peer reads the
-    /// end of the file, and this side can still read.
+    /// end of the file, and this side can still read. Behind a write that ended partly sent it ends as
+    /// [`Torn`](crate::ErrorKind::Torn) and is not done: the peer must not take what it has for all. Of
+    /// sockets only; others are refused as unsupported.
     pub const fn shutdown(source: Source) -> Op {
         Op::plain(Code::Shutdown, source)
     }
@@ -349,7 +355,9 @@ impl Op {
     ///
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
-    /// source stays as it is. A source without operations closes within `submit` (not a file), and takes
+    /// source stays as it is. It does, too, behind a write that ended partly sent (a cancel, a deadline, a
+    /// reset connection): then the close ends as [`Torn`](crate::ErrorKind::Torn), because it promises that
+    /// everything is out, and [`Watcher::free`](crate::Watcher::free) closes. A source without operations closes within `submit` (not a file), and takes
     /// no place in the table of operations for it.
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on

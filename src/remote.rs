@@ -343,8 +343,16 @@ impl Submitter {
 
     /// Submits an operation.
     ///
-    /// What only the loop can see (a stale source, a descriptor that does not support it) comes as
-    /// the operation's completion, with its buffer.
+    /// What only the loop can see comes as the operation's completion, with its buffer:
+    ///
+    /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
+    /// |---|---|
+    /// | [`Reason::Stale`] | [`ErrorKind::Freed`](crate::ErrorKind::Freed) |
+    /// | [`Reason::Closed`], [`Reason::Forked`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
+    /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
+    /// | [`Reason::Unsupported`], [`Reason::Busy`] | `EOPNOTSUPP` |
+    /// | [`Reason::Full`] (queued writes, jobs) | `ENOBUFS` |
+    /// | [`Reason::Os`] | its errno |
     ///
     /// # Errors
     /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the

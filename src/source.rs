@@ -79,12 +79,15 @@ id! {
     /// Names a descriptor that a watcher owns: a small `Copy` id.
     ///
     /// It comes from [`Watcher::attach`](crate::Watcher::attach) and goes stale when the source is
-    /// freed, closed or detached.
+    /// freed, closed or detached. It is one watcher's: to another it is stale. (The generations of two
+    /// watchers begin far apart; only that of a place that was used some 2^30 times comes near another's.
+    /// Watchers of different simulated worlds may have names in common.)
     Source
 }
 
 id! {
-    /// Names an accepted operation, until its final completion has been delivered.
+    /// Names an accepted operation, until its final completion has been delivered. It is one watcher's, as a
+    /// [`Source`] is.
     Ticket
 }
 
@@ -150,6 +153,10 @@ enum Origin {
 /// Everything that converts into an [`OwnedFd`] converts into a `Handle`: std's sockets and pipes,
 /// `socket2`'s, `nix`'s. An accepted handle knows its kind and its peer. Attach it to the watcher
 /// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it.
+///
+/// An accepted or connected socket is non-blocking (`O_NONBLOCK`), also one that the program gave to
+/// [`Op::connect_with`](crate::Op::connect_with), and closed on exec: who reads it without a watcher calls
+/// `set_nonblocking(false)` first.
 ///
 /// ```
 /// use std::os::fd::OwnedFd;

@@ -142,8 +142,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// The handle comes back with [`Reason::Full`] when the source table is full, [`Reason::Closed`]
-    /// after `close`, [`Reason::Unsupported`] when it belongs to another kernel. A regular file is
-    /// refused at its first operation.
+    /// after `close`, [`Reason::Forked`] in a forked child, [`Reason::Unsupported`] when it belongs to
+    /// another kernel.
     pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         self.driver.attach(handle.into())
     }
@@ -151,7 +151,7 @@ impl<D: Driver> Watcher<D> {
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
     /// The duplicate shares the open file description: its flags are never changed, so a pipe is read
-    /// with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener is refused at its first accept;
+    /// with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener can be polled and closed, but an accept is refused;
     /// on macOS, whose sends know no `MSG_DONTWAIT`, every blocking socket is, at its first operation;
     /// on Windows every socket is, because whether it blocks cannot be asked.
     ///
@@ -162,10 +162,12 @@ impl<D: Driver> Watcher<D> {
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
     }
 
-    /// Gives a descriptor back once nothing is in flight on it, its flags as they were.
+    /// Gives a descriptor back once nothing is in flight on it, its flags as they were when it was attached
+    /// (as they are where the process has forked since: the other may go by them).
     ///
     /// # Errors
-    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`].
+    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`], [`Reason::Closed`] after `close`,
+    /// [`Reason::Forked`] in a forked child.
     pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.driver.detach(source)
     }
@@ -174,7 +176,8 @@ impl<D: Driver> Watcher<D> {
     /// for what it accepts, `SO_REUSEADDR`. A Unix path at which nobody listens any more is replaced.
     ///
     /// # Errors
-    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …).
+    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …). Before anything is bound:
+    /// [`Reason::Full`] when the source table is full, [`Reason::Closed`], [`Reason::Forked`].
     pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
         self.listen_with(address, ListenOptions::default())
     }
@@ -214,7 +217,9 @@ impl<D: Driver> Watcher<D> {
         self.driver.cancel_all(source)
     }
 
-    /// Waits for completions and appends them to `done`; answers how many came. At least one does.
+    /// Waits for completions and appends them to `done`; answers how many came. At least one does. A signal
+    /// does not end the wait: a handler tells the loop through a descriptor that it reads (the example
+    /// `echo`), or through a [`Submitter`] from a thread that waits for signals.
     ///
     /// # Errors
     /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in a

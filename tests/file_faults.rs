@@ -414,6 +414,29 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
     });
 }
 
+/// What the kernel keeps for longer than a dropped watcher waits is left to it, and counted.
+#[test]
+fn what_the_kernel_keeps_is_left_to_it() {
+    child::in_child("what_the_kernel_keeps_is_left_to_it", || {
+        let directory = Directory::new();
+        let mut b = bench(epoll().files(FileBackend::Aio));
+        let ear = system::Ear::of_the_only("eventpoll");
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+        let marker = std::sync::Arc::new(());
+        let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
+        b.submit(Op::write_at(file, Buf::from_owner(page), 0));
+        // It hears nothing of the end.
+        ear.shut();
+        b.watcher.try_wait(&mut Completions::new()).unwrap_err();
+        assert_eq!(windlass::leaked_buffers(), 0);
+        drop(b);
+        assert_eq!(windlass::leaked_buffers(), 1);
+        assert_eq!(std::sync::Arc::strong_count(&marker), 2, "the kernel's memory was freed");
+        ear.open();
+    });
+}
+
 /// A forked child has neither threads nor contexts; the parent's go on.
 #[test]
 fn a_forked_child_is_told() {

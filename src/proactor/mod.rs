@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 
 pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
 pub use os::Os;
+pub use started::leaked_buffers;
 
 use crate::address::Address;
 use crate::aligned::AlignedBuf;

@@ -76,13 +76,13 @@ impl<K: Kernel> Proactor<K> {
         if !state.has(STREAM) {
             return Err(Reason::Unsupported);
         }
+        if count == 0 || count as usize > MOST_BYTES {
+            return Err(Reason::BadCount);
+        }
         // sendfile(2) has no flag that keeps it from waiting for the peer.
         let changed = self.kernel.forbid_blocking(state.fd, state.has(SHARED))?;
         if changed {
             self.sources[index].flags |= self.changed(index);
-        }
-        if count == 0 || count as usize > MOST_BYTES {
-            return Err(Reason::BadCount);
         }
         let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
         let op = &mut self.slots[ticket.index()];

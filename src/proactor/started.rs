@@ -9,6 +9,8 @@
 //! (A1) What is started keeps its place, and so its buffer, until its last answer. (A2) The kernel
 //! answers with the number of bytes that it has written.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::*;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
@@ -417,12 +419,17 @@ impl<K: Kernel> Proactor<K> {
         let started: Vec<u32> = self.slots.occupied().collect();
         for slot in started {
             if self.slots[slot].in_flight != InFlight::No {
-                LEAKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                LEAKED.fetch_add(1, Ordering::Relaxed);
                 std::mem::forget(self.slots[slot].buf.take());
             }
         }
     }
 }
 
-/// Buffers that were left to a kernel that did not end its operations in time.
-pub(super) static LEAKED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static LEAKED: AtomicU64 = AtomicU64::new(0);
+
+/// How many buffers this process has left to a kernel that had not ended its operations a second after
+/// their watcher was dropped: their memory is never used again. (A file system that does not answer.)
+pub fn leaked_buffers() -> u64 {
+    LEAKED.load(Ordering::Relaxed)
+}

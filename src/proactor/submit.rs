@@ -202,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.reader(source)?;
-        if count as usize > MOST_BYTES {
+        if count as usize > MOST_BYTES && buf.room() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
         if count == 0 || count as usize > buf.room() {
@@ -244,7 +244,10 @@ impl<K: Kernel> Proactor<K> {
         if !self.sources[index].kind().is_message() {
             return Err(Reason::Unsupported);
         }
-        if own != 0 && (buf.room() == 0 || buf.is_list()) {
+        if buf.is_list() {
+            return Err(Reason::Unsupported);
+        }
+        if own != 0 && buf.room() == 0 {
             return Err(Reason::EmptyBuffer);
         }
         if buf.room() > MOST_BYTES {
