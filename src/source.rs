@@ -186,7 +186,7 @@ impl Handle {
         Handle { fd: fd.into_raw_fd(), kind, fresh: true, origin }
     }
 
-    /// A descriptor of a simulated kernel, closed through `owner` (for authors of kernels).
+    /// A descriptor of another kernel than the system's, closed through `owner` (for authors of kernels).
     pub fn from_virtual(fd: RawFd, kind: Kind, owner: Arc<dyn VirtualDescriptor>) -> Handle {
         Handle { fd, kind, fresh: true, origin: Origin::Virtual(owner) }
     }
@@ -225,13 +225,13 @@ impl Handle {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Whether it belongs to a simulated kernel.
+    /// Whether it belongs to another kernel than the system's, as a simulated one.
     pub fn is_virtual(&self) -> bool {
         matches!(self.origin, Origin::Virtual(_))
     }
 
-    /// Whether it belongs to the simulated kernel `owner`.
-    pub(crate) fn is_of(&self, owner: &Arc<dyn VirtualDescriptor>) -> bool {
+    /// Whether it belongs to the kernel `owner` (for authors of kernels).
+    pub fn is_of(&self, owner: &Arc<dyn VirtualDescriptor>) -> bool {
         matches!(&self.origin, Origin::Virtual(o) if Arc::ptr_eq(o, owner))
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
+use crate::clock;
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
@@ -123,8 +124,11 @@ pub unsafe trait Kernel {
         0
     }
 
-    /// The time in nanoseconds since the process' base `Instant`.
-    fn now_ns(&mut self) -> u64;
+    /// The time in nanoseconds since the process' base `Instant`, which is what the system's monotonic clock
+    /// says; time may also be virtual.
+    fn now_ns(&mut self) -> u64 {
+        clock::now_ns()
+    }
 
     /// Waits at most `timeout_ns` (`None`: for ever) for events; answers how many there are.
     ///

@@ -158,8 +158,9 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// A proactor on `kernel`; `reason` is what `explain` says of the choice.
-    pub(crate) fn with_kernel(mut kernel: K, config: Config, reason: String) -> Proactor<K> {
+    /// A proactor on `kernel`, which may be one of yours, with [settings](crate::Builder::config); `reason` is
+    /// what `explain` says of the choice. It drives a [`Watcher`](crate::Watcher::with_driver).
+    pub fn with_kernel(mut kernel: K, config: Config, reason: String) -> Proactor<K> {
         fork::watch();
         let remote = remote(&config, &kernel);
         let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());

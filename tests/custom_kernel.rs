@@ -1,0 +1,318 @@
+//! A kernel written outside the crate: pipes in memory, of sixteen bytes each way, on which the proactor
+//! runs as on the system's.
+#![cfg(unix)]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // a kernel promises what it has written
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use windlass::driver::Explain;
+use windlass::remote::Wake;
+use windlass::{
+    Address, Builder, Completion, Completions, Connecting, Done, ErrorKind, Handle, Kernel, Kind,
+    ListenOptions, Op, Proactor, Ready, Reason, Received, Source, Target, VirtualDescriptor, WAKE,
+    Watcher,
+};
+
+/// What a pipe holds.
+const ROOM: usize = 16;
+const NOT_THERE: i32 = libc::EOPNOTSUPP;
+
+#[derive(Default)]
+struct End {
+    inbox: VecDeque<u8>,
+    peer: usize,
+    /// By this the loop knows it.
+    key: Option<u64>,
+    open: bool,
+}
+
+#[derive(Default)]
+struct State {
+    ends: Vec<End>,
+    edges: VecDeque<u64>,
+    woken: bool,
+}
+
+impl State {
+    /// Something new of an end.
+    fn edge(&mut self, end: usize) {
+        if let Some(key) = self.ends[end].key
+            && !self.edges.contains(&key)
+        {
+            self.edges.push_back(key);
+        }
+    }
+
+    fn close(&mut self, end: usize) {
+        (self.ends[end].open, self.ends[end].key) = (false, None);
+        self.edge(self.ends[end].peer);
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Memory {
+    fn enter(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics inside")
+    }
+}
+
+impl VirtualDescriptor for Memory {
+    fn close(&self, fd: RawFd) {
+        self.enter().close(fd as usize);
+    }
+}
+
+impl Wake for Memory {
+    fn wake(&self) {
+        self.enter().woken = true;
+        self.changed.notify_all();
+    }
+}
+
+struct Pipes {
+    memory: Arc<Memory>,
+    owner: Arc<dyn VirtualDescriptor>,
+    events: Vec<u64>,
+    now_ns: u64,
+}
+
+impl Pipes {
+    fn new() -> (Pipes, Handle, Handle) {
+        let memory = Arc::new(Memory::default());
+        let owner: Arc<dyn VirtualDescriptor> = memory.clone();
+        let end = |peer| End { peer, open: true, ..End::default() };
+        memory.enter().ends = vec![end(1), end(0)];
+        let handle = |fd| Handle::from_virtual(fd, Kind::Stream, Arc::clone(&owner));
+        let (a, b) = (handle(0), handle(1));
+        (Pipes { memory, owner, events: Vec::new(), now_ns: 1 }, a, b)
+    }
+}
+
+// SAFETY: `recv` answers how many bytes `Target::write` has written.
+unsafe impl Kernel for Pipes {
+    fn name(&self) -> &'static str {
+        "pipes"
+    }
+    fn now_ns(&mut self) -> u64 {
+        self.now_ns
+    }
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        let mut state = self.memory.enter();
+        if timeout_ns.is_none() {
+            let idle = |state: &mut State| state.edges.is_empty() && !state.woken;
+            state = self.memory.changed.wait_while(state, idle).expect("nobody panics inside");
+        }
+        self.events.clear();
+        if std::mem::take(&mut state.woken) {
+            self.events.push(WAKE);
+        }
+        self.events.extend(state.edges.drain(..));
+        if self.events.is_empty() {
+            self.now_ns += timeout_ns.unwrap_or(0);
+        }
+        Ok(self.events.len())
+    }
+    fn event(&self, i: usize) -> (u64, Ready) {
+        (self.events[i], Ready::READABLE | Ready::WRITABLE)
+    }
+    fn register(&mut self, fd: RawFd, key: u64, _writes: bool, _again: bool) -> Result<(), i32> {
+        let mut state = self.memory.enter();
+        state.ends[fd as usize].key = Some(key);
+        state.edge(fd as usize);
+        Ok(())
+    }
+    fn deregister(&mut self, fd: RawFd, _key: u64) {
+        self.memory.enter().ends[fd as usize].key = None;
+    }
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.memory.clone()
+    }
+    fn accepts(&self, handle: &Handle) -> bool {
+        handle.is_of(&self.owner)
+    }
+    fn prepare(&mut self, _fd: RawFd, kind: Kind, _shared: bool) -> Result<(Kind, bool), Reason> {
+        Ok((kind, false))
+    }
+    fn restore(&mut self, _fd: RawFd) {}
+    fn close(&mut self, fd: RawFd) {
+        self.memory.enter().close(fd as usize);
+    }
+    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        Handle::from_virtual(fd, kind, Arc::clone(&self.owner))
+    }
+    fn recv(&mut self, fd: RawFd, _kind: Kind, mut to: Target<'_>) -> Received {
+        let mut state = self.memory.enter();
+        let peer = state.ends[fd as usize].peer;
+        let inbox = &mut state.ends[fd as usize].inbox;
+        if inbox.is_empty() {
+            let open = state.ends[peer].open;
+            return Received::plain(if open { -(libc::EAGAIN as isize) } else { 0 });
+        }
+        let count = inbox.len().min(to.len());
+        let bytes: Vec<u8> = inbox.drain(..count).collect();
+        to.write(&bytes);
+        state.edge(peer);
+        Received::plain(count as isize)
+    }
+    fn send(&mut self, fd: RawFd, _kind: Kind, bytes: &[u8]) -> isize {
+        let mut state = self.memory.enter();
+        let peer = state.ends[fd as usize].peer;
+        if !state.ends[peer].open {
+            return -(libc::EPIPE as isize);
+        }
+        let inbox = &mut state.ends[peer].inbox;
+        let count = bytes.len().min(ROOM - inbox.len());
+        if count == 0 {
+            return -(libc::EAGAIN as isize);
+        }
+        inbox.extend(&bytes[..count]);
+        state.edge(peer);
+        count as isize
+    }
+    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+        // As many as it says: the first place is enough.
+        let first = to.first_mut().map(|target| target.skip(0));
+        first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
+    }
+    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+        parts.first().map_or(0, |part| self.send(fd, kind, part))
+    }
+    fn recv_from(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Address) -> Received {
+        Received::plain(-(NOT_THERE as isize))
+    }
+    fn send_to(&mut self, _: RawFd, _: &[u8], _: &Address) -> isize {
+        -(NOT_THERE as isize)
+    }
+    fn recv_descriptors(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Vec<OwnedFd>) -> isize {
+        -(NOT_THERE as isize)
+    }
+    fn send_descriptors(&mut self, _: RawFd, _: &[u8], _: &[OwnedFd]) -> isize {
+        -(NOT_THERE as isize)
+    }
+    fn accept(&mut self, _: RawFd, _: Kind) -> Result<Handle, i32> {
+        Err(NOT_THERE)
+    }
+    fn relieve(&mut self, _: RawFd) {}
+    fn connect(
+        &mut self,
+        _: &Address,
+        _: Option<OwnedFd>,
+    ) -> Result<(RawFd, Kind, Connecting), i32> {
+        Err(NOT_THERE)
+    }
+    fn connect_result(&mut self, _: RawFd) -> i32 {
+        NOT_THERE
+    }
+    fn shutdown(&mut self, _: RawFd) -> isize {
+        -(NOT_THERE as isize)
+    }
+    fn poll(&mut self, _: RawFd, _: Ready) -> Result<Ready, i32> {
+        Err(NOT_THERE)
+    }
+    fn listen(&mut self, _: &Address, _: ListenOptions) -> io::Result<Handle> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn local_address(&mut self, _: RawFd) -> io::Result<Address> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn peer_address(&mut self, _: RawFd) -> io::Result<Address> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn set_nodelay(&mut self, _: RawFd, _: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn borrow(&self, _: RawFd) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    fn explain(&self, _: &mut Explain) {}
+}
+
+fn watcher() -> (Watcher<Proactor<Pipes>>, Source, Source) {
+    let (pipes, a, b) = Pipes::new();
+    let config = Builder::new().config();
+    let driver = Proactor::with_kernel(pipes, config, "the test's own".into());
+    let mut watcher = Watcher::with_driver(driver);
+    let (a, b) = (watcher.attach(a).unwrap(), watcher.attach(b).unwrap());
+    (watcher, a, b)
+}
+
+fn next(watcher: &mut Watcher<Proactor<Pipes>>) -> Completion {
+    let mut done = Completions::new();
+    while done.is_empty() {
+        watcher.wait(&mut done).unwrap();
+    }
+    assert_eq!(done.len(), 1, "one at a time: {done:?}");
+    done.drain(..).next().unwrap()
+}
+
+#[test]
+fn a_write_goes_out_piece_by_piece() {
+    let (mut watcher, a, b) = watcher();
+    let bytes: Vec<u8> = (0..100).collect();
+    watcher.submit(Op::write(a, bytes.clone()).token(1)).unwrap();
+    watcher.submit(Op::read_exact(b, vec![0; 100], 100).token(2)).unwrap();
+    let mut done = Completions::new();
+    while done.len() < 2 {
+        watcher.wait(&mut done).unwrap();
+    }
+    for c in done.drain(..) {
+        match (c.token, c.result) {
+            (1, Ok(Done::Written { bytes, .. })) => assert_eq!(bytes, 100),
+            (2, Ok(Done::Read(data))) => assert_eq!(*data, *bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(watcher.explain().driver, "pipes");
+    assert_eq!(watcher.explain().reason, "the test's own");
+}
+
+#[test]
+fn operations_end_as_anywhere() {
+    let (mut watcher, a, b) = watcher();
+    let error = |c: Completion| c.result.unwrap_err().kind();
+    watcher.submit(Op::read(a).timeout(Duration::from_secs(3600))).unwrap();
+    assert_eq!(error(next(&mut watcher)), ErrorKind::Deadline, "an hour later, at once");
+    let read = watcher.submit(Op::read(a)).unwrap();
+    assert!(watcher.cancel(read));
+    assert_eq!(error(next(&mut watcher)), ErrorKind::Cancelled);
+    watcher.submit(Op::recv_from(a)).expect_err("no datagrams");
+    watcher.submit(Op::read(a)).unwrap();
+    watcher.submit(Op::close(b)).unwrap();
+    assert!(matches!(next(&mut watcher).result, Ok(Done::Closed)));
+    assert!(matches!(next(&mut watcher).result, Ok(Done::Read(data)) if data.is_eof()));
+    assert_eq!(watcher.fd(a).unwrap_err(), Reason::Unsupported);
+    // What is of another kernel is not taken.
+    let (_, foreign, _) = Pipes::new();
+    assert_eq!(watcher.attach(foreign).unwrap_err().reason, Reason::Unsupported);
+}
+
+#[test]
+fn another_thread_wakes_it() {
+    let (mut watcher, a, b) = watcher();
+    watcher.submit(Op::read(b).token(7)).unwrap();
+    let submitter = watcher.submitter();
+    let thread = std::thread::spawn(move || submitter.submit(Op::write(a, "from afar").token(8)));
+    let mut done = Completions::new();
+    while done.len() < 2 {
+        watcher.wait(&mut done).unwrap();
+    }
+    thread.join().unwrap().unwrap();
+    let read = done.drain(..).find(|c| c.token == 7).unwrap();
+    assert!(matches!(read.result, Ok(Done::Read(data)) if &*data == b"from afar"));
+}
