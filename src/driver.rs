@@ -35,8 +35,9 @@
 //!   completions already delivered survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
 //!   ordered after the writes queued before it. Dropping the driver closes what is open, asks kernel and
-//!   threads to end what they have, and waits for that for a bounded time (a second); a buffer that they
-//!   may use for longer is left to them and [counted](crate::leaked_buffers), never freed.
+//!   threads to end what they have, and waits for that for a bounded time (a second). A buffer that the
+//!   kernel may use for longer is left to it and [counted](crate::leaked_buffers), never freed; one that a
+//!   thread has goes when the thread is done.
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
 //!   source holds no buffer.

@@ -174,6 +174,11 @@ impl Remote {
         self.shared.bell.rouse()
     }
 
+    /// How many requests are queued.
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len() + self.overflow.len()
+    }
+
     /// Takes the next request.
     pub fn take(&mut self) -> Option<Request> {
         match self.requests.try_recv() {
@@ -253,7 +258,9 @@ impl fmt::Debug for Remote {
 
 /// Attaches, submits, cancels and frees from any thread.
 ///
-/// Requests are taken in the order in which they were queued, at the start of the loop's next turn.
+/// Requests are taken in the order in which they were queued, at the start of the loop's next turn. (A
+/// [`free`](Submitter::free), which is never refused, may stand behind a full queue: until the loop has taken
+/// it, the queue counts as full.)
 /// Every refusal hands back what was given: when the queue or the reserve of ids is full
 /// ([`Reason::Full`] names which), when the watcher is closed, and in a forked child, which has no
 /// part in its parent's loop ([`Reason::Forked`]).
@@ -306,7 +313,12 @@ impl Submitter {
             Ok(gate) => gate,
             Err(reason) => return Err((request, reason)),
         };
-        let sent = self.requests.try_send(request);
+        // What could not be refused must not be passed.
+        let sent = if self.overflow.is_empty() {
+            self.requests.try_send(request)
+        } else {
+            Err(TrySendError::Full(request))
+        };
         drop(gate);
         match sent {
             Ok(()) => {
@@ -536,6 +548,26 @@ mod tests {
             "the unused ticket comes back"
         );
         assert!(matches!(remote.take(), Some(Request::Free(_))));
+        assert!(remote.take().is_none());
+    }
+
+    /// What could not be refused stands behind the queue; what comes later must not pass it.
+    #[test]
+    fn nothing_passes_a_free() {
+        let mut remote = Remote::new(2, 1, 1, Nothing);
+        let submitter = remote.submitter();
+        submitter.wake(1).unwrap();
+        submitter.wake(2).unwrap();
+        submitter.free(Source::NONE);
+        assert!(matches!(remote.take(), Some(Request::Post(1, _))));
+        let full = Reason::Full { limit: Limit::Queue, count: 2 };
+        assert_eq!(submitter.wake(3), Err(full), "there is room, but not for this one");
+        assert!(matches!(remote.take(), Some(Request::Post(2, _))));
+        submitter.free(Source::NONE);
+        assert!(matches!(remote.take(), Some(Request::Free(_))));
+        assert!(matches!(remote.take(), Some(Request::Free(_))));
+        submitter.wake(4).unwrap();
+        assert!(matches!(remote.take(), Some(Request::Post(4, _))));
         assert!(remote.take().is_none());
     }
 

@@ -181,7 +181,8 @@ impl<T: Entry> Table<T> {
     pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        if entry.generation().get() == generation { Some(entry) } else { None }
+        // Odd, so that no name that somebody has made up finds a vacant place.
+        if entry.generation().get() == generation | 1 { Some(entry) } else { None }
     }
 
     /// As [`find`](Table::find), to look at.
@@ -189,7 +190,7 @@ impl<T: Entry> Table<T> {
     pub fn look(&self, index: u32, generation: NonZeroU32) -> Option<&T> {
         let chunk = self.chunks.get((index >> CHUNK_BITS) as usize)?;
         let entry = &chunk[index as usize % CHUNK];
-        if entry.generation() == generation { Some(entry) } else { None }
+        if entry.generation() == generation | 1 { Some(entry) } else { None }
     }
 
     /// The entry at `index`, occupied or not.

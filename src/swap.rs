@@ -350,7 +350,8 @@ impl Pool {
     pub(crate) unsafe fn commit_parts(&mut self, len: u32) -> (*mut (), *const u8) {
         let start = self.start;
         // A chunk's size is a multiple of the distance, so this stays in it.
-        let taken = len.next_multiple_of(ALIGN as u32);
+        // What is empty takes room like others: a lease's token is paid for.
+        let taken = len.max(1).next_multiple_of(ALIGN as u32);
         // SAFETY: at most what is left of the chunk.
         self.start = unsafe { start.add(taken as usize) };
         self.room -= taken;
@@ -417,7 +418,7 @@ impl Pool {
     /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. One
     /// chunk always stays for reads that the loop does.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
-        if held + 1 >= self.limit_chunks {
+        if held >= self.limit_chunks - 1 {
             return None;
         }
         let chunk = self.obtain()?;

@@ -361,6 +361,9 @@ impl<D: Driver> Watcher<D> {
     /// of its own, as [`AlignedBuf::with_capacity`] makes it. It can outlive the watcher and be used
     /// with any other.
     ///
+    /// # Panics
+    /// As [`AlignedBuf::with_capacity`], for a `len` near `isize::MAX`.
+    ///
     /// ```
     /// # use windlass::Watcher;
     /// let mut watcher = Watcher::builder().registered_bytes(1 << 20).build()?;

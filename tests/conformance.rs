@@ -225,6 +225,8 @@ macro_rules! portable {
                 the_reserve_stays_within_the_tables
                 the_reserve_leaves_room
                 a_name_in_reserve_is_nobodys
+                made_up_names_find_nothing
+                a_name_is_known_behind_a_long_queue
                 guards_dropped_on_other_threads_free_their_sources
                 requests_that_meet_a_close_end_as_closed
                 a_submitter_outlives_its_watcher
@@ -286,6 +288,7 @@ macro_rules! system {
         prompt! { $driver $harness
             bad_input {
                 files_and_directories_are_unsupported
+                settings_without_measure_are_bounded
                 a_closed_descriptor_is_an_error
                 a_foreign_handle_is_refused_and_comes_back
                 addresses_that_cannot_be_had_are_errors
@@ -306,6 +309,7 @@ macro_rules! system {
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
                 an_empty_datagram_does_not_end_a_multishot_read
+                empty_datagrams_have_their_share
                 a_batch_arrives_in_order
                 what_is_longer_than_the_memory_is_cut_and_says_so
                 a_datagram_that_is_too_big_fails
@@ -322,6 +326,7 @@ macro_rules! system {
             }
             descriptors {
                 descriptors_arrive_with_their_bytes
+                a_message_without_bytes_keeps_its_descriptors
                 too_many_descriptors_fail
                 plain_reads_get_every_byte_around_descriptors
                 a_busy_loop_gets_the_bytes_behind_descriptors
@@ -406,6 +411,7 @@ macro_rules! everything {
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
                 an_empty_datagram_does_not_end_a_multishot_read
+                empty_datagrams_have_their_share
                 a_batch_arrives_in_order
                 what_is_longer_than_the_memory_is_cut_and_says_so
                 a_datagram_that_is_too_big_fails
@@ -491,6 +497,7 @@ macro_rules! all_files {
             }
             send_file {
                 ranges_of_a_file_are_sent
+                a_socket_that_goes_meanwhile_is_stale
                 a_slow_reader_gets_everything
                 a_file_has_its_place_among_the_writes
                 a_file_that_is_cut_tears_what_is_behind
@@ -578,6 +585,7 @@ macro_rules! files {
             }
             send_file {
                 ranges_of_a_file_are_sent
+                a_socket_that_goes_meanwhile_is_stale
                 a_slow_reader_gets_everything
                 a_file_has_its_place_among_the_writes
                 a_file_that_is_cut_tears_what_is_behind

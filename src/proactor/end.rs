@@ -246,10 +246,12 @@ impl<K: Kernel> Proactor<K> {
             }
             return rests;
         }
-        if !self.serving && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
-        {
+        let is_there = |this: &mut Self| {
+            this.slots.find(slot, ticket.generation()).is_none_or(|op| !op.reserved)
+        };
+        if !self.serving && !is_there(self) {
             // Another thread has submitted it, and told this one before the queue did.
-            self.take_requests();
+            self.take_until(is_there);
         }
         match self.slots.find(slot, ticket.generation()) {
             None => false,

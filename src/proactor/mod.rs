@@ -160,8 +160,10 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
 impl<K: Kernel> Proactor<K> {
     /// A proactor on `kernel`, which may be one of yours, with [settings](crate::Builder::config); `reason` is
     /// what `explain` says of the choice. It drives a [`Watcher`](crate::Watcher::with_driver).
-    pub fn with_kernel(mut kernel: K, config: Config, reason: String) -> Proactor<K> {
+    pub fn with_kernel(mut kernel: K, mut config: Config, reason: String) -> Proactor<K> {
         fork::watch();
+        config.source_bytes = config.source_bytes.max(1);
+        config.turn_bytes = config.turn_bytes.clamp(1, isize::MAX as usize);
         let remote = remote(&config, &kernel);
         let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());
         let start = kernel.start();
@@ -205,11 +207,6 @@ impl<K: Kernel> Proactor<K> {
             config,
             reason,
         }
-    }
-
-    /// The kernel, to look at.
-    pub fn kernel(&self) -> &K {
-        &self.kernel
     }
 
     #[inline(always)]

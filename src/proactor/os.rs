@@ -492,7 +492,7 @@ impl<S: Select> Os<S> {
     ///
     /// # Errors
     /// The errno, `EPERM` for what cannot.
-    pub fn can_poll(&mut self, fd: RawFd) -> Result<(), i32> {
+    pub(crate) fn can_poll(&mut self, fd: RawFd) -> Result<(), i32> {
         self.register(fd, 0, false, false)?;
         self.deregister(fd, 0);
         Ok(())

@@ -170,6 +170,7 @@ impl<K: Kernel> Proactor<K> {
         };
         let got = self.receive(index, start, room);
         if got.moved <= 0 {
+            *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
@@ -343,7 +344,7 @@ impl<K: Kernel> Proactor<K> {
         let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
         let mut received = Vec::new();
         let moved = self.kernel.recv_descriptors(state.fd, &mut to[..parts], &mut received);
-        if moved <= 0 {
+        if moved < 0 || moved == 0 && received.is_empty() {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.

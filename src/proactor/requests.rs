@@ -15,26 +15,42 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn take_requests(&mut self) {
         for _ in 0..MOST_REQUESTS {
-            let Some(request) = self.remote.take() else {
+            if !self.take_request() {
                 return self.fill_reserve();
-            };
-            self.serving = true;
-            self.serve(request);
-            self.serving = false;
+            }
         }
         // There may be more: look again in the next turn.
         self.fill_reserve();
         self.remote.waker()();
     }
 
+    /// Serves the next request, if there is one.
+    fn take_request(&mut self) -> bool {
+        let Some(request) = self.remote.take() else { return false };
+        self.serving = true;
+        self.serve(request);
+        self.serving = false;
+        true
+    }
+
+    /// Takes those that are queued now, however many, until `found`.
+    #[cold]
+    pub(super) fn take_until(&mut self, mut found: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..self.remote.len() {
+            if found(self) || !self.take_request() {
+                break;
+            }
+        }
+        self.fill_reserve();
+    }
+
     /// Takes what other threads have queued if that attaches this source: they may have told this
     /// thread its name before the queue did.
     pub(super) fn take_arrived(&mut self, source: Source) {
-        if !self.serving
-            && self.check_fork().is_ok()
-            && self.state(source).is_some_and(|state| state.has(RESERVED))
-        {
-            self.take_requests();
+        let is_there =
+            |this: &mut Self| this.state(source).is_none_or(|state| !state.has(RESERVED));
+        if !self.serving && self.check_fork().is_ok() && !is_there(self) {
+            self.take_until(is_there);
         }
     }
 

@@ -70,8 +70,9 @@ impl<K: Kernel> Proactor<K> {
         flags: u8,
         (file, offset, count): (Source, u64, u32),
     ) -> Answer {
-        let index = self.reader(source)?;
+        // Last, because the other may let requests of other threads in, after which an index says nothing.
         self.file(file)?;
+        let index = self.reader(source)?;
         let state = &mut self.sources[index];
         if !state.has(STREAM) {
             return Err(Reason::Unsupported);

@@ -419,8 +419,9 @@ impl<K: Kernel> Proactor<K> {
         let started: Vec<u32> = self.slots.occupied().collect();
         for slot in started {
             if self.slots[slot].in_flight != InFlight::No {
-                LEAKED.fetch_add(1, Ordering::Relaxed);
-                std::mem::forget(self.slots[slot].buf.take());
+                let buf = self.slots[slot].buf.take();
+                LEAKED.fetch_add(u64::from(buf.room() + buf.len() > 0), Ordering::Relaxed);
+                std::mem::forget(buf);
             }
         }
     }

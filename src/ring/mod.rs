@@ -170,7 +170,7 @@ pub struct Ring {
 impl Ring {
     /// Sets the ring up for the calling thread.
     pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, Refused>> {
-        let events = config.events;
+        let most_events = config.events.clamp(1, 1 << 16);
         let quirks = Quirks::new(release(), &config.quirks)?;
         let uring = match Uring::open()? {
             Ok(uring) => uring,
@@ -189,8 +189,8 @@ impl Ring {
             waker,
             buffers,
             embedded: OnceCell::new(),
-            events: Vec::with_capacity(events),
-            most_events: events.clamp(1, 1 << 16),
+            events: Vec::with_capacity(most_events),
+            most_events,
             messages: Vec::new(),
             spare_messages: Vec::new(),
             serves_files: config.files != FileBackend::Pool,

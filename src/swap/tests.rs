@@ -161,7 +161,7 @@ impl Model {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
         // SAFETY: written right above.
         let lease = unsafe { self.pool.commit(bytes.len() as u32) };
-        self.room -= (bytes.len() as u32).next_multiple_of(64);
+        self.room -= (bytes.len() as u32).max(1).next_multiple_of(64);
         self.hold(lease, bytes);
     }
 
@@ -178,7 +178,7 @@ impl Model {
             Ok(lease) => {
                 assert!(expected.is_some(), "beyond the limit");
                 self.opened();
-                self.room -= (bytes.len() as u32).next_multiple_of(64);
+                self.room -= (bytes.len() as u32).max(1).next_multiple_of(64);
                 self.hold(lease, bytes);
             }
             Err(back) => {
@@ -346,7 +346,15 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
     assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
 }
 
-/// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its last lease drops.
+/// A lease of nothing takes room: else one chunk would give out leases beyond number.
+#[test]
+fn empty_leases_use_a_chunk_up() {
+    let mut pool = Pool::new(4096, 1024, || {});
+    let leases: Vec<Lease> = (0..17).map(|_| pool.copy(b"").expect("there is room")).collect();
+    assert!(leases.iter().all(|lease| lease.is_empty()));
+    assert_eq!(pool.allocated_bytes(), 2048);
+}
+
 /// Memory goes where it came from, whoever is told to take it.
 #[test]
 fn what_another_pool_has_lent_goes_back_to_that() {
@@ -362,6 +370,7 @@ fn what_another_pool_has_lent_goes_back_to_that() {
     small.take_back(again);
 }
 
+/// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its last lease drops.
 #[cfg(feature = "trace-buffers")]
 #[test]
 fn the_table_has_what_leases_keep() {

@@ -192,3 +192,31 @@ pub fn deny(numbers: &[i64], errno: i32) {
     // SAFETY: the program lives across the call.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) }, 0);
 }
+
+/// Sends a descriptor over a Unix socket, and no byte.
+#[cfg(unix)]
+pub fn send_only(over: &impl AsFd, passed: &impl AsFd) {
+    // Room for one, as aligned as its header.
+    let mut control = [0u64; 8];
+    // SAFETY: all zeros are a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.as_mut_ptr().cast();
+    let len = size_of::<RawFd>() as u32;
+    // SAFETY: it computes a length.
+    let space = unsafe { libc::CMSG_SPACE(len) };
+    // SAFETY: it computes a length.
+    let whole = unsafe { libc::CMSG_LEN(len) };
+    message.msg_controllen = space as _;
+    // SAFETY: the message is whole.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    // SAFETY: the header lies in `control`, which is aligned for it.
+    let header = unsafe { &mut *header };
+    (header.cmsg_level, header.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    header.cmsg_len = whole as _;
+    // SAFETY: the data stands behind its header.
+    let data = unsafe { libc::CMSG_DATA(header) };
+    // SAFETY: there is room for one.
+    unsafe { data.cast::<RawFd>().write_unaligned(passed.as_fd().as_raw_fd()) };
+    // SAFETY: the message and what it points to live across the call.
+    assert_eq!(unsafe { libc::sendmsg(over.as_fd().as_raw_fd(), &message, 0) }, 0);
+}

@@ -7,6 +7,35 @@ use windlass::{DriverKind, Op, Ready, Reason, Watcher};
 
 use crate::common::*;
 
+/// What is outside a setting's range becomes the nearest in it.
+pub fn settings_without_measure_are_bounded<H: Harness>() {
+    let all = Watcher::builder()
+        .queue(usize::MAX)
+        .reserve(usize::MAX)
+        .jobs(usize::MAX)
+        .events(usize::MAX)
+        .source_budget(usize::MAX)
+        .turn_budget(usize::MAX)
+        .write_limit(usize::MAX)
+        .sources(u32::MAX)
+        .operations(u32::MAX);
+    let none =
+        Watcher::builder().queue(0).reserve(0).jobs(0).events(0).source_budget(0).turn_budget(0);
+    for builder in [all, none] {
+        let mut b = H::bench_with(builder);
+        let (here, there) = b.pair();
+        let before = b.watcher.counters().turns;
+        for _ in 0..100 {
+            b.cross(here, there, b"there and back");
+        }
+        let turns = b.watcher.counters().turns - before;
+        assert!(turns < 2000, "{turns} turns for a hundred messages");
+        let submitter = b.submitter();
+        submitter.wake(1).unwrap();
+        assert_eq!(b.next().token, 1);
+    }
+}
+
 /// Regular files and directories are refused at their first operation, each operation.
 pub fn files_and_directories_are_unsupported<H: Harness>() {
     let mut b = H::bench();

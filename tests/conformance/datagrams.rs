@@ -82,6 +82,34 @@ pub fn an_empty_datagram_does_not_end_a_multishot_read<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// Empty datagrams count: whoever sends many does not keep the loop.
+pub fn empty_datagrams_have_their_share<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().source_budget(4096));
+    let (here, _) = udp(&mut b);
+    let (there, at) = udp(&mut b);
+    for op in [Op::read(there), Op::read(there).timeout(Duration::from_secs(60))] {
+        let read = b.submit(op.multishot());
+        b.look();
+        for _ in 0..40 {
+            let send = b.submit(Op::send_to(here, "", at.clone()));
+            expect_written(b.end(send));
+        }
+        let stops = b.watcher.counters().budget_stops;
+        let mut got = b.unasked();
+        while got < 40 {
+            b.look();
+            got = b.unasked();
+        }
+        assert!(b.watcher.counters().budget_stops > stops, "forty in one turn");
+        assert!(b.watcher.cancel(read));
+        for _ in 0..40 {
+            assert_eq!(b.next().ticket(), read);
+        }
+        expect_unmoved(b.end(read), ErrorKind::Cancelled);
+    }
+    b.expect_all_ended();
+}
+
 /// Many receives outstanding, many datagrams at once.
 pub fn a_batch_arrives_in_order<H: Harness>() {
     let mut b = H::bench();

@@ -311,3 +311,22 @@ pub fn a_passed_deadline_finds_the_bytes_behind_descriptors<H: Harness>() {
     }
     b.expect_all_ended();
 }
+
+/// A message of nothing but descriptors is one.
+pub fn a_message_without_bytes_keeps_its_descriptors<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let there = b.watcher.attach(there).unwrap();
+    let (reader, mut writer) = pipe();
+    system::send_only(&here, &reader);
+    drop(reader);
+    let (data, descriptors) = passed(b.run(Op::recv_descriptors(there)));
+    assert!(data.is_empty());
+    let mut descriptors = descriptors.take();
+    assert_eq!(descriptors.len(), 1);
+    writer.write_all(b"through").unwrap();
+    drop(writer);
+    let mut text = String::new();
+    File::from(descriptors.remove(0)).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "through");
+}

@@ -301,6 +301,58 @@ pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// Names that nobody was given find nothing, also where a place is vacant.
+pub fn made_up_names_find_nothing<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let (gone, _) = b.pair();
+    b.watcher.free(gone);
+    let timer = b.submit(Op::timer(Duration::from_secs(60)));
+    assert!(b.watcher.cancel(timer));
+    expect_unmoved(b.end(timer), ErrorKind::Cancelled);
+    for more in 0..4 {
+        let source = Source::from_parts(gone.index(), gone.generation().saturating_add(more));
+        let ticket = Ticket::from_parts(timer.index(), timer.generation().saturating_add(more));
+        assert!(!b.watcher.cancel(ticket) && !b.watcher.free(source), "{more}");
+        assert_eq!(b.watcher.cancel_all(source), 0);
+        assert_eq!(b.watcher.detach(source).unwrap_err(), Reason::Stale);
+        assert_eq!(b.watcher.fd(source).unwrap_err(), Reason::Stale);
+        assert_eq!(b.refuse(Op::read(source)).0, Reason::Stale);
+        submitter.cancel(ticket).unwrap();
+        submitter.free(source);
+    }
+    b.expect_quiet();
+    let tickets = [(); 8].map(|()| b.submit(Op::timer(Duration::from_secs(60))));
+    let apart: std::collections::HashSet<_> = tickets.into_iter().collect();
+    assert_eq!(apart.len(), 8, "two have one place");
+}
+
+/// Behind however many requests a name stands, it can be used.
+pub fn a_name_is_known_behind_a_long_queue<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().queue(10_000));
+    let submitter = b.submitter();
+    let (here, there) = b.pair();
+    let others = b.pairs(2);
+    let mut handles = others
+        .iter()
+        .map(|&(other, _)| b.watcher.detach(other).unwrap())
+        .collect::<Vec<_>>()
+        .into_iter();
+    let wakes = |count: usize| (0..count).for_each(|_| submitter.wake(0).unwrap());
+    wakes(5000);
+    let attached = submitter.attach(handles.next().unwrap()).unwrap();
+    assert!(b.watcher.free(attached), "it is there");
+    wakes(5000);
+    let attached = submitter.attach(handles.next().unwrap()).unwrap();
+    let read = b.submit(Op::read(attached));
+    assert!(b.watcher.cancel(read));
+    wakes(5000);
+    let read = submitter.submit(Op::read_into(here, room(4))).unwrap();
+    assert!(b.watcher.cancel(read), "it is pending");
+    expect_unmoved(b.end(read), ErrorKind::Cancelled);
+    b.expect_alive(here, there);
+}
+
 /// gaio's TestGC made deterministic: guards dropped on other threads free exactly their sources.
 pub fn guards_dropped_on_other_threads_free_their_sources<H: Harness>() {
     let mut b = H::bench();

@@ -129,6 +129,26 @@ pub fn a_file_has_its_place_among_the_writes<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// The socket goes while the file is let in: what was found of it before says nothing any more.
+pub fn a_socket_that_goes_meanwhile_is_stale<H: Harness>() {
+    let (directory, mut b, _file) = source::<H>(100);
+    let (listener, at) = b.listen();
+    let accept = b.submit(Op::accept(listener));
+    let [pair, _] = pairs();
+    let (here, there) = attach(&mut b, pair);
+    let submitter = b.submitter();
+    submitter.free(here);
+    let connect = submitter.submit(Op::connect(at)).unwrap();
+    let file = std::fs::File::open(directory.at("a")).unwrap();
+    let file = submitter.attach(file).unwrap();
+    let refused = b.try_submit(Op::send_file(here, file, 0, 100)).unwrap_err();
+    assert_eq!(refused.0, Reason::Stale);
+    expect_eof(b.run(Op::read(there)));
+    expect_connected(b.end(connect));
+    expect_accepted(b.end(accept));
+    b.expect_all_ended();
+}
+
 /// The stream has a hole where a file was cut: what stood behind it is torn, what comes later is not.
 pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
     for ends in ["cancel", "deadline", "freed", "error"] {
