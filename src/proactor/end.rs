@@ -246,12 +246,10 @@ impl<K: Kernel> Proactor<K> {
             }
             return rests;
         }
-        let is_there = |this: &mut Self| {
-            this.slots.find(slot, ticket.generation()).is_none_or(|op| !op.reserved)
-        };
-        if !self.serving && !is_there(self) {
+        if !self.serving && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
+        {
             // Another thread has submitted it, and told this one before the queue did.
-            self.take_until(is_there);
+            self.take_queued();
         }
         match self.slots.find(slot, ticket.generation()) {
             None => false,

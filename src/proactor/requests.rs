@@ -33,13 +33,11 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Takes those that are queued now, however many, until `found`.
+    /// Takes those that are queued now, however many.
     #[cold]
-    pub(super) fn take_until(&mut self, mut found: impl FnMut(&mut Self) -> bool) {
+    pub(super) fn take_queued(&mut self) {
         for _ in 0..self.remote.len() {
-            if found(self) || !self.take_request() {
-                break;
-            }
+            self.take_request();
         }
         self.fill_reserve();
     }
@@ -47,10 +45,11 @@ impl<K: Kernel> Proactor<K> {
     /// Takes what other threads have queued if that attaches this source: they may have told this
     /// thread its name before the queue did.
     pub(super) fn take_arrived(&mut self, source: Source) {
-        let is_there =
-            |this: &mut Self| this.state(source).is_none_or(|state| !state.has(RESERVED));
-        if !self.serving && self.check_fork().is_ok() && !is_there(self) {
-            self.take_until(is_there);
+        if !self.serving
+            && self.check_fork().is_ok()
+            && self.state(source).is_some_and(|state| state.has(RESERVED))
+        {
+            self.take_queued();
         }
     }
 
