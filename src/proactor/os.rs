@@ -488,16 +488,6 @@ unsafe impl<S: Select> Kernel for Os<S> {
 }
 
 impl<S: Select> Os<S> {
-    /// Whether `fd` can be polled at all.
-    ///
-    /// # Errors
-    /// The errno, `EPERM` for what cannot.
-    pub(crate) fn can_poll(&mut self, fd: RawFd) -> Result<(), i32> {
-        self.register(fd, 0, false, false)?;
-        self.deregister(fd, 0);
-        Ok(())
-    }
-
     /// Receives from what is not a stream socket.
     #[inline(never)]
     fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {
