@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 use crate::buf::Buf;
 use crate::trace;
 
-/// Tokens of a chunk that the pool fills.
-const FULL: u32 = 1 << 30;
+/// Tokens of a chunk that the pool fills: more than it has bytes, and each lease takes one at least.
+const FULL: u32 = 1 << 31;
 /// More clones of one lease than this abort the program, as `Arc` does.
 const TOO_MANY: u32 = 3 << 30;
 /// Distance between the starts of two leases: a cache line.
@@ -521,7 +521,7 @@ impl Lent {
         (self.start, self.room)
     }
 
-    /// Turns the next `len` bytes into a lease.
+    /// Turns the next `len` bytes into a lease; nothing where there are none.
     ///
     /// # Safety
     /// The kernel has written them, and will not write them again.
@@ -529,6 +529,10 @@ impl Lent {
     pub unsafe fn commit(&mut self, len: u32) -> Buf {
         let start = self.start;
         let len = len.min(self.room);
+        if len == 0 {
+            // A lease's token is paid for by its bytes.
+            return Buf::NONE;
+        }
         // SAFETY: at most what is left of the chunk.
         self.start = unsafe { start.add(len as usize) };
         self.room -= len;

@@ -379,6 +379,20 @@ impl AsRef<[u8]> for Marked {
     }
 }
 
+/// Lets the kernel write a page of sevens to a new file; whoever has the page holds the marker.
+fn write_marked(
+    b: &mut Bench<windlass::Auto>,
+    directory: &Directory,
+) -> (windlass::Source, std::sync::Arc<()>) {
+    let file = b.open_file(directory.at("a"), DIRECT);
+    // A file that grows makes the kernel wait, which is a thread's.
+    b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+    let marker = std::sync::Arc::new(());
+    let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
+    b.submit(Op::write_at(file, Buf::from_owner(page), 0));
+    (file, marker)
+}
+
 /// What ends after a watcher was closed, and was not asked for, goes with the watcher: its file is
 /// closed, its memory freed.
 #[test]
@@ -388,13 +402,8 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
         let before = system::descriptors();
         let mut b = bench(epoll().files(FileBackend::Aio));
         let ear = system::Ear::of_the_only("eventpoll");
-        let file = b.open_file(directory.at("a"), DIRECT);
+        let (file, marker) = write_marked(&mut b, &directory);
         let number = system::number(&mut b, file);
-        // A file that grows makes the kernel wait, which is a thread's.
-        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
-        let marker = std::sync::Arc::new(());
-        let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
-        b.submit(Op::write_at(file, Buf::from_owner(page), 0));
         // It gives the kernel what there is, and hears nothing: as if that took longer than a closed
         // watcher waits.
         ear.shut();
@@ -421,11 +430,7 @@ fn what_the_kernel_keeps_is_left_to_it() {
         let directory = Directory::new();
         let mut b = bench(epoll().files(FileBackend::Aio));
         let ear = system::Ear::of_the_only("eventpoll");
-        let file = b.open_file(directory.at("a"), DIRECT);
-        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
-        let marker = std::sync::Arc::new(());
-        let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
-        b.submit(Op::write_at(file, Buf::from_owner(page), 0));
+        let (_file, marker) = write_marked(&mut b, &directory);
         // It hears nothing of the end.
         ear.shut();
         b.watcher.try_wait(&mut Completions::new()).unwrap_err();

@@ -119,6 +119,37 @@ fn flags_are_nobodys_to_restore() {
     });
 }
 
+/// Names that other threads of the parent have given back unused are vacated once, in both processes.
+#[test]
+fn unused_names_are_given_up() {
+    on_each("unused_names_are_given_up", |driver| {
+        let builder = Watcher::builder().driver(driver).queue(1).reserve(4);
+        let mut b = Bench::new(builder.build().expect("a watcher"), Epoll::address());
+        let submitter = b.submitter();
+        let queued = submitter.submit(Op::timer(Duration::from_secs(60))).unwrap();
+        submitter.submit(Op::nop()).unwrap_err();
+        submitter.attach(UnixStream::pair().unwrap().0).unwrap_err();
+        let expect_works = |b: &mut Bench<Auto>| {
+            let counters = b.watcher.counters();
+            assert_eq!((counters.in_flight, counters.sources), (0, 0));
+            let (here, there) = b.pair();
+            b.expect_alive(here, there);
+        };
+        let mut both = Some(b);
+        fork(|| {
+            let mut b = both.take().expect("it is there");
+            b.watcher.reinit_after_fork().unwrap();
+            expect_unmoved(b.end(queued), ErrorKind::Forked);
+            expect_works(&mut b);
+        })
+        .end();
+        let mut b = both.take().expect("it is the child's that is gone");
+        assert!(b.watcher.cancel(queued));
+        expect_unmoved(b.end(queued), ErrorKind::Cancelled);
+        expect_works(&mut b);
+    });
+}
+
 /// A parent hears nothing of what it has freed, although the child has it open.
 #[test]
 fn what_the_parent_has_freed_is_the_childs() {

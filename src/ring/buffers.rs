@@ -170,7 +170,7 @@ impl Buffers {
         let place = &mut self.lent[id as usize];
         let chunk = place.as_mut().expect("the kernel names what it holds");
         // SAFETY: the kernel has written the next `len` bytes of this chunk.
-        let data = if len > 0 { unsafe { chunk.commit(len) } } else { Buf::NONE };
+        let data = unsafe { chunk.commit(len) };
         if !more {
             self.lacking |= lasting;
             pool.take_back(place.take().expect("looked at above"));

@@ -353,6 +353,11 @@ fn empty_leases_use_a_chunk_up() {
     let leases: Vec<Lease> = (0..17).map(|_| pool.copy(b"").expect("there is room")).collect();
     assert!(leases.iter().all(|lease| lease.is_empty()));
     assert_eq!(pool.allocated_bytes(), 2048);
+    let mut lent = pool.lend(0).expect("a third chunk");
+    // SAFETY: no bytes.
+    let nothing = unsafe { lent.commit(0) };
+    assert!(nothing.is_empty() && nothing.into_lease().is_err());
+    pool.take_back(lent);
 }
 
 /// Memory goes where it came from, whoever is told to take it.
