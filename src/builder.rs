@@ -129,8 +129,8 @@ impl Builder {
     }
 
     /// Threads for what would block: work on files that the kernel does not do by itself, name look-ups,
-    /// jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is work for them. Default 4, or what the environment
-    /// variable `WINDLASS_THREADS` says.
+    /// jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is work for them.
+    /// Default 4, or what the environment variable `WINDLASS_THREADS` says.
     pub fn threads(mut self, count: usize) -> Builder {
         // 0 stands for what the environment says.
         self.config.threads = if count == 0 { usize::MAX } else { count };
@@ -184,8 +184,8 @@ impl Builder {
     }
 
     /// Says which known faults of the kernel the io_uring driver works around, as a list of `name=on`
-    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Other drivers do not look at it. Default: those that the
-    /// running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
+    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Other drivers do not look at it.
+    /// Default: those that the running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
         self

@@ -300,7 +300,7 @@ impl Op {
         Op::plain(Code::RecvFrom, source)
     }
 
-    /// As [`recv_from`](Op::recv_from), into `buf`.
+    /// As [`recv_from`](Op::recv_from), into `buf`, which is one buffer: a list is refused as unsupported.
     pub fn recv_from_into(source: Source, buf: impl Into<Buf>) -> Op {
         let mut op = Op::with_buf(Code::RecvFrom, source, buf.into());
         op.count = 1;
@@ -357,8 +357,8 @@ impl Op {
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
     /// source stays as it is. It does, too, behind a write that ended partly sent (a cancel, a deadline, a
     /// reset connection): then the close ends as [`Torn`](crate::ErrorKind::Torn), because it promises that
-    /// everything is out, and [`Watcher::free`](crate::Watcher::free) closes. A source without operations closes within `submit` (not a file), and takes
-    /// no place in the table of operations for it.
+    /// everything is out, and [`Watcher::free`](crate::Watcher::free) closes. A source without operations
+    /// closes within `submit` (not a file), and takes no place in the table of operations for it.
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
     /// the disk what a removed file had there (the loop does, where there is no room for another job); from then on neither a cancel nor a deadline stops it (the
