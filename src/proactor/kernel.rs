@@ -130,6 +130,11 @@ pub unsafe trait Kernel {
         clock::now_ns()
     }
 
+    /// A turn of the loop begins: a kernel whose time is virtual lets it take some. A turn that has
+    /// something to deliver does not ask the selector.
+    #[inline(always)]
+    fn turn(&mut self) {}
+
     /// Waits at most `timeout_ns` (`None`: for ever) for events; answers how many there are.
     ///
     /// # Errors

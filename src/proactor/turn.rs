@@ -65,6 +65,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.counts.turns += 1;
+        self.kernel.turn();
         if self.dozing || self.remote.has_rung() {
             self.wake_up();
         }

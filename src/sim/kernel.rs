@@ -131,6 +131,11 @@ unsafe impl Kernel for Sim {
         self.world.borrow().schedule.now_ns
     }
 
+    #[inline(always)]
+    fn turn(&mut self) {
+        self.world.borrow_mut().schedule.turn();
+    }
+
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls[Call::Wait as usize] += 1;
         let mut events = std::mem::take(&mut self.events);

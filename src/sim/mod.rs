@@ -52,9 +52,10 @@
 //!
 //! # Time
 //!
-//! It passes only while a watcher waits, and by [`Sim::advance`]. A wait in which nothing happens
-//! takes exactly its timeout; one that finds events takes a microsecond, so that deadlines of a busy
-//! program come. When nothing can ever happen, `wait` fails with
+//! It passes only while a watcher waits, and by [`Sim::advance`]. Each turn of a watcher takes a
+//! microsecond ([`Sim::set_turn`]) whatever it finds, so that the deadlines of a busy program come, also
+//! where it is busy with nops or with messages of its own. A wait in which nothing happens ends exactly
+//! at its timeout. When nothing can ever happen, `wait` fails with
 //! [`Deadlock`](io::ErrorKind::Deadlock) instead of blocking.
 //!
 //! # Several watchers
@@ -162,6 +163,13 @@ impl Sim {
     /// least 1. Default 64 KiB.
     pub fn set_buffer(&self, bytes: usize) {
         self.enter().buffer = bytes.max(1);
+    }
+
+    /// How much virtual time each turn of a watcher takes from now on; a wait is one turn or more.
+    /// Default 1 µs, at least 1 ns, which is what zero gives: if turns took nothing, no deadline of a busy
+    /// program would ever come.
+    pub fn set_turn(&self, span: Duration) {
+        self.enter().schedule.turn_ns = clock::ns_of_duration(span).max(1);
     }
 
     /// How long (in real time) a wait in which nothing can happen by itself gives other threads the

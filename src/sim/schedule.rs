@@ -10,8 +10,8 @@ use crate::proactor::WAKE;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;
-/// What a wait that finds something costs. Time must pass while there is always something to do, or
-/// no deadline of a busy program would ever come.
+/// What a turn costs. Time must pass while there is always something to do, or no deadline of a busy
+/// program would ever come.
 const TURN_NS: u64 = 1_000;
 /// How many keys of gone registrations a selector remembers, to report them in error.
 const REMEMBERED: usize = 16;
@@ -31,6 +31,8 @@ pub(super) struct Selector {
 /// The clock and the agenda.
 pub(super) struct Schedule {
     pub(super) now_ns: u64,
+    /// What a turn costs; never 0.
+    pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
     /// When which socket (and which use of its place) is reported late. The running number keeps
     /// what falls on one time in order.
@@ -40,7 +42,19 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn new() -> Schedule {
-        Schedule { now_ns: START_NS, selectors: Vec::new(), late: BinaryHeap::new(), number: 0 }
+        Schedule {
+            now_ns: START_NS,
+            turn_ns: TURN_NS,
+            selectors: Vec::new(),
+            late: BinaryHeap::new(),
+            number: 0,
+        }
+    }
+
+    /// Lets the time of a turn pass.
+    #[inline(always)]
+    pub(super) fn turn(&mut self) {
+        self.now_ns = self.now_ns.saturating_add(self.turn_ns);
     }
 
     pub(super) fn open_selector(&mut self) -> u32 {
@@ -116,7 +130,6 @@ impl World {
             self.report_due();
             self.collect(selector, most, events);
             if !events.is_empty() {
-                self.schedule.now_ns = self.schedule.now_ns.saturating_add(TURN_NS);
                 self.report_spuriously(selector, events);
                 break;
             }

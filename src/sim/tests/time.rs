@@ -1,0 +1,63 @@
+//! What time does in the simulation.
+
+use super::*;
+
+/// A program that always has something to do gets older: what it resubmits for ever, or is posted for
+/// ever, does not keep its timer from coming. The same seed is the same run still.
+#[test]
+fn a_busy_program_still_sees_its_timer() {
+    const SPAN: Duration = Duration::from_millis(50);
+    let run = |posts: bool, turn: Option<Duration>| {
+        let sim = Sim::with_faults(3, Faults::none());
+        let mut watcher = watcher(&sim);
+        if let Some(turn) = turn {
+            sim.set_turn(turn);
+        }
+        let (submitter, start) = (watcher.submitter(), sim.now());
+        watcher.submit(Op::timer(SPAN)).unwrap();
+        let busy = |watcher: &mut Simulated| {
+            if posts {
+                submitter.post(1, ()).unwrap();
+            } else {
+                watcher.submit(Op::nop()).unwrap();
+            }
+        };
+        busy(&mut watcher);
+        for turns in 1..=100_000_u32 {
+            for c in wait(&mut watcher) {
+                match c.result.unwrap() {
+                    Done::Timer => {
+                        assert!(sim.now() >= start + SPAN);
+                        return (turns, sim.now() - start, sim.trace_hash());
+                    }
+                    _ => busy(&mut watcher),
+                }
+            }
+        }
+        panic!("no timer in 100,000 turns; {:?} have passed", sim.now() - start);
+    };
+    for posts in [false, true] {
+        let (turns, passed, _) = run(posts, None);
+        assert!(turns > 1000 && passed < 2 * SPAN, "{turns} turns took {passed:?}");
+        let slow = run(posts, Some(Duration::from_millis(1)));
+        assert!((50..60).contains(&slow.0), "{} turns of a millisecond", slow.0);
+        assert_eq!(run(posts, Some(Duration::from_millis(1))), slow);
+    }
+    assert_eq!(run(false, None), run(false, None));
+}
+
+/// A turn costs time whatever it finds; a wait for a time that is far takes exactly until then.
+#[test]
+fn a_turn_takes_its_time() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let mut done = Completions::new();
+    for (span, takes) in [(0, 1), (7, 7), (5000, 5000)].map(|(a, b)| (a, Duration::from_nanos(b))) {
+        sim.set_turn(Duration::from_nanos(span));
+        let start = sim.now();
+        assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+        assert_eq!(sim.now(), start + takes, "a turn of {span} ns");
+        assert_eq!(watcher.wait_timeout(&mut done, HOUR).unwrap(), 0);
+        assert_eq!(sim.now(), start + takes + HOUR);
+    }
+}
