@@ -70,6 +70,9 @@ pub mod remote;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub mod ring;
 pub mod sim;
+#[cfg(test)]
+#[path = "../tests/common/skip.rs"]
+mod skip;
 pub mod slots;
 mod source;
 pub mod swap;

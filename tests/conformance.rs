@@ -10,6 +10,8 @@ mod common;
 
 mod conformance {
     pub mod accept_connect;
+    #[cfg(unix)]
+    pub mod attempts;
     pub mod back_pressure;
     #[cfg(unix)]
     pub mod bad_input;
@@ -299,12 +301,8 @@ macro_rules! system {
             }
             calls {
                 an_echo_costs_one_read_and_one_write
-                a_unix_echo_costs_one_read_and_one_write
-                a_unix_echo_is_read_when_it_is_its_turn
                 attach_makes_no_call_and_short_connections_no_registration
-                first_reads_are_tried_where_they_find_something
                 an_idle_watcher_does_not_spin
-                writes_are_explained_by_when_they_went_out
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
@@ -517,21 +515,43 @@ macro_rules! all_files {
 /// And what only Linux has.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 macro_rules! everything {
-    ($driver:ident $harness:ident) => {
+    ($driver:ident $harness:ident $($more:tt)*) => {
         system! { $driver $harness
             linux {
                 an_eventfd_becomes_readable
                 other_descriptors_can_be_polled
                 a_processor_that_does_not_exist_is_an_error
             }
+            $($more)*
         }
     };
 }
 
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 macro_rules! everything {
+    ($driver:ident $harness:ident $($more:tt)*) => {
+        system! { $driver $harness $($more)* }
+    };
+}
+
+/// And what is tried without the kernel's word: not on a ring.
+#[cfg(unix)]
+macro_rules! selecting {
     ($driver:ident $harness:ident) => {
-        system! { $driver $harness }
+        everything! { $driver $harness
+            attempts {
+                a_unix_echo_costs_one_read_and_one_write
+                a_unix_echo_is_read_when_it_is_its_turn
+                first_reads_are_tried_where_they_find_something
+                writes_are_explained_by_when_they_went_out
+            }
+        }
+    };
+}
+#[cfg(windows)]
+macro_rules! selecting {
+    ($driver:ident $harness:ident) => {
+        everything! { $driver $harness }
     };
 }
 
@@ -640,12 +660,12 @@ macro_rules! all_files {
 }
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
-everything!(epoll Epoll);
+selecting!(epoll Epoll);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 everything!(uring Uring);
 #[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
-everything!(kqueue Kqueue);
-everything!(poll Poll);
+selecting!(kqueue Kqueue);
+selecting!(poll Poll);
 prompt!(sim Simulated);
 portable!(faults Faulty);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]

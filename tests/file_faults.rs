@@ -129,7 +129,7 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
 fn no_requests_left_is_told() {
     const NAME: &str = "no_requests_left_is_told";
     if std::env::var_os("WINDLASS_EXHAUST").is_none() {
-        return println!("SKIP no requests left: WINDLASS_EXHAUST is not set");
+        return skip(Needs::Luck, "no requests left: WINDLASS_EXHAUST is not set");
     }
     child::in_child(NAME, || {
         let directory = Directory::new();
@@ -140,7 +140,7 @@ fn no_requests_left_is_told() {
                 Err(error) => break error,
             }
             if held.len() == 400 {
-                return println!("SKIP no requests left: there are very many");
+                return skip(Needs::Luck, "no requests left: there are very many");
             }
         };
         println!("{} watchers with AIO, then: {error}", held.len());
@@ -264,7 +264,7 @@ fn a_full_disk_says_how_much_is_written() {
         let directory = Directory::new();
         std::fs::create_dir(directory.at("tiny")).unwrap();
         if let Err(why) = tiny(&directory.at("tiny")) {
-            return println!("SKIP a full disk: {why}");
+            return skip(Needs::Root, format_args!("a full disk: {why}"));
         }
         for files in [FileBackend::Aio, FileBackend::Pool] {
             full_disk(bench(epoll().files(files)), &directory);

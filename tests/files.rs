@@ -357,7 +357,7 @@ fn random_programs<H: Harness>() {
     let result = TestRunner::new(config).run(&strategy, |rounds| {
         for directory in directories() {
             if !takes_direct(&directory) {
-                println!("SKIP {}: no direct I/O", directory.path().display());
+                skip(Needs::Direct, format_args!("O_DIRECT in {}", directory.path().display()));
                 continue;
             }
             Program::<H>::new(directory).run(rounds.clone());

@@ -3,6 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use skip::Needs;
+
+#[path = "common/skip.rs"]
+mod skip;
+
 /// Every source file of the crate, by its path from `src`.
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
@@ -112,4 +117,13 @@ fn the_proactor_names_no_selector() {
         }
     }
     assert!(looked > 3);
+}
+
+#[test]
+fn what_a_system_has_is_not_skipped_in_ci() {
+    let linux = cfg!(target_os = "linux");
+    assert_eq!(Needs::Aio.is_expected(""), linux);
+    assert_eq!(Needs::Aio.is_expected("io_uring"), linux);
+    assert!(!Needs::Aio.is_expected("io_uring, aio"));
+    assert!(!Needs::Luck.is_expected(""));
 }

@@ -13,11 +13,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skip::{Needs, skip};
 use windlass::sim::Faults;
 use windlass::{
     Buf, Completions, Done, Driver, DriverKind, ErrorKind, Handle, Op, Ready, Source, Watcher,
 };
 
+#[path = "common/skip.rs"]
+mod skip;
 mod worlds;
 
 use worlds::{Network, Real, Ring, Virtual, World, alone, descriptors};
@@ -369,7 +372,8 @@ fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
     let count: isize = 10_000;
     let limit = raise_limit();
     if limit < 11_000 {
-        return println!("SKIP ten thousand sources: only {limit} descriptors");
+        let why = format_args!("ten thousand sources: only {limit} descriptors");
+        return skip(Needs::Descriptors, why);
     }
     let mut sockets = Vec::with_capacity(count as usize);
     for _ in 0..count / 2 {
@@ -500,7 +504,7 @@ fn work_on_files_allocates_nothing() {
         let direct = match direct {
             Ok(direct) => watcher.attach(direct).expect("room"),
             Err(error) => {
-                println!("SKIP direct I/O: {error}");
+                skip(Needs::Direct, format_args!("direct I/O: {error}"));
                 continue;
             }
         };

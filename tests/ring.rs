@@ -505,7 +505,7 @@ fn direct_file(name: &str) -> Option<(std::path::PathBuf, std::fs::File)> {
     match file {
         Ok(file) => Some((path, file)),
         Err(error) => {
-            let _ = io::Write::write_all(&mut io::stderr(), format!("SKIP: {error}\n").as_bytes());
+            skip(Needs::Direct, format_args!("O_DIRECT on {}: {error}", path.display()));
             None
         }
     }
@@ -644,6 +644,21 @@ fn registering_is_asked_for() {
     }
 }
 
+/// A write that is one buffer is a send, a list is one message.
+#[test]
+fn writes_are_explained_by_their_call() {
+    let mut b = Uring::bench();
+    let (here, _there) = system::tcp_pair();
+    let here = b.watcher.attach(here).unwrap();
+    let write = b.submit(Op::write(here, "plain"));
+    expect_written(b.end(write));
+    let write = b.submit(Op::write_vectored(here, vec!["a ".into(), "list".into()]));
+    expect_written(b.end(write));
+    let rows = b.watcher.explain().rows;
+    let count = |mechanism: &str| rows.iter().find(|row| row.mechanism == mechanism).unwrap().count;
+    assert_eq!((count("SEND"), count("SENDMSG")), (1, 1));
+}
+
 /// Messages that are short against a buffer are not cut by its end: one that waits for the whole of it to
 /// be answered would wait for a delayed acknowledgement.
 #[test]
@@ -652,10 +667,8 @@ fn short_messages_are_not_cut() {
     let mut b = Uring::bench_with(Watcher::builder().buffer_size(4096));
     let rows = b.watcher.explain().rows;
     if !rows.iter().any(|row| row.reason.contains("the last sixteenth")) {
-        let text =
-            b"SKIP: this kernel does not leave the rest of a buffer (Linux 7.1, stable 6.12)\n";
-        let _ = io::Write::write_all(&mut io::stderr(), text);
-        return;
+        let why = "this kernel does not leave the rest of a buffer (Linux 7.1, stable 6.12)";
+        return skip(Needs::Luck, why);
     }
     for multishot in [false, true] {
         let (here, there) = b.pair();

@@ -17,10 +17,13 @@ use windlass::{
 
 pub mod child;
 pub mod files;
+pub mod skip;
 pub mod system;
 
 #[allow(unused_imports)] // not every binary works on files
 pub use files::{EpollAio, EpollPool, PollPool, UringFiles, UringPool};
+#[allow(unused_imports)] // not every binary leaves something out
+pub use skip::{Needs, skip};
 
 /// How long one wait may take before it counts as a hang.
 pub const BOUND: Duration = Duration::from_secs(60);

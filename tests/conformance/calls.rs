@@ -50,82 +50,13 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     let grown = |name: &str| after.calls(name) - before.calls(name);
     assert!(grown("wait") <= messages * 2 + 20, "{} waits", grown("wait"));
     assert_eq!(grown("register"), 0, "registered once, for life");
-    if H::STAMP == "uring" {
-        assert_eq!(grown("send") + grown("recv"), 0, "the ring does them");
-        return;
-    }
-    assert_eq!(grown("send"), messages);
     // A message that comes in two packets, rarely, costs a read more.
-    assert!(grown("recv") <= messages + messages / 10, "{} reads", grown("recv"));
-}
-
-/// So does one over a Unix socket, whose reads prove nothing, while messages follow each other.
-pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
-    const MESSAGES: u64 = 400;
-    if H::STAMP == "uring" {
-        return; // there the kernel reads
-    }
-    let mut b = H::bench();
-    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
-    let here = b.watcher.attach(here).unwrap();
-    let before = b.watcher.counters();
-    for _ in 0..MESSAGES {
-        let read = b.submit(Op::read(here));
-        b.look();
-        (&there).write_all(b"ping").unwrap();
-        let data = expect_read(b.end(read));
-        let write = b.submit(Op::write(here, data));
-        expect_written(b.end(write));
-        let mut answer = [0; 4];
-        (&there).read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"ping");
-    }
-    let after = b.watcher.counters();
-    let grown = |name: &str| after.calls(name) - before.calls(name);
-    assert_eq!(grown("send"), MESSAGES);
-    // One more where the machine has made the loop wait.
-    let reads = grown("recv");
-    assert!(reads <= MESSAGES + MESSAGES / 4, "{reads} for {MESSAGES}");
-}
-
-/// Where more sources are ready than a wait takes, none is read before its event has come: that one
-/// would then be read for nothing.
-pub fn a_unix_echo_is_read_when_it_is_its_turn<H: Harness>() {
-    if H::STAMP == "uring" {
-        return; // there the kernel reads
-    }
-    let mut b = H::bench_with(Watcher::builder().events(1));
-    let pairs: Vec<_> = (0..8)
-        .map(|_| {
-            let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
-            [here, there].map(|socket| b.watcher.attach(socket).unwrap())
-        })
-        .collect();
-    for &[here, there] in &pairs {
-        b.submit(Op::read(here));
-        b.submit(Op::read(there));
-        b.submit(Op::write(here, "there and back again"));
-    }
-    let start = std::time::Instant::now();
-    let (mut before, mut reads) = (b.watcher.counters(), 0);
-    // The sources are doubted for 200 ms.
-    while start.elapsed() < std::time::Duration::from_millis(700) {
-        let c = b.next();
-        match c.result {
-            Ok(Done::Read(data)) => {
-                reads += 1;
-                b.submit(Op::write(c.source, data));
-            }
-            Ok(Done::Written { .. }) => drop(b.submit(Op::read(c.source))),
-            other => panic!("{other:?}"),
-        }
-        if reads == 100 {
-            before = b.watcher.counters();
-        }
-    }
-    let calls = b.watcher.counters().calls("recv") - before.calls("recv");
-    // The last ones have perhaps not been delivered.
-    assert!(reads > 200 && calls <= reads - 100 + 8, "{calls} for {}", reads - 100);
+    let (writes, reads) = match H::STAMP {
+        "uring" => (0, 0..=0), // the ring does them
+        _ => (messages, messages..=messages + messages / 10),
+    };
+    assert_eq!(grown("send"), writes);
+    assert!(reads.contains(&grown("recv")), "{} reads", grown("recv"));
 }
 
 /// A connection that is served at once needs no registration.
@@ -155,45 +86,6 @@ pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() 
     assert_eq!(b.watcher.counters().calls("register"), 0);
 }
 
-/// Where clients let their servers wait, the first read of a connection is not tried before it is
-/// registered; where they do not, it is again, and there is no registration.
-pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
-    const MANY: u64 = 160;
-    if H::STAMP == "uring" {
-        return; // there the kernel does them
-    }
-    let mut b = H::bench();
-    let calls = |b: &mut Bench<H::Driver>, text: &[u8]| {
-        let before = b.watcher.counters();
-        for _ in 0..MANY {
-            let (here, there) = system::tcp_pair();
-            (&there).write_all(text).unwrap();
-            assert!(text.is_empty() || here.peek(&mut [0]).unwrap() > 0);
-            let here = b.watcher.attach(here).unwrap();
-            let read = b.submit(Op::read(here));
-            if text.is_empty() {
-                b.look();
-                assert!(b.is_open(read));
-                (&there).write_all(b"later").unwrap();
-            }
-            let wanted = if text.is_empty() { b"later" } else { text };
-            assert_eq!(&*expect_read(b.end(read)), wanted);
-            assert!(b.watcher.free(here));
-        }
-        let after = b.watcher.counters();
-        let grown = |name: &str| after.calls(name) - before.calls(name);
-        (grown("recv"), grown("register"))
-    };
-    let (reads, registrations) = calls(&mut b, b"");
-    // Of a socket that was std's there may be duplicates: its registration is taken back.
-    assert!((MANY..=2 * MANY).contains(&registrations), "{registrations}");
-    assert!((MANY + 4..=MANY + 4 + MANY / 16).contains(&reads), "{reads} for {MANY}");
-    let (reads, registrations) = calls(&mut b, b"at once");
-    assert_eq!(reads, MANY);
-    assert!(registrations < 2 * 16, "{registrations}");
-    b.expect_all_ended();
-}
-
 /// An idle watcher does nothing: turns do not grow while nothing happens.
 pub fn an_idle_watcher_does_not_spin<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder());
@@ -205,55 +97,4 @@ pub fn an_idle_watcher_does_not_spin<H: Harness>() {
     b.pass(std::time::Duration::from_millis(100));
     let turns = b.watcher.counters().turns - before.turns;
     assert!(turns < 20, "{turns} turns of nothing");
-}
-
-/// `explain` tells writes that were out at once from those that had to wait, of whatever kind.
-pub fn writes_are_explained_by_when_they_went_out<H: Harness>() {
-    let mut b = H::bench();
-    let writes = |b: &Bench<H::Driver>| -> (u64, u64) {
-        let rows = b.watcher.explain().rows;
-        let count = |when: &str| {
-            let of_writes = rows.iter().filter(|row| row.operation == "write");
-            of_writes.filter(|row| row.mechanism.ends_with(when)).map(|row| row.count).sum()
-        };
-        (count("at submission"), count("from the queue"))
-    };
-    let (here, _there) = system::tcp_pair();
-    let here = b.watcher.attach(here).unwrap();
-    if H::STAMP == "uring" {
-        // There the kernel does them, one by one or as one message.
-        let write = b.submit(Op::write(here, "plain"));
-        expect_written(b.end(write));
-        let write = b.submit(Op::write_vectored(here, vec!["a ".into(), "list".into()]));
-        expect_written(b.end(write));
-        let rows = b.watcher.explain().rows;
-        let count =
-            |mechanism: &str| rows.iter().find(|row| row.mechanism == mechanism).unwrap().count;
-        assert_eq!((count("SEND"), count("SENDMSG")), (1, 1));
-        return;
-    }
-    let (_reader, writer) = std::io::pipe().unwrap();
-    let pipe = b.watcher.attach(std::os::fd::OwnedFd::from(writer)).unwrap();
-    let before = b.watcher.counters().submitted;
-    for (i, op) in [
-        Op::write(here, "plain"),
-        Op::write_vectored(here, vec!["a ".into(), "list".into()]),
-        Op::write(pipe, "a pipe"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let write = b.submit(op);
-        expect_written(b.end(write));
-        assert_eq!(writes(&b), (i as u64 + 1, 0));
-    }
-    let long = b.submit(Op::write(here, pattern(16 << 20, 1)));
-    let behind = b.submit(Op::write(here, "behind"));
-    assert_eq!(writes(&b), (3, 2));
-    assert_eq!(b.watcher.counters().submitted, before + 5);
-    b.watcher.free(here);
-    b.end(long);
-    b.end(behind);
-    b.watcher.free(pipe);
-    b.expect_all_ended();
 }

@@ -261,9 +261,8 @@ pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
 fn seqpackets<D: windlass::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
     use socket2::{Domain, Socket, Type};
     let (here, there) = match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
-        Err(_) if cfg!(target_vendor = "apple") => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "SKIP: no Unix seqpacket sockets here");
+        Err(error) if cfg!(target_vendor = "apple") => {
+            skip(Needs::Seqpacket, format_args!("Unix sockets that keep boundaries: {error}"));
             return None;
         }
         pair => pair.unwrap(),

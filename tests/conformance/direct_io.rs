@@ -10,13 +10,19 @@ use crate::common::*;
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
+/// Direct I/O is left out in this directory.
+#[track_caller]
+fn no_direct(directory: &Directory, kind: ErrorKind) {
+    skip(Needs::Direct, format_args!("direct I/O in {}: {kind:?}", directory.path().display()));
+}
+
 pub fn direct_reads_and_writes<H: Harness>() {
     for directory in directories() {
         let mut b = H::bench();
         let path = directory.at("a");
         let c = b.run(Op::open(&path, DIRECT));
         if let Some(kind) = c.error_kind() {
-            println!("SKIP direct I/O on {}: {kind:?}", directory.path().display());
+            no_direct(&directory, kind);
             continue;
         }
         let file = b.watcher.attach(expect_opened(c)).unwrap();
@@ -125,7 +131,7 @@ pub fn direct_lists_are_their_bytes<H: Harness>() {
         let path = directory.at("a");
         let c = b.run(Op::open(&path, DIRECT));
         if let Some(kind) = c.error_kind() {
-            println!("SKIP direct lists on {}: {kind:?}", directory.path().display());
+            no_direct(&directory, kind);
             continue;
         }
         let file = b.watcher.attach(expect_opened(c)).unwrap();
@@ -228,7 +234,7 @@ pub fn direct_lists_are_appended_once<H: Harness>() {
         let path = directory.at("a");
         let c = b.run(Op::open(&path, OpenOptions::new().append(true).create(true).direct(true)));
         if let Some(kind) = c.error_kind() {
-            println!("SKIP appended lists on {}: {kind:?}", directory.path().display());
+            no_direct(&directory, kind);
             continue;
         }
         let file = b.watcher.attach(expect_opened(c)).unwrap();
@@ -302,7 +308,7 @@ pub fn direct_work_is_cancelled_or_done<H: Harness>() {
 /// The kernel hands work back while the pool is full: it waits for its turn, and ends like others.
 pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
     let Some(memory) = directories().into_iter().nth(1) else {
-        return println!("SKIP work that comes back: no file system that makes it");
+        return skip(Needs::Direct, "work that comes back: no file system in memory");
     };
     for ends in ["done", "cancel", "deadline", "free", "close"] {
         let mut b = H::bench_with(Watcher::builder().threads(2).jobs(2));
@@ -310,7 +316,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         std::fs::write(&path, pattern(4096, 1)).unwrap();
         let c = b.run(Op::open(&path, DIRECT));
         if let Some(kind) = c.error_kind() {
-            return println!("SKIP work that comes back: {kind:?}");
+            return no_direct(&memory, kind);
         }
         let file = b.watcher.attach(expect_opened(c)).unwrap();
         let (held, gate) = hold(&mut b);

@@ -24,7 +24,7 @@ fn begun<D: Driver>(b: &mut Bench<D>, path: &Path) -> Option<Held> {
     let (hold, bytes) = match sticky::page() {
         Ok(page) => page,
         Err(why) => {
-            println!("SKIP work that is held: {why}");
+            skip(Needs::Userfault, format_args!("work that is held: {why}"));
             return None;
         }
     };
@@ -78,7 +78,7 @@ pub fn a_deadline_of_begun_work_is_late<H: Harness>() {
     let path = directory.at("a");
     let mut b = H::bench();
     let Ok((hold, bytes)) = sticky::page() else {
-        return println!("SKIP work that is held: no userfaultfd(2)");
+        return skip(Needs::Userfault, "work that is held: no userfaultfd(2)");
     };
     let file = b.make_file(&path);
     let op = Op::write_at(file, Buf::from_owner(bytes), 0);
@@ -344,8 +344,7 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
     let mut quicker = 0;
     while let Some(&ends) = rounds.last() {
         if !drop_pages(&path, LEN) {
-            println!("SKIP what is sent is fetched first: {path:?} stays in memory");
-            return;
+            return skip(Needs::Eviction, format_args!("{path:?} stays in the page cache"));
         }
         let mut b = H::bench_with(Watcher::builder().threads(1));
         let file = b.watcher.attach(std::fs::File::open(&path).unwrap()).unwrap();

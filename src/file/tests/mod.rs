@@ -6,13 +6,13 @@ mod paths;
 mod position;
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::task::{At, Outcome, Task, Value};
 use super::*;
 use crate::Buf;
+use crate::skip::{Needs, skip};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// A number that no descriptor has.
@@ -99,11 +99,6 @@ fn write(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
 
 fn both() -> OpenOptions {
     OpenOptions::new().read(true).write(true)
-}
-
-/// Says what cannot be tested here.
-fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIP: {why}");
 }
 
 /// A new file for reading and writing.

@@ -167,7 +167,7 @@ fn errors_give_the_buffer_back() {
 #[test]
 fn a_full_device_says_so() {
     match File::options().write(true).open("/dev/full") {
-        Err(_) => skip("/dev/full is not there"),
+        Err(_) => skip(Needs::Luck, "/dev/full is not there"),
         Ok(full) => assert!(matches!(write(&full, "x", 0).result, Err(libc::ENOSPC))),
     }
 }
@@ -194,7 +194,7 @@ impl Drop for Small<'_> {
 fn what_fitted_before_the_disk_was_full_is_counted() {
     let dir = Dir::new();
     let Some(small) = Small::mount(&dir.0) else {
-        return skip("a small file system cannot be mounted");
+        return skip(Needs::Root, "a small file system cannot be mounted");
     };
     let file = scratch(&dir);
     let bytes = pattern(200_000);
@@ -248,7 +248,7 @@ fn direct_in(dir: &Dir) {
     let options = both().create_new(true).direct(true);
     let file = match run(Task::Open { path: path.clone(), options }) {
         Ok(Value::File(fd)) => fd,
-        Err(libc::EINVAL) => return skip("no direct I/O on this file system"),
+        Err(libc::EINVAL) => return skip(Needs::Direct, "no direct I/O on this file system"),
         other => panic!("{other:?}"),
     };
     let known = stat(At::Descriptor(file.as_raw_fd()));
@@ -303,7 +303,7 @@ fn direct_reads_and_writes_on_a_file_system_in_memory() {
             .status()
             .is_ok_and(|s| s.success())
     }) else {
-        return skip("a small file system cannot be mounted");
+        return skip(Needs::Root, "a small file system cannot be mounted");
     };
     direct_in(&dir);
 }
@@ -315,7 +315,9 @@ fn what_is_cached_is_read_at_once() {
     let mut memory = [0; 8];
     match fs::read_now(file.as_raw_fd(), Target::from_slice(&mut memory), 3) {
         7 => assert_eq!(&memory[..7], b"3456789"),
-        no if no == -(libc::EAGAIN as isize) => skip("the page cache has lost the file"),
+        no if no == -(libc::EAGAIN as isize) => {
+            skip(Needs::Luck, "the page cache has lost the file")
+        }
         no => assert_eq!(no, -(libc::EOPNOTSUPP as isize)),
     }
     assert!(!fs::how_open(file.as_raw_fd()).direct);
@@ -400,7 +402,7 @@ fn files_are_made_durable_and_given_room() {
     works(Task::SyncRange { fd, offset: 4096, len: 4096 });
     match run(Task::Allocate { fd, offset: 5000, len: 20_000 }) {
         Ok(_) => assert_eq!(file.metadata().unwrap().len(), 25_000),
-        Err(libc::EOPNOTSUPP) => skip("this file system does not give files room"),
+        Err(libc::EOPNOTSUPP) => skip(Needs::Allocate, "this file system does not give files room"),
         other => panic!("{other:?}"),
     }
     works(Task::Truncate { fd, len: 3 });

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::interest::{Mode, Ready};
+use crate::skip::{Needs, skip};
 use crate::sys::Select;
 use crate::sys::epoll::Epoll;
 use crate::sys::stat;
@@ -62,16 +63,14 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     words.take(len).collect()
 }
 
-fn skip<T>(why: impl fmt::Display) -> Option<T> {
-    let _ = writeln!(io::stderr(), "SKIP: Linux AIO: {why}");
-    None
-}
-
 /// A context, or a word why there is none. Both ways to take completions are tried by `both`.
 fn open(entries: u32) -> Option<Aio> {
     match Aio::open(entries).expect("enough of everything") {
         Ok(aio) => Some(aio),
-        Err(refused) => skip(refused),
+        Err(refused) => {
+            skip(Needs::Aio, refused);
+            None
+        }
     }
 }
 
@@ -114,7 +113,10 @@ fn direct(blocks: usize) -> Option<File> {
             file.sync_all().unwrap();
             Some(file)
         }
-        Err(error) => skip(format_args!("no O_DIRECT in {}: {error}", home().display())),
+        Err(error) => {
+            skip(Needs::Direct, format_args!("no O_DIRECT in {}: {error}", home().display()));
+            None
+        }
     }
 }
 
@@ -466,7 +468,7 @@ fn nowait_of_direct_io() {
         let (result, early) = aio.one(nowait(read(&file, &mut memory, BLOCK, 0)));
         if result == -libc::EOPNOTSUPP {
             assert!(early);
-            return skip("no RWF_NOWAIT here").unwrap_or(());
+            return skip(Needs::Nowait, "RWF_NOWAIT of Linux AIO");
         }
         assert_eq!((result, early), (BLOCK as i32, false));
         assert_eq!(memory[..], pattern(BLOCK, 1));

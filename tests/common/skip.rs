@@ -1,0 +1,85 @@
+//! Tests that cannot run here say so; where they can, a skip is a failure.
+//!
+//! Where `CI` is set, every mechanism of [`Needs`] is expected of the system that has it. A machine that
+//! lacks one all the same names it in `WINDLASS_LACKS` (`io_uring,userfaultfd`), so that its
+//! workflow shows what it does not test.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// What a test needs of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Linux 6.1 or later, and no filter that refuses it.
+    Uring,
+    /// Linux AIO.
+    Aio,
+    /// A file system that bypasses the page cache (`O_DIRECT`).
+    Direct,
+    /// `preadv2(2)` that does not wait (`RWF_NOWAIT`).
+    Nowait,
+    /// A file system that makes room beforehand (`fallocate(2)`).
+    Allocate,
+    /// Pages that leave the page cache when they are told to.
+    Eviction,
+    /// `userfaultfd(2)`, also for faults within the kernel.
+    Userfault,
+    /// Mounts of one's own.
+    Root,
+    /// Filters for system calls.
+    Seccomp,
+    /// Unix sockets that keep boundaries.
+    Seqpacket,
+    /// A limit of some ten thousand descriptors.
+    Descriptors,
+    /// What no machine is expected to have: a later kernel, a setting by hand.
+    Luck,
+}
+
+impl Needs {
+    /// The name in `WINDLASS_LACKS`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Needs::Uring => "io_uring",
+            Needs::Aio => "aio",
+            Needs::Direct => "direct",
+            Needs::Nowait => "nowait",
+            Needs::Allocate => "allocate",
+            Needs::Eviction => "eviction",
+            Needs::Userfault => "userfaultfd",
+            Needs::Root => "root",
+            Needs::Seccomp => "seccomp",
+            Needs::Seqpacket => "seqpacket",
+            Needs::Descriptors => "descriptors",
+            Needs::Luck => "luck",
+        }
+    }
+
+    /// Whether the system has it, on a machine that lacks these.
+    pub fn is_expected(self, lacking: &str) -> bool {
+        let linux = cfg!(target_os = "linux") && !cfg!(miri);
+        let has = match self {
+            Needs::Luck => false,
+            Needs::Seqpacket => linux || cfg!(target_os = "freebsd"),
+            Needs::Descriptors => cfg!(unix) && !cfg!(miri),
+            _ => linux,
+        };
+        has && !lacking.split(',').any(|name| name.trim() == self.name())
+    }
+}
+
+/// Says on standard error that a test is left out, and why: the caller returns.
+///
+/// # Panics
+/// Where `CI` is set and the machine should have what is missing.
+#[track_caller]
+pub fn skip(needs: Needs, why: impl Display) {
+    let lacking = std::env::var("WINDLASS_LACKS").unwrap_or_default();
+    if std::env::var_os("CI").is_some() && needs.is_expected(&lacking) {
+        let name = needs.name();
+        panic!("skipped in CI, although this system has {name}: {why} (or WINDLASS_LACKS={name})");
+    }
+    // The print macros are captured.
+    let _ = writeln!(std::io::stderr(), "SKIP: {why}");
+}
