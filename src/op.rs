@@ -254,7 +254,9 @@ impl Op {
     /// taken are passed over. When descriptors run out (`EMFILE`, `ENFILE`) the connection at the
     /// head is accepted and closed with a spare descriptor, so that its client is told, and the
     /// listener pauses; the operation stays in flight. It also waits while the watcher has no room
-    /// for another source.
+    /// for another source. A network error (`ENETDOWN`, `EPROTO`) or a filter (`EPERM`) that takes no
+    /// connection away pauses the listener, too, and ends the operation when it has lasted for about a
+    /// second.
     #[inline]
     pub const fn accept(listener: Source) -> Op {
         Op::plain(Code::Accept, listener)

@@ -23,6 +23,8 @@ mod conformance {
     pub mod close_free_drop;
     pub mod datagrams;
     pub mod deadlines;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub mod denied;
     #[cfg(unix)]
     pub mod descriptors;
     #[cfg(target_os = "linux")]
@@ -517,6 +519,10 @@ macro_rules! all_files {
 macro_rules! everything {
     ($driver:ident $harness:ident $($more:tt)*) => {
         system! { $driver $harness
+            denied {
+                an_accept_that_always_fails_ends
+                connections_that_are_gone_end_no_accept
+            }
             linux {
                 an_eventfd_becomes_readable
                 other_descriptors_can_be_polled

@@ -97,6 +97,7 @@ const fn calm() -> Faults {
         enobufs: 0.0,
         emfile: 0.0,
         aborted: 0.0,
+        denied: 0.0,
         reset: 0.0,
         connect_refused: 0.0,
         latency: Duration::ZERO,

@@ -20,6 +20,12 @@ const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 /// What one accept counts for in a source's share of a turn, at least, and how many make up a share.
 const ACCEPT_COST: usize = 1024;
 const MOST_ACCEPTS: usize = 256;
+/// So many errors of connections in a row are followed by a pause.
+const VAIN_ACCEPTS: u32 = 16;
+/// After so many rounds of the same error it is the listener's: about a second.
+const VAIN_ROUNDS: u32 = 50;
+/// So many that the peers may cause: they can be a whole backlog.
+const ABORTED_ACCEPTS: u32 = 1024;
 /// What an empty datagram counts for.
 const EMPTY_COST: usize = 1024;
 /// A read of so many bytes is one of bulk.
@@ -279,11 +285,14 @@ impl<K: Kernel> Proactor<K> {
         match self.kernel.accept(state.fd, state.kind()) {
             Ok(handle) => {
                 self.accepted += 1;
+                self.slots[slot].count = 0;
                 self.finish_read(index, slot, Ok(Done::Accepted(handle)));
             }
-            Err(libc::EAGAIN) => self.block_read(index),
-            // The connection is gone, or a signal came: the next one.
-            Err(errno) if net::is_of_connection(errno) => {}
+            Err(libc::EAGAIN) => {
+                self.slots[slot].count = 0;
+                self.block_read(index);
+            }
+            Err(errno) if net::is_of_connection(errno) => self.accept_in_vain(index, slot, errno),
             Err(libc::EMFILE | libc::ENFILE) => {
                 self.counts.descriptor_shortages += 1;
                 let fd = state.fd;
@@ -295,6 +304,33 @@ impl<K: Kernel> Proactor<K> {
             }
             Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
         }
+    }
+
+    /// The connection is gone, or a signal came: the next one is worth a try. But a filter of system calls
+    /// or a network that is down can answer so again and again, without taking a connection away: then
+    /// accepts pause, and one that meets nothing else ends. (What peers and signals can cause ends none.)
+    #[cold]
+    fn accept_in_vain(&mut self, index: u32, slot: u32, errno: i32) {
+        self.counts.vain_accepts += 1;
+        let op = &mut self.slots[slot];
+        // Where else the range of a file stands.
+        let (vain, last) = (&mut op.count, &mut op.offset);
+        if *last != errno as u64 {
+            (*vain, *last) = (0, errno as u64);
+        }
+        *vain += 1;
+        let harmless = matches!(errno, libc::ECONNABORTED | libc::EINTR);
+        let run = if harmless { ABORTED_ACCEPTS } else { VAIN_ACCEPTS };
+        if *vain % run != 0 {
+            return;
+        }
+        if *vain == VAIN_ACCEPTS * VAIN_ROUNDS && !harmless {
+            return self.fail(slot, ErrorKind::Os(errno));
+        }
+        if harmless {
+            *vain = 0;
+        }
+        self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
     }
 
     fn run_recv_from(&mut self, index: u32, slot: u32, left: &mut usize) {

@@ -227,7 +227,8 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(Code::Accept, index, token)?;
-        self.slots[ticket.index()].multishot = multishot;
+        let op = &mut self.slots[ticket.index()];
+        (op.multishot, op.count, op.offset) = (multishot, 0, 0);
         Ok(self.start_read(index, ticket, due_ns))
     }
 

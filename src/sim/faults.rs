@@ -89,6 +89,9 @@ faults! {
     emfile: Emfile,
     /// The connection that an accept would take is gone (`ECONNABORTED`); its client is reset.
     aborted: Aborted,
+    /// An accept is refused (`EPERM`), and the connection stays; no event follows. An accept that meets
+    /// nothing else for about a second ends with it.
+    denied: Denied,
     /// A connection breaks: both ends are reset (`ECONNRESET`) when either reads or writes.
     reset: Reset,
     /// A connect is refused although somebody listens (`ECONNREFUSED`).
@@ -107,6 +110,7 @@ impl Faults {
         Faults {
             emfile: 0.0,
             aborted: 0.0,
+            denied: 0.0,
             reset: 0.0,
             connect_refused: 0.0,
             ..Faults::all(probability)

@@ -204,6 +204,9 @@ impl World {
                 self.edge(fd as u32);
                 return Err(libc::EAGAIN);
             }
+            if self.dice.hits(Fault::Denied) {
+                return Err(libc::EPERM);
+            }
         }
         self.take_from_backlog(fd);
         if self.dice.hits(Fault::Aborted) {

@@ -280,6 +280,7 @@ fn every_fault_happens() {
             "enobufs" => &mut faults.enobufs,
             "emfile" => &mut faults.emfile,
             "aborted" => &mut faults.aborted,
+            "denied" => &mut faults.denied,
             "reset" => &mut faults.reset,
             "connect_refused" => &mut faults.connect_refused,
             other => panic!("{other}"),
@@ -368,6 +369,34 @@ fn a_full_backlog_makes_clients_wait() {
     let accepted = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
     assert_eq!(done.iter().filter(connected).count(), 5);
     assert_eq!(done.iter().filter(accepted).count(), 5);
+}
+
+/// An accept that meets nothing but an error that leaves the connection there.
+#[test]
+fn an_accept_that_is_always_denied_ends() {
+    let sim = Sim::with_faults(1, Faults { denied: 1.0, ..Faults::none() });
+    let mut watcher = watcher(&sim);
+    let listener = watcher.listen(ADDRESS).unwrap();
+    watcher.submit(Op::connect(ADDRESS)).unwrap();
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Connected(_))));
+    let start = watcher.now();
+    watcher.submit(Op::accept(listener).multishot()).unwrap();
+    assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Os(libc::EPERM)));
+    let (denied, took) = (sim.injected().denied, watcher.now() - start);
+    assert_eq!((denied, watcher.counters().vain_accepts), (800, 800));
+    assert!(took > Duration::from_millis(900) && took < Duration::from_secs(2), "{took:?}");
+    // Now and then it harms nobody, however long.
+    sim.set_faults(Faults { denied: 0.9, ..Faults::none() });
+    watcher.submit(Op::accept(listener).multishot()).unwrap();
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Accepted(_))));
+    for _ in 0..500 {
+        watcher.submit(Op::connect(ADDRESS)).unwrap();
+        let mut done = Completions::new();
+        while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
+        let accepted = |c: &Completion| matches!(c.result, Ok(Done::Accepted(_)));
+        assert_eq!(done.iter().filter(|c| accepted(c)).count(), 1, "{done:?}");
+    }
+    assert!(sim.injected().denied > 2000);
 }
 
 #[test]

@@ -172,7 +172,7 @@ pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// From here on the calls `numbers` of this process fail with `errno`.
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn deny(numbers: &[i64], errno: i32) {
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
