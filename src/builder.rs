@@ -43,14 +43,14 @@ impl Builder {
         self
     }
 
-    /// Most sources, 1 to 2^24 (here and in other settings what is outside the range becomes the nearest in
+    /// Most sources, 1 to 2^24 - 2 (here and in other settings what is outside the range becomes the nearest in
     /// it). Default 2^20. Tables grow with need, by chunks of 256.
     pub fn sources(mut self, count: u32) -> Builder {
         self.config.sources = count;
         self
     }
 
-    /// Most operations in flight, 1 to 2^24. Default 2^20.
+    /// Most operations in flight, 1 to 2^24 - 2. Default 2^20.
     pub fn operations(mut self, count: u32) -> Builder {
         self.config.operations = count;
         self

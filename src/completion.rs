@@ -11,6 +11,8 @@ use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
 use crate::file::{DirEntry, HostName, Stat, StatFs};
 use crate::interest::Ready;
+use crate::op::Code;
+use crate::slots;
 use crate::source::{Handle, Source, Ticket};
 
 /// What became of an operation.
@@ -18,7 +20,6 @@ use crate::source::{Handle, Source, Ticket};
 /// An accepted operation ends in exactly one final completion; a multishot one is followed by any
 /// number with [`more`](Completion::more) set before that. Dropping a completion unread leaks
 /// nothing: buffers, leases and descriptors in it are released.
-#[derive(Debug)]
 pub struct Completion {
     /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages.
     pub source: Source,
@@ -26,23 +27,36 @@ pub struct Completion {
     pub token: u64,
     /// How it ended.
     pub result: Result<Done, Error>,
-    /// The operation's ticket, with `MORE` and `LATE` in its index.
+    /// The operation's ticket, with its code, `MORE` and `LATE` in its index.
     ticket: Ticket,
 }
 
 // One cache line: completions are written here and read there, a batch at a time.
 const _: () = assert!(size_of::<Completion>() <= 64);
 
-/// Bits of a ticket's index that no driver uses.
+// Bits of a ticket's index that no driver uses: they cost a completion no room.
 const MORE: u32 = 1 << 30;
 const LATE: u32 = 1 << 29;
+const CODE_SHIFT: u32 = 24;
+const CODE: u32 = 31 << CODE_SHIFT;
+const OURS: u32 = MORE | LATE | CODE;
+
+const _: () = assert!(Code::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
 
 impl Completion {
-    /// A final completion (for authors of drivers). The indices of tickets are below 2^29 or have the
-    /// highest bit set beside such.
+    /// The final completion of an operation with this code (for authors of drivers). The indices of
+    /// tickets are below 2^24 or have the highest bit set beside such.
     #[inline(always)]
-    pub fn new(source: Source, ticket: Ticket, token: u64, result: Result<Done, Error>) -> Self {
-        debug_assert!(ticket.index() & (MORE | LATE) == 0);
+    pub fn new(
+        code: Code,
+        source: Source,
+        ticket: Ticket,
+        token: u64,
+        result: Result<Done, Error>,
+    ) -> Self {
+        debug_assert!(ticket.index() & OURS == 0);
+        let index = ticket.index() | (code as u32) << CODE_SHIFT;
+        let ticket = Ticket::from_parts(index, ticket.generation());
         Completion { source, token, result, ticket }
     }
 
@@ -65,7 +79,29 @@ impl Completion {
     /// The ticket that `submit` gave.
     #[inline]
     pub fn ticket(&self) -> Ticket {
-        Ticket::from_parts(self.ticket.index() & !(MORE | LATE), self.ticket.generation())
+        Ticket::from_parts(self.ticket.index() & !OURS, self.ticket.generation())
+    }
+
+    /// Which operation this is of, however it ended; [`Code::Message`] for a message, which is of none.
+    /// What threads do (opening, renaming, jobs …) has one code, [`Code::Task`]: tokens tell it apart.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Code, Completions, ErrorKind, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let timer = watcher.submit(Op::timer(Duration::from_secs(60)))?;
+    /// watcher.cancel(timer);
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let completion = done.drain(..).next().unwrap();
+    /// assert_eq!(completion.error_kind(), Some(ErrorKind::Cancelled));
+    /// assert_eq!(completion.code(), Code::Timer);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[inline]
+    pub fn code(&self) -> Code {
+        // A number beyond the codes is never stored.
+        Code::ALL[((self.ticket.index() & CODE) >> CODE_SHIFT) as usize % Code::COUNT]
     }
 
     /// Whether the operation is still in flight: more completions follow.
@@ -83,7 +119,8 @@ impl Completion {
 
     /// Another ticket for what another thread had submitted under it.
     pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
-        self.ticket = ticket;
+        let ours = self.ticket.index() & OURS;
+        self.ticket = Ticket::from_parts(ticket.index() | ours, ticket.generation());
     }
 
     /// How many bytes the operation has moved, however it ended.
@@ -101,6 +138,20 @@ impl Completion {
     /// The way it failed, if it did.
     pub fn error_kind(&self) -> Option<ErrorKind> {
         self.result.as_ref().err().map(Error::kind)
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion")
+            .field("code", &self.code())
+            .field("source", &self.source)
+            .field("token", &self.token)
+            .field("result", &self.result)
+            .field("ticket", &self.ticket())
+            .field("more", &self.more())
+            .field("late", &self.late())
+            .finish()
     }
 }
 

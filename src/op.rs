@@ -60,11 +60,13 @@ pub enum Code {
     SendFile,
     /// What threads do: opening, renaming, looking names up, work of the program.
     Task,
+    /// No operation: a message from another thread, as its completion says.
+    Message,
 }
 
 impl Code {
     /// How many codes there are.
-    pub const COUNT: usize = Code::Task as usize + 1;
+    pub const COUNT: usize = Code::Message as usize + 1;
 
     /// Every code, in the order of their numbers.
     pub const ALL: [Code; Code::COUNT] = [
@@ -90,6 +92,7 @@ impl Code {
         Code::DataSync,
         Code::SendFile,
         Code::Task,
+        Code::Message,
     ];
 
     /// Whether it stands in the queue of its source's reads.

@@ -19,8 +19,9 @@ pub const NOWHERE: u32 = u32::MAX;
 /// The generation of a place that was never occupied.
 pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
-/// The most places that a table may have.
-const MOST: u32 = 1 << 24;
+/// The most places that a table may have: the highest bits of a ticket's index are a completion's, and
+/// the last two numbers below them name no place.
+pub(crate) const MOST: u32 = (1 << 24) - 2;
 
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = 1 << CHUNK_BITS;
@@ -64,7 +65,7 @@ pub(crate) fn another_start() -> u32 {
 }
 
 impl<T: Entry> Table<T> {
-    /// An empty table for at most `limit` entries (1 to 2^24).
+    /// An empty table for at most `limit` entries (1 to 2^24 - 2).
     pub fn new(limit: u32) -> Table<T> {
         Table::starting_at(limit, 0)
     }
@@ -120,7 +121,7 @@ impl<T: Entry> Table<T> {
         Some((index, generation, entry))
     }
 
-    /// Changes how many places there may be (1 to 2^24). Those occupied beyond it stay.
+    /// Changes how many places there may be (1 to 2^24 - 2). Those occupied beyond it stay.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.clamp(1, MOST);
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// The index of no place: beyond every table, and without the bits that completions put into tickets.
-const NONE: u32 = 0x9fff_ffff;
+const NONE: u32 = 0x80ff_ffff;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

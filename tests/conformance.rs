@@ -107,6 +107,7 @@ macro_rules! portable {
                 a_refusal_hands_everything_back
                 the_source_that_is_none_is_stale
                 completions_name_their_source
+                completions_say_which_operation_they_were
                 addresses_of_both_ends_agree
             }
             buffers {

@@ -98,7 +98,7 @@ impl PollDriver {
         let slot = ticket.index();
         self.deadlines.remove(slot);
         let op = &mut self.operations[slot];
-        let (token, moved) = (op.token, op.moved);
+        let (code, token, moved) = (op.code, op.token, op.moved);
         let buf = std::mem::take(&mut op.buf);
         let source = Source::from_parts(op.source, op_generation(op.count));
         let index = op.source;
@@ -112,7 +112,7 @@ impl PollDriver {
             Err(kind) => Err(Error::new(kind, moved, buf)),
         };
         let source = if index == u32::MAX { Source::NONE } else { source };
-        self.batch.push(Completion::new(source, ticket, token, result));
+        self.batch.push(Completion::new(code, source, ticket, token, result));
     }
 
     /// One attempt of an operation; true when it has ended.
@@ -186,7 +186,8 @@ impl PollDriver {
             // The other requests need ids in reserve, which this driver does not hand out.
             if let Request::Post(token, value) = request {
                 let done = Ok(Done::Message(Message::new(value)));
-                self.batch.push(Completion::new(Source::NONE, Ticket::NONE, token, done));
+                let (source, ticket) = (Source::NONE, Ticket::NONE);
+                self.batch.push(Completion::new(Code::Message, source, ticket, token, done));
             }
         }
     }

@@ -17,7 +17,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
         let op = &mut self.slots[slot];
-        let (token, more, next) = (op.token, op.multishot, op.next);
+        let (code, token, more, next) = (op.code, op.token, op.multishot, op.next);
         let generation = op.generation();
         let state = &mut self.sources[index];
         let source = state.name(index);
@@ -27,19 +27,19 @@ impl<K: Kernel> Proactor<K> {
             self.slots.vacate(slot);
         }
         let ticket = Ticket::from_parts(slot, generation);
-        self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
+        self.batch.push(Completion::new(code, source, ticket, token, result).and_more(more));
     }
 
     /// Delivers the result of a write-side operation.
     pub(super) fn finish_write(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
         let op = &self.slots[slot];
-        let token = op.token;
-        let connect = op.code == Code::Connect;
+        let (code, token) = (op.code, op.token);
         let ticket = self.ticket(slot);
-        let source = if connect { Source::NONE } else { self.sources[index].name(index) };
+        let source =
+            if code == Code::Connect { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
-        self.batch.push(Completion::new(source, ticket, token, result));
+        self.batch.push(Completion::new(code, source, ticket, token, result));
     }
 
     /// Delivers the result of a poll.
@@ -105,7 +105,7 @@ impl<K: Kernel> Proactor<K> {
             _ => 0,
         };
         let error = Error::new(kind, moved, buf);
-        self.batch.push(Completion::new(source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
         if writes {
             self.unqueue(index, unsent);
         }
@@ -202,7 +202,8 @@ impl<K: Kernel> Proactor<K> {
         }
         let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
         self.slots.vacate(slot);
-        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(Done::Timer)));
+        let done = Ok(Done::Timer);
+        self.batch.push(Completion::new(Code::Timer, Source::NONE, ticket, token, done));
     }
 
     /// Tries an operation whose time has come once more where what it waits for may be there
@@ -316,7 +317,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, ticket) = (state.name(index), state.resting_ticket(index));
         let token = state.read_token;
         let error = Error::new(kind, 0, Buf::NONE);
-        self.batch.push(Completion::new(source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(Code::Read, source, ticket, token, Err(error)));
         if !self.waiting.is_empty() {
             self.stop_waiting(index);
         }

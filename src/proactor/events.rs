@@ -112,7 +112,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion::new(source, ticket, token, result);
+        let done = Completion::new(Code::Read, source, ticket, token, result);
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
         true

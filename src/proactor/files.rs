@@ -150,7 +150,7 @@ impl<K: Kernel> Proactor<K> {
                 self.counts.submitted[Code::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;
                 let ticket = self.loose_ticket();
-                self.batch.push(Completion::new(source, ticket, token, result));
+                self.batch.push(Completion::new(Code::ReadAt, source, ticket, token, result));
                 return Ok(ticket);
             }
             self.begin_file(Code::ReadAt, index, token, due_ns, offset, flags, &mut buf)
@@ -447,12 +447,12 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn finish_file(&mut self, slot: u32, result: Result<Done, Error>, is_late: bool) {
         let op = &mut self.slots[slot];
         op.in_flight = InFlight::No;
-        let (index, token) = (op.source, op.token);
+        let (code, index, token) = (op.code, op.source, op.token);
         let ticket = self.ticket(slot);
         let source = if index == NOWHERE { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
-        let done = Completion::new(source, ticket, token, result).and_late(is_late);
+        let done = Completion::new(code, source, ticket, token, result).and_late(is_late);
         self.batch.push(done);
         self.file_left(index);
     }

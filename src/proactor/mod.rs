@@ -334,6 +334,7 @@ impl<K: Kernel> Proactor<K> {
             Code::Read | Code::Write | Code::ReadAt | Code::Close => {
                 unreachable!("served by the caller")
             }
+            Code::Message => unreachable!("no operation has this code"),
             Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
             Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
             Code::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),

@@ -98,7 +98,7 @@ impl<K: Kernel> Proactor<K> {
         let data = unsafe { self.lease(len, room) };
         self.turn_bytes -= len as isize;
         let result = Ok(Done::Read(data));
-        self.batch.push(Completion::new(source, ticket, token, result).and_more(more));
+        self.batch.push(Completion::new(Code::Read, source, ticket, token, result).and_more(more));
     }
 
     /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes and the
@@ -146,7 +146,7 @@ impl<K: Kernel> Proactor<K> {
             }
             state.settle(index, 0, 0, false, &mut self.doubts);
             let eof = Ok(Done::Read(Buf::NONE));
-            self.batch.push(Completion::new(source, ticket, token, eof).and_more(more));
+            self.batch.push(Completion::new(Code::Read, source, ticket, token, eof).and_more(more));
         } else if let Some(kind) = self.read_blocked(index, moved) {
             self.fail_rest(index, kind);
         }

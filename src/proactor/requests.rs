@@ -142,9 +142,9 @@ impl<K: Kernel> Proactor<K> {
             Reason::Unsupported | Reason::Busy => ErrorKind::Os(libc::EOPNOTSUPP),
         };
         self.counts.submitted[op.code as usize] += 1;
-        let (source, token) = (op.source, op.token);
+        let (code, source, token) = (op.code, op.source, op.token);
         let error = Error::new(kind, 0, op.into_buf());
-        self.batch.push(Completion::new(source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
     }
 
     /// What other threads had queued when the watcher closed ends like everything else.
@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
         self.counts.messages += 1;
         let ticket = self.loose_ticket();
         let done = Done::Message(Message(value));
-        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(done)));
+        self.batch.push(Completion::new(Code::Message, Source::NONE, ticket, token, Ok(done)));
     }
 
     /// Keeps ids ready for other threads.

@@ -28,7 +28,7 @@ pub(super) fn check_len(len: usize) -> Result<(), Reason> {
 }
 
 /// The index in the tickets of operations that ended at once, which have no place.
-const LOOSE: u32 = RESTS | ((1 << 29) - 2);
+const LOOSE: u32 = RESTS | crate::slots::MOST;
 
 /// A source with one of these takes no operations.
 const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;
@@ -112,7 +112,7 @@ impl<K: Kernel> Proactor<K> {
             self.counts.inline_writes += 1;
             let ticket = self.loose_ticket();
             let result = Ok(Done::Written { buf, bytes: len as u32 });
-            let done = Completion::new(source, ticket, token, result);
+            let done = Completion::new(Code::Write, source, ticket, token, result);
             // SAFETY: there is room: made before the attempt, which adds none.
             unsafe { self.batch.put(done) };
             return Some(ticket);
@@ -339,7 +339,7 @@ impl<K: Kernel> Proactor<K> {
             self.counts.submitted[Code::Close as usize] += 1;
             self.close_source(index);
             let ticket = self.loose_ticket();
-            self.batch.push(Completion::new(source, ticket, token, Ok(Done::Closed)));
+            self.batch.push(Completion::new(Code::Close, source, ticket, token, Ok(Done::Closed)));
             Ok(ticket)
         });
         answer.map_err(|reason| self.refusal = (reason, Buf::NONE)).ok()
@@ -522,7 +522,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.counts.submitted[Code::Nop as usize] += 1;
         let ticket = self.loose_ticket();
-        self.batch.push(Completion::new(Source::NONE, ticket, token, Ok(Done::Nop)));
+        self.batch.push(Completion::new(Code::Nop, Source::NONE, ticket, token, Ok(Done::Nop)));
         Ok(ticket)
     }
 

@@ -106,7 +106,8 @@ impl<K: Kernel> Proactor<K> {
                     self.unlink(slot);
                     self.slots.vacate(slot);
                     self.free_source(source);
-                    let done = Completion::new(source, ticket, token, Ok(Done::Closed));
+                    let done =
+                        Completion::new(Code::Close, source, ticket, token, Ok(Done::Closed));
                     self.batch.push(done);
                     return;
                 }

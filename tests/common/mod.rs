@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use windlass::sim::{Faults, Sim};
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, Driver, DriverKind, ErrorKind, Op,
+    Address, Buf, Builder, Code, Completion, Completions, Done, Driver, DriverKind, ErrorKind, Op,
     Proactor, Reason, Source, Submitter, Ticket, Watcher,
 };
 
@@ -210,7 +210,7 @@ pub struct Bench<D: Driver> {
     pub watcher: Watcher<D>,
     batch: Completions,
     backlog: VecDeque<Completion>,
-    open: HashMap<Ticket, u64>,
+    open: HashMap<Ticket, (Code, u64)>,
     strict: bool,
     address: Address,
     started: Instant,
@@ -235,7 +235,7 @@ impl<D: Driver> Bench<D> {
         let code = op.code();
         match self.watcher.submit(op) {
             Ok(ticket) => {
-                *self.open.entry(ticket).or_insert(0) += 1;
+                self.open.entry(ticket).or_insert((code, 0)).1 += 1;
                 ticket
             }
             Err(rejected) => panic!("{code:?} was refused: {rejected}"),
@@ -244,9 +244,10 @@ impl<D: Driver> Bench<D> {
 
     /// Submits what may be refused.
     pub fn try_submit(&mut self, op: Op) -> Result<Ticket, (Reason, Op)> {
+        let code = op.code();
         match self.watcher.submit(op) {
             Ok(ticket) => {
-                *self.open.entry(ticket).or_insert(0) += 1;
+                self.open.entry(ticket).or_insert((code, 0)).1 += 1;
                 Ok(ticket)
             }
             Err(rejected) => Err((rejected.reason, rejected.op)),
@@ -289,8 +290,11 @@ impl<D: Driver> Bench<D> {
     #[track_caller]
     fn enter(&mut self) {
         for c in self.batch.drain(..) {
+            if let Some((code, _)) = self.open.get(&c.ticket()) {
+                assert_eq!(c.code(), *code, "its code: {c:?}");
+            }
             match self.open.get_mut(&c.ticket()) {
-                Some(times) if !c.more() => {
+                Some((_, times)) if !c.more() => {
                     *times -= 1;
                     if *times == 0 {
                         self.open.remove(&c.ticket());
@@ -392,7 +396,7 @@ impl<D: Driver> Bench<D> {
 
     /// How many accepted operations have not ended.
     pub fn open(&self) -> usize {
-        self.open.values().map(|&n| n as usize).sum()
+        self.open.values().map(|&(_, n)| n as usize).sum()
     }
 
     /// How many completions nobody has asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Completions, Done, Op, Reason, Source};
+use windlass::{Code, Completions, Done, ErrorKind, Op, Ready, Reason, Source};
 
 use crate::common::*;
 
@@ -148,6 +148,61 @@ pub fn completions_name_their_source<H: Harness>() {
     assert_eq!(b.end(shutdown).source, there);
     assert_eq!(b.end(close).source, there);
     b.expect_all_ended();
+}
+
+/// However it ended, and whoever submitted it. (The ledger compares the codes of all other tests, too.)
+pub fn completions_say_which_operation_they_were<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let (listener, _) = b.listen();
+    let later = Duration::from_secs(9999);
+    let ends = [
+        Op::read(here),
+        Op::read(here).multishot(),
+        Op::read(here).timeout(later),
+        Op::read_into(here, vec![0; 8]),
+        Op::read_exact(here, vec![0; 8], 8),
+        Op::poll(here, Ready::READABLE),
+        Op::accept(listener),
+        Op::timer(later),
+    ];
+    for op in ends {
+        let code = op.code();
+        let ticket = b.submit(op);
+        assert!(b.watcher.cancel(ticket));
+        let c = b.end(ticket);
+        assert_eq!((c.code(), c.ticket()), (code, ticket));
+        assert_eq!(c.error_kind(), Some(ErrorKind::Cancelled));
+    }
+    let soon = Duration::from_millis(1);
+    for op in [Op::read(here).timeout(soon), Op::accept(listener).timeout(soon)] {
+        let code = op.code();
+        let c = b.run(op);
+        assert_eq!((c.code(), c.error_kind()), (code, Some(ErrorKind::Deadline)));
+    }
+    let multishot = b.submit(Op::read(here).multishot());
+    b.write(there, "x");
+    let c = b.end(multishot);
+    assert!(c.more() && c.code() == Code::Read && c.ticket() == multishot);
+    b.watcher.free(here);
+    let c = b.end(multishot);
+    assert_eq!((c.code(), c.error_kind()), (Code::Read, Some(ErrorKind::Freed)));
+    let from_far = b.submitter();
+    let (write, nop, refused) = std::thread::scope(|scope| {
+        let far = scope.spawn(|| {
+            from_far.wake(7).unwrap();
+            let submit = |op: Op| from_far.submit(op).unwrap();
+            let write = submit(Op::write(there, "y"));
+            (write, submit(Op::nop()), submit(Op::accept(there)))
+        });
+        far.join().unwrap()
+    });
+    for (ticket, code) in [(write, Code::Write), (nop, Code::Nop), (refused, Code::Accept)] {
+        let c = b.end(ticket);
+        assert_eq!((c.code(), c.ticket(), c.more()), (code, ticket, false));
+    }
+    let message = b.next();
+    assert_eq!((message.code(), message.token), (Code::Message, 7));
 }
 
 pub fn addresses_of_both_ends_agree<H: Harness>() {

@@ -192,6 +192,7 @@ impl<W: World> Model<W> {
         assert!(record.ended.is_none(), "it had ended: {c:?}; {record:?}");
         assert!(!record.queued, "it has not begun: {c:?}");
         assert_eq!(c.ticket(), record.ticket, "{c:?}; {record:?}");
+        assert_eq!(c.code(), record.code, "{c:?}; {record:?}");
         assert_eq!(c.source, if record.end.is_some() { record.source } else { Source::NONE });
         let end = End::of(&c.result);
         self.check_end(index, c, end, now);
