@@ -4,12 +4,16 @@
 //! components: the table of operations, the deadline heap, the pool of leases, the remote queue.
 #![allow(missing_docs, unsafe_code)] // a test; poll(2) is called by hand
 
+#[path = "common/bound.rs"]
+mod bound;
+
 use std::io::{self, ErrorKind as Io, Read, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use bound::{join, wait_for};
 use windlass::deadline::Deadlines;
 use windlass::remote::{Remote, Request, Wake};
 use windlass::slots::{Entry, Operation, Table, VACANT};
@@ -388,7 +392,7 @@ fn an_echo_runs_on_a_driver_from_outside() {
     let mut done = Completions::new();
     let mut answer = None;
     while answer.is_none() {
-        watcher.wait(&mut done).unwrap();
+        wait_for(&mut watcher, &mut done, "the next completion");
         for c in done.drain(..) {
             match c.result.unwrap() {
                 Done::Read(data) if c.source == server => {
@@ -418,7 +422,7 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     let freed = watcher.submit(Op::read(source)).unwrap();
     let mut ends = Vec::new();
     while ends.len() < 3 {
-        watcher.wait(&mut done).unwrap();
+        wait_for(&mut watcher, &mut done, "the next completion");
         ends.extend(done.drain(..).map(|c| (c.ticket(), c.error_kind())));
     }
     assert!(watcher.free(source));
@@ -426,7 +430,7 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     watcher.submit(Op::timer(Duration::from_secs(3600))).unwrap();
     watcher.close();
     watcher.close();
-    watcher.wait(&mut done).unwrap();
+    wait_for(&mut watcher, &mut done, "the next completion");
     ends.extend(done.drain(..).map(|c| (c.ticket(), c.error_kind())));
     assert_eq!(
         ends[..3],
@@ -446,9 +450,9 @@ fn other_threads_reach_it() {
     let submitter = watcher.submitter();
     let thread = std::thread::spawn(move || submitter.post(1, String::from("news")).unwrap());
     let mut done = Completions::new();
-    watcher.wait(&mut done).unwrap();
+    wait_for(&mut watcher, &mut done, "the next completion");
     let c = done.drain(..).next().unwrap();
     let Ok(Done::Message(message)) = c.result else { panic!("{c:?}") };
     assert_eq!(message.downcast::<String>().unwrap(), "news");
-    thread.join().unwrap();
+    join(thread, "the other thread");
 }

@@ -152,12 +152,8 @@ fn no_requests_left_is_told() {
         assert!(why.contains("fs.aio-max-nr"), "{why}");
         // What they give back can be had again.
         drop(held);
-        let until = std::time::Instant::now() + BOUND;
-        while let Err(error) = epoll().files(FileBackend::Aio).build() {
-            // The kernel gives contexts back a while after they are destroyed.
-            assert!(std::time::Instant::now() < until, "{error}");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        // The kernel gives contexts back a while after they are destroyed.
+        until("there are requests left", || epoll().files(FileBackend::Aio).build().is_ok());
     });
 }
 
@@ -410,11 +406,9 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
         b.watcher.try_wait(&mut Completions::new()).unwrap_err();
         b.watcher.close();
         assert!(system::is_open(number), "the kernel writes to it");
-        let until = std::time::Instant::now() + BOUND;
-        while std::fs::read(directory.at("a")).unwrap() != [7; 4096] {
-            assert!(std::time::Instant::now() < until);
-            std::thread::yield_now();
-        }
+        until("the write is in the file", || {
+            std::fs::read(directory.at("a")).unwrap() == [7; 4096]
+        });
         ear.open();
         drop(b);
         assert!(!system::is_open(number), "it is open without anybody");

@@ -65,8 +65,14 @@ impl Forked {
         let mut status = -1;
         // SAFETY: room for one status.
         assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        assert!(!hangs(status), "the child hangs: no end within a minute");
         assert_eq!(status, 0, "the child has failed");
     }
+}
+
+/// Its alarm has ended it.
+fn hangs(status: i32) -> bool {
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM
 }
 
 fn bench(driver: DriverKind) -> Bench<Auto> {

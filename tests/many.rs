@@ -72,7 +72,7 @@ fn eight_thousand_connections_between_two_processes() {
     b.expect_all_ended();
     control.write_all(b"q").unwrap();
     let (ended, text) = child::finish(server);
-    let out = drain.join().unwrap();
+    let out = join(drain, "the last words of the server");
     assert!(ended, "{text}");
     assert!(out.contains(&format!("SERVED {CONNECTIONS}")), "{out}");
 }

@@ -162,7 +162,11 @@ impl<D: Driver> Echo<D> {
         let mut back = 0;
         while back < self.clients.len() {
             let count = self.watcher.wait_timeout(&mut self.done, BOUND).expect("a wait");
-            assert!(count > 0, "it hangs");
+            assert!(
+                count > 0,
+                "the echoes of a round: {back} are back; {:?}",
+                self.watcher.counters()
+            );
             let mut done = std::mem::take(&mut self.done);
             for c in done.drain(..) {
                 match c.result.expect("nothing fails") {
@@ -450,7 +454,10 @@ fn one_by_one(
 ) {
     watcher.submit(op(buf.take().expect("it comes back"))).expect("room");
     while buf.is_none() {
-        assert!(watcher.wait_timeout(done, BOUND).expect("a wait") > 0, "it hangs");
+        assert!(
+            watcher.wait_timeout(done, BOUND).expect("a wait") > 0,
+            "work on a file does not end"
+        );
         for c in done.drain(..) {
             match c.result.expect("nothing fails") {
                 Done::Read(data) | Done::Written { buf: data, .. } => {

@@ -232,7 +232,7 @@ fn a_server_survives_when_descriptors_run_out() {
     // What the harness says at its end must find a reader.
     let drain = std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     let (ended, text) = child::finish(server);
-    drain.join().unwrap().unwrap();
+    join(drain, "the last words of the server").unwrap();
     assert!(ended, "{text}");
 }
 
@@ -263,7 +263,7 @@ fn serve_with_few_descriptors() {
     let mut done = Completions::new();
     let mut connections = Vec::new();
     loop {
-        watcher.wait(&mut done).expect("descriptors that run out end no loop");
+        wait_for(&mut watcher, &mut done, "a client, or a word on standard input");
         for c in done.drain(..) {
             match c.result {
                 Ok(Done::Accepted(socket)) => {

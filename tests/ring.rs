@@ -7,7 +7,7 @@
 mod common;
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::files::*;
 use common::system::{self, deny};
@@ -31,7 +31,7 @@ fn denied(test: &str, number: i64, step: &str) {
             let mut watcher = Watcher::new().expect("there is another driver");
             let nop = watcher.submit(Op::nop()).unwrap();
             let mut done = Completions::new();
-            watcher.wait(&mut done).unwrap();
+            wait_for(&mut watcher, &mut done, "a nop on the other driver");
             assert_eq!(done.drain(..).next().unwrap().ticket(), nop);
             println!("denied as it should be");
             return;
@@ -142,15 +142,14 @@ fn what_a_look_has_begun_wakes_the_loop_around_it() {
     let mut b = Uring::bench_with(Watcher::builder().quirks("whole-buffers=on"));
     let (here, mut there) = system::tcp_pair();
     there.write_all(&pattern(MUCH, 1)).unwrap();
-    while here.peek(&mut vec![0; MUCH]).unwrap() < MUCH {
-        std::thread::yield_now();
-    }
+    until("all bytes have arrived", || here.peek(&mut vec![0; MUCH]).unwrap() == MUCH);
     let here = b.watcher.attach(here).unwrap();
     let mut done = Completions::new();
     // The descriptor's first signal says nothing of what comes.
-    while system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO)) {
+    until("the descriptor is quiet", || {
         b.watcher.try_wait(&mut done).unwrap();
-    }
+        !system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO))
+    });
     b.watcher.submit(Op::read(here)).unwrap();
     assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 1);
     assert_eq!(expect_read(done.drain(..).next().unwrap()).len(), MUCH);
@@ -159,7 +158,7 @@ fn what_a_look_has_begun_wakes_the_loop_around_it() {
     assert_eq!(b.watcher.next_timeout(), None, "nothing is due");
     there.write_all(b"hello").unwrap();
     assert!(system::wait_readable(b.watcher.pollable().unwrap(), Some(BOUND)), "it sleeps on");
-    while b.watcher.try_wait(&mut done).unwrap() == 0 {}
+    until("the read that woke the loop", || b.watcher.try_wait(&mut done).unwrap() > 0);
     assert_eq!(&*expect_read(done.drain(..).next().unwrap()), b"hello");
 }
 
@@ -176,10 +175,11 @@ fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
     let mut done = Completions::new();
     for round in 0..20 {
         b.watcher.submit(Op::read(here).token(1)).unwrap();
-        while b.watcher.try_wait(&mut done).unwrap() > 0 {}
-        while system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO)) {
+        until("nothing more to take", || b.watcher.try_wait(&mut done).unwrap() == 0);
+        until("the descriptor is quiet", || {
             assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
-        }
+            !system::wait_readable(b.watcher.pollable().unwrap(), Some(Duration::ZERO))
+        });
         std::thread::scope(|scope| {
             scope.spawn(|| submitter.post(2, 0).unwrap());
         });
@@ -591,11 +591,7 @@ fn a_slot_does_not_keep_a_file() {
             assert!(b.watcher.free(source));
         }
         // A child that another test forks has one until its exec.
-        let until = Instant::now() + BOUND;
-        while !lock(&locks) {
-            assert!(Instant::now() < until, "the last descriptor of the file is closed");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("the last descriptor of the file is closed", || lock(&locks));
     }
     std::fs::remove_file(path).unwrap();
 }

@@ -15,20 +15,18 @@ use windlass::{
     Proactor, Reason, Source, Submitter, Ticket, Watcher,
 };
 
+pub mod bound;
 pub mod child;
 pub mod files;
 pub mod skip;
 pub mod system;
 
+#[allow(unused_imports)] // not every binary waits by itself
+pub use bound::{BOUND, WHOLE, Watch, join, receive, until, wait_for};
 #[allow(unused_imports)] // not every binary works on files
 pub use files::{EpollAio, EpollPool, PollPool, UringFiles, UringPool};
 #[allow(unused_imports)] // not every binary leaves something out
 pub use skip::{Needs, skip};
-
-/// How long one wait may take before it counts as a hang.
-pub const BOUND: Duration = Duration::from_secs(60);
-/// How long a whole test may take.
-pub const WHOLE: Duration = Duration::from_secs(300);
 
 /// A driver under test.
 pub trait Harness {
@@ -214,6 +212,7 @@ pub struct Bench<D: Driver> {
     strict: bool,
     address: Address,
     started: Instant,
+    _watch: Watch,
 }
 
 impl<D: Driver> Bench<D> {
@@ -226,6 +225,7 @@ impl<D: Driver> Bench<D> {
             strict: true,
             address,
             started: Instant::now(),
+            _watch: Watch::begin(),
         }
     }
 
@@ -313,7 +313,9 @@ impl<D: Driver> Bench<D> {
         while self.backlog.is_empty() {
             if self.fetch(BOUND) == 0 {
                 let counters = self.watcher.counters();
-                panic!("nothing completes: {} open, {counters:?}", self.open.len());
+                let open: Vec<Code> = self.open.values().map(|(code, _)| *code).take(20).collect();
+                let count = self.open.len();
+                panic!("nothing completes; in flight: {count}, first {open:?}; {counters:?}");
             }
         }
         self.backlog.pop_front().expect("not empty")
@@ -335,7 +337,8 @@ impl<D: Driver> Bench<D> {
             if self.fetch(BOUND) == 0 {
                 let counters = self.watcher.counters();
                 let backlog = &self.backlog;
-                panic!("{ticket:?} does not end; came: {backlog:?}; {counters:?}");
+                let code = self.open.get(&ticket).map(|(code, _)| *code);
+                panic!("{code:?} {ticket:?} does not end; came: {backlog:?}; {counters:?}");
             }
         }
     }

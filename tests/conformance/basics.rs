@@ -39,7 +39,7 @@ pub fn a_wait_appends_to_what_the_batch_holds<H: Harness>() {
     let mut done = Completions::new();
     for token in 0..3 {
         watcher.submit(Op::nop().token(token)).unwrap();
-        assert_eq!(watcher.wait(&mut done).unwrap(), 1);
+        assert_eq!(wait_for(&mut watcher, &mut done, "a nop"), 1);
     }
     let tokens: Vec<u64> = done.iter().map(|c| c.token).collect();
     assert_eq!(tokens, [0, 1, 2]);
@@ -64,7 +64,7 @@ pub fn a_wait_returns_with_the_first_completion<H: Harness>() {
     let late = b.submit(Op::timer(Duration::from_secs(10_000)));
     b.submit(Op::nop().token(1));
     let mut done = Completions::new();
-    assert_eq!(b.watcher.wait(&mut done).unwrap(), 1);
+    assert_eq!(wait_for(&mut b.watcher, &mut done, "a nop"), 1);
     assert_eq!(done.iter().next().unwrap().token, 1);
     assert!(b.watcher.cancel(late));
 }

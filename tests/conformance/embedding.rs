@@ -79,7 +79,7 @@ pub fn submitters_wake_the_foreign_loop<H: Harness>() {
         assert_eq!((done.len(), done[0].token), (1, i));
     }
     drop(go);
-    thread.join().unwrap();
+    join(thread, "the thread that wakes");
 }
 
 /// A burst, then a pause, then a burst: whatever the interleaving, nothing is lost.
@@ -103,7 +103,7 @@ pub fn bursts_from_a_thread_arrive_whole<H: Harness>() {
             next += 1;
         }
     }
-    thread.join().unwrap();
+    join(thread, "the thread of bursts");
 }
 
 /// Accepts that are paused, reads that wait for a lease: both are seen from outside.
@@ -122,6 +122,6 @@ pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
         let thread = std::thread::spawn(move || drop(lease));
         let next = embedded(&mut b).pop().unwrap();
         assert_eq!(next.bytes(), 64);
-        thread.join().unwrap();
+        join(thread, "the drop of a lease");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass::{
     Buf, Completions, Driver, ErrorKind, Limit, Op, OpenOptions, Priority, Reason, Ticket, Watcher,
@@ -200,7 +200,7 @@ pub fn what_was_begun_ends_late<H: Harness>() {
         let _ = opened.recv();
         panic!("late words")
     }));
-    begun.recv().unwrap();
+    receive(&begun, "the job begins");
     assert!(b.watcher.cancel(ticket));
     drop(open);
     let c = b.end(ticket);
@@ -324,7 +324,7 @@ pub fn other_threads_submit_and_cancel<H: Harness>() {
             }
         }
     }
-    assert_eq!(thread.join().unwrap().len(), 120);
+    assert_eq!(join(thread, "the thread that submits").len(), 120);
     // A cancel from there, of what has begun here and of what has not.
     let submitter = b.submitter();
     let (held, gate) = hold(&mut b);
@@ -395,7 +395,9 @@ pub fn work_ends_the_sleep_of_a_foreign_loop<H: Harness>() {
         for op in ops {
             b.watcher.submit(op).unwrap();
             let mut done = Completions::new();
+            let end = Instant::now() + BOUND;
             while b.watcher.try_wait(&mut done).unwrap() == 0 {
+                assert!(Instant::now() < end, "work of round {round} does not end");
                 let timeout = b.watcher.next_timeout().unwrap_or(BOUND);
                 let fd = b.watcher.pollable().unwrap();
                 let woken = system::wait_readable(fd, Some(timeout));

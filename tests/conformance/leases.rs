@@ -145,12 +145,12 @@ pub fn a_lease_dropped_on_another_thread_lets_reads_go_on<H: Harness>() {
         let leases = std::mem::take(&mut held);
         let thread = std::thread::spawn(move || drop(leases));
         if got.len().is_multiple_of(2) || H::NAME == "sim" {
-            thread.join().unwrap();
+            join(thread, "the drop of a lease");
             held.push(lease(expect_read(b.end(next))));
         } else {
             // The wait may begin before the drop: then the drop wakes it.
             held.push(lease(expect_read(b.end(next))));
-            thread.join().unwrap();
+            join(thread, "the drop of a lease");
         }
         got.extend_from_slice(&held[0]);
     }
@@ -180,7 +180,7 @@ pub fn leases_outlive_their_watcher<H: Harness>() {
         let got: Vec<u8> = held.iter().flat_map(|l| l.iter().copied()).collect();
         expect_same(&got, &wanted);
     });
-    check.join().unwrap();
+    join(check, "the comparison");
 }
 
 /// One lease in writes to many sources: a broadcast without a copy.

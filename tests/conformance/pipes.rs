@@ -160,6 +160,6 @@ pub fn short_reads_of_a_pipe_lose_nothing<H: Harness>() {
         })
     };
     let got = b.read_to_end(reader);
-    thread.join().unwrap();
+    join(thread, "the thread that writes");
     expect_same(&got, &bytes);
 }

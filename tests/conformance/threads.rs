@@ -17,7 +17,7 @@ pub fn no_wake_is_lost<H: Harness>() {
     let thread = thread::spawn(move || {
         for i in 0..20_000u64 {
             submitter.wake(i).unwrap();
-            assert_eq!(ping.recv(), Ok(i));
+            assert_eq!(receive(&ping, "the loop answers a wake"), i);
         }
     });
     for i in 0..20_000u64 {
@@ -25,7 +25,7 @@ pub fn no_wake_is_lost<H: Harness>() {
         assert_eq!(c.token, i);
         pong.send(i).unwrap();
     }
-    thread.join().unwrap();
+    join(thread, "the thread that wakes");
 }
 
 /// Four threads at once: nothing is lost, each one's order is kept.
@@ -55,7 +55,7 @@ pub fn many_threads_post_in_their_order<H: Harness>() {
         next[t as usize] += 1;
     }
     for thread in threads {
-        thread.join().unwrap();
+        join(thread, "a thread that submits");
     }
     b.expect_quiet();
 }
@@ -99,7 +99,7 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
         }
     }
     for thread in threads {
-        thread.join().unwrap();
+        join(thread, "a thread that submits");
     }
     for (ticket, token) in tickets {
         assert_eq!(ended.remove(&token), Some(ticket));
@@ -120,7 +120,7 @@ pub fn a_spawned_loop_serves<H: Harness>() {
             let mut done = Completions::new();
             let mut messages = 0;
             loop {
-                watcher.wait(&mut done)?;
+                wait_for(&mut watcher, &mut done, "a client or the last message");
                 for c in done.drain(..) {
                     match c.result {
                         Ok(Done::Message(_)) => return Ok(messages),
@@ -160,7 +160,7 @@ pub fn a_spawned_loop_serves<H: Harness>() {
     there.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"handed over");
     spawned.submitter.wake(0).unwrap();
-    assert!(spawned.thread.join().unwrap().unwrap() >= 21);
+    assert!(join(spawned.thread, "the spawned loop").unwrap() >= 21);
     assert!(spawned.submitter.is_closed());
 }
 
@@ -180,7 +180,7 @@ pub fn a_guard_frees_while_the_loop_sleeps<H: Harness>() {
             assert!(end.is_empty());
         });
         expect_unmoved(b.end(read), windlass::ErrorKind::Freed);
-        thread.join().unwrap();
+        join(thread, "the freed connection's end");
     }
     assert_eq!(b.watcher.counters().sources, 0);
 }
@@ -203,7 +203,7 @@ pub fn busy_polling_changes_nothing<H: Harness>() {
     for i in 0..500 {
         assert_eq!(b.next().token, i);
     }
-    thread.join().unwrap();
+    join(thread, "the thread that wakes");
     let start = b.watcher.now();
     for millis in [0, 1, 3] {
         let span = std::time::Duration::from_millis(millis);

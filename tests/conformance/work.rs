@@ -260,7 +260,7 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
             drop(b);
             let is_late = start.elapsed() > Duration::from_millis(900);
             if let Some(letting) = letting {
-                letting.join().unwrap();
+                join(letting, "the hold is let go");
             }
             if !is_late {
                 in_time += 1;
@@ -268,13 +268,9 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
                 assert_eq!(count, 1, "round {round}: a buffer is left");
                 assert_eq!(system::descriptors(), before, "round {round}: descriptors are left");
             }
-            let until = std::time::Instant::now() + BOUND;
             // A thread that was joined may still be listed for a moment, and one of the kernel's that
             // served the ring come and go.
-            while threads() > alone {
-                assert!(std::time::Instant::now() < until, "round {round}: threads are left");
-                std::thread::yield_now();
-            }
+            until(&format!("round {round}: its threads end"), || threads() <= alone);
             before = system::descriptors();
         }
         assert!(in_time > 0, "the disk is too slow for any round");
@@ -293,11 +289,7 @@ pub fn a_watcher_does_not_wait_for_ever<H: Harness>() {
     assert!(is_held(&path), "closed under a thread");
     drop(held.hold);
     // The write goes on to its end.
-    let until = std::time::Instant::now() + BOUND;
-    while std::fs::metadata(&path).unwrap().len() < 4096 {
-        assert!(std::time::Instant::now() < until);
-        std::thread::yield_now();
-    }
+    until("the write ends", || std::fs::metadata(&path).unwrap().len() >= 4096);
 }
 
 /// Takes a file's pages out of the page cache; false where they stay, as on a file system in memory.

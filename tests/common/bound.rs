@@ -1,0 +1,92 @@
+//! Waits with a bound: what hangs becomes a failure that says what was missing.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use windlass::{Completions, Driver, Watcher};
+
+/// How long one wait may take before it counts as a hang.
+pub const BOUND: Duration = Duration::from_secs(60);
+/// How long a whole test may take.
+pub const WHOLE: Duration = Duration::from_secs(300);
+
+/// Waits for the next batch; answers how many completions it has, at least one.
+#[track_caller]
+pub fn wait_for<D: Driver>(watcher: &mut Watcher<D>, done: &mut Completions, what: &str) -> usize {
+    let count = watcher.wait_timeout(done, BOUND).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(count > 0, "{what}: nothing came in {BOUND:?}; {:?}", watcher.counters());
+    count
+}
+
+/// Looks again and again until `holds`: for what no event tells.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + BOUND;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}: not within {BOUND:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// What a thread answers.
+#[track_caller]
+pub fn join<T>(thread: JoinHandle<T>, what: &str) -> T {
+    until(what, || thread.is_finished());
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The next thing that comes through a channel.
+#[track_caller]
+pub fn receive<T>(from: &Receiver<T>, what: &str) -> T {
+    match from.recv_timeout(BOUND) {
+        Ok(it) => it,
+        Err(RecvTimeoutError::Timeout) => panic!("{what}: not within {BOUND:?}"),
+        Err(RecvTimeoutError::Disconnected) => panic!("{what}: the other end is gone"),
+    }
+}
+
+/// While it lives, the process ends with an error if its test takes too long: the last resort for
+/// calls that have no bound of their own.
+pub struct Watch(u64);
+
+/// Tests that run: which, named how, until when.
+static WATCHED: Mutex<(u64, Vec<(u64, String, Instant)>)> = Mutex::new((0, Vec::new()));
+
+impl Watch {
+    /// Watches over this thread's test.
+    pub fn begin() -> Watch {
+        static LOOKS: Once = Once::new();
+        LOOKS.call_once(|| {
+            std::thread::spawn(look);
+        });
+        let name = std::thread::current().name().unwrap_or("a thread without a name").to_owned();
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.0 += 1;
+        let id = watched.0;
+        // Later than what says more.
+        watched.1.push((id, name, Instant::now() + WHOLE + BOUND));
+        Watch(id)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.1.retain(|(id, ..)| *id != self.0);
+    }
+}
+
+fn look() {
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some((_, name, _)) = watched.1.iter().find(|(_, _, end)| *end < now) {
+            eprintln!("{name} hangs in a call: no end within {:?}", WHOLE + BOUND);
+            std::process::abort();
+        }
+    }
+}
