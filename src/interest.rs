@@ -117,6 +117,7 @@ pub enum Mode {
     Level,
     /// Once each time the condition arises anew.
     Edge,
-    /// Once; then the registration ends.
+    /// Once; then the registration rests until [`rearm`](crate::Reactor::rearm) arms it again. What
+    /// epoll calls edge-triggered and oneshot is the same: arming tells of conditions that hold.
     Oneshot,
 }

@@ -9,11 +9,11 @@
 //!
 //! ```text
 //!             submit                    an event
-//!   Watch ─────────────▶ registered ───────────────▶ Readiness { more: true }   level, edge
-//!             EPERM …    │  ▲   │ │    the one event
-//!   ◀─────── refused     └──┘   │ └────────────────▶ Readiness { more: false, fd }   oneshot
-//!                       modify  │ cancel
-//!                               └──────────────────▶ Readiness { more: false, fd, ready: NONE }
+//!   Watch ─────────────▶ registered ───────────────▶ Readiness { more: true }
+//!             EPERM …    │  ▲     │    a oneshot rests then, until `rearm`
+//!   ◀─────── refused     └──┘     │
+//!                modify, rearm    │ cancel
+//!                                 └────────────────▶ Readiness { more: false, fd, ready: NONE }
 //! ```
 //!
 //! Invariants: (E1) a registered descriptor is owned here, so its number names nothing else and no
@@ -80,7 +80,7 @@ const WAKE: u64 = u64::MAX;
 /// | there | here |
 /// |---|---|
 /// | the descriptor is borrowed and must be deregistered before it is closed | the watch owns it and its last item gives it back |
-/// | a oneshot registration stays, disarmed | it ends with its one item; submit the descriptor again, or use [`Mode::Edge`], which needs no re-arming |
+/// | a oneshot registration stays, disarmed; its error and hang-up may be told all the same | it stays, and tells nothing before [`rearm`](Reactor::rearm) |
 /// | an event is named by a key that may meanwhile be somebody else's | by a [`Ticket`] too: a stale one is an error |
 /// | `register` twice is `EEXIST` | two watches of one file are two duplicates; both report |
 ///
@@ -151,8 +151,39 @@ impl<S: Select> Reactor<S> {
         let watch = watch.ok_or(Reason::Stale)?;
         let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
         self.selector.modify(fd, ticket.key(), interest, mode).map_err(reason)?;
-        (watch.mode, watch.interest) = (mode, interest);
+        (watch.mode, watch.interest, watch.armed) = (mode, interest, true);
         Ok(())
+    }
+
+    /// Arms a watch in [`Mode::Oneshot`] again, for the same or something else. Conditions that hold
+    /// already are reported by the next wait. A watch of another mode, which is always armed, has its
+    /// interest changed.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::os::unix::net::UnixStream;
+    /// use windlass::{Complete, Completions, Mode, Reactor, Ready, Submit, Wait, Watch};
+    ///
+    /// let (mut ours, mut theirs) = UnixStream::pair()?;
+    /// let mut reactor = Reactor::new()?;
+    /// let watch = Watch::dup(&ours, Ready::READABLE)?.mode(Mode::Oneshot);
+    /// let ticket = reactor.submit(watch)?;
+    /// let mut items = Completions::new();
+    /// theirs.write_all(b"hello")?;
+    /// assert_eq!(reactor.complete(Wait::Forever, &mut items)?, 1);
+    /// ours.read_exact(&mut [0; 3])?;
+    /// assert_eq!(reactor.complete(Wait::Now, &mut items)?, 0); // it rests
+    /// reactor.rearm(ticket, Ready::READABLE)?;
+    /// assert_eq!(reactor.complete(Wait::Forever, &mut items)?, 1); // two bytes are left
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`modify`](Reactor::modify).
+    pub fn rearm(&mut self, ticket: Ticket, interest: Ready) -> Result<(), Reason> {
+        let watch = self.watches.look(ticket.index(), ticket.generation());
+        let mode = watch.ok_or(Reason::Stale)?.mode;
+        self.modify(ticket, interest, mode)
     }
 
     /// Lends the descriptor of a watch out, to read, write or set options.
@@ -187,7 +218,7 @@ impl<S: Select> Reactor<S> {
 
     /// Makes the copy of the reactor in a forked child the child's own; where there was no fork it does
     /// nothing. The watches go on, on a selector of the child's own, so that conditions that hold are reported
-    /// once more. A [`Waker`] from before the fork stays the parent's.
+    /// once more; a oneshot that rests, rests on. A [`Waker`] from before the fork stays the parent's.
     ///
     /// # Errors
     /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and this can be
@@ -220,21 +251,20 @@ impl<S: Select> Reactor<S> {
             let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
             let ticket = Ticket::from_parts(key as u32, generation);
             match self.watches.find(ticket.index(), generation) {
-                Some(watch) if watch.mode == Mode::Oneshot => self.end(ticket, ready),
-                Some(watch) => self.batch.push(Readiness {
-                    ticket,
-                    token: watch.token,
-                    ready,
-                    more: true,
-                    fd: None,
-                }),
+                // A oneshot that rests: kqueue has a filter per direction, each of which tells once.
+                Some(watch) if !watch.armed => {}
+                Some(watch) => {
+                    watch.armed = watch.mode != Mode::Oneshot;
+                    let token = watch.token;
+                    self.batch.push(Readiness { ticket, token, ready, more: true, fd: None });
+                }
                 None => self.stale_events += u64::from(key != WAKE),
             }
         }
     }
 
     /// Ends a watch: its last item takes the descriptor along.
-    fn end(&mut self, ticket: Ticket, ready: Ready) {
+    fn end(&mut self, ticket: Ticket) {
         let watch = &mut self.watches[ticket.index()];
         let fd = watch.fd.take().expect("E1");
         let token = watch.token;
@@ -242,6 +272,7 @@ impl<S: Select> Reactor<S> {
         let removed = self.selector.remove(fd.as_raw_fd());
         debug_assert!(removed.is_ok(), "{removed:?}");
         self.watches.vacate(ticket.index());
+        let ready = Ready::NONE;
         self.batch.push(Readiness { ticket, token, ready, more: false, fd: Some(fd) });
     }
 }
@@ -273,7 +304,7 @@ impl<S: Select> Submit for Reactor<S> {
         }
         let watch = &mut self.watches[index];
         watch.token = op.token;
-        (watch.mode, watch.interest) = (op.mode, op.interest);
+        (watch.mode, watch.interest, watch.armed) = (op.mode, op.interest, true);
         watch.fd = Some(op.fd);
         Ok(ticket)
     }
@@ -285,7 +316,7 @@ impl<S: Select> Submit for Reactor<S> {
         if known.is_none() || self.check_fork().is_err() {
             return false;
         }
-        self.end(ticket, Ready::NONE);
+        self.end(ticket);
         true
     }
 }

@@ -18,6 +18,10 @@ use crate::sys::{
     waker::{Signal, WakeFd},
 };
 
+mod modes;
+
+use modes::{a_oneshot_that_rests_tells_nothing, an_echo_runs_in_every_mode};
+
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
 trait Fresh: Sized {
     fn fresh() -> Reactor<Self>
@@ -153,8 +157,7 @@ fn life_of_a_watch<S: Select + Fresh>(mode: Mode) {
         let item = only(now(&mut reactor));
         assert_eq!((item.ticket, item.token), (ticket, 9), "{name}");
         assert!(item.ready.contains(Ready::READABLE), "{name}: {item:?}");
-        assert_eq!(item.more, mode != Mode::Oneshot, "{name}");
-        assert_eq!(item.fd.is_some(), mode == Mode::Oneshot, "{name}");
+        assert!(item.more && item.fd.is_none(), "{name}: {item:?}");
 
         // The condition lasts: only a level tells it again.
         let again = now(&mut reactor);
@@ -162,20 +165,23 @@ fn life_of_a_watch<S: Select + Fresh>(mode: Mode) {
         reader.read_exact(&mut [0; 8]).unwrap();
         assert!(now(&mut reactor).is_empty(), "{name}: drained");
 
-        // It arises anew: only a oneshot has ended.
+        // It arises anew: only a oneshot rests, until it is armed again.
         write();
-        let anew = now(&mut reactor);
-        assert_eq!(anew.len(), usize::from(mode != Mode::Oneshot), "{name}");
-        assert_eq!(reactor.len(), anew.len(), "{name}");
+        if mode == Mode::Oneshot {
+            assert!(now(&mut reactor).is_empty(), "{name}: it rests");
+            reactor.rearm(ticket, Ready::READABLE).unwrap();
+        }
+        let anew = only(now(&mut reactor));
+        assert_eq!((anew.ticket, anew.token, anew.more), (ticket, 9, true), "{name}");
+        assert!(anew.ready.contains(Ready::READABLE), "{name}: {anew:?}");
 
         // The end gives the descriptor back, once, and is the last of it.
-        assert_eq!(reactor.cancel(ticket), mode != Mode::Oneshot, "{name}");
+        assert!(reactor.cancel(ticket), "{name}");
         assert!(!reactor.cancel(ticket), "{name}: stale");
-        for last in now(&mut reactor) {
-            assert!(!last.more && last.ready.is_empty(), "{name}: {last:?}");
-            let mut same = end(last.fd.expect("the descriptor comes back"));
-            same.read_exact(&mut [0; 8]).unwrap();
-        }
+        assert_eq!(reactor.rearm(ticket, Ready::READABLE), Err(Reason::Stale), "{name}");
+        let last = only(now(&mut reactor));
+        assert!(!last.more && last.ready.is_empty(), "{name}: {last:?}");
+        end(last.fd.expect("the descriptor comes back")).read_exact(&mut [0; 8]).unwrap();
         write();
         assert!(now(&mut reactor).is_empty(), "{name}: after its end");
         assert!(reactor.is_empty());
@@ -211,7 +217,7 @@ per_mode! {
     a_level_reports_for_as_long_as_the_condition_lasts: Mode::Level;
     an_edge_reports_when_the_condition_arises: Mode::Edge;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
-    a_oneshot_reports_once_and_ends: Mode::Oneshot;
+    a_oneshot_reports_once_until_it_is_armed_again: Mode::Oneshot;
 }
 
 fn what_holds_already_is_reported_at_submission_and_modification<S: Select + Fresh>() {
@@ -225,10 +231,11 @@ fn what_holds_already_is_reported_at_submission_and_modification<S: Select + Fre
         let item = only(now(&mut reactor));
         assert_eq!((item.ticket, item.token), (ticket, 3));
         assert_eq!(item.ready, Ready::WRITABLE);
-        assert_eq!(item.more, mode != Mode::Oneshot, "the new mode rules");
-        assert_eq!(reactor.fd(ticket).is_ok(), item.more);
-        let answer = reactor.modify(ticket, Ready::READABLE, Mode::Edge);
-        assert_eq!(answer.is_ok(), item.more, "{answer:?}");
+        let again = now(&mut reactor).len();
+        assert_eq!(again, usize::from(mode == Mode::Level), "{mode:?}: the new mode rules");
+        assert!(reactor.fd(ticket).is_ok());
+        reactor.modify(ticket, Ready::WRITABLE, Mode::Edge).unwrap();
+        assert_eq!(only(now(&mut reactor)).ready, Ready::WRITABLE, "{mode:?}: it is armed");
     }
 }
 
@@ -442,6 +449,10 @@ fn a_forked_child_watches_for_itself() {
     let mut reactor = Reactor::new().unwrap();
     let ticket = reactor.submit(edge(socket)).unwrap();
     let quiet = reactor.submit(edge(other)).unwrap();
+    let (oneshot, _oneshot_peer) = pair();
+    let oneshot = Watch::new(oneshot, Ready::WRITABLE).mode(Mode::Oneshot);
+    let resting = reactor.submit(oneshot).unwrap();
+    assert_eq!(only(now(&mut reactor)).ticket, resting);
     peer.write_all(b"x").unwrap();
     let mut reactor = Some(reactor);
     let said = fork::said_by_a_child(|| {
@@ -453,7 +464,11 @@ fn a_forked_child_watches_for_itself() {
         let waker = reactor.waker();
         waker.wake();
         let woken = reactor.complete(Wait::Forever, &mut items).is_ok() && items.is_empty();
-        begun && waited && same && woken && reactor.cancel(quiet)
+        // What rested rests on, and is armed here.
+        let armed = reactor.rearm(resting, Ready::WRITABLE).is_ok()
+            && reactor.complete(Wait::Forever, &mut items).unwrap_or(0) == 1
+            && items.drain(..).all(|item| item.ticket == resting);
+        begun && waited && same && woken && armed && reactor.cancel(quiet)
     });
     assert_ne!(said, Some(false), "what the child saw");
     let mut reactor = reactor.expect("it is the child's that is gone");
@@ -496,6 +511,10 @@ macro_rules! per_selector {
 }
 
 per_selector! {
+    #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
+    a_oneshot_that_rests_tells_nothing;
+    #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
+    an_echo_runs_in_every_mode;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
     what_holds_already_is_reported_at_submission_and_modification;
     a_number_that_is_used_again_gets_none_of_its_predecessors_events;

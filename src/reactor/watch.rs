@@ -65,9 +65,10 @@ pub struct Readiness {
     pub ticket: Ticket,
     /// The watch's token, untouched.
     pub token: u64,
-    /// The conditions that hold; none in the last item of a cancelled watch.
+    /// The conditions that hold; none in the last item of a watch.
     pub ready: Ready,
-    /// The watch goes on: more items may follow. Every watch ends in exactly one item without.
+    /// The watch goes on: more items may follow, of a oneshot when it is armed again. A watch that is
+    /// [cancelled](crate::Submit::cancel) ends in exactly one item without.
     pub more: bool,
     /// In the last item, the watch's descriptor. Dropped with the item, it closes.
     pub fd: Option<OwnedFd>,
@@ -84,6 +85,8 @@ pub(super) struct Registration {
     pub(super) fd: Option<OwnedFd>,
     pub(super) mode: Mode,
     pub(super) interest: Ready,
+    /// May report something: false of a oneshot that has, until it is armed again.
+    pub(super) armed: bool,
 }
 
 const _: () = assert!(size_of::<Registration>() <= 24);
@@ -91,7 +94,8 @@ const _: () = assert!(size_of::<Registration>() <= 24);
 impl Default for Registration {
     fn default() -> Registration {
         let (mode, interest) = (Mode::Level, Ready::NONE);
-        Registration { generation: VACANT, next: NOWHERE, token: 0, fd: None, mode, interest }
+        let (generation, next, armed) = (VACANT, NOWHERE, false);
+        Registration { generation, next, token: 0, fd: None, mode, interest, armed }
     }
 }
 
