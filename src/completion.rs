@@ -35,7 +35,7 @@ pub struct Completion {
 const _: () = assert!(size_of::<Completion>() <= 64);
 
 // Bits of a ticket's index that no driver uses: they cost a completion no room.
-const MORE: u32 = 1 << 30;
+pub(crate) const MORE: u32 = 1 << 30;
 const LATE: u32 = 1 << 29;
 const CODE_SHIFT: u32 = 24;
 const CODE: u32 = 31 << CODE_SHIFT;
@@ -65,6 +65,14 @@ impl Completion {
     pub fn and_more(mut self, more: bool) -> Self {
         let bit = if more { MORE } else { 0 };
         self.ticket = Ticket::from_parts(self.ticket.index() | bit, self.ticket.generation());
+        self
+    }
+
+    /// As [`and_more`](Completion::and_more), of flags in which the bit [`MORE`] says so.
+    #[inline(always)]
+    pub(crate) fn and_more_as(mut self, flags: u32) -> Self {
+        let index = self.ticket.index() | flags & MORE;
+        self.ticket = Ticket::from_parts(index, self.ticket.generation());
         self
     }
 

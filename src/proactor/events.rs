@@ -76,8 +76,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     unsafe fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
         const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
-        const OTHER: u32 =
-            UNSETTLED | WAITING | READ_PAUSED | RESTING_MORE | READS | WRITES | POLLS;
+        const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
         const ENDING: u32 = USUAL | UNSETTLED;
         let index = key as u32;
         let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
@@ -102,8 +101,9 @@ impl<K: Kernel> Proactor<K> {
             return self.run_rest_on(index, got, room);
         }
         let len = got.moved as u32;
-        // As `settle` does after a short read.
-        state.flags = flags & !(RESTING | READABLE | FULL);
+        // As `settle` does after a short read. A multishot read rests on.
+        let rests = (flags & RESTING_MORE) / (RESTING_MORE / RESTING);
+        state.flags = flags & !(RESTING | READABLE | FULL) | rests;
         if stream_kind(flags) == Kind::UnixStream {
             state.doubt(index, &mut self.doubts);
         }
@@ -112,7 +112,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion::new(Code::Read, source, ticket, token, result);
+        let done = Completion::new(Code::Read, source, ticket, token, result).and_more_as(flags);
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
         true

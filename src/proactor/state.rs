@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::completion::MORE;
 use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
@@ -42,20 +43,20 @@ pub(super) const CONNECTING: u32 = 1 << 14;
 pub(super) const PREPARED: u32 = 1 << 15;
 /// It is prepared and takes reads and writes of bytes: not a listener, not a connect's.
 pub(super) const BYTES: u32 = 1 << 16;
-/// A read without buffer and deadline rests in the source itself, ahead of its queue.
-pub(super) const RESTING: u32 = 1 << 17;
-/// The resting read is a multishot one.
-pub(super) const RESTING_MORE: u32 = 1 << 18;
+/// The kernel has its read, and answers.
+pub(super) const READ_BUSY: u32 = 1 << 17;
+/// The kernel has its write, and answers.
+pub(super) const WRITE_BUSY: u32 = 1 << 18;
 /// The selector knows that writes may wait.
 pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
 
 /// It stands in the list of those whose last short read proves nothing.
 pub(super) const DOUBTED: u32 = 1 << 28;
 
-/// The kernel has its read, and answers.
-pub(super) const READ_BUSY: u32 = 1 << 29;
-/// The kernel has its write, and answers.
-pub(super) const WRITE_BUSY: u32 = 1 << 30;
+/// A read without buffer and deadline rests in the source itself, ahead of its queue.
+pub(super) const RESTING: u32 = 1 << 29;
+/// The resting read is a multishot one: the bit that says so of a completion.
+pub(super) const RESTING_MORE: u32 = MORE;
 /// It is freed, and goes when the kernel has answered.
 pub(super) const FREEING: u32 = 1 << 31;
 
@@ -103,6 +104,7 @@ const _: () = {
         i += 1;
     }
 };
+const _: () = assert!(RESTING_MORE == RESTING << 1);
 const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
 const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 
