@@ -3,7 +3,8 @@
 //! With the feature `trace-buffers` every [`AlignedBuf`](crate::AlignedBuf), and every swap buffer that is
 //! kept by leases only, is in a table from when it is handed out until it comes back. Memory that is handed out
 //! or comes back twice, which the library's own mistakes alone can do, is a panic. The table is one for the
-//! process, under a lock: for debugging, and not for a forked child of several threads.
+//! process, under a lock: for debugging, and not for a forked child of several threads. It allocates when more
+//! is held than ever before, and for a backtrace.
 //!
 //! ```
 //! use windlass::AlignedBuf;
@@ -15,9 +16,10 @@
 //! ```
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// What is held.
@@ -57,9 +59,15 @@ impl fmt::Display for Held {
     }
 }
 
-static TABLE: Mutex<BTreeMap<usize, Held>> = Mutex::new(BTreeMap::new());
+/// By address.
+type Table = HashMap<usize, Held, BuildHasherDefault<DefaultHasher>>;
 
-fn table() -> MutexGuard<'static, BTreeMap<usize, Held>> {
+static TABLE: Mutex<Table> = Mutex::new(HashMap::with_hasher(BuildHasherDefault::new()));
+
+/// What stands for a backtrace where none is wanted: one for all, so that an entry allocates nothing.
+static NOWHERE: LazyLock<Arc<Backtrace>> = LazyLock::new(|| Arc::new(Backtrace::disabled()));
+
+fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +80,11 @@ pub fn held() -> Vec<Held> {
 
 /// Memory is handed out.
 pub(crate) fn made<T>(start: *const T, kind: Kind, bytes: usize) {
-    let from = Arc::new(Backtrace::capture());
+    let from = Backtrace::capture();
+    let from = match from.status() {
+        BacktraceStatus::Captured => Arc::new(from),
+        _ => Arc::clone(&NOWHERE),
+    };
     let held = Held { kind, bytes, since: Instant::now(), from };
     let before = table().insert(start.addr(), held);
     if let Some(before) = before {

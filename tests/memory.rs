@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use skip::{Needs, skip};
@@ -23,7 +23,7 @@ use windlass::{
 mod skip;
 mod worlds;
 
-use worlds::{Network, Real, Ring, Virtual, World, alone, descriptors};
+use worlds::{Network, Real, Ring, Virtual, World, descriptors};
 
 struct Counting;
 
@@ -59,6 +59,15 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// One test after the other, and no backtraces of buffers that are held (`trace-buffers`): each is an
+/// allocation.
+fn alone() -> MutexGuard<'static, ()> {
+    let alone = worlds::alone();
+    // SAFETY: this process reads its environment through std only, which takes turns.
+    unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+    alone
+}
 
 fn allocations() -> u64 {
     ALLOCATIONS.get()
