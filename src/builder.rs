@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::auto::{Auto, DriverKind};
-use crate::config::Config;
+use crate::config::{Config, Overflow};
 use crate::file::FileBackend;
 use crate::remote::Submitter;
 use crate::sys::affinity;
@@ -88,9 +88,40 @@ impl Builder {
     }
 
     /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write that
-    /// finds others queued and would exceed it is refused; one that finds none is always accepted.
+    /// finds others queued and would exceed it is refused, or closes the source
+    /// ([`write_overflow`](Builder::write_overflow)); one that finds none is always accepted.
     pub fn write_limit(mut self, bytes: usize) -> Builder {
         self.config.write_limit = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// What becomes of a write that would exceed the [`write_limit`](Builder::write_limit), from
+    /// whichever thread it comes. Default [`Overflow::Refuse`].
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    /// use windlass::{Completions, ErrorKind, Op, Overflow, Reason, Watcher};
+    ///
+    /// let builder = Watcher::builder().write_limit(1 << 20).write_overflow(Overflow::Close);
+    /// let mut watcher = builder.build()?;
+    /// let (ours, _silent) = UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// let mut done = Completions::new();
+    /// watcher.submit(Op::write(source, vec![0; 8 << 20]))?; // more than the socket takes
+    /// watcher.submit(Op::write(source, "one too many"))?;
+    /// let mut ended = 0;
+    /// while ended < 2 {
+    ///     watcher.wait(&mut done)?;
+    ///     for c in done.drain(..) {
+    ///         assert_eq!(c.error_kind(), Some(ErrorKind::Overflow));
+    ///         ended += 1;
+    ///     }
+    /// }
+    /// assert_eq!(watcher.submit(Op::read(source)).unwrap_err().reason, Reason::Stale);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_overflow(mut self, overflow: Overflow) -> Builder {
+        self.config.write_overflow = overflow;
         self
     }
 

@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use crate::file::FileBackend;
 
+/// What becomes of a write that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// It is refused ([`Reason::Full`](crate::Reason::Full)); the source stays as it is.
+    #[default]
+    Refuse,
+    /// It is accepted and ends, with every operation of its source, in
+    /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow); the source is freed: a peer that does not
+    /// read loses its connection.
+    Close,
+}
+
 /// The settings of a driver, as [`Builder`](crate::Builder) collects them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -22,6 +34,8 @@ pub struct Config {
     pub buffer_size: u32,
     /// Most bytes of writes that one source may have queued.
     pub write_limit: u32,
+    /// What becomes of a write that would exceed that. (Default [`Overflow::Refuse`].)
+    pub write_overflow: Overflow,
     /// Bytes that are read from one source in a row before it goes to the back of the queue.
     pub source_bytes: usize,
     /// Bytes that a turn reads before it delivers what it has.
@@ -59,6 +73,7 @@ impl Default for Config {
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
             write_limit: u32::MAX,
+            write_overflow: Overflow::Refuse,
             source_bytes: 2 << 20,
             turn_bytes: 64 << 10,
             unasked: 64,

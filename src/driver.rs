@@ -14,7 +14,7 @@
 //!   in any number with `more` set and then one final. Nothing is delivered from inside `submit`. A
 //!   refused submission reports nothing later and hands the operation back with its buffer.
 //! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source freed,
-//!   watcher closed, torn. Every completion says how many bytes moved. A result that is a descriptor
+//!   watcher closed, torn, overflow of its source's writes. Every completion says how many bytes moved. A result that is a descriptor
 //!   is owned from the moment the kernel hands it over: a completion dropped unread leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order, and those
 //!   that end done, at the end of file or in an error of the system complete in it; one that is
@@ -41,7 +41,8 @@
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
 //!   source holds no buffer.
-//! - **C9 bounded and fair.** Every queue has a bound; a refusal names it. One flooding source cannot
+//! - **C9 bounded and fair.** Every queue has a bound; a refusal names it (that of a source's writes
+//!   ends the source instead where [`Overflow::Close`](crate::Overflow::Close) says so). One flooding source cannot
 //!   starve the others. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.

@@ -19,7 +19,8 @@ pub enum Limit {
     /// Operations in flight: [`Builder::operations`](crate::Builder::operations).
     Operations,
     /// Bytes of writes that one source may have queued:
-    /// [`Builder::write_limit`](crate::Builder::write_limit).
+    /// [`Builder::write_limit`](crate::Builder::write_limit), where that
+    /// [refuses](crate::Overflow::Refuse).
     Writes,
     /// Messages from other threads that wait for the loop: [`Builder::queue`](crate::Builder::queue).
     Queue,
@@ -192,6 +193,9 @@ pub enum ErrorKind {
     /// The parent had submitted it when the process was forked; see
     /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     Forked,
+    /// More was written to its source than [`Builder::write_limit`](crate::Builder::write_limit) lets it
+    /// queue, and [`Overflow::Close`](crate::Overflow::Close) has freed the source.
+    Overflow,
 }
 
 /// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
@@ -216,6 +220,7 @@ impl ErrorKind {
             ErrorKind::Eof => -6,
             ErrorKind::Panicked => -7,
             ErrorKind::Forked => -8,
+            ErrorKind::Overflow => -9,
         }
     }
 }
@@ -238,6 +243,7 @@ impl Error {
             -6 => ErrorKind::Eof,
             -7 => ErrorKind::Panicked,
             -8 => ErrorKind::Forked,
+            -9 => ErrorKind::Overflow,
             errno => ErrorKind::Os(errno),
         }
     }
@@ -285,6 +291,9 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
             ErrorKind::Panicked => f.write_str("the job panicked"),
             ErrorKind::Forked => f.write_str("it is the parent's since the fork"),
+            ErrorKind::Overflow => {
+                f.write_str("the source was closed: its queued writes exceeded their limit")
+            }
         }
     }
 }
@@ -303,9 +312,11 @@ impl From<Error> for io::Error {
         let kind = match error.kind() {
             ErrorKind::Os(errno) => return os_error(errno),
             ErrorKind::Deadline => io::ErrorKind::TimedOut,
-            ErrorKind::Cancelled | ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Forked => {
-                io::ErrorKind::ConnectionAborted
-            }
+            ErrorKind::Cancelled
+            | ErrorKind::Freed
+            | ErrorKind::Closed
+            | ErrorKind::Forked
+            | ErrorKind::Overflow => io::ErrorKind::ConnectionAborted,
             ErrorKind::Torn => io::ErrorKind::BrokenPipe,
             ErrorKind::Eof => io::ErrorKind::UnexpectedEof,
             ErrorKind::Panicked => io::ErrorKind::Other,

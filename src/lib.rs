@@ -91,7 +91,7 @@ pub use auto::{Auto, DriverKind, UnknownDriver};
 pub use buf::{Buf, Target};
 pub use builder::{Builder, Spawned};
 pub use completion::{Completion, Completions, Done, Message};
-pub use config::Config;
+pub use config::{Config, Overflow};
 pub use driver::{
     Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, OpParts, Submit, Wait,
 };

@@ -271,6 +271,8 @@ pub enum InFlight {
     Freed,
     /// It ends because the driver was closed.
     Closed,
+    /// It ends because its source was closed with too much to write.
+    Overflow,
 }
 
 impl InFlight {
@@ -283,6 +285,7 @@ impl InFlight {
             InFlight::Deadline => Some(ErrorKind::Deadline),
             InFlight::Freed => Some(ErrorKind::Freed),
             InFlight::Closed => Some(ErrorKind::Closed),
+            InFlight::Overflow => Some(ErrorKind::Overflow),
         }
     }
 
@@ -292,6 +295,7 @@ impl InFlight {
             ErrorKind::Deadline => InFlight::Deadline,
             ErrorKind::Freed => InFlight::Freed,
             ErrorKind::Closed => InFlight::Closed,
+            ErrorKind::Overflow => InFlight::Overflow,
             _ => InFlight::Cancelled,
         }
     }

@@ -95,6 +95,8 @@ macro_rules! portable {
                 a_drain_tells_when_few_bytes_are_left
                 drains_end_like_other_operations
                 a_full_queue_of_writes_refuses
+                an_overflow_of_writes_closes_the_source
+                an_overflow_may_come_from_another_thread
             }
             basics {
                 nop_completes_once_with_its_token

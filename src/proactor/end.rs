@@ -118,7 +118,10 @@ impl<K: Kernel> Proactor<K> {
                 if moved > 0
                     && !matches!(
                         kind,
-                        ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Forked
+                        ErrorKind::Freed
+                            | ErrorKind::Closed
+                            | ErrorKind::Forked
+                            | ErrorKind::Overflow
                     ) =>
             {
                 // A hole in the stream: what is queued behind must not follow it.
@@ -172,7 +175,8 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     pub(super) fn unqueue(&mut self, index: u32, bytes: u32) {
         let state = &mut self.sources[index];
-        state.queued_bytes -= bytes;
+        // A write that has closed its source may have made the count wrap.
+        state.queued_bytes = state.queued_bytes.wrapping_sub(bytes);
         if state.has(POLLS) {
             self.run_drains(index);
         }
@@ -331,16 +335,21 @@ impl<K: Kernel> Proactor<K> {
         if state.has(CONNECTING | RESERVED) {
             return false;
         }
-        self.end_operations(source.index(), ErrorKind::Freed);
-        if self.is_in_kernel(source.index()) {
-            self.sources[source.index()].flags |= FREEING | CLOSING;
+        self.end_source(source.index(), ErrorKind::Freed);
+        true
+    }
+
+    /// Ends the operations of a source, and the source with them.
+    pub(super) fn end_source(&mut self, index: u32, kind: ErrorKind) {
+        self.end_operations(index, kind);
+        if self.is_in_kernel(index) {
+            self.sources[index].flags |= FREEING | CLOSING;
             if K::COMPLETES {
                 self.collect();
             }
-            return true;
+            return;
         }
-        self.close_source(source.index());
-        true
+        self.close_source(index);
     }
 
     /// Whether kernel or workers have something of a source, so that its descriptor must stay.

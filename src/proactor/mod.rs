@@ -50,7 +50,7 @@ use crate::batch::Batch;
 use crate::buf::Buf;
 use crate::clock;
 use crate::completion::{Completion, Completions, Done};
-use crate::config::Config;
+use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
 use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
@@ -133,6 +133,8 @@ pub struct Proactor<K: Kernel> {
     refusal: (Reason, Buf),
     /// A request of another thread is being served.
     serving: bool,
+    /// The write that is being submitted exceeds its source's bound and ends it.
+    exceeds: bool,
     forks: u32,
     /// The forks that the process had seen when that was looked at last.
     shares: u32,
@@ -198,6 +200,7 @@ impl<K: Kernel> Proactor<K> {
             loose: 1,
             refusal: (Reason::Closed, Buf::NONE),
             serving: false,
+            exceeds: false,
             forks: fork::generation(),
             shares: fork::shares(),
             inherited: HashSet::new(),

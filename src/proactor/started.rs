@@ -225,7 +225,7 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             };
             op.in_flight = InFlight::No;
-            let whole = matches!(kind, ErrorKind::Freed | ErrorKind::Closed);
+            let whole = matches!(kind, ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Overflow);
             let tears = op.code == Code::Write && op.moved > 0 && !whole;
             self.fail(slot, kind);
             if tears {

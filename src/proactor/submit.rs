@@ -168,8 +168,9 @@ impl<K: Kernel> Proactor<K> {
         if moved != 0 {
             self.wrote(index, ticket.index(), moved, offered);
         }
+        let exceeds = self.exceeds;
         self.finish_write_start(index, ticket, due_ns);
-        if self.slots.find(ticket.index(), ticket.generation()).is_none() {
+        if !exceeds && self.slots.find(ticket.index(), ticket.generation()).is_none() {
             // It was out at once: a list, or one on no stream.
             self.counts.submitted[Code::Write as usize] -= 1;
             self.counts.inline_writes += 1;
@@ -430,7 +431,8 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let limit = self.config.write_limit;
         let queued = self.sources[index].queued_bytes as usize;
-        if queued > 0 && queued + len > limit as usize {
+        let exceeds = queued > 0 && queued + len > limit as usize;
+        if exceeds && self.config.write_overflow == Overflow::Refuse {
             return Err(Reason::Full { limit: Limit::Writes, count: limit });
         }
         let limit = self.slots.limit();
@@ -440,8 +442,11 @@ impl<K: Kernel> Proactor<K> {
         let ticket = self.place(code, index, token);
         self.slots.set_limit(limit);
         let ticket = ticket?;
+        // It is queued whatever it exceeds, and ends with the others in `finish_write_start`: so it has
+        // its place before any other is vacated, which may be the one kept for another thread.
+        self.exceeds = exceeds;
         let state = &mut self.sources[index];
-        state.queued_bytes += len as u32;
+        state.queued_bytes = state.queued_bytes.wrapping_add(len as u32);
         state.push_write(&mut self.slots, ticket.index());
         Ok(ticket)
     }
@@ -644,6 +649,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(super) fn finish_write_start(&mut self, index: u32, ticket: Ticket, due_ns: u64) {
+        if std::mem::take(&mut self.exceeds) {
+            return self.end_source(index, ErrorKind::Overflow);
+        }
         // The operation just queued is tried now if all before it are out; if they are not, the
         // direction is not worth trying or stands in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Completion, Done, ErrorKind, Limit, Op, Reason, Watcher};
+use windlass::{Completion, Done, ErrorKind, Limit, Op, Overflow, Ready, Reason, Watcher};
 
 use crate::common::*;
 
@@ -143,4 +143,128 @@ pub fn a_full_queue_of_writes_refuses<H: Harness>() {
     expect_written(b.end(stuck.ticket));
     b.expect_alive(stuck.writer, stuck.peer);
     b.expect_all_ended();
+}
+
+/// A write beyond the bound is accepted, and ends with all others of its source, each once; the source
+/// is gone, and no other is concerned.
+pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
+    let builder = Watcher::builder().write_limit(100_000);
+    let mut b = H::bench_with(builder.write_overflow(Overflow::Close));
+    let (here, there) = b.pair();
+    for list in [false, true] {
+        let stuck = b.stuck();
+        let writer = stuck.writer;
+        let mut others = vec![
+            b.submit(Op::read(writer)),
+            b.submit(Op::read(writer).timeout(Duration::from_secs(3600))),
+            b.submit(Op::read_into(writer, vec![0; 10])),
+            b.submit(Op::poll(writer, Ready::READABLE)),
+            b.submit(Op::drained(writer, 0)),
+            b.submit(Op::shutdown(writer)),
+        ];
+        b.look();
+        assert!(others.iter().all(|&ticket| b.is_open(ticket)));
+        let memory = vec![7; 10];
+        let at = memory.as_ptr();
+        let last = if list {
+            Op::write_vectored(writer, vec![memory.into(), "b".into()])
+        } else {
+            Op::write(writer, memory)
+        };
+        let last = b.submit(last.token(9).timeout(Duration::from_secs(3600)));
+        // The descriptor is closed when the kernel has let go of it; the name is stale at once.
+        assert_eq!(b.refuse(Op::write(writer, "more")).0, Reason::Stale);
+        assert!(!b.watcher.free(writer) && !b.watcher.cancel(last));
+        let (sent, back) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
+        assert!(sent > 0 && sent < stuck.bytes.len() && back.len() == stuck.bytes.len());
+        for ticket in others.drain(..) {
+            expect_unmoved(b.end(ticket), ErrorKind::Overflow);
+        }
+        let c = b.end(last);
+        assert_eq!((c.token, c.source), (9, writer));
+        let back = expect_unmoved(c, ErrorKind::Overflow);
+        assert_eq!(back.parts().iter().map(|part| part.len()).sum::<usize>(), 10 + list as usize);
+        assert_eq!(back.parts()[0].as_slice().as_ptr(), at, "its own buffer");
+        // The peer reads what was sent, and the end.
+        let mut heard = 0;
+        let end = loop {
+            match b.run(Op::read(stuck.peer)).result {
+                Ok(Done::Read(data)) if data.is_empty() => break None,
+                Ok(Done::Read(data)) => heard += data.len(),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        assert!(heard == sent || end.is_some(), "{heard} of {sent}, then {end:?}");
+        b.watcher.free(stuck.peer);
+        b.expect_all_ended();
+        assert_eq!(b.watcher.counters().in_flight, 0);
+    }
+    // One that finds none queued is accepted whatever its length, as ever.
+    b.narrow(here);
+    let whole = b.submit(Op::write(here, pattern(1 << 20, 1)));
+    expect_same(&b.read_exact(there, 1 << 20), &pattern(1 << 20, 1));
+    expect_written(b.end(whole));
+    b.expect_alive(here, there);
+    assert_eq!(b.watcher.counters().sources, 2);
+    b.expect_all_ended();
+}
+
+/// What is served for another thread has its name already. Whether the write is refused or closes its
+/// source, every name stays its own: what comes behind it in the same turn, for any source, ends once.
+pub fn an_overflow_may_come_from_another_thread<H: Harness>() {
+    for overflow in [Overflow::Refuse, Overflow::Close] {
+        let builder = Watcher::builder().write_limit(1000).write_overflow(overflow).reserve(8);
+        let mut b = H::bench_with(builder);
+        let (here, there) = b.pair();
+        let submitter = b.submitter();
+        for round in 0..30 {
+            let stuck = b.small_stuck();
+            let writer = stuck.writer;
+            let read = b.submit(Op::read(writer));
+            let timer = b.submit(Op::timer(Duration::from_secs(3600)));
+            let tickets = std::thread::scope(|scope| {
+                let ops = [
+                    Op::write(here, "before"),
+                    Op::write(writer, vec![7; 10]),
+                    Op::write(here, "behind"),
+                    Op::write(writer, "more"),
+                    Op::read_exact(here, room(6), 6),
+                ];
+                let submit = || ops.map(|op| submitter.submit(op.token(round)).unwrap());
+                scope.spawn(submit).join().unwrap()
+            });
+            let [before, first, behind, second, reading] = tickets;
+            for ticket in [before, behind] {
+                expect_written(b.end(ticket));
+            }
+            let back = if overflow == Overflow::Close {
+                let (sent, _) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
+                assert!(sent < stuck.bytes.len());
+                expect_unmoved(b.end(read), ErrorKind::Overflow);
+                expect_unmoved(b.end(second), ErrorKind::Freed);
+                assert!(!b.watcher.free(writer));
+                expect_unmoved(b.end(first), ErrorKind::Overflow)
+            } else {
+                expect_errno(b.end(second), &[libc::ENOBUFS]);
+                let back = expect_errno(b.end(first), &[libc::ENOBUFS]);
+                assert!(b.is_open(stuck.ticket) && b.is_open(read) && b.watcher.free(writer));
+                expect_error(b.end(stuck.ticket), ErrorKind::Freed);
+                expect_unmoved(b.end(read), ErrorKind::Freed);
+                back
+            };
+            assert_eq!(back.as_slice(), [7; 10]);
+            assert!(b.watcher.cancel(timer));
+            expect_unmoved(b.end(timer), ErrorKind::Cancelled);
+            assert_eq!(b.read_exact(there, 12), b"beforebehind");
+            b.write(there, "answer");
+            let answer = b.end(reading);
+            assert_eq!(answer.token, round);
+            assert_eq!(expect_read(answer).as_slice(), b"answer");
+            b.watcher.free(stuck.peer);
+            let counters = b.watcher.counters();
+            assert_eq!((counters.in_flight, counters.sources), (0, 2), "round {round}");
+        }
+        b.expect_all_ended();
+    }
 }
