@@ -16,11 +16,15 @@ use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::fd::BorrowedFd;
+use crate::sys::file_ring;
 use crate::sys::{CHOSEN, Poll, Select, Selector};
 use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
 
 /// The environment variable that names the driver.
 pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
+
+/// What the reason of a choice begins with that neither program nor environment has made.
+const BY_ITSELF: &str = "chosen automatically";
 
 /// Which driver a watcher runs on.
 ///
@@ -101,18 +105,17 @@ impl Auto {
                 })?;
                 (kind, format!("named by {VARIABLE}"))
             }
-            (DriverKind::Auto, Err(_)) if files == FileBackend::Uring => (
-                DriverKind::Uring,
-                "the one that does the work on files as it was asked for".into(),
-            ),
-            (DriverKind::Auto, Err(_)) => (kind, format!("chosen automatically: {CHOSEN}")),
+            (DriverKind::Auto, Err(_)) => (kind, format!("{BY_ITSELF}: {CHOSEN}")),
             (kind, _) => (kind, "named by the program".into()),
         };
-        let uring = kind == DriverKind::Uring;
-        let aio = matches!(kind, DriverKind::Auto | DriverKind::Epoll | DriverKind::Kqueue);
-        // The poll selector has none beside it, also where it is the system's.
-        let aio = aio && Selector::EDGES;
-        if files == FileBackend::Uring && !uring || files == FileBackend::Aio && !aio {
+        // The poll selector has nothing beside it, also where it is the system's.
+        let beside = Selector::EDGES && !matches!(kind, DriverKind::Uring | DriverKind::Poll);
+        let has = match files {
+            FileBackend::Auto | FileBackend::Pool => true,
+            FileBackend::Aio => beside,
+            FileBackend::Uring => beside || kind == DriverKind::Uring,
+        };
+        if !has {
             let text = format!("{files:?} does no work on files beside the driver {kind:?}");
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
@@ -132,7 +135,7 @@ impl Auto {
             #[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
             DriverKind::Uring => "uring",
             DriverKind::Poll => {
-                let kernel = Os::new(config.events, files)?;
+                let kernel = Os::new(&config)?;
                 let driver = Proactor::with_kernel(kernel, config, reason);
                 return Ok(Auto::Poll(Box::new(driver)));
             }
@@ -141,7 +144,7 @@ impl Auto {
             let text = format!("{name}: this system has {}", Selector::NAME);
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        let kernel = Os::new(config.events, files)?;
+        let kernel = Os::new(&config)?;
         Ok(Auto::Readiness(Proactor::with_kernel(kernel, config, reason)))
     }
 }
@@ -280,6 +283,13 @@ impl Driver for Auto {
         forward!(self.counters())
     }
     fn explain(&self) -> Explain {
-        forward!(self.explain())
+        let mut explain = forward!(self.explain());
+        if explain.reason.starts_with(BY_ITSELF) {
+            // Asked for by few, so that it is found out here and not where each watcher is built.
+            if let Some(why) = file_ring::why_not_for_sockets() {
+                explain.row("sockets", "not io_uring", why, 0);
+            }
+        }
+        explain
     }
 }

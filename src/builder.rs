@@ -183,8 +183,8 @@ impl Builder {
 
     /// How many files the io_uring driver registers with its ring, each at its first operation: the
     /// kernel then does not look the descriptor up for each one. 0, the default, is none; files beyond
-    /// go unregistered. Where the kernel refuses, and on other drivers, it has no effect, and
-    /// [`explain`](Watcher::explain) says so.
+    /// go unregistered. Where the kernel refuses, and on other drivers, also with a ring for files beside
+    /// epoll, it has no effect, and [`explain`](Watcher::explain) says so.
     pub fn registered_files(mut self, count: u32) -> Builder {
         self.config.registered_files = count;
         self
@@ -214,8 +214,8 @@ impl Builder {
         self
     }
 
-    /// Says which known faults of the kernel the io_uring driver works around, as a list of `name=on`
-    /// and `name=off`; [`explain`](Watcher::explain) names those in force. Other drivers do not look at it.
+    /// Says which known faults of io_uring are worked around, as a list of `name=on` and `name=off`;
+    /// [`explain`](Watcher::explain) names those in force. Watchers without a ring do not look at it.
     /// Default: those that the running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
@@ -238,8 +238,8 @@ impl Builder {
     /// # Errors
     /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
     /// processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a number of
-    /// threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that the io_uring driver does not
-    /// know; `Unsupported` for a driver or file backend that this system does not have.
+    /// threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that io_uring is not known to
+    /// have; `Unsupported` for a driver or file backend that this system does not have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

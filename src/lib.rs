@@ -64,6 +64,7 @@ mod file;
 mod interest;
 mod op;
 mod proactor;
+mod quirks;
 mod reactor;
 mod region;
 pub mod remote;

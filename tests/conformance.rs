@@ -680,6 +680,8 @@ portable!(faults Faulty);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(epoll_aio EpollAio);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+all_files!(epoll_uring EpollUring);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(epoll_pool EpollPool);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(uring_files UringFiles);

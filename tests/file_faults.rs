@@ -32,12 +32,16 @@ fn page() -> AlignedBuf {
     AlignedBuf::with_capacity(4096, 4096)
 }
 
-/// What `explain` says of direct I/O: by what, and why.
-fn direct_row(b: &Bench<windlass::Auto>) -> (String, String) {
+/// What `explain` says of the work that is a ring's, and of what is left where there is AIO.
+const RING: &str = "direct reads, writes; syncs; uncached reads";
+const AIO: &str = "direct reads; syncs";
+
+/// By what, why, and how often.
+fn row(b: &Bench<windlass::Auto>, operation: &str) -> (String, String, u64) {
     let explain = b.watcher.explain();
-    let row = explain.rows.iter().find(|row| row.operation == "direct reads, writes; syncs");
+    let row = explain.rows.iter().find(|row| row.operation == operation);
     let row = row.expect("there is a row");
-    (row.mechanism.clone(), row.reason.clone())
+    (row.mechanism.clone(), row.reason.clone(), row.count)
 }
 
 /// Reads and writes of every kind, whoever does them.
@@ -62,7 +66,8 @@ fn expect_files_work(b: &mut Bench<windlass::Auto>, directory: &Directory) {
     b.expect_all_ended();
 }
 
-/// By default threads do what AIO is denied to, and `explain` says why; by name there is an error.
+/// By default what is denied is done by what is left, the ring before AIO before threads, and `explain` says
+/// why; by name there is an error.
 #[test]
 fn a_denied_setup_is_told() {
     const NAME: &str = "a_denied_setup_is_told";
@@ -81,9 +86,23 @@ fn a_denied_setup_is_told() {
             let directory = Directory::new();
             let mut b = bench(epoll());
             expect_files_work(&mut b, &directory);
-            let (by, why) = direct_row(&b);
-            assert_eq!(by, "threads");
-            assert!(why.contains("io_setup(2)") && why.contains(&reason), "{why}");
+            let (by, _, count) = row(&b, RING);
+            assert!(by == "a ring of io_uring" && count >= 82, "{by}: {count}");
+            assert_eq!(row(&b, AIO).2, 0);
+            deny(&[libc::SYS_io_uring_setup], errno);
+            let error = epoll().files(FileBackend::Uring).build().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("io_uring_setup(2)") && text.contains(&reason), "{text}");
+            let mut b = bench(epoll());
+            expect_files_work(&mut b, &directory);
+            for (work, by, call) in [
+                (RING, "not a ring of io_uring", "io_uring_setup(2)"),
+                (AIO, "not Linux AIO", "io_setup(2)"),
+            ] {
+                let (found, why, count) = row(&b, work);
+                assert_eq!((&*found, count), (by, 0));
+                assert!(why.contains(call) && why.contains(&reason), "{why}");
+            }
             println!("denied as it should be");
             return;
         }
@@ -95,6 +114,24 @@ fn a_denied_setup_is_told() {
         let (ended, text) = child::finish(child::spawn(NAME, &format!("{NAME} {errno}")));
         assert!(ended && text.contains("denied as it should be"), "errno {errno}: {text}");
     }
+}
+
+/// Where there is no ring, AIO has the direct reads and the syncs, and threads the direct writes: those
+/// would wait in io_submit(2).
+#[test]
+fn aio_does_what_it_can_where_there_is_no_ring() {
+    child::in_child("aio_does_what_it_can_where_there_is_no_ring", || {
+        deny(&[libc::SYS_io_uring_setup], libc::ENOSYS);
+        let directory = Directory::new();
+        let mut b = bench(epoll());
+        expect_files_work(&mut b, &directory);
+        assert_eq!(row(&b, RING).0, "not a ring of io_uring");
+        let (by, why, count) = row(&b, AIO);
+        assert_eq!((&*by, count), ("Linux AIO", 42), "{why}");
+        let (by, why, count) = row(&b, "direct reads, writes");
+        assert_eq!((&*by, count), ("threads", 40));
+        assert!(why.contains("frozen"), "{why}");
+    });
 }
 
 /// As in many containers: with neither AIO nor io_uring there is epoll, and threads for files.
@@ -116,11 +153,61 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
         let (here, there) = b.pair();
         b.cross(here, there, b"over epoll");
         expect_files_work(&mut b, &directory);
-        let (by, why) = direct_row(&b);
-        assert_eq!(by, "threads");
-        assert!(why.contains("io_setup(2)"), "{why}");
+        assert!(row(&b, RING).1.contains("io_uring_setup(2)"));
+        // So does that of sockets, where nothing was asked for.
+        let (by, why, _) = row(&b, "sockets");
+        assert!(by == "not io_uring" && why.contains("io_uring_setup(2): Operation not"), "{why}");
+        assert!(row(&b, AIO).1.contains("io_setup(2)"));
         assert!(b.watcher.free(here) && b.watcher.free(there));
     });
+}
+
+/// Where sockets could be on a ring, `explain` says why they are not; of what was named there is nothing to say.
+#[test]
+fn sockets_that_the_ring_is_not_given_are_explained() {
+    let of = |b: &Bench<windlass::Auto>| {
+        b.watcher.explain().rows.into_iter().find(|row| row.operation == "sockets")
+    };
+    if std::env::var_os("WINDLASS_DRIVER").is_none() {
+        let row = of(&bench(Watcher::builder())).expect("a row");
+        assert_eq!(row.mechanism, "not io_uring");
+        assert!(row.reason.contains("measured"), "{}", row.reason);
+    }
+    assert!(of(&bench(epoll())).is_none());
+}
+
+/// `kernel.io_uring_disabled` is said where it denies the ring, for sockets and for files. It is one number for
+/// the whole system: this one runs by itself, with `WINDLASS_EXHAUST=1`.
+#[test]
+fn a_disabled_ring_is_told() {
+    const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
+    struct Back(String);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let _ = std::fs::write(PATH, &self.0);
+        }
+    }
+    if std::env::var_os("WINDLASS_EXHAUST").is_none() {
+        return skip(Needs::Luck, "a disabled ring: WINDLASS_EXHAUST is not set");
+    }
+    let Ok(before) = std::fs::read_to_string(PATH) else {
+        return skip(Needs::Luck, format_args!("a disabled ring: {PATH} is not there"));
+    };
+    let back = Back(before);
+    if let Err(error) = std::fs::write(PATH, "2") {
+        return skip(Needs::Root, format_args!("a disabled ring: {PATH}: {error}"));
+    }
+    let told = |text: &str| {
+        assert!(text.contains("kernel.io_uring_disabled is 2"), "{text}");
+    };
+    told(&epoll().files(FileBackend::Uring).build().unwrap_err().to_string());
+    told(&Watcher::builder().driver(DriverKind::Uring).build().unwrap_err().to_string());
+    let directory = Directory::new();
+    let mut b = bench(Watcher::builder());
+    expect_files_work(&mut b, &directory);
+    told(&row(&b, RING).1);
+    told(&row(&b, "sockets").1);
+    drop(back);
 }
 
 /// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it. Who
@@ -145,10 +232,11 @@ fn no_requests_left_is_told() {
         };
         println!("{} watchers with AIO, then: {error}", held.len());
         assert!(error.to_string().contains("fs.aio-max-nr"), "{error}");
+        deny(&[libc::SYS_io_uring_setup], libc::ENOSYS);
         let mut b = bench(epoll());
         expect_files_work(&mut b, &directory);
-        let (by, why) = direct_row(&b);
-        assert_eq!(by, "threads");
+        let (by, why, _) = row(&b, AIO);
+        assert_eq!(by, "not Linux AIO");
         assert!(why.contains("fs.aio-max-nr"), "{why}");
         // What they give back can be had again.
         drop(held);
@@ -162,7 +250,7 @@ fn no_requests_left_is_told() {
 fn a_full_context_loses_nothing() {
     const COUNT: u64 = 3000;
     let directory = Directory::new();
-    for files in [FileBackend::Aio, FileBackend::Pool] {
+    for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
         let mut b = bench(epoll().files(files));
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&pattern(1 << 20, 1), 4096), 0);
@@ -222,10 +310,8 @@ fn no_threads_at_all() {
         // The kernel hands it back, and there is nobody else.
         if let Some(Ok(file)) = memory.map(|memory| open(&memory.at("a"))) {
             let file = b.watcher.attach(file).unwrap();
-            let (write, len) = (AlignedBuf::from_slice(&[1; 4096], 4096), 4096);
-            let c = b.run(Op::write_at(file, write, 0));
-            let buf = expect_errno(c, &[libc::EAGAIN]);
-            assert_eq!((buf.len(), buf.room()), (len, len));
+            let buf = expect_errno(b.run(Op::read_at(file, page(), 0)), &[libc::EAGAIN]);
+            assert_eq!((buf.len(), buf.room()), (0, 4096));
         }
         b.expect_all_ended();
     });
@@ -262,7 +348,7 @@ fn a_full_disk_says_how_much_is_written() {
         if let Err(why) = tiny(&directory.at("tiny")) {
             return skip(Needs::Root, format_args!("a full disk: {why}"));
         }
-        for files in [FileBackend::Aio, FileBackend::Pool] {
+        for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
             full_disk(bench(epoll().files(files)), &directory);
         }
         for files in [FileBackend::Uring, FileBackend::Pool] {
@@ -313,6 +399,7 @@ fn a_file_that_is_too_big() {
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
         let directory = Directory::new();
         let kinds = [
+            (DriverKind::Epoll, FileBackend::Uring),
             (DriverKind::Epoll, FileBackend::Aio),
             (DriverKind::Epoll, FileBackend::Pool),
             (DriverKind::Uring, FileBackend::Uring),
@@ -341,7 +428,7 @@ fn a_file_that_is_too_big() {
 /// What is open stays when its directory goes.
 #[test]
 fn a_directory_that_is_removed() {
-    for files in [FileBackend::Aio, FileBackend::Pool] {
+    for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
         let directory = Directory::new();
         let mut b = bench(epoll().files(files));
         let inner = directory.at("in");
@@ -375,65 +462,54 @@ impl AsRef<[u8]> for Marked {
     }
 }
 
-/// Lets the kernel write a page of sevens to a new file; whoever has the page holds the marker.
-fn write_marked(
-    b: &mut Bench<windlass::Auto>,
-    directory: &Directory,
-) -> (windlass::Source, std::sync::Arc<()>) {
-    let file = b.open_file(directory.at("a"), DIRECT);
-    // A file that grows makes the kernel wait, which is a thread's.
-    b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
-    let marker = std::sync::Arc::new(());
-    let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
-    b.submit(Op::write_at(file, Buf::from_owner(page), 0));
-    (file, marker)
-}
-
-/// What ends after a watcher was closed, and was not asked for, goes with the watcher: its file is
-/// closed, its memory freed.
+/// What has ended when a watcher goes, and was not asked for, goes with it: its file is closed, its memory
+/// freed. That holds also where the loop hears nothing of the end.
 #[test]
-fn what_ends_after_the_close_goes_with_the_watcher() {
-    child::in_child("what_ends_after_the_close_goes_with_the_watcher", || {
+fn what_ends_unheard_goes_with_the_watcher() {
+    child::in_child("what_ends_unheard_goes_with_the_watcher", || {
         let directory = Directory::new();
         let before = system::descriptors();
+        for closes in [true, false] {
+            let mut b = bench(epoll().files(FileBackend::Uring));
+            let ear = system::Ear::of_the_only("eventpoll");
+            let file = b.open_file(directory.at("a"), DIRECT);
+            b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+            let number = system::number(&mut b, file);
+            let marker = std::sync::Arc::new(());
+            let page = Marked(AlignedBuf::from_slice(&[7; 4096], 4096), marker.clone());
+            ear.shut();
+            b.submit(Op::write_at(file, Buf::from_owner(page), 0));
+            b.watcher.try_wait(&mut Completions::new()).unwrap_err();
+            until("the page is written", || has_answers(&mut b));
+            assert_eq!(std::fs::read(directory.at("a")).unwrap(), [7; 4096]);
+            if closes {
+                b.watcher.close();
+            }
+            drop(b);
+            assert!(!system::is_open(number), "it is open without anybody");
+            assert_eq!(std::sync::Arc::strong_count(&marker), 1, "a buffer is left");
+            assert_eq!(windlass::leaked_buffers(), 0);
+            drop(ear);
+        }
         let mut b = bench(epoll().files(FileBackend::Aio));
         let ear = system::Ear::of_the_only("eventpoll");
-        let (file, marker) = write_marked(&mut b, &directory);
-        let number = system::number(&mut b, file);
-        // It gives the kernel what there is, and hears nothing: as if that took longer than a closed
-        // watcher waits.
+        let file = b.open_file(directory.at("a"), DIRECT);
         ear.shut();
+        let read = b.submit(Op::read_at(file, page(), 0));
         b.watcher.try_wait(&mut Completions::new()).unwrap_err();
-        b.watcher.close();
-        assert!(system::is_open(number), "the kernel writes to it");
-        until("the write is in the file", || {
-            std::fs::read(directory.at("a")).unwrap() == [7; 4096]
-        });
-        ear.open();
+        until("the page is read", || has_answers(&mut b));
+        assert_eq!(row(&b, AIO).2, 1);
+        assert!(b.is_open(read));
         drop(b);
-        assert!(!system::is_open(number), "it is open without anybody");
-        assert_eq!(std::sync::Arc::strong_count(&marker), 1, "a buffer is left");
+        assert_eq!(windlass::leaked_buffers(), 0, "it had ended");
+        drop(ear);
         assert_eq!(system::descriptors(), before);
     });
 }
 
-/// What the kernel keeps for longer than a dropped watcher waits is left to it, and counted.
-#[test]
-fn what_the_kernel_keeps_is_left_to_it() {
-    child::in_child("what_the_kernel_keeps_is_left_to_it", || {
-        let directory = Directory::new();
-        let mut b = bench(epoll().files(FileBackend::Aio));
-        let ear = system::Ear::of_the_only("eventpoll");
-        let (_file, marker) = write_marked(&mut b, &directory);
-        // It hears nothing of the end.
-        ear.shut();
-        b.watcher.try_wait(&mut Completions::new()).unwrap_err();
-        assert_eq!(windlass::leaked_buffers(), 0);
-        drop(b);
-        assert_eq!(windlass::leaked_buffers(), 1);
-        assert_eq!(std::sync::Arc::strong_count(&marker), 2, "the kernel's memory was freed");
-        ear.open();
-    });
+/// Whether there is something to take, by itself.
+fn has_answers(b: &mut Bench<windlass::Auto>) -> bool {
+    b.watcher.next_timeout() == Some(std::time::Duration::ZERO)
 }
 
 /// A forked child has neither threads nor contexts; the parent's go on.
@@ -442,6 +518,7 @@ fn a_forked_child_is_told() {
     child::in_child("a_forked_child_is_told", || {
         let directory = Directory::new();
         for (driver, files) in [
+            (DriverKind::Epoll, FileBackend::Uring),
             (DriverKind::Epoll, FileBackend::Aio),
             (DriverKind::Epoll, FileBackend::Pool),
             (DriverKind::Uring, FileBackend::Uring),
@@ -491,11 +568,11 @@ fn a_forked_child_is_told() {
 fn choices_of_the_environment() {
     const NAME: &str = "choices_of_the_environment";
     let table: [(&str, &str, &str); 14] = [
-        ("WINDLASS_FILES", "aio", "Linux AIO"),
+        ("WINDLASS_FILES", "aio", "O_DIRECT and aligned, with RWF_NOWAIT"),
         ("WINDLASS_FILES", "pool", "threads"),
-        ("WINDLASS_FILES", "auto", "Linux AIO"),
-        ("WINDLASS_FILES", "", "Linux AIO"),
-        ("WINDLASS_FILES", "uring", "!does no work on files beside the driver"),
+        ("WINDLASS_FILES", "auto", "a ring of io_uring"),
+        ("WINDLASS_FILES", "", "a ring of io_uring"),
+        ("WINDLASS_FILES", "uring", "a ring of io_uring"),
         ("WINDLASS_FILES", "AIO", "!there are auto, aio, pool and uring"),
         ("WINDLASS_FILES", "threads", "!WINDLASS_FILES"),
         ("WINDLASS_THREADS", "7", "7 threads"),
@@ -541,7 +618,6 @@ fn choices_of_the_environment() {
 fn choices_that_cannot_be() {
     let build = |driver, files| Watcher::builder().driver(driver).files(files).build();
     for (driver, files) in [
-        (DriverKind::Epoll, FileBackend::Uring),
         (DriverKind::Poll, FileBackend::Uring),
         (DriverKind::Uring, FileBackend::Aio),
         (DriverKind::Poll, FileBackend::Aio),
@@ -556,10 +632,9 @@ fn choices_that_cannot_be() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{count}: {error}");
     }
     if std::env::var_os("WINDLASS_DRIVER").is_none() {
-        // Who wants files on the ring gets the ring.
-        let watcher = build(DriverKind::Auto, FileBackend::Uring).unwrap();
-        assert_eq!(watcher.explain().driver, "io_uring");
-        let watcher = build(DriverKind::Auto, FileBackend::Aio).unwrap();
-        assert_eq!(watcher.explain().driver, "epoll");
+        // Sockets are served by what serves them anyway.
+        for files in [FileBackend::Uring, FileBackend::Aio] {
+            assert_eq!(build(DriverKind::Auto, files).unwrap().explain().driver, "epoll");
+        }
     }
 }

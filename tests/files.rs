@@ -382,6 +382,11 @@ fn random_programs_on_epoll_with_aio() {
 }
 
 #[test]
+fn random_programs_on_epoll_with_a_ring() {
+    random_programs::<EpollUring>();
+}
+
+#[test]
 fn random_programs_on_epoll_with_threads() {
     random_programs::<EpollPool>();
 }

@@ -29,6 +29,11 @@ fn a_child_of_epoll_with_aio_begins_anew() {
 }
 
 #[test]
+fn a_child_of_epoll_with_a_ring_begins_anew() {
+    begins_anew("a_child_of_epoll_with_a_ring_begins_anew", DriverKind::Epoll, FileBackend::Uring);
+}
+
+#[test]
 fn a_child_of_a_ring_begins_anew() {
     begins_anew("a_child_of_a_ring_begins_anew", DriverKind::Uring, FileBackend::Uring);
 }

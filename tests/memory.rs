@@ -489,6 +489,7 @@ fn work_on_files_allocates_nothing() {
     let _alone = alone();
     let path = file_of_the_disk("memory");
     for (driver, files) in [
+        (DriverKind::Epoll, FileBackend::Uring),
         (DriverKind::Epoll, FileBackend::Aio),
         (DriverKind::Epoll, FileBackend::Pool),
         (DriverKind::Uring, FileBackend::Uring),

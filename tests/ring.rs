@@ -409,19 +409,24 @@ fn quirks_are_obeyed_and_explained() {
         "whole-buffers",
         "arm-files",
         "power-files",
+        "frozen-writes",
     ];
     assert!(shown(&names.map(|name| format!("{name}=off")).join(",")).is_empty());
     assert_eq!(shown(&names.map(|name| format!("{name}=on")).join(",")), names);
 }
 
-/// The environment is heard, too; a driver without quirks does not look at it.
+/// The environment is heard, too; a driver without a ring does not look at it.
 #[test]
 fn quirks_are_named_by_the_environment() {
     if child::is_child("quirks") {
         let error = Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("WINDLASS_QUIRKS: \"wrong=on\""), "{error}");
-        Watcher::builder().driver(DriverKind::Epoll).build().unwrap();
+        let epoll = || Watcher::builder().driver(DriverKind::Epoll);
+        let error = epoll().build().unwrap_err();
+        assert!(error.to_string().contains("WINDLASS_QUIRKS: \"wrong=on\""), "{error}");
+        epoll().files(FileBackend::Pool).build().unwrap();
+        Watcher::builder().driver(DriverKind::Poll).build().unwrap();
         println!("refused as it should be");
     } else if std::env::var_os("WINDLASS_TEST_CHILD").is_none() {
         let mut command = child::command("quirks_are_named_by_the_environment", "quirks");

@@ -12,15 +12,19 @@ pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileBackend {
-    /// What serves best: the ring on io_uring, AIO for direct I/O on epoll, threads for the rest; or
-    /// what the environment variable `WINDLASS_FILES` names: `auto`, `aio`, `pool`, `uring`.
+    /// What serves best: a ring of io_uring, the driver's own or one beside epoll; where there is none, Linux
+    /// AIO for direct reads and syncs; threads for the rest. Or what the environment variable
+    /// `WINDLASS_FILES` names: `auto`, `aio`, `pool`, `uring`.
     #[default]
     Auto,
-    /// Linux AIO for direct I/O. Building fails where it is not there, or the driver is not epoll.
+    /// Linux AIO for direct reads and for syncs. (A direct write could wait in io_submit(2): a thread does it.)
+    /// Building fails where it is not there, or the driver is not epoll.
     Aio,
     /// Threads only.
     Pool,
-    /// io_uring. Building fails where that is not the driver.
+    /// io_uring for direct I/O, syncs, and reads that the page cache does not have: the driver's own ring, or
+    /// one beside epoll. Building fails where it is not there, or the driver is neither. Where the kernel
+    /// takes no more from some time on (a filter that was loaded later), operations fail with its errno.
     Uring,
 }
 

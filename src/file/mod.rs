@@ -10,12 +10,13 @@
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
 //! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
+//! engine/       what works on them without a thread, beside a selector
 //! options.rs stat.rs    the public words
 //! ```
 
 mod backend;
 mod copy;
-pub(crate) mod direct;
+pub(crate) mod engine;
 mod facts;
 mod list;
 mod op;

@@ -1,6 +1,6 @@
 //! What a kernel is asked to do with a file by itself, and what it answers.
 
-use super::FileList;
+use super::{FileFacts, FileList};
 use crate::buf::Target;
 use crate::sys::fd::RawFd;
 
@@ -32,6 +32,22 @@ pub struct FileRequest<'a> {
     pub offset: u64,
     /// What to do.
     pub work: FileWork<'a>,
+}
+
+impl FileRequest<'_> {
+    /// Whether direct I/O on a file of which this is known takes its memory, length and offset.
+    pub(crate) fn is_aligned(&mut self, facts: FileFacts) -> bool {
+        let offset = self.offset;
+        let fits = |start: *mut u8, len| facts.fits(start, len, offset);
+        match &mut self.work {
+            FileWork::Read(to) => fits(to.as_mut_ptr(), to.len()),
+            FileWork::Write(bytes) => fits(bytes.as_ptr().cast_mut(), bytes.len()),
+            FileWork::ReadList(list) | FileWork::WriteList(list) => {
+                list.parts().all(|(start, len)| fits(start, len))
+            }
+            FileWork::Sync | FileWork::DataSync => true,
+        }
+    }
 }
 
 /// How it has gone.

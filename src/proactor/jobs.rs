@@ -4,6 +4,7 @@
 //! theirs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 use crate::completion::Message;
@@ -13,7 +14,7 @@ use crate::file::task::{Outcome, Task, Value};
 use crate::file::{HIGH, LOW};
 use crate::slots::InFlight;
 use crate::source::Kind;
-use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, PATIENCE, Workers};
+use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, Workers};
 
 type Answer = Result<Ticket, Reason>;
 
@@ -198,9 +199,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
-    pub(super) fn stop_workers(&mut self) {
+    pub(super) fn stop_workers(&mut self, patience: Duration) {
         if let Some(workers) = &mut self.files.workers {
-            workers.stop(PATIENCE);
+            workers.stop(patience);
         }
         self.take_jobs();
         self.files.workers = None;

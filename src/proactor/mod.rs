@@ -618,12 +618,15 @@ impl<K: Kernel> Drop for Proactor<K> {
         let at_work = self.busy as usize + self.files.at_work() + self.files.reading.len();
         let begun = K::COMPLETES || at_work > 0;
         if begun && self.check_fork().is_ok() {
+            // One second for all of them.
+            let until_ns = self.kernel.now_ns().saturating_add(started::PATIENCE_NS);
             self.close_all();
             if self.busy > 0 {
                 // What has ended since it was closed.
                 self.collect();
             }
-            self.stop_workers();
+            let left_ns = until_ns.saturating_sub(self.kernel.now_ns());
+            self.stop_workers(Duration::from_nanos(left_ns));
             if self.busy > 0 {
                 self.leak();
             }

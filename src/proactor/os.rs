@@ -15,8 +15,8 @@ use crate::clock;
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
-use crate::file::direct::Direct;
-use crate::file::{self, FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
+use crate::file::engine::Engines;
+use crate::file::{self, FileAnswer, FileFacts, FileList, FileRequest};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::slots;
@@ -50,19 +50,12 @@ pub struct Os<S: Select = Selector> {
     waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
-    direct: Direct,
+    engines: Engines,
 }
 
-impl<S: Select> Os<S> {
-    /// Opens the AIO context and has the selector watch it.
-    #[cold]
-    fn open_direct(&mut self) -> io::Result<()> {
-        if let Some(fd) = self.direct.open()? {
-            let watched = self.selector.add(fd, FILES, Ready::READABLE, Mode::Edge);
-            watched.inspect_err(|error| self.direct.give_up(error))?;
-        }
-        Ok(())
-    }
+/// Has a selector watch what says that work on files has ended.
+fn watch<S: Select>(selector: &mut S, fd: RawFd) -> io::Result<()> {
+    selector.add(fd, FILES, Ready::READABLE, Mode::Edge)
 }
 
 /// Ends the wait.
@@ -75,20 +68,22 @@ impl Wake for Ender {
 }
 
 impl<S: Select> Os<S> {
-    /// Opens the selector; `events` is how many events one wait takes at most.
-    /// AIO is used if `files` lets it, from the first operation on that can; if it was asked for, it must
-    /// be there.
-    pub(crate) fn new(events: usize, files: FileBackend) -> io::Result<Os<S>> {
+    /// Opens the selector. What does work on files beside it is opened by the first operation that is for it;
+    /// if it was asked for by name, now.
+    pub(crate) fn new(config: &Config) -> io::Result<Os<S>> {
+        let mut os = Os::without_engines(config.events)?;
+        os.engines = Engines::new(config, S::EDGES)?;
+        os.engines.open_named(|fd| watch(&mut os.selector, fd))?;
+        Ok(os)
+    }
+
+    /// Opens the selector, which takes so many events at most in one wait. Threads do all work on files.
+    pub(crate) fn without_engines(events: usize) -> io::Result<Os<S>> {
         clock::start();
         let mut selector = S::new(events)?;
         let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
-        let direct = Direct::new(files, S::EDGES);
-        let mut os = Os { selector, waker, calls: Calls::default(), spare, direct };
-        if files == FileBackend::Aio {
-            os.open_direct()?;
-        }
-        Ok(os)
+        Ok(Os { selector, waker, calls: Calls::default(), spare, engines: Engines::none() })
     }
 }
 
@@ -106,7 +101,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     fn renew(&self, config: &Config) -> io::Result<Os<S>> {
-        Os::new(config.events, config.files)
+        Os::new(config)
     }
 
     fn start(&mut self) -> u32 {
@@ -122,7 +117,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls.wait += 1;
         // What failed at submission makes no event.
-        let timeout_ns = if self.direct.flush() { Some(0) } else { timeout_ns };
+        let timeout_ns = if self.engines.flush() { Some(0) } else { timeout_ns };
         self.selector.select(timeout_ns)
     }
 
@@ -222,22 +217,20 @@ unsafe impl<S: Select> Kernel for Os<S> {
         fs::read_list_now(fd, to.vectors(), offset)
     }
 
-    fn start_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
-        let wanted =
-            facts.is_direct() || matches!(request.work, FileWork::Sync | FileWork::DataSync);
-        if wanted && self.direct.is_unused() {
-            // What is refused is told by `explain`; threads do it.
-            let _ = self.open_direct();
-        }
-        self.direct.start(&mut request, facts)
+    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        self.engines.start(request, facts, |fd| watch(&mut self.selector, fd))
+    }
+
+    fn stop_file(&mut self, key: u64) {
+        self.engines.stop(key);
     }
 
     fn has_file_answers(&self) -> bool {
-        self.direct.has_answers()
+        self.engines.has_answers()
     }
 
     fn file_answer(&mut self) -> Option<FileAnswer> {
-        self.direct.answer()
+        self.engines.answer()
     }
 
     fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
@@ -475,7 +468,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
         let mut calls = self.calls.named();
-        calls.extend(self.direct.calls().into_iter().filter(|(_, count)| *count > 0));
+        calls.extend(self.engines.calls().into_iter().filter(|(_, count)| *count > 0));
         calls
     }
 
@@ -483,7 +476,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
         explain.row("registration", S::NAME, S::REGISTRATION, self.calls.register);
-        self.direct.explain(explain);
+        self.engines.explain(explain);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::slots::InFlight;
 use writes::Parts;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
-const PATIENCE_NS: u64 = 1_000_000_000;
+pub(super) const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
 /// one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
@@ -365,7 +365,7 @@ impl<K: Kernel> Proactor<K> {
                             break;
                         }
                     }
-                    Err(_) => return,
+                    Err(_) => return self.take_file_answers(),
                 }
             }
             if self.stopping && !self.stops {
@@ -407,7 +407,8 @@ impl<K: Kernel> Proactor<K> {
             }
             match self.kernel.select(Some(left)) {
                 Ok(count) => self.apply(count),
-                Err(_) => return,
+                // What has ended is told without it.
+                Err(_) => return self.take_file_answers(),
             }
         }
     }

@@ -20,7 +20,6 @@
 mod buffers;
 mod demand;
 mod embedded;
-mod quirks;
 mod registered;
 mod runs;
 
@@ -37,9 +36,11 @@ use crate::buf::{Buf, Target};
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
+use crate::file::engine::EAGER;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
 use crate::interest::Ready;
 use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
+use crate::quirks::{Quirk, Quirks};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
@@ -48,7 +49,6 @@ use crate::sys::uring::{Completed, Refused, Uring, release};
 use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
-use quirks::{Quirk, Quirks};
 use registered::{Descriptor, Registered};
 use runs::Runs;
 
@@ -65,10 +65,6 @@ const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
 const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
 /// Work on a file; the rest of the tag names its operation.
 const FILE: u64 = 7 << TAG_SHIFT;
-
-/// While the kernel has fewer operations on files, each is submitted by itself: holding them back would
-/// let the device run dry.
-const EAGER: u32 = 32;
 
 /// Conditions that a poll is asked for.
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
@@ -137,6 +133,7 @@ struct Counts {
     sendmsgs: u64,
     cancels: u64,
     files: u64,
+    unaligned: u64,
     starved: u64,
 }
 
@@ -181,7 +178,7 @@ impl Ring {
             false => Buffers::new(&uring, config.buffer_size)?,
         };
         let registered = Registered::new(config, &uring);
-        let os = Os::new(1, FileBackend::Pool)?;
+        let os = Os::without_engines(1)?;
         let waker = Arc::new(Ender(WakeFd::new()?));
         let mut ring = Ring {
             uring,
@@ -484,16 +481,23 @@ unsafe impl Kernel for Ring {
         self.os.send_file(socket, fd, offset, len)
     }
 
-    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+    fn start_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         if !self.serves_files || facts.is_refused() {
             return false;
         }
-        let FileRequest { key, fd, offset, work } = request;
         // A buffered write is punted to a kernel thread, which takes three times as long.
-        let writes = matches!(work, FileWork::Write(_) | FileWork::WriteList(_));
+        let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if writes && (!facts.is_direct() || facts.appends()) {
             return false;
         }
+        if facts.is_direct() && !request.is_aligned(facts) {
+            self.counts.unaligned += 1;
+            return false;
+        }
+        if writes && self.quirks.applies(Quirk::FrozenWrites) {
+            return false;
+        }
+        let FileRequest { key, fd, offset, work } = request;
         if self.quirks.applies(Quirk::ArmFiles) || self.quirks.applies(Quirk::PowerFiles) {
             return false;
         }
@@ -699,6 +703,10 @@ unsafe impl Kernel for Ring {
         let held = self.buffers.as_ref().map_or(0, Buffers::wanted);
         let none = format!("times that the kernel had none left; it is to hold {held} now");
         explain.row("buffers", "the pool", none, counts.starved);
+        if counts.unaligned > 0 {
+            let unaligned = "memory, offset or length is not aligned as the file wants it";
+            explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
+        }
         self.registered.explain(explain);
         self.quirks.explain(explain);
     }

@@ -32,9 +32,10 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+pub(crate) use crate::sys::file_request::{Completed, Request};
+
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::sys::{Moved, attempt, check, fork};
 
 /// `RWF_NOWAIT`: what would have to wait ends with `EAGAIN`.
@@ -84,52 +85,6 @@ impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fs.aio-max-nr is {}, fs.aio-nr {}", self.most, self.used)
     }
-}
-
-/// What a request does: `IOCB_CMD_*` (linux/aio_abi.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub(crate) enum Code {
-    /// Reads into memory.
-    Read = 0,
-    /// Writes memory.
-    Write = 1,
-    /// fsync(2): all other fields zero. Linux 4.18; `EINVAL` before.
-    Fsync = 2,
-    /// fdatasync(2): likewise.
-    Fdsync = 3,
-    /// Stays in the kernel until the descriptor is ready: what tests fill a context with.
-    #[cfg(all(test, not(miri)))]
-    Poll = 5,
-    /// Reads into an array of `iovec`.
-    ReadVectored = 7,
-    /// Writes an array of `iovec`.
-    WriteVectored = 8,
-}
-
-/// One request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// What its completion is known by.
-    pub(crate) key: u64,
-    pub(crate) code: Code,
-    pub(crate) fd: RawFd,
-    /// The memory, or an array of `iovec`, which is read at submission only.
-    pub(crate) start: *mut u8,
-    /// Bytes, or vectors (at most `IOV_MAX`, 1024). The kernel moves at most 2 GiB less a page.
-    pub(crate) len: usize,
-    /// In the file, in bytes. More than `i64::MAX` is `EINVAL`.
-    pub(crate) offset: u64,
-    /// `RWF_*` of preadv2(2), of reads and writes.
-    pub(crate) rw_flags: u32,
-}
-
-/// What a completion says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Completed {
-    pub(crate) key: u64,
-    /// Bytes (0 for a sync), or `-errno`.
-    pub(crate) result: i32,
 }
 
 /// What has been done so far.
@@ -312,7 +267,7 @@ impl Aio {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there, or
     /// denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no error.
     pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
-        // Without it nothing may be begun: it is what waits for the kernel to let go of memory.
+        // Without it contexts would pile up.
         let answer = attempt!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
             return judge("io_destroy(2)", -answer as i32).map(Err);
@@ -382,7 +337,7 @@ impl Aio {
     }
 
     /// Requests that wait for [`flush`](Aio::flush).
-    #[inline]
+    #[cfg(all(test, not(miri)))]
     pub(crate) fn queued(&self) -> usize {
         self.queued.len()
     }
@@ -395,8 +350,8 @@ impl Aio {
     ///
     /// # Safety
     /// The memory that it names stays what it is, and nobody's else if it is read into, until the
-    /// completion with its key has been taken or the context has been dropped. An array of `iovec`
-    /// stays until it has been submitted.
+    /// completion with its key has been taken, or for ever if the context is dropped before. An array of
+    /// `iovec` stays until it has been submitted.
     #[inline]
     pub(crate) unsafe fn push(&mut self, request: Request) {
         self.queued.push(Iocb {
@@ -552,22 +507,17 @@ impl Aio {
 }
 
 impl Drop for Aio {
-    /// Waits for what is in the kernel: io_destroy(2) returns when it has all ended (Linux 3.16), so
-    /// that the memory may go. For files nothing is cut short.
+    /// Waits for nothing: io_destroy(2) returns when the last request has ended, which may be never. So a
+    /// context whose requests have not ended stays, with their memory, until the process ends.
     fn drop(&mut self) {
         if self.forks != fork::generation() {
             // The parent's, with its requests.
             return;
         }
-        let answer = attempt!(destroy(self.context));
-        if answer == 0 || answer == -(libc::EINVAL as Moved) {
-            return;
-        }
-        // Denied since it was opened: what is in flight must still not outlive its memory.
-        let mut ended = Vec::new();
-        while self.in_kernel > 0 {
-            self.reap(&mut ended);
-            std::thread::sleep(Duration::from_millis(1));
+        self.reap(&mut Vec::new());
+        if self.in_kernel == 0 {
+            // Where it is denied since the context was opened, that stays, too.
+            destroy(self.context);
         }
     }
 }

@@ -46,6 +46,12 @@ pub(crate) mod epoll;
 mod error;
 #[cfg_attr(windows, path = "windows/fd.rs")]
 pub(crate) mod fd;
+pub(crate) mod file_request;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+pub(crate) mod file_ring;
+#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
+#[path = "no_file_ring.rs"]
+pub(crate) mod file_ring;
 #[cfg_attr(windows, path = "windows/fork.rs")]
 pub(crate) mod fork;
 #[cfg_attr(windows, path = "windows/fs.rs")]

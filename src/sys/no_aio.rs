@@ -6,49 +6,17 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 
-use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::fd::BorrowedFd;
 
-pub(crate) use request::*;
+pub(crate) use crate::sys::file_request::{Completed, Request};
 
-/// The same words as in `aio.rs`.
-mod request {
-    use super::RawFd;
+pub(crate) const NOWAIT: u32 = 0;
 
-    pub(crate) const NOWAIT: u32 = 0;
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Code {
-        Read,
-        Write,
-        Fsync,
-        Fdsync,
-        ReadVectored,
-        WriteVectored,
-    }
-
-    #[allow(dead_code)] // nobody reads them
-    pub(crate) struct Request {
-        pub(crate) key: u64,
-        pub(crate) code: Code,
-        pub(crate) fd: RawFd,
-        pub(crate) start: *mut u8,
-        pub(crate) len: usize,
-        pub(crate) offset: u64,
-        pub(crate) rw_flags: u32,
-    }
-
-    #[derive(Clone, Copy, Debug)]
-    pub(crate) struct Completed {
-        pub(crate) key: u64,
-        pub(crate) result: i32,
-    }
-
-    #[derive(Default)]
-    pub(crate) struct Counters {
-        pub(crate) submits: u64,
-        pub(crate) submitted: u64,
-        pub(crate) getevents: u64,
-    }
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) submits: u64,
+    pub(crate) submitted: u64,
+    pub(crate) getevents: u64,
 }
 
 /// Why.
@@ -81,9 +49,6 @@ impl Aio {
         match self.0 {}
     }
     pub(crate) fn in_kernel(&self) -> u32 {
-        match self.0 {}
-    }
-    pub(crate) fn queued(&self) -> usize {
         match self.0 {}
     }
     pub(crate) fn counters(&self) -> Counters {

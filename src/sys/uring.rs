@@ -33,19 +33,39 @@ const LEAST: u32 = 64;
 pub(crate) struct Refused {
     pub(crate) step: &'static str,
     pub(crate) errno: i32,
+    /// What `kernel.io_uring_disabled` says, where it denies the setup.
+    disabled: Option<u8>,
 }
+
+impl Refused {
+    pub(crate) fn new(step: &'static str, errno: i32) -> Refused {
+        let number = |text: String| text.trim().parse().ok().filter(|&value: &u8| value > 0);
+        let disabled = if errno == libc::EPERM && step == SETUP {
+            std::fs::read_to_string(DISABLED).ok().and_then(number)
+        } else {
+            None
+        };
+        Refused { step, errno, disabled }
+    }
+}
+
+/// The call that makes a ring, and the file that says to whom it is denied (Linux 6.6).
+const SETUP: &str = "io_uring_setup(2)";
+const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = io::Error::from_raw_os_error(self.errno);
-        write!(f, "io_uring is not available: {}: {error}", self.step)
+        write!(f, "io_uring is not available: {}: {error}", self.step)?;
+        let disabled = |value| write!(f, "; kernel.io_uring_disabled is {value}");
+        self.disabled.map_or(Ok(()), disabled)
     }
 }
 
 impl std::error::Error for Refused {}
 
 /// One flag of the setup, and the release that brought it.
-struct Flag {
+pub(super) struct Flag {
     name: &'static str,
     /// For so many entries.
     set: fn(&mut io_uring::Builder, u32),
@@ -66,7 +86,7 @@ const LADDER: &[&[Flag]] = &[
     &[CQSIZE, CLAMP],
 ];
 
-const SINGLE_ISSUER: Flag = Flag {
+pub(super) const SINGLE_ISSUER: Flag = Flag {
     name: "SINGLE_ISSUER",
     set: |b, _| {
         b.setup_single_issuer();
@@ -78,31 +98,31 @@ const DEFER_TASKRUN: Flag = Flag {
         b.setup_defer_taskrun();
     },
 };
-const COOP_TASKRUN: Flag = Flag {
+pub(super) const COOP_TASKRUN: Flag = Flag {
     name: "COOP_TASKRUN",
     set: |b, _| {
         b.setup_coop_taskrun();
     },
 };
-const TASKRUN_FLAG: Flag = Flag {
+pub(super) const TASKRUN_FLAG: Flag = Flag {
     name: "TASKRUN_FLAG",
     set: |b, _| {
         b.setup_taskrun_flag();
     },
 };
-const CQSIZE: Flag = Flag {
+pub(super) const CQSIZE: Flag = Flag {
     name: "CQSIZE",
     set: |b, entries| {
         b.setup_cqsize(entries * COMPLETIONS);
     },
 };
-const CLAMP: Flag = Flag {
+pub(super) const CLAMP: Flag = Flag {
     name: "CLAMP",
     set: |b, _| {
         b.setup_clamp();
     },
 };
-const NO_SQARRAY: Flag = Flag {
+pub(super) const NO_SQARRAY: Flag = Flag {
     name: "NO_SQARRAY",
     set: |b, _| {
         b.setup_no_sqarray();
@@ -161,14 +181,14 @@ pub(crate) struct Uring {
 }
 
 /// Whether an errno says "not here" rather than "not now".
-fn says_no(errno: i32) -> bool {
+pub(super) fn says_no(errno: i32) -> bool {
     matches!(errno, libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP)
 }
 
 /// What an error of `step` means: refused, or an error of the system.
-fn judge(step: &'static str, error: io::Error) -> io::Result<Refused> {
+pub(super) fn judge(step: &'static str, error: io::Error) -> io::Result<Refused> {
     match error.raw_os_error() {
-        Some(errno) if says_no(errno) => Ok(Refused { step, errno }),
+        Some(errno) if says_no(errno) => Ok(Refused::new(step, errno)),
         _ => Err(error),
     }
 }
@@ -180,11 +200,11 @@ impl Uring {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there, or
     /// denied, is an answer and no error.
     pub(crate) fn open() -> io::Result<Result<Uring, Refused>> {
-        let (ring, setup) = match climb()? {
+        let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
-        let lacking = |step| Ok(Err(Refused { step, errno: libc::ENOSYS }));
+        let lacking = |step| Ok(Err(Refused::new(step, libc::ENOSYS)));
         let params = ring.params();
         if !params.is_feature_nodrop() || !params.is_feature_submit_stable() {
             return lacking("feature NODROP or SUBMIT_STABLE (Linux 5.5)");
@@ -214,7 +234,7 @@ impl Uring {
         }
         match uring.pop() {
             Some(Completed { result: 0, .. }) => Ok(Ok(uring)),
-            Some(Completed { result, .. }) => Ok(Err(Refused { step: "a NOP", errno: -result })),
+            Some(Completed { result, .. }) => Ok(Err(Refused::new("a NOP", -result))),
             None => lacking("a NOP"),
         }
     }
@@ -430,19 +450,21 @@ pub(crate) fn release() -> String {
 }
 
 /// Climbs down the ladder of flags, and of sizes when memory is short.
-fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
-    let mut entries = SUBMISSIONS;
+pub(super) fn climb(
+    ladder: &[&[Flag]],
+    mut entries: u32,
+) -> io::Result<Result<(IoUring, String), Refused>> {
     let mut step = 0;
     loop {
         // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with it
         // whatever lies there by then.
         let mut builder = IoUring::builder();
-        for flag in LADDER[step] {
+        for flag in ladder[step] {
             (flag.set)(&mut builder, entries);
         }
         let error = match builder.build(entries) {
             Ok(ring) => {
-                let names: Vec<_> = LADDER[step].iter().map(|flag| flag.name).collect();
+                let names: Vec<_> = ladder[step].iter().map(|flag| flag.name).collect();
                 let (sq, cq) = (ring.params().sq_entries(), ring.params().cq_entries());
                 let setup = format!("{}, {sq} submissions, {cq} completions", names.join(" "));
                 return Ok(Ok((ring, setup)));
@@ -450,12 +472,12 @@ fn climb() -> io::Result<Result<(IoUring, String), Refused>> {
             Err(error) => error,
         };
         match error.raw_os_error() {
-            Some(libc::EINVAL) if step + 1 < LADDER.len() => step += 1,
+            Some(libc::EINVAL) if step + 1 < ladder.len() => step += 1,
             Some(errno @ libc::EINVAL) => {
-                return Ok(Err(Refused { step: "io_uring_setup(2)", errno }));
+                return Ok(Err(Refused::new(SETUP, errno)));
             }
             Some(libc::ENOMEM) if entries > LEAST => entries /= 2,
-            _ => return judge("io_uring_setup(2)", error).map(Err),
+            _ => return judge(SETUP, error).map(Err),
         }
     }
 }

@@ -39,6 +39,10 @@ harness! {
     EpollAio "epoll_aio" Epoll "epoll" Aio
 }
 harness! {
+    /// Epoll, with a ring of io_uring for files.
+    EpollUring "epoll_uring" Epoll "epoll" Uring
+}
+harness! {
     /// Epoll, with threads alone.
     EpollPool "epoll_pool" Epoll "epoll" Pool
 }

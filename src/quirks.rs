@@ -23,13 +23,14 @@ type Release = (u16, u16);
 
 /// The rows, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quirk {
+pub(crate) enum Quirk {
     LongMultishot,
     UnixMultishot,
     UnixSends,
     WholeBuffers,
     ArmFiles,
     PowerFiles,
+    FrozenWrites,
 }
 
 /// One known fault.
@@ -119,6 +120,18 @@ const ROWS: &[Row] = &[
         action: "threads do the work: on 64-bit PowerPC programs lost registers and crashed",
         source: "https://github.com/libuv/libuv/issues/4283",
     },
+    // kiocb_start_write() did not look at IOCB_NOWAIT: io_uring_enter(2) waited for the thaw, and the loop
+    // with it. Mended in Linux 6.12 and in some stable releases.
+    Row {
+        quirk: Quirk::FrozenWrites,
+        name: "frozen-writes",
+        arch: None,
+        from: (0, 0),
+        to: Some((6, 11)),
+        concerns: "direct writes",
+        action: "threads do them: the submission of one to a frozen file system waits until it is thawed",
+        source: "Linux commit 1d60d74e8526, \"io_uring/rw: fix missing NOWAIT check for O_DIRECT start write\"",
+    },
 ];
 
 // A quirk's row is found by its number.
@@ -131,7 +144,7 @@ const _: () = {
 };
 
 /// The rows in force, and how often each has changed what the driver did.
-pub(super) struct Quirks {
+pub(crate) struct Quirks {
     release: String,
     /// Why each is in force.
     forces: [Option<&'static str>; ROWS.len()],
@@ -169,7 +182,7 @@ impl Quirks {
     ///
     /// # Errors
     /// `InvalidInput`: a list names no row, or says neither `on` nor `off`.
-    pub(super) fn new(release: String, program: &str) -> io::Result<Quirks> {
+    pub(crate) fn new(release: String, program: &str) -> io::Result<Quirks> {
         let mut quirks = Quirks::of(release, std::env::consts::ARCH);
         let environment = std::env::var(VARIABLE).unwrap_or_default();
         for (list, by) in [(&*environment, VARIABLE), (program, "Builder::quirks")] {
@@ -184,6 +197,11 @@ impl Quirks {
         let at = parse(&release);
         let why = |i: usize| ROWS[i].is_in(at, arch).then_some("this kernel");
         Quirks { release, forces: std::array::from_fn(why), times: [0; ROWS.len()] }
+    }
+
+    /// None of them, for those that use no ring.
+    pub(crate) fn none() -> Quirks {
+        Quirks { release: String::new(), forces: [None; ROWS.len()], times: [0; ROWS.len()] }
     }
 
     /// Obeys a list of `name=on` and `name=off`, separated by commas.
@@ -203,20 +221,20 @@ impl Quirks {
 
     /// Whether a row is in force.
     #[inline]
-    pub(super) fn has(&self, quirk: Quirk) -> bool {
+    pub(crate) fn has(&self, quirk: Quirk) -> bool {
         self.forces[quirk as usize].is_some()
     }
 
     /// Whether a row is in force where it changes what is done; counted.
     #[inline]
-    pub(super) fn applies(&mut self, quirk: Quirk) -> bool {
+    pub(crate) fn applies(&mut self, quirk: Quirk) -> bool {
         let has = self.has(quirk);
         self.times[quirk as usize] += u64::from(has);
         has
     }
 
     /// A row of the explanation for each that is in force.
-    pub(super) fn explain(&self, explain: &mut Explain) {
+    pub(crate) fn explain(&self, explain: &mut Explain) {
         for row in ROWS {
             let i = row.quirk as usize;
             let Some(by) = self.forces[i] else { continue };

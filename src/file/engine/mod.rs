@@ -1,0 +1,346 @@
+//! What works on files without a thread of ours waiting, beside a selector: a ring of io_uring, else Linux
+//! AIO. Either is opened by the first operation that it is for, and stands in the selector's wait by an
+//! eventfd.
+//!
+//! ```text
+//!             direct reads   direct writes   syncs   reads that the page cache does not have
+//!   ring           x               x           x                      x
+//!   AIO            x                           x
+//! ```
+//!
+//! AIO is not given writes: io_submit(2) waits for a file system that is frozen (`sb_start_write`), which
+//! `RWF_NOWAIT` does not prevent, and the loop with it. A sync it hands to a thread of the kernel, and a read
+//! starts no write. What neither takes is for threads.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The memory of a request is the caller's promise, as for `Kernel::start_file`.
+
+mod aio;
+mod ring;
+mod stage;
+
+use std::io;
+
+use super::backend::FileBackend;
+use super::facts::Facts;
+use super::list::FileList;
+use super::request::{FileAnswer, FileRequest, FileWork};
+use crate::config::Config;
+use crate::driver::Explain;
+use crate::quirks::{Quirk, Quirks};
+use crate::sys::fd::RawFd;
+use crate::sys::file_request::{Code, Completed, Request};
+use crate::sys::file_ring::release;
+use stage::Stage;
+
+/// While the kernel has fewer operations on files, each is submitted by itself, so that a device that is
+/// nearly idle is not kept waiting; beyond, a turn's are submitted together.
+pub(crate) const EAGER: u32 = 8;
+
+/// What a ring is for, what a context is for, and what is left of it, in the explanation.
+const RING_WORK: &str = "direct reads, writes; syncs; uncached reads";
+const AIO_WORK: &str = "direct reads; syncs";
+const LEFT_WORK: &str = "direct reads, writes";
+
+pub(crate) struct Engines {
+    ring: Stage<ring::Ring>,
+    aio: Stage<aio::Context>,
+    /// The program has named one of them: then what it refuses is an error.
+    is_named: bool,
+    /// One of them is open: a wait without files looks at nothing else.
+    is_open: bool,
+    quirks: Quirks,
+    answers: Vec<Completed>,
+    left: Left,
+}
+
+/// Direct reads and writes that were left to threads, by reason.
+#[derive(Default)]
+struct Left {
+    unaligned: u64,
+    appended: u64,
+    unknown: u64,
+    writes: u64,
+    full: u64,
+}
+
+impl Engines {
+    /// Those that `config` lets be used, where a selector has edges to watch them by.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the list of quirks makes no sense.
+    pub(crate) fn new(config: &Config, edges: bool) -> io::Result<Engines> {
+        let lets = |named| {
+            edges && matches!(config.files, files if files == FileBackend::Auto || files == named)
+        };
+        let mut engines = Engines::none();
+        engines.is_named = config.files != FileBackend::Auto;
+        if lets(FileBackend::Uring) {
+            engines.ring = Stage::Unused;
+            engines.quirks = Quirks::new(release(), &config.quirks)?;
+        }
+        if lets(FileBackend::Aio) {
+            engines.aio = Stage::Unused;
+        }
+        Ok(engines)
+    }
+
+    /// None of them.
+    pub(crate) fn none() -> Engines {
+        Engines {
+            ring: Stage::NotWanted,
+            aio: Stage::NotWanted,
+            is_named: true,
+            is_open: false,
+            quirks: Quirks::none(),
+            answers: Vec::new(),
+            left: Left::default(),
+        }
+    }
+
+    /// Opens the one that was named, if one was, and has it watched.
+    ///
+    /// # Errors
+    /// `Unsupported` with the step that was refused; what the system is short of.
+    pub(crate) fn open_named(
+        &mut self,
+        mut watch: impl FnMut(RawFd) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.is_named {
+            self.ring.open(&mut watch)?;
+            self.aio.open(&mut watch)?;
+            self.note_open();
+        }
+        Ok(())
+    }
+
+    fn note_open(&mut self) {
+        self.is_open = self.ring.get().is_some() || self.aio.get().is_some();
+    }
+
+    /// Starts a request; false when threads are to do it. What is opened for it is given to `watch`.
+    pub(crate) fn start(
+        &mut self,
+        mut request: FileRequest<'_>,
+        facts: Facts,
+        mut watch: impl FnMut(RawFd) -> io::Result<()>,
+    ) -> bool {
+        if !self.ring.is_there() && !self.aio.is_there() {
+            return false;
+        }
+        let moves = !matches!(request.work, FileWork::Sync | FileWork::DataSync);
+        let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
+        if moves && !self.takes(&mut request, facts, writes) {
+            return false;
+        }
+        let words = words_of(&mut request);
+        if self.ring_serves(writes) {
+            // What is refused is told by `explain`.
+            let _ = self.ring.open(&mut watch);
+            self.note_open();
+            if let Some(ring) = self.ring.get_mut() {
+                match ring.ring.denied() {
+                    None if ring.ring.has_room() => {
+                        ring.start(words);
+                        return true;
+                    }
+                    // One that was asked for by name is not replaced in silence.
+                    Some(errno) if self.is_named => {
+                        self.answers.push(Completed { key: words.key, result: -errno });
+                        return true;
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.left.full += 1;
+                        return false;
+                    }
+                }
+            }
+        }
+        if writes {
+            self.left.writes += 1;
+            return false;
+        }
+        if moves && !facts.is_direct() {
+            // AIO would wait for it.
+            return false;
+        }
+        let _ = self.aio.open(&mut watch);
+        self.note_open();
+        let Some(context) = self.aio.get_mut() else { return false };
+        if !context.aio.has_room() {
+            self.left.full += 1;
+            return false;
+        }
+        context.start(words);
+        true
+    }
+
+    /// Whether a read or write of this file can be done without waiting for it, as far as the file goes.
+    fn takes(&mut self, request: &mut FileRequest<'_>, facts: Facts, writes: bool) -> bool {
+        if !facts.is_direct() {
+            // A write into the page cache is punted to a thread of the kernel, which takes three times as
+            // long as one of ours.
+            return !writes;
+        }
+        let left = &mut self.left;
+        let reason = if facts.is_refused() {
+            &mut left.unknown
+        } else if writes && facts.appends() {
+            &mut left.appended
+        } else if !request.is_aligned(facts) {
+            &mut left.unaligned
+        } else {
+            return true;
+        };
+        *reason += 1;
+        false
+    }
+
+    /// Whether the ring is for such work, as far as the kernel is to be trusted with it.
+    fn ring_serves(&mut self, writes: bool) -> bool {
+        self.ring.is_there()
+            && !self.quirks.applies(Quirk::ArmFiles)
+            && !self.quirks.applies(Quirk::PowerFiles)
+            && !(writes && self.quirks.applies(Quirk::FrozenWrites))
+    }
+
+    /// Asks for the end of a request; its answer tells.
+    pub(crate) fn stop(&mut self, key: u64) {
+        if let Some(ring) = self.ring.get_mut() {
+            ring.ring.cancel(key);
+        }
+    }
+
+    /// Submits what is held back; whether there are answers already.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self) -> bool {
+        self.is_open && self.flush_open()
+    }
+
+    #[inline(never)]
+    fn flush_open(&mut self) -> bool {
+        if let Some(ring) = self.ring.get_mut() {
+            ring.ring.flush();
+        }
+        if let Some(context) = self.aio.get_mut() {
+            context.aio.flush();
+        }
+        self.has_answers()
+    }
+
+    /// Whether there are answers, also those of which no event tells.
+    #[inline]
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+            || self.ring.get().is_some_and(|ring| ring.ring.has_completed())
+            || self.aio.get().is_some_and(|context| context.aio.has_completed())
+    }
+
+    /// Takes the next answer.
+    pub(crate) fn answer(&mut self) -> Option<FileAnswer> {
+        if self.answers.is_empty() {
+            if let Some(ring) = self.ring.get_mut() {
+                ring.take(self.is_named, &mut self.answers);
+            }
+            if let Some(context) = self.aio.get_mut() {
+                context.aio.take(&mut self.answers);
+            }
+            self.answers.reverse();
+        }
+        let Completed { key, result } = self.answers.pop()?;
+        Some(FileAnswer { key, moved: result as isize })
+    }
+
+    /// System calls, by name.
+    pub(crate) fn calls(&self) -> Vec<(&'static str, u64)> {
+        let mut calls = Vec::new();
+        if let Some(ring) = self.ring.get() {
+            calls.push(("io_uring_enter", ring.ring.counters().enters));
+        }
+        if let Some(context) = self.aio.get() {
+            let counters = context.aio.counters();
+            calls.push(("io_submit", counters.submits));
+            calls.push(("io_getevents", counters.getevents));
+        }
+        calls
+    }
+
+    pub(crate) fn explain(&self, explain: &mut Explain) {
+        let ring = "a ring of io_uring";
+        let (mechanism, reason, count) = match &self.ring {
+            Stage::Open(open) => {
+                let taken = open.ring.counters().submitted;
+                let how = || {
+                    format!("beside the selector, completions in one wait; {}", open.ring.setup())
+                };
+                (ring, open.why_denied().unwrap_or_else(how), taken)
+            }
+            Stage::Refused(why) => ("not a ring of io_uring", why.clone(), 0),
+            Stage::Unused => (ring, "none so far: made by the first of them".into(), 0),
+            Stage::NotWanted => (
+                "not a ring of io_uring",
+                "another is asked for, or it cannot be watched".into(),
+                0,
+            ),
+        };
+        explain.row(RING_WORK, mechanism, reason, count);
+        let (mechanism, reason, count) = match &self.aio {
+            Stage::Open(open) => {
+                let how = "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait";
+                let taken = open.aio.counters().submitted;
+                ("Linux AIO", format!("{how}; {}", open.aio.setup()), taken)
+            }
+            Stage::Refused(why) => ("not Linux AIO", why.clone(), 0),
+            Stage::Unused => ("Linux AIO", "none so far: where there is no ring".into(), 0),
+            Stage::NotWanted => {
+                ("not Linux AIO", "another is asked for, or it cannot be watched".into(), 0)
+            }
+        };
+        explain.row(AIO_WORK, mechanism, reason, count);
+        let left = &self.left;
+        for (reason, count) in [
+            ("memory, offset or length is not aligned as the file wants it", left.unaligned),
+            (
+                "the file is appended to: what is written in part must not be written again",
+                left.appended,
+            ),
+            ("the file cannot do it without waiting", left.unknown),
+            (
+                "AIO would wait in io_submit(2) for a frozen file system, so would the ring of an old kernel",
+                left.writes,
+            ),
+            ("the kernel had as many as it is given at a time", left.full),
+        ] {
+            if count > 0 {
+                explain.row(LEFT_WORK, "threads", reason, count);
+            }
+        }
+        if self.ring.get().is_some() {
+            self.quirks.explain(explain);
+        }
+    }
+}
+
+/// A request in the words of those that do it.
+fn words_of(request: &mut FileRequest<'_>) -> Request {
+    let (code, start, len) = match &mut request.work {
+        FileWork::Read(to) => (Code::Read, to.as_mut_ptr(), to.len()),
+        FileWork::Write(bytes) => (Code::Write, bytes.as_ptr().cast_mut(), bytes.len()),
+        FileWork::ReadList(list) => vectored(Code::ReadVectored, list),
+        FileWork::WriteList(list) => vectored(Code::WriteVectored, list),
+        FileWork::Sync => (Code::Fsync, std::ptr::null_mut(), 0),
+        FileWork::DataSync => (Code::Fdsync, std::ptr::null_mut(), 0),
+    };
+    // A sync has no offset.
+    let offset = if len > 0 { request.offset } else { 0 };
+    Request { key: request.key, code, fd: request.fd, start, len, offset, rw_flags: 0 }
+}
+
+/// The array of a list is what such a request names.
+fn vectored(code: Code, list: &FileList<'_>) -> (Code, *mut u8, usize) {
+    let vectors = list.vectors();
+    (code, vectors.as_ptr().cast_mut().cast(), vectors.len())
+}

@@ -1,0 +1,63 @@
+//! The ring for files.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The memory of a request is the caller's promise, as for `Kernel::start_file`.
+
+use std::io;
+
+use super::stage::Engine;
+use super::{EAGER, Request};
+use crate::sys::fd::RawFd;
+use crate::sys::file_request::Completed;
+use crate::sys::file_ring::FileRing;
+
+pub(super) struct Ring {
+    pub(super) ring: FileRing,
+}
+
+/// Nothing was done, and the operation was not told to end: it is begun again elsewhere.
+const NOT_BEGUN: i32 = -libc::ECANCELED;
+
+impl Engine for Ring {
+    fn open() -> io::Result<Ring> {
+        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
+        FileRing::open()?.map(|ring| Ring { ring }).map_err(refused)
+    }
+
+    fn event_fd(&self) -> RawFd {
+        self.ring.event_fd()
+    }
+}
+
+impl Ring {
+    /// Takes a request; the ring has room.
+    pub(super) fn start(&mut self, request: Request) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.push(request) };
+        if self.ring.in_kernel() < EAGER {
+            self.ring.flush();
+        }
+    }
+
+    /// Takes the answers. What the kernel has denied to take is begun again elsewhere, unless the ring was
+    /// asked for by name: then it fails.
+    pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
+        self.ring.take(into);
+        if let Some(errno) = self.ring.denied() {
+            let result = if is_named { -errno } else { NOT_BEGUN };
+            let returned = self.ring.take_returned().into_iter();
+            into.extend(returned.map(|key| Completed { key, result }));
+        }
+    }
+
+    /// Why the kernel takes no more, if so.
+    pub(super) fn why_denied(&self) -> Option<String> {
+        let error = self.ring.denied().map(io::Error::from_raw_os_error)?;
+        let taken = self.ring.counters().submitted;
+        Some(format!(
+            "io_uring_enter(2) has failed since the ring was made: {error}; it had {taken}"
+        ))
+    }
+}

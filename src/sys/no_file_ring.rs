@@ -1,0 +1,86 @@
+//! What stands in for a ring for files where there is no io_uring: it is always refused.
+
+#![allow(unsafe_code)] // `push` has the signature that `file_ring.rs` has
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+
+use crate::sys::fd::RawFd;
+use crate::sys::file_request::{Completed, Request};
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) enters: u64,
+    pub(crate) submitted: u64,
+}
+
+/// Why.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("io_uring is not available: this is not Linux")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// There is never one.
+pub(crate) struct FileRing(Infallible);
+
+#[allow(clippy::unused_self)]
+impl FileRing {
+    pub(crate) fn open() -> io::Result<Result<FileRing, Refused>> {
+        Ok(Err(Refused))
+    }
+    pub(crate) fn setup(&self) -> &str {
+        match self.0 {}
+    }
+    pub(crate) fn event_fd(&self) -> RawFd {
+        match self.0 {}
+    }
+    pub(crate) fn has_room(&mut self) -> bool {
+        match self.0 {}
+    }
+    pub(crate) fn in_kernel(&self) -> u32 {
+        match self.0 {}
+    }
+    pub(crate) fn denied(&self) -> Option<i32> {
+        match self.0 {}
+    }
+    pub(crate) fn counters(&self) -> Counters {
+        match self.0 {}
+    }
+    /// # Safety
+    /// As in `file_ring.rs`.
+    pub(crate) unsafe fn push(&mut self, _request: Request) {
+        match self.0 {}
+    }
+    pub(crate) fn cancel(&mut self, _key: u64) {
+        match self.0 {}
+    }
+    pub(crate) fn flush(&mut self) {
+        match self.0 {}
+    }
+    pub(crate) fn take_returned(&mut self) -> Vec<u64> {
+        match self.0 {}
+    }
+    pub(crate) fn has_completed(&self) -> bool {
+        match self.0 {}
+    }
+    pub(crate) fn take(&mut self, _into: &mut Vec<Completed>) {
+        match self.0 {}
+    }
+}
+
+/// There is nothing to say of it.
+pub(crate) fn why_not_for_sockets() -> Option<String> {
+    None
+}
+
+/// No release is asked for.
+pub(crate) fn release() -> String {
+    String::new()
+}
