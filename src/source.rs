@@ -144,7 +144,14 @@ enum Origin {
     Plain,
     V4([u8; 4], u16),
     V6([u8; 16], u16, u32),
-    Virtual(Arc<dyn VirtualDescriptor>),
+    Virtual(Box<Virtual>),
+}
+
+/// A descriptor of another kernel: what closes it, and the address of its other end.
+#[derive(Clone)]
+struct Virtual {
+    owner: Arc<dyn VirtualDescriptor>,
+    peer: Option<SocketAddr>,
 }
 
 /// An owned descriptor outside a watcher: on its way in, or an accepted or connected socket on its
@@ -186,9 +193,16 @@ impl Handle {
         Handle { fd: fd.into_raw_fd(), kind, fresh: true, origin }
     }
 
-    /// A descriptor of another kernel than the system's, closed through `owner` (for authors of kernels).
-    pub fn from_virtual(fd: RawFd, kind: Kind, owner: Arc<dyn VirtualDescriptor>) -> Handle {
-        Handle { fd, kind, fresh: true, origin: Origin::Virtual(owner) }
+    /// A descriptor of another kernel than the system's, closed through `owner`, and the address of its
+    /// other end, of an accepted or connected internet socket (for authors of kernels).
+    pub fn from_virtual(
+        fd: RawFd,
+        kind: Kind,
+        peer: Option<SocketAddr>,
+        owner: Arc<dyn VirtualDescriptor>,
+    ) -> Handle {
+        let origin = Origin::Virtual(Box::new(Virtual { owner, peer }));
+        Handle { fd, kind, fresh: true, origin }
     }
 
     /// What the descriptor is; [`Kind::Unknown`] for one that did not come from a driver.
@@ -198,12 +212,13 @@ impl Handle {
 
     /// The address of the other end, for an accepted or connected internet socket.
     pub fn peer(&self) -> Option<SocketAddr> {
-        match self.origin {
-            Origin::V4(ip, port) => Some((Ipv4Addr::from(ip), port).into()),
+        match &self.origin {
+            Origin::V4(ip, port) => Some((Ipv4Addr::from(*ip), *port).into()),
             Origin::V6(ip, port, scope) => {
-                Some(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope).into())
+                Some(SocketAddrV6::new(Ipv6Addr::from(*ip), *port, 0, *scope).into())
             }
-            Origin::Plain | Origin::Virtual(_) => None,
+            Origin::Plain => None,
+            Origin::Virtual(outside) => outside.peer,
         }
     }
 
@@ -232,7 +247,7 @@ impl Handle {
 
     /// Whether it belongs to the kernel `owner` (for authors of kernels).
     pub fn is_of(&self, owner: &Arc<dyn VirtualDescriptor>) -> bool {
-        matches!(&self.origin, Origin::Virtual(o) if Arc::ptr_eq(o, owner))
+        matches!(&self.origin, Origin::Virtual(outside) if Arc::ptr_eq(&outside.owner, owner))
     }
 
     /// Gives up ownership: the number must be closed by whoever takes it.
@@ -269,7 +284,7 @@ impl Drop for Handle {
             return;
         }
         match &self.origin {
-            Origin::Virtual(owner) => owner.close(self.fd),
+            Origin::Virtual(outside) => outside.owner.close(self.fd),
             // SAFETY: the handle owns this open descriptor and is going away.
             _ => drop(unsafe { OwnedFd::from_raw_fd(self.fd) }),
         }

@@ -92,7 +92,7 @@ impl Pipes {
         let owner: Arc<dyn VirtualDescriptor> = memory.clone();
         let end = |peer| End { peer, open: true, ..End::default() };
         memory.enter().ends = vec![end(1), end(0)];
-        let handle = |fd| Handle::from_virtual(fd, Kind::Stream, Arc::clone(&owner));
+        let handle = |fd| Handle::from_virtual(fd, Kind::Stream, None, Arc::clone(&owner));
         let (a, b) = (handle(0), handle(1));
         (Pipes { memory, owner, events: Vec::new(), now_ns: 1 }, a, b)
     }
@@ -148,7 +148,7 @@ unsafe impl Kernel for Pipes {
         self.memory.enter().close(fd as usize);
     }
     fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
-        Handle::from_virtual(fd, kind, Arc::clone(&self.owner))
+        Handle::from_virtual(fd, kind, None, Arc::clone(&self.owner))
     }
     fn recv(&mut self, fd: RawFd, _kind: Kind, mut to: Target<'_>) -> Received {
         let mut state = self.memory.enter();

@@ -189,7 +189,11 @@ unsafe impl Kernel for Sim {
     }
 
     fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
-        Handle::from_virtual(fd, kind, self.owner())
+        let peer = match kind {
+            Kind::Stream => self.enter().peer_address(fd).ok().and_then(|at| at.ip()),
+            _ => None,
+        };
+        Handle::from_virtual(fd, kind, peer, self.owner())
     }
 
     #[inline]
@@ -236,9 +240,9 @@ unsafe impl Kernel for Sim {
     fn accept(&mut self, fd: RawFd, _kind: Kind) -> Result<Handle, i32> {
         let accepted = self.call(Call::Accept, fd, |world| {
             let end = world.accept(fd);
-            end.map(|end| (end, Sim::kind_of(world, end)))
+            end.map(|end| (end, Sim::kind_of(world, end), world.accepted_from(end)))
         });
-        accepted.map(|(end, kind)| Handle::from_virtual(end, kind, self.owner()))
+        accepted.map(|(end, kind, peer)| Handle::from_virtual(end, kind, peer, self.owner()))
     }
 
     fn relieve(&mut self, fd: RawFd) {
@@ -278,7 +282,7 @@ unsafe impl Kernel for Sim {
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
         let fd = self.enter().listen(at, options)?;
-        Ok(Handle::from_virtual(fd, Kind::Listener, self.owner()))
+        Ok(Handle::from_virtual(fd, Kind::Listener, None, self.owner()))
     }
 
     fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {

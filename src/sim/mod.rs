@@ -182,7 +182,7 @@ impl Sim {
     /// Two connected stream sockets, as socketpair(2) makes them.
     pub fn pair(&self) -> (Handle, Handle) {
         let (a, b) = self.enter().pair();
-        let handle = |fd| Handle::from_virtual(fd, Kind::UnixStream, self.owner());
+        let handle = |fd| Handle::from_virtual(fd, Kind::UnixStream, None, self.owner());
         (handle(a), handle(b))
     }
 
@@ -212,7 +212,7 @@ impl Sim {
     /// `EADDRINUSE` when there is one already, `EINVAL` for no address.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {
         let fd = self.enter().datagram(&at.into())?;
-        Ok(Handle::from_virtual(fd, Kind::Datagram, self.owner()))
+        Ok(Handle::from_virtual(fd, Kind::Datagram, None, self.owner()))
     }
 
     /// The virtual time, as [`Watcher::now`] says it.

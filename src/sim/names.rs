@@ -33,6 +33,13 @@ impl Name {
         }
     }
 
+    pub(super) fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Name::Ip(ip) => Some(*ip),
+            _ => None,
+        }
+    }
+
     pub(super) fn address(&self) -> Address {
         match self {
             Name::None => Address::unspecified(),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::datagram::Mailbox;
@@ -287,6 +288,11 @@ impl World {
 
     pub(super) fn local_address(&self, fd: RawFd) -> Address {
         self.sockets[fd as usize].local.address()
+    }
+
+    /// The internet address that an accepted connection came from, whatever became of it since.
+    pub(super) fn accepted_from(&self, fd: RawFd) -> Option<SocketAddr> {
+        self.sockets[fd as usize].remote.ip()
     }
 
     pub(super) fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
