@@ -405,7 +405,9 @@ pub struct OpParts {
     pub source: Source,
     /// The user's number.
     pub token: u64,
-    /// When it ends at the latest.
+    /// When a timer fires.
+    pub timer: Option<Due>,
+    /// When it ends at the latest; of a timer that has one beside its own time.
     pub deadline: Option<Due>,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
@@ -431,19 +433,25 @@ pub enum Due {
 impl Op {
     /// Opens the operation (for authors of drivers).
     pub fn into_parts(mut self) -> OpParts {
-        let deadline = match self.deadline_ns {
+        let due = |ns| match ns {
             0 => None,
             ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
             ns => Some(Due::At(clock::instant_of(ns))),
         };
+        let (timer, deadline) = match self.code {
+            Code::Timer => (due(self.deadline_ns), due(self.limit_ns())),
+            _ => (None, due(self.deadline_ns)),
+        };
+        let is_timer = self.code == Code::Timer;
         OpParts {
+            timer,
             code: self.code,
             source: self.source,
             token: self.token,
             deadline,
             multishot: self.flags & MULTISHOT != 0,
             buf: self.buf,
-            offset: self.extra.as_offset(),
+            offset: if is_timer { 0 } else { self.extra.as_offset() },
             address: self.extra.take_address(),
             count: self.count,
         }

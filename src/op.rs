@@ -146,10 +146,23 @@ const _: () = assert!(size_of::<Op>() <= 64);
 pub(crate) const MULTISHOT: u8 = 1;
 /// `deadline_ns` counts from the submission.
 pub(crate) const RELATIVE: u64 = 1 << 63;
+/// A timer has a deadline beside its own time: it stands where others have their offset in a file.
+pub(crate) const LIMITED: u8 = 1 << 3;
+/// That counts from the submission.
+const LIMITED_RELATIVE: u8 = 1 << 4;
 
 /// A time as an operation carries it: at least 1, clamped to 292 years.
 fn bounded(ns: u64) -> u64 {
     ns.clamp(1, RELATIVE - 1)
+}
+
+/// The deadline of a timer with these flags and this extra: see [`Op::limit_ns`].
+pub(crate) fn limit_ns(flags: u8, extra: &Extra) -> u64 {
+    match flags & (LIMITED | LIMITED_RELATIVE) {
+        0 => 0,
+        LIMITED => extra.as_offset(),
+        _ => extra.as_offset() | RELATIVE,
+    }
 }
 
 impl Op {
@@ -180,6 +193,10 @@ impl Op {
     /// Completes with [`Done::Timer`](crate::Done::Timer) when `span` has passed since submission:
     /// never early, late by no more than the wait's granularity. Timers of equal deadline complete
     /// in the order of submission.
+    ///
+    /// A timer may have a deadline, too: the earlier of the two ends it, its own time with
+    /// [`Done::Timer`](crate::Done::Timer), its deadline with
+    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline).
     pub fn timer(span: Duration) -> Op {
         let mut op = Op::plain(Code::Timer, Source::NONE);
         op.deadline_ns = bounded(clock::ns_of_duration(span)) | RELATIVE;
@@ -381,18 +398,41 @@ impl Op {
 
     /// Ends the operation with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) if it has not
     /// ended by `deadline`. One that has passed already gives the operation a single try, if it is at
-    /// the head of its queue: data that is there wins. The source stays usable.
+    /// the head of its queue: data that is there wins. The source stays usable. A timer's own time
+    /// stays what it is: the earlier of the two ends it. Of `deadline` and
+    /// [`timeout`](Op::timeout) the last word counts.
     #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Op {
-        self.deadline_ns = bounded(clock::ns_of(deadline));
+        let deadline_ns = bounded(clock::ns_of(deadline));
+        if self.code == Code::Timer {
+            return self.limit(deadline_ns, LIMITED);
+        }
+        self.deadline_ns = deadline_ns;
         self
     }
 
     /// As [`deadline`](Op::deadline), counted from the submission.
     #[inline]
     pub fn timeout(mut self, timeout: Duration) -> Op {
-        self.deadline_ns = bounded(clock::ns_of_duration(timeout)) | RELATIVE;
+        let timeout_ns = bounded(clock::ns_of_duration(timeout));
+        if self.code == Code::Timer {
+            return self.limit(timeout_ns, LIMITED | LIMITED_RELATIVE);
+        }
+        self.deadline_ns = timeout_ns | RELATIVE;
         self
+    }
+
+    /// Gives a timer a deadline beside its own time.
+    #[cold]
+    fn limit(mut self, ns: u64, flags: u8) -> Op {
+        self.extra = Extra::offset(ns);
+        self.flags = self.flags & !(LIMITED | LIMITED_RELATIVE) | flags;
+        self
+    }
+
+    /// The deadline that a timer has beside its own time, as `deadline_ns` is; 0 is none.
+    pub(crate) fn limit_ns(&self) -> u64 {
+        limit_ns(self.flags, &self.extra)
     }
 
     /// Keeps the operation in flight after a completion. Of accepts, buffer-less reads and

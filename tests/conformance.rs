@@ -267,6 +267,8 @@ macro_rules! portable {
                 a_chain_of_zero_timers_does_not_starve_io
                 a_flood_does_not_starve_timers
                 timers_started_by_timers
+                the_earlier_of_a_timer_and_its_deadline_wins
+                a_timer_whose_deadline_has_passed
             }
             $($more)*
         }

@@ -159,7 +159,8 @@ impl PollDriver {
         let now = self.now_ns();
         while let Some((slot, _)) = self.deadlines.pop_due(now) {
             let ticket = Ticket::from_parts(slot, self.operations[slot].generation());
-            let timer = self.operations[slot].code == Code::Timer;
+            let op = &self.operations[slot];
+            let timer = op.code == Code::Timer && op.offset == 0;
             self.end(ticket, if timer { Ok(Done::Timer) } else { Err(ErrorKind::Deadline) });
         }
     }
@@ -227,6 +228,7 @@ impl Submit for PollDriver {
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
         let parts = op.into_parts();
+        let (start, now) = (self.start, self.now_ns());
         let place = &mut self.operations[slot];
         place.code = parts.code;
         place.token = parts.token;
@@ -234,11 +236,16 @@ impl Submit for PollDriver {
         place.moved = 0;
         place.source = if attached { source.index() } else { u32::MAX };
         place.count = source.generation().get();
-        if let Some(due) = parts.deadline {
-            let at = match due {
-                Due::After(span) => self.now_ns() + span.as_nanos() as u64,
-                Due::At(at) => at.saturating_duration_since(self.start).as_nanos() as u64,
-            };
+        let at = |due| match due {
+            Due::After(span) => now.saturating_add(span.as_nanos() as u64),
+            Due::At(at) => at.saturating_duration_since(start).as_nanos() as u64,
+        };
+        let (timer, deadline) = (parts.timer.map(at), parts.deadline.map(at));
+        // What ends a timer: its own time, or a deadline before that.
+        let fires = timer.is_some_and(|at| at <= now || deadline.is_none_or(|end| at <= end));
+        place.offset = u64::from(!fires);
+        let first = if fires { timer } else { deadline };
+        if let Some(at) = first {
             self.deadlines.push(slot, at);
         }
         match parts.code {
@@ -442,6 +449,23 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
     assert_eq!(refused.op.into_buf().into_vec(), [1, 2, 3]);
+}
+
+#[test]
+fn the_earlier_of_a_timer_and_its_deadline_ends_it() {
+    let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let mut done = Completions::new();
+    for (op, kind) in [
+        (Op::timer(late).timeout(soon), Some(ErrorKind::Deadline)),
+        (Op::timer(soon).timeout(late), None),
+        (Op::timer(soon).timeout(soon), None),
+    ] {
+        watcher.submit(op).unwrap();
+        watcher.wait(&mut done).unwrap();
+        let c = done.drain(..).next().unwrap();
+        assert_eq!((c.code(), c.error_kind()), (Code::Timer, kind));
+    }
 }
 
 #[test]

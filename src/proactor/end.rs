@@ -198,7 +198,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// The time of an operation has come.
     pub(super) fn expire(&mut self, slot: u32) {
-        if self.slots[slot].code != Code::Timer {
+        let op = &self.slots[slot];
+        if op.code != Code::Timer || op.count != 0 {
+            // Its deadline, not its own time.
             if !self.ends_in_last_try(slot) {
                 self.fail(slot, ErrorKind::Deadline);
             }

@@ -56,7 +56,7 @@ use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, 
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
 use crate::interest::Ready;
-use crate::op::{Code, MULTISHOT, Op};
+use crate::op::{self, Code, MULTISHOT, Op};
 use crate::remote::{Remote, Submitter};
 use crate::slots::{NOWHERE, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
@@ -350,7 +350,7 @@ impl<K: Kernel> Proactor<K> {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
             Code::Poll => self.submit_poll(source, token, at, count),
-            Code::Timer => self.submit_timer(token, at),
+            Code::Timer => self.submit_timer(token, at, op::limit_ns(flags, &extra)),
             Code::Nop => self.submit_nop(token),
             Code::Drained => self.submit_drained(source, token, at, count),
             Code::WriteAt => {

@@ -509,13 +509,23 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(never)]
-    pub(super) fn submit_timer(&mut self, token: u64, due_ns: u64) -> Answer {
+    pub(super) fn submit_timer(&mut self, token: u64, due_ns: u64, limit_ns: u64) -> Answer {
         self.check_fork()?;
         if self.closed {
             return Err(Reason::Closed);
         }
         let ticket = self.place(Code::Timer, NOWHERE, token)?;
-        self.set_deadline(ticket, due_ns);
+        if limit_ns == 0 {
+            self.set_deadline(ticket, due_ns);
+            return Ok(ticket);
+        }
+        // Both count from one moment.
+        let now_ns = self.kernel.now_ns();
+        let (due_ns, limit_ns) = (absolute(due_ns, now_ns), absolute(limit_ns, now_ns));
+        // One whose time has come fires, whatever its deadline, as data that is there wins.
+        let ends = limit_ns < due_ns && due_ns > now_ns;
+        self.slots[ticket.index()].count = u32::from(ends);
+        self.set_deadline(ticket, if ends { limit_ns } else { due_ns });
         Ok(ticket)
     }
 
@@ -667,11 +677,12 @@ impl<K: Kernel> Proactor<K> {
         if due_ns == 0 || self.slots.find(ticket.index(), ticket.generation()).is_none() {
             return;
         }
-        let at_ns = if due_ns & RELATIVE != 0 {
-            self.kernel.now_ns().saturating_add(due_ns ^ RELATIVE)
-        } else {
-            due_ns
-        };
-        self.deadlines.push(ticket.index(), at_ns);
+        let now_ns = if due_ns & RELATIVE != 0 { self.kernel.now_ns() } else { 0 };
+        self.deadlines.push(ticket.index(), absolute(due_ns, now_ns));
     }
+}
+
+/// When that is, if it counts from `now_ns` or is absolute.
+fn absolute(due_ns: u64, now_ns: u64) -> u64 {
+    if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
 }

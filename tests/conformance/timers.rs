@@ -96,6 +96,68 @@ pub fn a_huge_timer_does_not_fire<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// The earlier of a timer's own time and its deadline ends it: at its time it fires, before that it
+/// ends by its deadline; never earlier than the one that ends it.
+pub fn the_earlier_of_a_timer_and_its_deadline_wins<H: Harness>() {
+    let mut b = H::bench();
+    let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
+    let start = b.watcher.now();
+    let fire = [
+        Op::timer(soon).timeout(late),
+        Op::timer(soon).deadline(start + late),
+        Op::timer_at(start + soon).timeout(late),
+        Op::timer_at(start + soon).deadline(start + late),
+        // At the very time of its deadline its own has come, too.
+        Op::timer_at(start + soon).deadline(start + soon),
+        // The last word counts.
+        Op::timer(soon).timeout(Duration::from_millis(1)).timeout(late),
+    ];
+    let end = [
+        Op::timer(late).timeout(soon),
+        Op::timer(late).deadline(start + soon),
+        Op::timer_at(start + late).timeout(soon),
+        Op::timer_at(start + late).deadline(start + soon),
+        Op::timer(Duration::MAX).timeout(soon),
+        Op::timer(late).deadline(start + late).timeout(soon),
+    ];
+    for op in fire {
+        let ticket = b.submit(op);
+        expect_timer(b.end(ticket));
+        assert!(b.watcher.now() >= start + soon);
+    }
+    for op in end {
+        let ticket = b.submit(op);
+        expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+        assert!(b.watcher.now() >= start + soon);
+    }
+    b.expect_all_ended();
+}
+
+/// A timer whose time has come when it is submitted fires, whatever its deadline: as data that is there
+/// wins. One whose deadline has passed and whose time has not ends at the next wait.
+pub fn a_timer_whose_deadline_has_passed<H: Harness>() {
+    let mut b = H::bench();
+    b.pass(Duration::from_millis(2));
+    let now = b.watcher.now();
+    let past = now - Duration::from_millis(1);
+    for op in [
+        Op::timer(Duration::ZERO).timeout(Duration::ZERO),
+        Op::timer_at(now).deadline(past),
+        Op::timer_at(past).timeout(Duration::from_secs(9999)),
+    ] {
+        let ticket = b.submit(op);
+        expect_timer(b.end(ticket));
+    }
+    for op in [
+        Op::timer(Duration::from_secs(9999)).deadline(past),
+        Op::timer(Duration::from_secs(9999)).timeout(Duration::ZERO),
+    ] {
+        let ticket = b.submit(op);
+        expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+    }
+    b.expect_all_ended();
+}
+
 /// TigerBeetle: a chain of timers without delay does not starve the I/O.
 pub fn a_chain_of_zero_timers_does_not_starve_io<H: Harness>() {
     let mut b = H::bench();
