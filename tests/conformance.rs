@@ -397,6 +397,7 @@ macro_rules! system {
                 no_wake_is_lost
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
+                a_free_overtakes_nothing
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing
@@ -449,6 +450,7 @@ macro_rules! everything {
                 no_wake_is_lost
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
+                a_free_overtakes_nothing
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing

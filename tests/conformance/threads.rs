@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -105,6 +106,55 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
         assert_eq!(ended.remove(&token), Some(ticket));
     }
     assert!(ended.is_empty());
+}
+
+/// C9: a free that found the queue full stays behind the attach and the operation that were queued before it.
+pub fn a_free_overtakes_nothing<H: Harness>() {
+    const PAIRS: u64 = 20_000;
+    let mut b = H::bench_with(Watcher::builder().queue(1));
+    let submitter = b.submitter();
+    let (here, there) = b.pair();
+    let handle = b.watcher.detach(here).unwrap();
+    let over = AtomicBool::new(false);
+    let mut refused = 0;
+    thread::scope(|scope| {
+        let pairs = scope.spawn(|| {
+            let mut handle = handle;
+            for _ in 0..PAIRS {
+                let source = loop {
+                    match submitter.attach(handle) {
+                        Ok(source) => break source,
+                        Err(refused) => handle = refused.op,
+                    }
+                    thread::yield_now();
+                };
+                submitter.free(source);
+                handle = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
+            }
+            while submitter.wake(u64::MAX).is_err() {
+                thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // Fills the queue between the two.
+                let _ = submitter.wake(1);
+            }
+        });
+        loop {
+            let c = b.next();
+            if c.token == u64::MAX {
+                break;
+            }
+            refused += 1;
+        }
+        pairs.join().unwrap();
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(refused > 0, "the queue was never filled");
+    b.look();
+    assert_eq!(b.watcher.counters().sources, 1, "attached, and never freed");
+    assert!(b.read(there).is_empty());
 }
 
 /// A loop on its own thread: an echo server that another thread starts, feeds and ends.

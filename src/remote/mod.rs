@@ -1,12 +1,15 @@
 //! Work from other threads: a bounded queue, a bell that says whether the loop sleeps, and ids that
 //! the loop keeps ready.
 
+mod inbox;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::Receiver;
 
+use self::inbox::{Channel, Inbox};
 use crate::bell::{Bell, Urgency};
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
@@ -61,6 +64,12 @@ struct Shared {
     bell: Bell,
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
+    /// What they have queued. The overflow is for what found the queue full and cannot be refused: frees, and
+    /// ids that were not used.
+    inbox: Inbox<Channel<Request>>,
+    /// Ids in reserve.
+    sources: Channel<Source>,
+    tickets: Channel<Ticket>,
     wake: Box<dyn Wake>,
     forks: u32,
 }
@@ -96,12 +105,8 @@ impl Shared {
 /// The loop's end.
 pub struct Remote {
     shared: Arc<Shared>,
-    requests: Receiver<Request>,
-    /// What found the queue full and cannot be refused: frees, and ids that were not used.
-    overflow: Receiver<Request>,
-    sources: Sender<Source>,
-    tickets: Sender<Ticket>,
-    submitter: Submitter,
+    /// The request that has left the overflow and waits for its turn.
+    held: Option<Request>,
     /// Whether a submitter was ever given out; until then nothing is reserved.
     in_use: bool,
 }
@@ -110,31 +115,24 @@ impl Remote {
     /// A queue for `queue` requests (1 to 2^20) and a reserve of so many sources and tickets (2^16 of each
     /// at most).
     pub fn new(queue: usize, sources: u32, tickets: u32, wake: impl Wake + 'static) -> Remote {
-        let (request_in, requests) = crossbeam_channel::bounded(queue.clamp(1, MOST_QUEUED));
-        let (overflow_in, overflow) = crossbeam_channel::unbounded();
-        let (sources, source_out) = crossbeam_channel::bounded(MOST_RESERVED.min(sources as usize));
-        let (tickets, ticket_out) = crossbeam_channel::bounded(MOST_RESERVED.min(tickets as usize));
         fork::watch();
+        let queue = Channel::bounded(queue.clamp(1, MOST_QUEUED));
         let shared = Arc::new(Shared {
             bell: Bell::new(),
             gate: AtomicUsize::new(0),
+            inbox: Inbox::new(queue, Channel::unbounded()),
+            sources: Channel::bounded(MOST_RESERVED.min(sources as usize)),
+            tickets: Channel::bounded(MOST_RESERVED.min(tickets as usize)),
             wake: Box::new(wake),
             forks: fork::generation(),
         });
-        let submitter = Submitter {
-            shared: Arc::clone(&shared),
-            requests: request_in,
-            overflow: overflow_in,
-            sources: source_out,
-            tickets: ticket_out,
-        };
-        Remote { shared, requests, overflow, sources, tickets, submitter, in_use: false }
+        Remote { shared, held: None, in_use: false }
     }
 
     /// A handle for other threads. The driver should then fill the reserve.
     pub fn submitter(&mut self) -> Submitter {
         self.in_use = true;
-        self.submitter.clone()
+        Submitter { shared: Arc::clone(&self.shared) }
     }
 
     /// Wakes the loop; to be called from anywhere.
@@ -176,15 +174,12 @@ impl Remote {
 
     /// How many requests are queued.
     pub(crate) fn len(&self) -> usize {
-        self.requests.len() + self.overflow.len()
+        self.shared.inbox.len() + usize::from(self.held.is_some())
     }
 
     /// Takes the next request.
     pub fn take(&mut self) -> Option<Request> {
-        match self.requests.try_recv() {
-            Ok(request) => Some(request),
-            Err(_) => self.overflow.try_recv().ok(),
-        }
+        self.shared.inbox.take(&mut self.held)
     }
 
     /// Asks `source` and `ticket` for ids until the reserve is full or they have none.
@@ -196,22 +191,16 @@ impl Remote {
         if !self.in_use {
             return;
         }
-        while !self.sources.is_full() {
+        let Shared { sources, tickets, .. } = &*self.shared;
+        while !sources.sender.is_full() {
             let Some(id) = source() else { break };
             // Only this thread sends, so a channel that was not full takes it.
-            let _ = self.sources.try_send(id);
+            let _ = sources.sender.try_send(id);
         }
-        while !self.tickets.is_full() {
+        while !tickets.sender.is_full() {
             let Some(id) = ticket() else { break };
-            let _ = self.tickets.try_send(id);
+            let _ = tickets.sender.try_send(id);
         }
-    }
-
-    /// Takes back the ids that nobody has used.
-    pub fn unused(&mut self) -> (Vec<Source>, Vec<Ticket>) {
-        let sources = self.submitter.sources.try_iter().collect();
-        let tickets = self.submitter.tickets.try_iter().collect();
-        (sources, tickets)
     }
 
     /// From here on submitters are refused. What was queued before can still be taken; nothing is
@@ -242,17 +231,19 @@ impl Drop for Remote {
         self.close();
         if !self.is_quiet() {
             // Whoever empties the channel would wait for them.
-            std::mem::forget((self.requests.clone(), self.overflow.clone()));
+            std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // The channel lives as long as a submitter: what is in it must not.
-        while self.take().is_some() {}
+        // The queue lives as long as a submitter: what is in it must not. All of it is taken out before any
+        // of it goes, because a message whose drop panics would else leave what stands behind it.
+        let left: Vec<Request> = std::iter::from_fn(|| self.take()).collect();
+        drop(left);
     }
 }
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remote({} queued)", self.requests.len())
+        write!(f, "Remote({} queued)", self.len())
     }
 }
 
@@ -279,15 +270,11 @@ impl fmt::Debug for Remote {
 #[derive(Clone)]
 pub struct Submitter {
     shared: Arc<Shared>,
-    requests: Sender<Request>,
-    overflow: Sender<Request>,
-    sources: Receiver<Source>,
-    tickets: Receiver<Ticket>,
 }
 
 impl fmt::Debug for Submitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Submitter({} queued)", self.requests.len())
+        write!(f, "Submitter({} queued)", self.shared.inbox.len())
     }
 }
 
@@ -313,22 +300,17 @@ impl Submitter {
             Ok(gate) => gate,
             Err(reason) => return Err((request, reason)),
         };
-        // What could not be refused must not be passed.
-        let sent = if self.overflow.is_empty() {
-            self.requests.try_send(request)
-        } else {
-            Err(TrySendError::Full(request))
-        };
+        let sent = self.shared.inbox.send(request);
         drop(gate);
         match sent {
             Ok(()) => {
                 self.shared.ring();
                 Ok(())
             }
-            Err(TrySendError::Full(request)) => {
-                Err((request, Self::full(Limit::Queue, self.requests.capacity())))
+            Err(request) => {
+                let capacity = self.shared.inbox.queue.sender.capacity();
+                Err((request, Self::full(Limit::Queue, capacity)))
             }
-            Err(TrySendError::Disconnected(request)) => Err((request, Reason::Closed)),
         }
     }
 
@@ -339,8 +321,8 @@ impl Submitter {
     /// handle comes back.
     pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         let handle = handle.into();
-        let Ok(source) = self.take_id(&self.sources) else {
-            let reason = self.why_no_id(self.sources.capacity());
+        let Ok(source) = self.take_id(&self.shared.sources.receiver) else {
+            let reason = self.why_no_id(self.shared.sources.sender.capacity());
             return Err(Rejected { op: handle, reason });
         };
         match self.send(Request::Attach(source, handle)) {
@@ -370,8 +352,8 @@ impl Submitter {
     /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
     /// operation comes back with its buffer.
     pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        let Ok(ticket) = self.take_id(&self.tickets) else {
-            let reason = self.why_no_id(self.tickets.capacity());
+        let Ok(ticket) = self.take_id(&self.shared.tickets.receiver) else {
+            let reason = self.why_no_id(self.shared.tickets.sender.capacity());
             return Err(Rejected { op, reason });
         };
         match self.send(Request::Submit(ticket, op)) {
@@ -448,12 +430,9 @@ impl Submitter {
     /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
     /// behind what was queued before; the overflow is bounded by the number of ids.
     fn give_back(&self, request: Request) {
-        let Err((request, Reason::Full { .. })) = self.send(request) else {
-            return;
-        };
-        let Ok(_gate) = self.enter() else { return };
-        // The loop holds the other end until the gate is closed and nobody is inside.
-        let _ = self.overflow.send(request);
+        let Ok(gate) = self.enter() else { return };
+        self.shared.inbox.insist(request);
+        drop(gate);
         self.shared.ring();
     }
 }
@@ -510,105 +489,4 @@ impl Drop for SourceGuard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nothing;
-    impl Wake for Nothing {
-        fn wake(&self) {}
-    }
-
-    #[test]
-    fn refusals_give_everything_back() {
-        let mut remote = Remote::new(1, 4, 4, Nothing);
-        let submitter = remote.submitter();
-        assert!(submitter.submit(Op::nop()).is_err(), "the reserve is not filled yet");
-        let mut next = 0;
-        let generation = std::num::NonZeroU32::MIN;
-        remote.fill(
-            || None,
-            || {
-                next += 1;
-                Some(Ticket::from_parts(next, generation))
-            },
-        );
-        submitter.submit(Op::write(Source::NONE, "first")).unwrap();
-        let refused = submitter.submit(Op::write(Source::NONE, "second")).unwrap_err();
-        assert_eq!(refused.reason, Reason::Full { limit: Limit::Queue, count: 1 });
-        assert_eq!(&*refused.op.into_buf(), b"second");
-        let refused = submitter.post(1, String::from("text")).unwrap_err();
-        assert_eq!(refused.op, "text");
-        submitter.free(Source::NONE); // not refused
-        remote.close();
-        let refused = submitter.post(2, String::from("late")).unwrap_err();
-        assert_eq!((refused.op.as_str(), refused.reason), ("late", Reason::Closed));
-        assert!(matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first"));
-        assert!(
-            matches!(remote.take(), Some(Request::UnusedTicket(_))),
-            "the unused ticket comes back"
-        );
-        assert!(matches!(remote.take(), Some(Request::Free(_))));
-        assert!(remote.take().is_none());
-    }
-
-    /// What could not be refused stands behind the queue; what comes later must not pass it.
-    #[test]
-    fn nothing_passes_a_free() {
-        let mut remote = Remote::new(2, 1, 1, Nothing);
-        let submitter = remote.submitter();
-        submitter.wake(1).unwrap();
-        submitter.wake(2).unwrap();
-        submitter.free(Source::NONE);
-        assert!(matches!(remote.take(), Some(Request::Post(1, _))));
-        let full = Reason::Full { limit: Limit::Queue, count: 2 };
-        assert_eq!(submitter.wake(3), Err(full), "there is room, but not for this one");
-        assert!(matches!(remote.take(), Some(Request::Post(2, _))));
-        submitter.free(Source::NONE);
-        assert!(matches!(remote.take(), Some(Request::Free(_))));
-        assert!(matches!(remote.take(), Some(Request::Free(_))));
-        submitter.wake(4).unwrap();
-        assert!(matches!(remote.take(), Some(Request::Post(4, _))));
-        assert!(remote.take().is_none());
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "200 races through 65,536 requests: too slow")]
-    fn nothing_is_queued_after_close() {
-        for _ in 0..200 {
-            let mut remote = Remote::new(1 << 16, 1, 1, Nothing);
-            let submitter = remote.submitter();
-            let thread = std::thread::spawn(move || {
-                (0..).take_while(|_| submitter.post(0, ()).is_ok()).count()
-            });
-            while remote.take().is_none() {
-                std::thread::yield_now();
-            }
-            remote.close();
-            let mut taken = 1;
-            while remote.take().is_some() {
-                taken += 1;
-            }
-            // Posts may also have been refused because the queue was full, which ends the count.
-            assert_eq!(thread.join().unwrap(), taken);
-            assert!(remote.take().is_none());
-        }
-    }
-
-    /// A thread that is about to queue something when the process forks is not in the child.
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri cannot fork")]
-    fn a_forked_child_waits_for_no_thread_of_its_parent() {
-        let mut remote = Some(Remote::new(4, 4, 4, Nothing));
-        let submitter = remote.as_mut().expect("it is there").submitter();
-        let inside = submitter.enter().unwrap();
-        let said = fork::said_by_a_child(|| {
-            let refused = submitter.wake(1) == Err(Reason::Forked);
-            drop(remote.take());
-            refused
-        });
-        assert_ne!(said, Some(false), "what the child saw");
-        drop(inside);
-        submitter.wake(2).unwrap();
-        remote.expect("it is the child's that is gone").close();
-    }
-}
+mod tests;
