@@ -70,6 +70,9 @@ mod region;
 pub mod remote;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub mod ring;
+#[cfg(test)]
+#[path = "../tests/common/seeds.rs"]
+mod seeds;
 pub mod sim;
 #[cfg(test)]
 #[path = "../tests/common/skip.rs"]

@@ -4,22 +4,26 @@
 //! idle reads, deadlines against silent peers …), so that epoll, a simulation that behaves and one
 //! that tears, delays and interrupts must give equal traces.
 //!
-//! `PROPTEST_CASES` sets how many programs run, `PROPTEST_RNG_SEED` repeats a failure.
+//! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use windlass::sim::Faults;
 use windlass::{
     Buf, Code, Completion, Completions, Done, ErrorKind, Op, Ready, Reason, Source, Ticket, Watcher,
 };
 
+#[path = "common/programs.rs"]
+mod programs;
+#[path = "common/seeds.rs"]
+mod seeds;
 mod worlds;
 
-use worlds::{Network, Real, Ring, Virtual, World, setting};
+use programs::random;
+use worlds::{Network, Real, Ring, Virtual, World};
 
 /// Connections of a program: half of them over a listener.
 const CONNECTIONS: usize = 4;
@@ -721,19 +725,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[test]
 fn every_kernel_shows_the_same() {
-    let cases = setting("PROPTEST_CASES").unwrap_or(150);
-    let mut config = Config::with_cases(cases);
-    let seed = match config.rng_seed {
-        RngSeed::Fixed(seed) => seed,
-        // Always the same programs, so that a change is not judged by luck, unless asked to explore.
-        _ if std::env::var_os("WINDLASS_EXPLORE").is_none() => 1,
-        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64),
-    };
-    config.rng_seed = RngSeed::Fixed(seed);
-    config.failure_persistence = None;
-    config.max_shrink_time = 30_000;
     let program = (any::<u64>(), prop::collection::vec(step(), 1..20));
-    let tested = TestRunner::new(config).run(&program, |(seed, steps)| {
+    random("differential", 150, 50, &program, |(seed, steps)| {
         let network = |faults| Network { seed, faults, buffer: 8 << 10 };
         let real = run::<Real>(&network(Faults::none()), &steps);
         let plain = run::<Virtual>(&network(Faults::none()), &steps);
@@ -746,9 +739,4 @@ fn every_kernel_shows_the_same() {
         }
         Ok(())
     });
-    match tested {
-        Ok(()) => {}
-        Err(TestError::Fail(why, case)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{case:?}"),
-        Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
-    }
 }

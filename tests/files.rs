@@ -3,7 +3,7 @@
 //! Operations of one file keep no order among each other, so a program works in rounds: each writes
 //! into parts of its files that do not overlap, reads others, and cancels, expires or frees some of it.
 //! What ended as done must be there; what ended otherwise may be there, or not, in any part.
-//! `WINDLASS_SEED` repeats a run, `WINDLASS_CASES` makes it longer.
+//! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // the helpers look at raw descriptors
@@ -16,7 +16,6 @@ use std::time::Duration;
 use common::files::*;
 use common::*;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use windlass::{AlignedBuf, Buf, Completion, Done, ErrorKind, Op, OpenOptions, Source, Ticket};
 
 const FILES: usize = 3;
@@ -339,22 +338,8 @@ impl<H: Harness> Program<H> {
 }
 
 fn random_programs<H: Harness>() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seed: u64 = number("WINDLASS_SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.expect("after 1970").as_nanos() as u64
-    });
-    let cases = number("WINDLASS_CASES").map_or(48, |cases| cases as u32);
-    println!("{}: {cases} cases, WINDLASS_SEED={seed}", H::STAMP);
-    let config = Config {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        max_shrink_iters: 400,
-        ..Config::default()
-    };
     let strategy = prop::collection::vec(round(), 1..6);
-    let result = TestRunner::new(config).run(&strategy, |rounds| {
+    programs::random(&format!("files, {}", H::STAMP), 24, 24, &strategy, |rounds| {
         for directory in directories() {
             if !takes_direct(&directory) {
                 skip(Needs::Direct, format_args!("O_DIRECT in {}", directory.path().display()));
@@ -364,9 +349,6 @@ fn random_programs<H: Harness>() {
         }
         Ok(())
     });
-    if let Err(error) = result {
-        panic!("WINDLASS_SEED={seed}: {error}");
-    }
 }
 
 fn takes_direct(directory: &Directory) -> bool {

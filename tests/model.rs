@@ -5,16 +5,18 @@
 //! was accepted, and says of every completion whether it may be. At the end both sides of every
 //! connection are compared byte by byte, and descriptors are counted.
 //!
-//! `PROPTEST_CASES` sets how many programs run, `PROPTEST_RNG_SEED` repeats a failure (which names
-//! its seed), `WINDLASS_MODEL_SEEDS=first..last` chooses the seeds of the soak.
+//! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngSeed, TestError, TestRng, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRng, TestRunner};
 
+#[path = "common/programs.rs"]
+mod programs;
+#[path = "common/seeds.rs"]
+mod seeds;
 mod model {
     pub mod check;
     pub mod finish;
@@ -27,7 +29,9 @@ mod worlds;
 
 use model::state::Model;
 use model::steps::{Case, Ending, case};
-use worlds::{Real, Virtual, World, alone, descriptors, setting};
+use programs::random;
+use seeds::each;
+use worlds::{Real, Virtual, World, alone, descriptors};
 
 /// The most steps of a program.
 const STEPS: usize = 120;
@@ -66,21 +70,10 @@ fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
     (counts, injected)
 }
 
-/// Runs very many programs; a failure is made small, and told with the seed of its run.
-fn explore<W: World>(cases: u32) -> Counts {
-    let mut config = Config::with_cases(setting("PROPTEST_CASES").unwrap_or(cases));
-    let seed = match config.rng_seed {
-        RngSeed::Fixed(seed) => seed,
-        // Always the same programs, so that a change is not judged by luck, unless asked to explore.
-        _ if std::env::var_os("WINDLASS_EXPLORE").is_none() => 1,
-        _ => std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64),
-    };
-    config.rng_seed = RngSeed::Fixed(seed);
-    config.failure_persistence = None;
-    config.max_shrink_time = 30_000;
-    let mut runner = TestRunner::new(config);
+/// Runs very many programs; the counts of all.
+fn explore<W: World>(fixed: u32, fresh: u32) -> Counts {
     let counts = std::cell::RefCell::new(Counts::new());
-    let tested = runner.run(&case(STEPS), |case| {
+    random(&format!("model, {}", W::NAME), fixed, fresh, &case(STEPS), |case| {
         let before = descriptors_of::<W>();
         let (new, _) = run::<W>(&case);
         assert_eq!(descriptors_of::<W>(), before, "descriptors were lost");
@@ -89,11 +82,6 @@ fn explore<W: World>(cases: u32) -> Counts {
         }
         Ok(())
     });
-    match tested {
-        Ok(()) => {}
-        Err(TestError::Fail(why, case)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{case:?}"),
-        Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
-    }
     counts.into_inner()
 }
 
@@ -178,7 +166,7 @@ mod epoll {
     #[test]
     fn random_programs_keep_the_contract() {
         let _alone = alone();
-        expect_all(&explore::<Real>(600));
+        expect_all(&explore::<Real>(600, 200));
     }
 }
 
@@ -191,7 +179,7 @@ mod uring {
     #[test]
     fn random_programs_keep_the_contract() {
         let _alone = alone();
-        expect_all(&explore::<Ring>(600));
+        expect_all(&explore::<Ring>(600, 200));
     }
 }
 
@@ -202,34 +190,23 @@ mod sim {
 
     #[test]
     fn random_programs_keep_the_contract() {
-        expect_all(&explore::<Virtual>(400));
+        expect_all(&explore::<Virtual>(400, 200));
     }
 
     /// One program per seed, so that a failure is named by a small number.
     #[test]
     fn a_soak_over_many_seeds() {
-        let seeds = match setting::<String>("WINDLASS_MODEL_SEEDS") {
-            Some(text) => {
-                let (first, last) = text.split_once("..").expect("first..last");
-                first.parse().expect("a number")..last.parse().expect("a number")
-            }
-            None => 0..300u64,
-        };
-        let enough = seeds.end - seeds.start >= 300;
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
-        for seed in seeds {
-            let injected = catch_unwind(AssertUnwindSafe(|| soak(seed)));
-            let injected = injected.unwrap_or_else(|panic| {
-                eprintln!("WINDLASS_MODEL_SEEDS={seed}..{}", seed + 1);
-                resume_unwind(panic)
-            });
-            for (fault, count) in injected {
+        let mut programs = 0;
+        each("soak of the model", 300, 200, |seed| {
+            programs += 1;
+            for (fault, count) in soak(seed) {
                 *all.entry(fault).or_insert(0) += count;
             }
-        }
+        });
         println!("{all:?}");
         for (fault, count) in all {
-            assert!(count > 0 || !enough, "{fault} was never injected");
+            assert!(count > 0 || programs < 300, "{fault} was never injected");
         }
     }
 

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::error::ErrorKind;
 use crate::op::Op;
 use crate::proactor::Proactor;
+use crate::seeds::each;
 use crate::source::{Source, Ticket};
 use crate::watcher::Watcher;
 
@@ -236,15 +237,5 @@ fn soak(seed: u64) -> u64 {
 #[test]
 #[cfg_attr(miri, ignore = "100 long programs, twice: too slow")]
 fn random_programs_keep_the_contract() {
-    let seeds = match std::env::var("WINDLASS_SEEDS").as_deref() {
-        Ok(text) => {
-            let (first, last) = text.split_once("..").expect("first..last");
-            first.parse().unwrap()..last.parse().unwrap()
-        }
-        Err(_) => 0..100,
-    };
-    for seed in seeds {
-        let run = std::panic::catch_unwind(|| assert_eq!(soak(seed), soak(seed)));
-        assert!(run.is_ok(), "seed {seed}");
-    }
+    each("soak of the simulation", 100, 200, |seed| assert_eq!(soak(seed), soak(seed)));
 }

@@ -18,6 +18,9 @@ use windlass::{
 pub mod bound;
 pub mod child;
 pub mod files;
+#[cfg(not(windows))]
+pub mod programs;
+pub mod seeds;
 pub mod skip;
 pub mod system;
 
@@ -193,8 +196,7 @@ impl Harness for Faulty {
 
 /// The seed of the faults: `WINDLASS_SEED`, or always the same.
 pub fn seed() -> u64 {
-    let named = std::env::var("WINDLASS_SEED").ok();
-    named.and_then(|text| text.parse().ok()).unwrap_or(7)
+    seeds::setting("WINDLASS_SEED").unwrap_or(7)
 }
 
 /// Tests that need very many descriptors (or much memory) run one after the other.

@@ -572,6 +572,10 @@ impl<W: World> Model<W> {
             }
             return;
         }
+        if self.ports[port].reserved {
+            // The loop looks at the queue before it says that the name is stale.
+            self.flush();
+        }
         let (was_freed, closing) = (self.ports[port].freed, self.is_closing(port));
         let answer = self.watcher.free(source);
         match (was_freed, closing) {

@@ -1,0 +1,74 @@
+//! The seeds of random programs.
+//!
+//! A run has fixed seeds, so that no change is judged by luck, then fresh ones, so that every run tries what
+//! none has tried. `WINDLASS_SEED` chooses one instead and `WINDLASS_PROGRAMS` how many programs run:
+//! that repeats a failure, and lets `.ci/nightly` explore for hours. Every seed is printed.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// The seed of the fixed programs.
+const FIXED: u64 = 1;
+
+/// A number of programs that are drawn one after the other from a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub seed: u64,
+    pub programs: u32,
+    /// Not the fixed one.
+    pub fresh: bool,
+}
+
+impl Run {
+    /// What repeats it, for the message of a failure.
+    pub fn again(&self) -> String {
+        format!("WINDLASS_SEED={} WINDLASS_PROGRAMS={}", self.seed, self.programs)
+    }
+}
+
+/// The runs of a suite that draws its programs one after the other: so many from the fixed seed, and so
+/// many from a fresh one.
+pub fn runs(suite: &str, fixed: u32, fresh: u32) -> Vec<Run> {
+    let programs = setting("WINDLASS_PROGRAMS");
+    let all = match setting("WINDLASS_SEED") {
+        Some(seed) => vec![Run { seed, programs: programs.unwrap_or(fixed), fresh: true }],
+        None => vec![
+            Run { seed: FIXED, programs: programs.unwrap_or(fixed), fresh: false },
+            Run { seed: draw(), programs: programs.unwrap_or(fresh), fresh: true },
+        ],
+    };
+    all.iter().for_each(|run| println!("{suite}: {}", run.again()));
+    all
+}
+
+/// Runs `program` for each seed of a suite with one program per seed: `0..fixed`, and so many from a fresh
+/// one on.
+pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) {
+    let programs: Option<u32> = setting("WINDLASS_PROGRAMS");
+    let spans = match setting("WINDLASS_SEED") {
+        Some(seed) => vec![(seed, programs.unwrap_or(1))],
+        None => vec![(0, programs.unwrap_or(fixed)), (draw(), programs.unwrap_or(fresh))],
+    };
+    for (first, count) in spans {
+        println!("{suite}: WINDLASS_SEED={first} WINDLASS_PROGRAMS={count}");
+        for seed in (0..u64::from(count)).map(|i| first.wrapping_add(i)) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(seed))) {
+                eprintln!("{suite}: again with WINDLASS_SEED={seed} WINDLASS_PROGRAMS=1");
+                resume_unwind(panic);
+            }
+        }
+    }
+}
+
+/// A seed that no run has had.
+pub fn draw() -> u64 {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
+    // Short enough to be typed; two processes that start at once differ.
+    (now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32) % 1_000_000_000_000
+}
+
+/// A number from the environment.
+pub fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
