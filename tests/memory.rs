@@ -444,6 +444,30 @@ fn ten_thousand_sources_on_a_ring_are_small() {
     sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
 }
 
+/// C9: frees of names that never existed, of stale ones, and of one source again and again take no memory.
+#[test]
+fn repeated_frees_are_bounded() {
+    let _alone = alone();
+    let mut watcher = Watcher::builder().driver(DriverKind::Epoll).build().expect("a watcher");
+    let submitter = watcher.submitter();
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let here = watcher.attach(here).expect("room");
+    let gone = watcher.attach(there).expect("room");
+    assert!(watcher.free(gone));
+    let made_up = |i: u32| Source::from_parts(i, here.generation());
+    let before = live_bytes();
+    for i in 0..500_000 {
+        submitter.free(Source::NONE);
+        submitter.free(gone);
+        submitter.free(made_up(i + 2));
+        submitter.free(here);
+    }
+    let bytes = live_bytes() - before;
+    assert!(bytes <= 16 << 10, "2,000,000 frees hold {bytes} bytes");
+    watcher.try_wait(&mut Completions::new()).expect("a wait");
+    assert_eq!(watcher.counters().sources, 0, "what there was is freed");
+}
+
 /// A file of 64 KiB that is on the disk, and in the page cache.
 #[cfg(target_os = "linux")]
 fn file_of_the_disk(name: &str) -> std::path::PathBuf {

@@ -288,7 +288,9 @@ impl<K: Kernel> Proactor<K> {
             return reject(handle, self.full_of_sources());
         };
         self.open(index, handle, flags);
-        Ok(Source::from_parts(index, generation))
+        let source = Source::from_parts(index, generation);
+        self.remote.opened(source);
+        Ok(source)
     }
 
     /// Puts a handle of this kernel into an occupied place.
@@ -586,7 +588,11 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn submitter(&mut self) -> Submitter {
+        let first = !self.remote.is_in_use();
         let submitter = self.remote.submitter();
+        if first {
+            self.open_to_others();
+        }
         self.fill_reserve();
         submitter
     }

@@ -169,6 +169,16 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(Code::Message, Source::NONE, ticket, token, Ok(done)));
     }
 
+    /// Tells what is there to other threads, which may free it from now on.
+    pub(super) fn open_to_others(&mut self) {
+        for index in self.sources.occupied() {
+            let state = &self.sources[index];
+            if !state.has(CONNECTING) {
+                self.remote.opened(state.name(index));
+            }
+        }
+    }
+
     /// Keeps ids ready for other threads.
     pub(super) fn fill_reserve(&mut self) {
         let Proactor { remote, sources, slots, .. } = self;

@@ -2,6 +2,7 @@
 //! the loop keeps ready.
 
 mod inbox;
+mod names;
 
 use std::any::Any;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 use self::inbox::{Channel, Inbox};
+use self::names::Names;
 use crate::bell::{Bell, Urgency};
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
@@ -70,6 +72,8 @@ struct Shared {
     /// Ids in reserve.
     sources: Channel<Source>,
     tickets: Channel<Ticket>,
+    /// Which sources can be freed.
+    names: Names,
     wake: Box<dyn Wake>,
     forks: u32,
 }
@@ -123,10 +127,26 @@ impl Remote {
             inbox: Inbox::new(queue, Channel::unbounded()),
             sources: Channel::bounded(MOST_RESERVED.min(sources as usize)),
             tickets: Channel::bounded(MOST_RESERVED.min(tickets as usize)),
+            names: Names::default(),
             wake: Box::new(wake),
             forks: fork::generation(),
         });
         Remote { shared, held: None, in_use: false }
+    }
+
+    /// Whether a submitter was given out.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// This source is there: other threads may free it. A driver says it of every source that it gives to its
+    /// user, and of those that are there when it is asked for the first submitter: the free of another name
+    /// is dropped. (Of what other threads attach it need not say it.)
+    #[inline]
+    pub fn opened(&self, source: Source) {
+        if self.in_use {
+            self.shared.names.open(source);
+        }
     }
 
     /// A handle for other threads. The driver should then fill the reserve.
@@ -179,7 +199,11 @@ impl Remote {
 
     /// Takes the next request.
     pub fn take(&mut self) -> Option<Request> {
-        self.shared.inbox.take(&mut self.held)
+        let request = self.shared.inbox.take(&mut self.held)?;
+        if let Request::Free(source) = request {
+            self.shared.names.taken(source);
+        }
+        Some(request)
     }
 
     /// Asks `source` and `ticket` for ids until the reserve is full or they have none.
@@ -191,9 +215,10 @@ impl Remote {
         if !self.in_use {
             return;
         }
-        let Shared { sources, tickets, .. } = &*self.shared;
+        let Shared { sources, tickets, names, .. } = &*self.shared;
         while !sources.sender.is_full() {
             let Some(id) = source() else { break };
+            names.reserve(id);
             // Only this thread sends, so a channel that was not full takes it.
             let _ = sources.sender.try_send(id);
         }
@@ -326,7 +351,11 @@ impl Submitter {
             return Err(Rejected { op: handle, reason });
         };
         match self.send(Request::Attach(source, handle)) {
-            Ok(()) => Ok(source),
+            Ok(()) => {
+                // Not before it is queued: a free by guess must not stand before it and count as queued.
+                self.shared.names.attach(source);
+                Ok(source)
+            }
             Err((Request::Attach(source, op), reason)) => {
                 self.give_back(Request::UnusedSource(source));
                 Err(Rejected { op, reason })
@@ -375,9 +404,12 @@ impl Submitter {
     }
 
     /// Frees a source: its pending operations end, its descriptor is closed. Never refused for want
-    /// of room; after the watcher's close there is nothing left to free.
+    /// of room; after the watcher's close there is nothing left to free. A name that is stale, or that a free
+    /// is queued for already, is not queued: frees take no more room than there are sources.
     pub fn free(&self, source: Source) {
-        self.give_back(Request::Free(source));
+        if self.shared.names.free(source) {
+            self.give_back(Request::Free(source));
+        }
     }
 
     /// Sends a message to the loop: it completes as [`Done::Message`](crate::Done::Message) with this
@@ -428,7 +460,7 @@ impl Submitter {
     }
 
     /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
-    /// behind what was queued before; the overflow is bounded by the number of ids.
+    /// behind what was queued before; the overflow is bounded by the number of ids and sources.
     fn give_back(&self, request: Request) {
         let Ok(gate) = self.enter() else { return };
         self.shared.inbox.insist(request);

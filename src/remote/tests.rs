@@ -7,6 +7,10 @@ impl Wake for Nothing {
     fn wake(&self) {}
 }
 
+fn source(index: u32) -> Source {
+    Source::from_parts(index, std::num::NonZeroU32::MIN)
+}
+
 #[test]
 fn refusals_give_everything_back() {
     let mut remote = Remote::new(1, 4, 4, Nothing);
@@ -27,7 +31,8 @@ fn refusals_give_everything_back() {
     assert_eq!(&*refused.op.into_buf(), b"second");
     let refused = submitter.post(1, String::from("text")).unwrap_err();
     assert_eq!(refused.op, "text");
-    submitter.free(Source::NONE); // not refused
+    remote.opened(source(0));
+    submitter.free(source(0)); // not refused
     remote.close();
     let refused = submitter.post(2, String::from("late")).unwrap_err();
     assert_eq!((refused.op.as_str(), refused.reason), ("late", Reason::Closed));
@@ -47,12 +52,13 @@ fn nothing_passes_a_free() {
     let submitter = remote.submitter();
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
-    submitter.free(Source::NONE);
+    (0..2).for_each(|index| remote.opened(source(index)));
+    submitter.free(source(0));
     assert!(matches!(remote.take(), Some(Request::Post(1, _))));
     let full = Reason::Full { limit: Limit::Queue, count: 2 };
     assert_eq!(submitter.wake(3), Err(full), "there is room, but not for this one");
     assert!(matches!(remote.take(), Some(Request::Post(2, _))));
-    submitter.free(Source::NONE);
+    submitter.free(source(1));
     assert!(matches!(remote.take(), Some(Request::Free(_))));
     assert!(matches!(remote.take(), Some(Request::Free(_))));
     submitter.wake(4).unwrap();
@@ -118,4 +124,22 @@ fn a_drop_that_panics_keeps_nothing_alive() {
     assert!(dropped.is_err(), "the panic is the caller's");
     assert_eq!((Arc::strong_count(&before), Arc::strong_count(&behind)), (1, 1));
     assert_eq!(submitter.wake(3), Err(Reason::Closed));
+}
+
+/// C9: however often a source is freed, and names that are none are, what is queued is one free.
+#[test]
+fn frees_have_a_bound() {
+    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let submitter = remote.submitter();
+    remote.opened(source(5));
+    for round in 0..1000 {
+        submitter.wake(round).unwrap();
+        for name in [source(5), source(6), source(u32::MAX), Source::NONE] {
+            (0..10).for_each(|_| submitter.free(name));
+        }
+        assert_eq!(remote.len(), 2);
+        assert!(matches!(remote.take(), Some(Request::Post(..))));
+        assert!(matches!(remote.take(), Some(Request::Free(name)) if name == source(5)));
+        assert!(remote.take().is_none());
+    }
 }

@@ -1,0 +1,148 @@
+//! Which sources other threads may free: frees of others, and of those that are being freed already, are not
+//! queued, so that frees need no more memory than there are sources (C9).
+//!
+//! A place's entry says whose it was last, by the generation. The loop alone gives places out; another thread
+//! changes an entry only from what it says of the same generation, so that one that comes late changes
+//! nothing.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::source::Source;
+
+/// Kept for other threads: there is nothing to free yet.
+const RESERVED: u64 = 1;
+/// There may be something to free.
+const OPEN: u64 = 2;
+/// A free is queued.
+const FREEING: u64 = 3;
+
+/// The first chunk has so many entries, each next one twice as many as the one before.
+const FIRST: u32 = 256;
+/// Enough for 2^24 places, the most that a table has.
+const CHUNKS: usize = 17;
+
+/// The entries, by the place of the source.
+#[derive(Default)]
+pub(super) struct Names {
+    chunks: [OnceLock<Box<[AtomicU64]>>; CHUNKS],
+}
+
+impl Names {
+    /// The chunk of a place and its number there.
+    fn find(index: u32) -> Option<(usize, usize)> {
+        let at = index.checked_add(FIRST)?;
+        let chunk = (at.ilog2() - FIRST.ilog2()) as usize;
+        (chunk < CHUNKS).then(|| (chunk, (at - (FIRST << chunk)) as usize))
+    }
+
+    fn entry(&self, source: Source) -> Option<&AtomicU64> {
+        let (chunk, at) = Names::find(source.index())?;
+        Some(&self.chunks[chunk].get()?[at])
+    }
+
+    fn word(source: Source, state: u64) -> u64 {
+        u64::from(source.generation().get()) << 32 | state
+    }
+
+    /// The loop has given a place out.
+    fn give(&self, source: Source, state: u64) {
+        let Some((chunk, at)) = Names::find(source.index()) else { return };
+        let entries = self.chunks[chunk].get_or_init(|| {
+            let count = (FIRST as usize) << chunk;
+            (0..count).map(|_| AtomicU64::new(0)).collect()
+        });
+        entries[at].store(Names::word(source, state), Ordering::Relaxed);
+    }
+
+    /// The entry says `to` from now on, if it says `from`.
+    fn change(&self, source: Source, from: u64, to: u64) -> bool {
+        let Some(entry) = self.entry(source) else { return false };
+        let (from, to) = (Names::word(source, from), Names::word(source, to));
+        entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The loop has opened this source. (Who learns the name learns of this, too: hence no ordering.)
+    pub(super) fn open(&self, source: Source) {
+        self.give(source, OPEN);
+    }
+
+    /// The loop keeps this name for other threads.
+    pub(super) fn reserve(&self, source: Source) {
+        self.give(source, RESERVED);
+    }
+
+    /// Another thread has attached something under a name in reserve.
+    pub(super) fn attach(&self, source: Source) {
+        self.change(source, RESERVED, OPEN);
+    }
+
+    /// Whether a free of this source is to be queued.
+    pub(super) fn free(&self, source: Source) -> bool {
+        self.change(source, OPEN, FREEING)
+    }
+
+    /// The loop has taken the free.
+    pub(super) fn taken(&self, source: Source) {
+        self.change(source, FREEING, OPEN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    fn name(index: u32, generation: u32) -> Source {
+        Source::from_parts(index, NonZeroU32::new(generation).unwrap())
+    }
+
+    #[test]
+    fn every_place_has_an_entry_of_its_own() {
+        let mut before = None;
+        for index in (0..5000).chain((1 << 24) - 5000..1 << 24) {
+            let (chunk, at) = Names::find(index).unwrap();
+            assert!(at < (FIRST as usize) << chunk, "{index}");
+            let next = before.map(|(last, chunk, at)| (last + 1, chunk, at + 1));
+            if next.is_some_and(|(expected, ..)| expected == index) {
+                let (_, same, behind) = next.unwrap();
+                assert!((chunk, at) == (same, behind) || (chunk, at) == (same + 1, 0), "{index}");
+            }
+            before = Some((index, chunk, at));
+        }
+        assert_eq!(Names::find(u32::MAX), None);
+        assert_eq!(Names::find(Source::NONE.index()), None);
+    }
+
+    #[test]
+    fn a_free_is_queued_once_at_a_time() {
+        let names = Names::default();
+        let (first, second) = (name(7, 9), name(7, 11));
+        assert!(!names.free(first), "never given out");
+        names.open(first);
+        assert!(!names.free(second) && !names.free(name(8, 9)) && !names.free(Source::NONE));
+        assert!(names.free(first));
+        assert!(!names.free(first), "it is queued");
+        names.taken(first);
+        assert!(names.free(first));
+        // The place is another's, with the free of the first still in the queue.
+        names.open(second);
+        assert!(!names.free(first));
+        assert!(names.free(second));
+        names.taken(first);
+        assert!(!names.free(second), "the queued one is another's");
+    }
+
+    #[test]
+    fn a_name_in_reserve_cannot_be_freed() {
+        let names = Names::default();
+        let (first, second) = (name(3, 5), name(3, 7));
+        names.reserve(first);
+        assert!(!names.free(first));
+        names.attach(first);
+        assert!(names.free(first));
+        names.reserve(second);
+        names.attach(first);
+        assert!(!names.free(first) && !names.free(second), "who comes late changes nothing");
+    }
+}
