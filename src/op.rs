@@ -384,7 +384,9 @@ impl Op {
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
     /// the disk what a removed file had there (the loop does, where there is no room for another job); from then on neither a cancel nor a deadline stops it (the
-    /// completion is late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop.
+    /// completion is late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop. An error of close(2)
+    /// (`EIO`, `ENOSPC` or `EDQUOT`, which file systems of networks and FUSE tell no sooner) is the completion's: what
+    /// was written may be lost. The descriptor is closed nevertheless, and the source is gone.
     pub const fn close(source: Source) -> Op {
         Op::plain(Code::Close, source)
     }

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::sys::descriptor;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// The index of no place: beyond every table, and without the bits that completions put into tickets.
@@ -255,6 +256,14 @@ impl Handle {
         let raw = (self.fd, self.kind);
         self.fd = -1;
         raw
+    }
+
+    /// Closes it, and says what close(2) says: an errno. It is closed in any case.
+    pub(crate) fn close(self) -> Result<(), i32> {
+        if self.is_virtual() {
+            return Ok(());
+        }
+        descriptor::close(self.into_raw().0)
     }
 
     /// Whether no duplicate of the descriptor can exist.

@@ -36,6 +36,8 @@ mod conformance {
     pub mod file_errors;
     pub mod half_close;
     pub mod jobs;
+    #[cfg(unix)]
+    pub mod kinds;
     pub mod leases;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
@@ -593,6 +595,11 @@ macro_rules! files {
                 ends_that_race_are_one
                 work_ends_the_sleep_of_a_foreign_loop
             }
+            kinds {
+                only_regular_files_are_copied
+                a_fifo_is_opened_as_its_flags_say
+                a_directory_is_no_file
+            }
             names {
                 files_are_opened_as_std_opens_them
                 a_stat_says_what_std_says
@@ -636,6 +643,10 @@ macro_rules! files {
 macro_rules! all_files {
     ($driver:ident $harness:ident) => {
         files! { $driver $harness
+            denied {
+                a_close_that_fails_says_so
+                a_copy_whose_close_fails_is_none
+            }
             direct_io {
                 an_error_of_the_device_comes_with_what_was_read
                 a_file_without_a_sync_says_so
@@ -651,6 +662,7 @@ macro_rules! all_files {
                 a_loop_that_spins_finds_what_has_ended
             }
             work {
+                a_leased_file_is_copied_when_the_lease_is_given_back
                 begun_work_is_late_and_keeps_its_buffer
                 a_deadline_of_begun_work_is_late
                 a_freed_file_closes_when_its_work_has_ended

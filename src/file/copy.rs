@@ -5,23 +5,27 @@ use std::io;
 use std::path::Path;
 
 use super::position::{COPY, Progress, repeat};
-use super::{CopyOptions, FileKind, OpenOptions, Stat};
+use super::{CopyOptions, OpenOptions, Stat};
 use crate::buf::Target;
-use crate::sys::fd::{AsRawFd, RawFd};
+use crate::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::fs::{self, MOST_BYTES, errno_of};
-use crate::sys::{Moved, os_errno, os_error, path, stat, transfer};
+use crate::sys::{Moved, descriptor, os_errno, os_error, path, transfer};
 
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
 /// is. When it fails, a target that it has made is removed; one that was there is left cut.
 ///
-/// `EISDIR` and `EINVAL` for what is no regular file; else what opening, reading and writing say.
+/// `EISDIR` and `EINVAL` for what is no regular file; else what opening, reading, writing and closing say.
 pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
     match prepare(from, to, options) {
         Err(error) => (0, Err(errno_of(&error))),
         Ok(None) => (0, Ok(())),
         Ok(Some(pair)) => {
             let (done, ended) = pair.fill(options);
-            if ended.is_err() && pair.made {
+            let made = pair.made;
+            // File systems of networks, and FUSE, tell here that bytes are lost.
+            let closed = descriptor::close(OwnedFd::from(pair.to).into_raw_fd());
+            let ended = ended.and(closed);
+            if ended.is_err() && made {
                 let _ = std::fs::remove_file(to);
             }
             (done, ended)
@@ -39,22 +43,16 @@ struct Pair {
 
 /// Opens both; nothing if they are the same.
 fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pair>> {
-    let from = open(from, OpenOptions::new().read(true))?;
-    let known = stat::of_descriptor(from.as_raw_fd())?;
-    match known.kind() {
-        FileKind::File => {}
-        FileKind::Directory => return Err(os_error(libc::EISDIR)),
-        _ => return Err(os_error(libc::EINVAL)),
-    }
+    let (from, known) = open(from, OpenOptions::new().read(true))?;
     let target = OpenOptions::new().write(true).mode(known.permissions());
-    let (to, made) = match open(to, target.create_new(true)) {
+    let (opened, made) = match open(to, target.create_new(true)) {
         Err(e) if os_errno(&e) == Some(libc::EEXIST) && !options.exclusive => {
             (open(to, target.create(true))?, false)
         }
         opened => (opened?, true),
     };
+    let (to, there) = opened;
     if !made {
-        let there = stat::of_descriptor(to.as_raw_fd())?;
         if (there.device, there.inode) == (known.device, known.inode) {
             return Ok(None);
         }
@@ -63,9 +61,9 @@ fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pa
     Ok(Some(Pair { from, to, known, made }))
 }
 
-fn open(path: &Path, options: OpenOptions) -> io::Result<File> {
+fn open(path: &Path, options: OpenOptions) -> io::Result<(File, Stat)> {
     let flags = options.flags().map_err(os_error)?;
-    fs::open(path.as_os_str(), flags, options.permissions(), false)
+    fs::open_regular(path.as_os_str(), flags, options.permissions())
 }
 
 impl Pair {

@@ -179,6 +179,18 @@ impl Op {
     }
 
     /// Opens a file: [`Done::Opened`](crate::Done::Opened). It is closed on exec.
+    ///
+    /// The open of a FIFO waits for its other end, and keeps a thread of the pool
+    /// ([`Builder::threads`](crate::Builder::threads)) for as long; no deadline and no cancel ends it. With
+    /// [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it waits for nothing: one that is to be read is
+    /// open at once, one that is to be written is `ENXIO` while it has no reader. Do so where others choose the
+    /// path. Devices can wait, too. A directory can be opened for reading only (`EISDIR`).
+    ///
+    /// ```no_run
+    /// use windlass::{Op, OpenOptions};
+    /// let nonblock = 0o4000; // libc::O_NONBLOCK, on Linux
+    /// let events = Op::open("/run/events.fifo", OpenOptions::new().read(true).custom_flags(nonblock));
+    /// ```
     pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
         Op::task(Source::NONE, Task::Open { path: path.into(), options })
     }
@@ -249,6 +261,10 @@ impl Op {
 
     /// Copies a file with its permissions: by shared blocks where the file system can, else inside the
     /// kernel where it can, else through memory. [`Done::Copied`](crate::Done::Copied).
+    ///
+    /// Both are regular files: a directory is `EISDIR`, a FIFO, socket or device `EINVAL`, and none is waited
+    /// for. An error of the target's close(2) (`EIO`, `ENOSPC` or `EDQUOT` of networks and FUSE) is the copy's.
+    /// A target that the copy has made is removed when it fails.
     pub fn copy_file(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
         Op::task(Source::NONE, Task::CopyFile { from: from.into(), to: to.into(), options })
     }

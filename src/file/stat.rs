@@ -26,6 +26,15 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Refuses what is no regular file: `EISDIR` for a directory, `EINVAL` for all else.
+    pub(crate) const fn check_regular(self) -> Result<(), i32> {
+        match self {
+            FileKind::File => Ok(()),
+            FileKind::Directory => Err(libc::EISDIR),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
     /// From the mode in a stat, whose upper bits are the same on every Unix (inode(7)).
     pub(crate) const fn of_mode(mode: u32) -> FileKind {
         match mode & 0o170_000 {

@@ -90,7 +90,8 @@ pub(crate) enum Task {
     NameOf { address: SocketAddr },
     /// A range is in the page cache, as far as it can be read.
     Fetch { fd: RawFd, offset: u64, len: usize },
-    /// → `Value::Closed`. What the last descriptor of a removed file had on the disk is freed here.
+    /// → `Value::Closed`. What the last descriptor of a removed file had on the disk is freed here. With an
+    /// error it is closed, too.
     Close(Handle),
     /// → `Value::Job`.
     Run(Job),
@@ -226,10 +227,7 @@ impl Task {
                 fetch(fd, offset, len);
                 outcome(Ok(Value::Unit))
             }
-            Task::Close(handle) => {
-                drop(handle);
-                outcome(Ok(Value::Closed))
-            }
+            Task::Close(handle) => outcome(handle.close().map(|()| Value::Closed)),
             Task::Run(job) => outcome(Ok(Value::Job(job()))),
         }
     }

@@ -83,9 +83,10 @@ impl<K: Kernel> Proactor<K> {
         let fd = std::mem::replace(&mut state.fd, -1);
         self.slots[slot].code = Code::Task;
         let handle = self.kernel.release(fd, Kind::File);
-        if self.employ(slot, Lane::Normal, Class::Quick, Task::Close(handle)).is_err() {
-            // There is no thread to be had, and it came back only to be dropped, which closes it.
-            self.finish_file(slot, Ok(Done::Closed), false);
+        let task = Task::Close(handle);
+        if let Err((task, _)) = self.employ(slot, Lane::Normal, Class::Quick, task) {
+            // There is no thread to be had.
+            self.worked(slot, task.run(), false);
         }
     }
 

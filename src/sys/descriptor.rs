@@ -80,10 +80,14 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Closes `fd`, which the caller owns.
-pub(crate) fn close(fd: RawFd) {
-    // SAFETY: the caller owns the descriptor; errors of close(2) leave it closed on Linux.
-    unsafe { libc::close(fd) };
+/// Closes `fd`, which the caller owns. It is gone in any case: an errno (`ENOSPC`, `EDQUOT` and `EIO` of NFS
+/// and FUSE, `EINTR`) says that what was written may be lost, and the number may be another file's already.
+pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
+    // SAFETY: the caller owns the descriptor; errors of close(2) leave it closed.
+    match attempt!(unsafe { libc::close(fd) }) {
+        0 => Ok(()),
+        error => Err(-error as i32),
+    }
 }
 
 /// Takes ownership of a raw descriptor that the caller owns.

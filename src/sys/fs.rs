@@ -17,8 +17,9 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::buf::Target;
+use crate::file::Stat;
 use crate::sys::fd::{AsRawFd, FromRawFd, RawFd};
-use crate::sys::{HowOpen, Moved, attempt, descriptor, os_errno};
+use crate::sys::{HowOpen, Moved, attempt, descriptor, os_errno, os_error, stat};
 
 pub(crate) use libc::{
     F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_SYNC as SYNC, R_OK, W_OK, X_OK,
@@ -271,6 +272,32 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
             return Err(error);
         }
     }
+}
+
+/// As [`open`], of a regular file only, and what is known of it: `EISDIR` for a directory, `EINVAL` for all
+/// else. The open of a FIFO would wait for its other end, and that of a device for whatever it likes, so the
+/// first try waits for nothing, and what it has opened waits again when it is known to be a file.
+pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
+    let check = |known: &Stat| known.kind().check_regular().map_err(os_error);
+    let opened = open(path, flags | libc::O_NONBLOCK, mode, false).or_else(|error| {
+        match os_errno(&error) {
+            // A FIFO without a reader, a socket, a device that is not there.
+            Some(libc::ENXIO | libc::EOPNOTSUPP | libc::ENODEV) => {
+                check(&stat::of_path(path, true)?)?;
+                Err(error)
+            }
+            // A regular file that somebody has a lease on (fcntl(2)): he is told, and gives it back.
+            Some(libc::EAGAIN) => {
+                check(&stat::of_path(path, true)?)?;
+                open(path, flags, mode, false)
+            }
+            _ => Err(error),
+        }
+    })?;
+    let known = stat::of_descriptor(opened.as_raw_fd())?;
+    check(&known)?;
+    descriptor::set_nonblocking(opened.as_raw_fd(), false)?;
+    Ok((opened, known))
 }
 
 /// A descriptor that the caller keeps open, as std's file: it is not closed.

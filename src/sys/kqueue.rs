@@ -255,7 +255,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.forks == fork::generation() {
-            descriptor::close(self.fd);
+            let _ = descriptor::close(self.fd);
         }
     }
 }

@@ -86,7 +86,7 @@ mod system {
                 fd
             }
             Err(error) => {
-                descriptor::close(raw);
+                let _ = descriptor::close(raw);
                 -(error.raw_os_error().unwrap_or(libc::EIO) as isize)
             }
         }

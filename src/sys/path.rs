@@ -102,7 +102,7 @@ mod system {
     pub(super) fn make_temp(name: *mut libc::c_char) -> io::Result<RawFd> {
         // SAFETY: the caller's: a string that ends in NUL, exclusively his.
         let fd = check!(unsafe { libc::mkstemp(name) })?;
-        descriptor::set_cloexec(fd).inspect_err(|_| descriptor::close(fd))?;
+        descriptor::set_cloexec(fd).inspect_err(|_| _ = descriptor::close(fd))?;
         Ok(fd)
     }
 }

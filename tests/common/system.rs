@@ -171,20 +171,48 @@ pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::poll(&mut entry, 1, 0) > 0 }
 }
 
-/// From here on the calls `numbers` of this process fail with `errno`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const fn step(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+/// From here on the calls `numbers` of this thread, and of those that it makes, fail with `errno`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn deny(numbers: &[i64], errno: i32) {
-    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
-    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     // The number of the call stands first in seccomp's data.
-    let mut filter = vec![step(load, 0, 0, 0)];
+    let mut filter = vec![step(LOAD, 0, 0, 0)];
     for &number in numbers {
-        filter.push(step(equal, number as u32, 0, 1));
-        filter.push(step(answer, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
+        filter.push(step(EQUAL, number as u32, 0, 1));
+        filter.push(step(ANSWER, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
     }
-    filter.push(step(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
+    filter.push(step(ANSWER, libc::SECCOMP_RET_ALLOW, 0, 0));
+    install(filter);
+}
+
+/// As [`deny`], for one call whose first argument is `first`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn deny_of(number: i64, first: i32, errno: i32) {
+    // The lower half of the first argument, behind the call, the architecture and the address.
+    let argument = 16 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    install(vec![
+        step(LOAD, 0, 0, 0),
+        step(EQUAL, number as u32, 0, 3),
+        step(LOAD, argument, 0, 0),
+        step(EQUAL, first as u32, 0, 1),
+        step(ANSWER, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0),
+        step(ANSWER, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ]);
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn install(mut filter: Vec<libc::sock_filter>) {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: no memory is passed.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);

@@ -4,9 +4,9 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use windlass::{ErrorKind, Op};
+use windlass::{CopyOptions, ErrorKind, Op, Reason, Watcher};
 
-use crate::common::system::deny;
+use crate::common::system::{Directory, deny, deny_of};
 use crate::common::*;
 
 /// Errors that accept(2) tells of single connections, told again and again.
@@ -50,6 +50,59 @@ pub fn connections_that_are_gone_end_no_accept<H: Harness>() {
         assert!((1024..60_000).contains(&vain), "{vain} accepts in a fifth of a second");
         assert!(b.watcher.cancel(accept));
         expect_error(b.end(accept), ErrorKind::Cancelled);
+        b.expect_all_ended();
+    });
+}
+
+/// close(2) of a file that tells, as late as it can, that bytes are lost.
+pub fn a_close_that_fails_says_so<H: Harness>() {
+    let name = "denied::a_close_that_fails_says_so";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let directory = Directory::new();
+        std::fs::write(directory.at("a"), "perhaps").unwrap();
+        for (threads, errno) in [(true, libc::EIO), (true, libc::EINTR), (false, libc::ENOSPC)] {
+            let mut b = H::bench_with(Watcher::builder().threads(1));
+            let file = std::fs::File::options().write(true).open(directory.at("a")).unwrap();
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+            let file = b.watcher.attach(file).unwrap();
+            deny_of(libc::SYS_close, fd, errno);
+            if !threads {
+                // The loop does it.
+                deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+            }
+            let close = b.submit(Op::close(file));
+            let end = b.end(close);
+            assert_eq!(end.source, file);
+            expect_errno(end, &[errno]);
+            assert_eq!(b.refuse(Op::sync(file)).0, Reason::Stale, "it is gone nevertheless");
+            assert_eq!(b.watcher.counters().sources, 0);
+            b.expect_all_ended();
+        }
+    });
+}
+
+/// The same of a file that is a copy: it is not kept.
+pub fn a_copy_whose_close_fails_is_none<H: Harness>() {
+    let name = "denied::a_copy_whose_close_fails_is_none";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let directory = Directory::new();
+        std::fs::write(directory.at("a"), "bytes").unwrap();
+        std::fs::write(directory.at("c"), "there before").unwrap();
+        let mut b = H::bench_with(Watcher::builder().threads(1));
+        // The next two numbers are those of the two files.
+        let ends = std::io::pipe().unwrap();
+        let numbers = [&ends.0 as &dyn std::os::fd::AsRawFd, &ends.1].map(|end| end.as_raw_fd());
+        drop(ends);
+        deny_of(libc::SYS_close, numbers[1], libc::EIO);
+        let copy = b.run(Op::copy_file(directory.at("a"), directory.at("b"), CopyOptions::new()));
+        assert_eq!(copy.bytes(), 5);
+        expect_errno(copy, &[libc::EIO]);
+        assert!(!directory.at("b").exists());
+        // SAFETY: the filter has kept the number open, and it is nobody's.
+        unsafe { libc::syscall(libc::SYS_close_range, numbers[1], numbers[1], 0) };
+        let copy = b.run(Op::copy_file(directory.at("a"), directory.at("c"), CopyOptions::new()));
+        expect_errno(copy, &[libc::EIO]);
+        assert!(directory.at("c").exists());
         b.expect_all_ended();
     });
 }

@@ -1,11 +1,13 @@
 //! Linux: work on files that is held in the middle of its call, and what is left behind.
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
 use windlass::{
-    AlignedBuf, Buf, Completions, Driver, ErrorKind, Op, OpenOptions, Reason, Source, Ticket,
-    Watcher,
+    AlignedBuf, Buf, Completions, CopyOptions, Done, Driver, ErrorKind, Op, OpenOptions, Reason,
+    Source, Ticket, Watcher,
 };
 
 use crate::common::files::*;
@@ -415,4 +417,34 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         drop(b);
         assert!(!is_held(&path));
     }
+}
+
+/// A lease is given back to who opens the file (fcntl(2)): a copy waits for that, and does not fail.
+pub fn a_leased_file_is_copied_when_the_lease_is_given_back<H: Harness>() {
+    // libc has it for Android only.
+    const F_SETSIG: i32 = 10;
+    let d = Directory::new();
+    let mut b = H::bench();
+    let leased =
+        std::fs::File::options().read(true).write(true).create(true).open(d.at("from")).unwrap();
+    (&leased).write_all(b"leased").unwrap();
+    let control = |command: i32, argument: i32| {
+        // SAFETY: no memory is passed.
+        unsafe { libc::fcntl(leased.as_raw_fd(), command, argument) }
+    };
+    // The signal that tells of it is one that is ignored.
+    assert_eq!(control(F_SETSIG, libc::SIGURG), 0);
+    assert_eq!(control(libc::F_SETLEASE, libc::F_WRLCK), 0);
+    let copy = b.submit(Op::copy_file(d.at("from"), d.at("to"), CopyOptions::new()));
+    let start = std::time::Instant::now();
+    while control(libc::F_GETLEASE, 0) == libc::F_WRLCK {
+        assert!(start.elapsed() < BOUND, "the copy asks for the lease");
+        std::thread::yield_now();
+    }
+    b.look();
+    assert!(b.is_open(copy));
+    assert_eq!(control(libc::F_SETLEASE, libc::F_UNLCK), 0);
+    let c = b.end(copy);
+    assert!(matches!(c.result, Ok(Done::Copied(6))), "{c:?}");
+    b.expect_all_ended();
 }

@@ -26,6 +26,7 @@ use std::os::windows::io::{
     FromRawSocket, IntoRawHandle, IntoRawSocket, OwnedHandle, OwnedSocket,
 };
 
+use crate::sys::errno;
 use crate::sys::windows::api::{self, HANDLE, SOCKET};
 
 /// A descriptor as a number: of a socket or a file, see [`OwnedFd`].
@@ -69,15 +70,18 @@ pub(crate) fn of_socket(socket: SOCKET) -> Option<RawFd> {
     fd
 }
 
-/// Closes what a number names.
-pub(crate) fn close(fd: RawFd) {
-    if is_file(fd) {
+/// Closes what a number names, which is gone in any case; an error says that what was written may be lost.
+pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
+    let done = if is_file(fd) {
         // SAFETY: the caller owns the handle.
-        unsafe { api::CloseHandle(handle(fd)) };
+        unsafe { api::CloseHandle(handle(fd)) != 0 }
     } else if fd != NOTHING.get() {
         // SAFETY: the caller owns the socket.
-        unsafe { api::closesocket(socket(fd)) };
-    }
+        unsafe { api::closesocket(socket(fd)) == 0 }
+    } else {
+        true
+    };
+    if done { Ok(()) } else { Err(errno()) }
 }
 
 /// An owned descriptor: a socket, or the handle of a file. It is closed on drop.
@@ -168,7 +172,7 @@ impl<'a> BorrowedFd<'a> {
 
 impl Drop for OwnedFd {
     fn drop(&mut self) {
-        close(self.0.get());
+        let _ = close(self.0.get());
     }
 }
 

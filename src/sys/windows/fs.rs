@@ -17,10 +17,11 @@ use std::os::windows::io::FromRawHandle;
 use std::ptr;
 
 use crate::buf::Target;
+use crate::file::Stat;
 use crate::sys::error::{code, of_code};
-use crate::sys::fd::{RawFd, handle, is_file};
+use crate::sys::fd::{AsRawFd, RawFd, handle, is_file};
 use crate::sys::windows::api::{self, HANDLE, OVERLAPPED};
-use crate::sys::{HowOpen, Moved, os_errno, os_error};
+use crate::sys::{HowOpen, Moved, os_errno, os_error, stat};
 
 /// The most parts that one call is handed; it takes the first that has bytes.
 pub(crate) const MOST_VECTORS: usize = 1;
@@ -169,6 +170,14 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
         .create_new(has(libc::O_CREAT | libc::O_EXCL))
         .custom_flags(flags as u32 & 0xffff_0000 | directories)
         .open(path)
+}
+
+/// As [`open`], of a regular file only, and what is known of it: `EISDIR` for a directory, `EINVAL` for all else.
+pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
+    let opened = open(path, flags, mode, false)?;
+    let known = stat::of_descriptor(opened.as_raw_fd())?;
+    known.kind().check_regular().map_err(os_error)?;
+    Ok((opened, known))
 }
 
 /// A descriptor that the caller keeps open, as std's file: it is not closed.
