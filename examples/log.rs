@@ -182,9 +182,9 @@ impl Log {
         let mut parts = Vec::with_capacity(count);
         for Record { producer, record, posted } in self.waiting.drain(..count) {
             self.committing.push((producer, posted));
-            parts.push(Buf::from(record));
+            parts.push(record);
         }
-        watcher.submit(Op::write_at(self.file, parts, self.end))?;
+        watcher.submit(Op::write_at(self.file, Buf::list(parts), self.end))?;
         Ok(())
     }
 

@@ -23,8 +23,8 @@ use crate::swap::{self, Lease, Pool};
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
 /// A closed set of owners. As the buffer of a write it can be a `Vec<u8>`, a `Box<[u8]>`, a
-/// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a list of those
-/// (vectored; a list in a list becomes its parts), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
+/// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of
+/// those (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
 /// whose **whole capacity** is offered from its start and whose length is then the number of bytes
 /// read, so that the same `Vec` can be submitted again and again; an [`AlignedBuf`], likewise; or a list
 /// of such.
@@ -100,6 +100,25 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
+    /// A list: its parts are written, or read into, one after the other as if they were one. A list
+    /// in a list becomes its parts.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// let list = Buf::list(["status: ", "fine"]);
+    /// assert_eq!((list.len(), list.parts().len()), (12, 2));
+    /// assert_eq!(list.into_vec(), b"status: fine");
+    /// ```
+    pub fn list<T: Into<Buf>>(parts: impl IntoIterator<Item = T>) -> Buf {
+        let mut parts: Vec<Buf> = parts.into_iter().map(T::into).collect();
+        if parts.iter().any(Buf::is_list) {
+            // What goes through a list takes its parts for plain ones.
+            parts = parts.into_iter().flat_map(Buf::into_parts).collect();
+        }
+        let list = Box::into_raw(Box::new(parts));
+        Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
+    }
+
     /// What [`Pool::commit`] answers, as a buffer.
     ///
     /// # Safety
@@ -145,12 +164,12 @@ impl Buf {
     }
 
     /// The parts of a `LIST`.
-    fn list(&self) -> Option<&Vec<Buf>> {
+    fn as_list(&self) -> Option<&Vec<Buf>> {
         // SAFETY: B1: the pointer comes from `Box::into_raw` and is freed when `self` drops.
         (self.tag() == LIST).then(|| unsafe { &*self.untagged::<Vec<Buf>>() })
     }
 
-    fn list_mut(&mut self) -> Option<&mut Vec<Buf>> {
+    fn as_list_mut(&mut self) -> Option<&mut Vec<Buf>> {
         // SAFETY: as above, and `self` is borrowed exclusively.
         (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
     }
@@ -188,7 +207,7 @@ impl Buf {
 
     /// The parts of a list; a single part otherwise.
     pub fn parts(&self) -> &[Buf] {
-        match self.list() {
+        match self.as_list() {
             Some(parts) => parts,
             None => std::slice::from_ref(self),
         }
@@ -196,7 +215,7 @@ impl Buf {
 
     /// The parts of a list; a single part otherwise.
     pub fn into_parts(mut self) -> Vec<Buf> {
-        match self.list_mut() {
+        match self.as_list_mut() {
             Some(parts) => std::mem::take(parts),
             None => vec![self],
         }
@@ -285,7 +304,7 @@ impl Buf {
         targets: &mut Vec<Target<'a>>,
         most: usize,
     ) {
-        for part in self.list_mut().into_iter().flatten() {
+        for part in self.as_list_mut().into_iter().flatten() {
             let room = part.room();
             if from >= room {
                 from -= room;
@@ -309,7 +328,7 @@ impl Buf {
     pub unsafe fn set_filled(&mut self, mut len: usize) {
         if matches!(self.tag(), VEC | ALIGNED | PIECE) {
             self.len = len.min(self.own_room());
-        } else if let Some(parts) = self.list_mut() {
+        } else if let Some(parts) = self.as_list_mut() {
             for part in parts {
                 let share = len.min(part.room());
                 // SAFETY: as for this function: the parts are filled in order.
@@ -527,16 +546,6 @@ impl From<Lease> for Buf {
         Buf { start, len, owner: chunk.map_addr(|addr| addr | LEASE) }
     }
 }
-impl From<Vec<Buf>> for Buf {
-    fn from(mut parts: Vec<Buf>) -> Buf {
-        if parts.iter().any(Buf::is_list) {
-            // What goes through a list takes its parts for plain ones.
-            parts = parts.into_iter().flat_map(Buf::into_parts).collect();
-        }
-        let list = Box::into_raw(Box::new(parts));
-        Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -556,7 +565,7 @@ mod tests {
 
     #[test]
     fn lists_are_filled_in_order() {
-        let mut buf = Buf::from(vec![Buf::from(vec![0; 3]), Buf::from(vec![0; 2])]);
+        let mut buf = Buf::list([vec![0; 3], vec![0; 2]]);
         let mut targets = Vec::new();
         buf.targets(1, usize::MAX, &mut targets, 8);
         assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
@@ -578,7 +587,7 @@ mod tests {
         // SAFETY: the buffer was zeroed when made.
         unsafe { buf.set_filled(512) };
         assert_eq!(&buf[510..], b"ab");
-        let mut list = Buf::from(vec![Buf::from(vec![0; 3]), buf]);
+        let mut list = Buf::list([Buf::from(vec![0; 3]), buf]);
         assert_eq!(list.room(), 515);
         let mut targets = Vec::new();
         list.targets(0, usize::MAX, &mut targets, 8);

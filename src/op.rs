@@ -237,8 +237,7 @@ impl Op {
 
     /// As [`read_into`](Op::read_into) with several vectors: one readv(2).
     pub fn read_vectored(source: Source, bufs: Vec<Vec<u8>>) -> Op {
-        let parts: Vec<Buf> = bufs.into_iter().map(Buf::from).collect();
-        Op::with_buf(Code::ReadInto, source, Buf::from(parts))
+        Op::with_buf(Code::ReadInto, source, Buf::list(bufs))
     }
 
     /// Reads exactly `count` bytes into `buf`.
@@ -264,7 +263,7 @@ impl Op {
 
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
     pub fn write_vectored(source: Source, bufs: Vec<Buf>) -> Op {
-        Op::with_buf(Code::Write, source, Buf::from(bufs))
+        Op::with_buf(Code::Write, source, Buf::list(bufs))
     }
 
     /// Takes a connection from a listener.

@@ -298,7 +298,7 @@ fn no_threads_at_all() {
         deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
         for _ in 0..3 {
             assert_eq!(b.refuse(Op::run(|| ())).0, Reason::Os(libc::EAGAIN));
-            let list = vec![Buf::from("ke"), Buf::from("pt")];
+            let list = Buf::list(["ke", "pt"]);
             let (reason, op) = b.refuse(Op::write_at(direct, list, 0));
             assert_eq!((reason, op.buf().len()), (Reason::Os(libc::EAGAIN), 4));
             let (reason, op) = b.refuse(Op::open(directory.at("a"), DIRECT));
@@ -361,7 +361,7 @@ fn full_disk(mut b: Bench<windlass::Auto>, directory: &Directory) {
     let file = b.make_file(directory.at("tiny/a"));
     let whole = pattern(100_000, 1);
     let list = whole.chunks(30_000).map(|part| Buf::from(part.to_vec())).collect::<Vec<_>>();
-    for buf in [Buf::from(whole.clone()), Buf::from(list)] {
+    for buf in [Buf::from(whole.clone()), Buf::list(list)] {
         let c = b.run(Op::write_at(file, buf, 0));
         assert!(!c.late());
         let (bytes, buf) = expect_error(c, ErrorKind::Os(libc::ENOSPC));

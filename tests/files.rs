@@ -190,11 +190,11 @@ impl<H: Harness> Program<H> {
             What::WriteList { pieces, value } => {
                 len = BLOCK;
                 let list = match direct {
-                    true => vec![Buf::from(AlignedBuf::from_slice(&fill(value, BLOCK), BLOCK))],
-                    false => fill(value, BLOCK)
-                        .chunks(BLOCK.div_ceil(pieces))
-                        .map(|piece| Buf::from(piece.to_vec()))
-                        .collect(),
+                    true => Buf::list([AlignedBuf::from_slice(&fill(value, BLOCK), BLOCK)]),
+                    false => {
+                        let bytes = fill(value, BLOCK);
+                        Buf::list(bytes.chunks(BLOCK.div_ceil(pieces)).map(<[u8]>::to_vec))
+                    }
                 };
                 Op::write_at(source, list, start as u64)
             }
@@ -209,7 +209,7 @@ impl<H: Harness> Program<H> {
             What::ReadList => {
                 len = 2 * BLOCK;
                 let part = || Buf::from(AlignedBuf::with_capacity(BLOCK, BLOCK));
-                Op::read_at(source, vec![part(), part()], start as u64)
+                Op::read_at(source, Buf::list([part(), part()]), start as u64)
             }
             What::Sync if block % 2 == 0 => Op::sync(source),
             What::Sync => Op::datasync(source),

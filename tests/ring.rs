@@ -478,7 +478,7 @@ fn files_that_the_ring_is_not_given() {
         let file = b.watcher.attach(expect_opened(c)).unwrap();
         let page = AlignedBuf::from_slice(&[7; 4096], 4096);
         expect_written(b.run(Op::write_at(file, page, 0)));
-        let list = vec![Buf::from(AlignedBuf::with_capacity(4096, 4096))];
+        let list = Buf::list([AlignedBuf::with_capacity(4096, 4096)]);
         expect_same(&expect_read(b.run(Op::read_at(file, list, 0))).into_vec(), &[7; 4096]);
         expect_finished(b.run(Op::datasync(file)));
         let rows = b.watcher.explain().rows;

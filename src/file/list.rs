@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn vectors_start_at_a_byte_and_have_bytes() {
         let parts = [0, 3, 0, 5, 4].map(|len| Buf::from(vec![7; len]));
-        let mut list = Buf::from(Vec::from(parts));
+        let mut list = Buf::list(parts);
         for (from, wanted) in
             [(0, &[3, 5, 4][..]), (2, &[1, 5, 4]), (3, &[5, 4]), (11, &[1]), (12, &[])]
         {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn one_call_takes_so_many() {
         let parts = (0..MOST_VECTORS + 5).map(|_| Buf::from("ab"));
-        let list = Buf::from(parts.collect::<Vec<_>>());
+        let list = Buf::list(parts);
         assert_eq!(lens(&Vectors::of_bytes(&list, 1)).len(), MOST_VECTORS);
         assert_eq!(lens(&Vectors::of_bytes(&list, 2 * MOST_VECTORS)), vec![2; MOST_VECTORS.min(5)]);
     }

@@ -118,7 +118,7 @@ pub fn every_kind_of_buffer_can_be_written<H: Harness>() {
         (Arc::clone(&shared).into(), 6),
         (lease, lease_len),
         (Buf::from_owner([7u8; 20]), 20),
-        (vec![Buf::from("a "), Buf::from(b"list".to_vec())].into(), 6),
+        (Buf::list([Buf::from("a "), Buf::from(b"list".to_vec())]), 6),
     ];
     for (buf, len) in bufs {
         assert_eq!(buf.len(), len);
@@ -158,8 +158,13 @@ pub fn a_shared_buffer_in_many_writes<H: Harness>() {
 pub fn empty_buffers_are_refused<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
-    let empty: Vec<u8> = Vec::new();
+    // What a vector is of need not be said: one kind alone becomes a buffer.
+    let op = Op::read_exact(here, Vec::with_capacity(4), 5);
+    assert_eq!(b.refuse(op).0, Reason::BadCount);
+    let empty = Vec::new();
     for op in [
+        Op::write(here, Vec::new()),
+        Op::write(here, Buf::list([Vec::new()])),
         Op::write(here, empty.clone()),
         Op::write(here, ""),
         Op::write_vectored(here, vec![]),
@@ -236,15 +241,15 @@ pub fn lists_in_lists_are_one_list<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let list = || {
-        let inner = Buf::from(vec![Buf::from("b"), Buf::from(vec![Buf::from(""), "cd".into()])]);
-        Buf::from(vec![Buf::from("a"), inner, Buf::from("e")])
+        let inner = Buf::list([Buf::from("b"), Buf::list(["", "cd"])]);
+        Buf::list([Buf::from("a"), inner, Buf::from("e")])
     };
     assert_eq!(list().len(), 5);
     assert_eq!(list().into_vec(), b"abcde");
     let write = b.submit(Op::write(here, list()).timeout(BOUND));
     assert_eq!(expect_written(b.end(write)).into_vec(), b"abcde");
-    let inner = Buf::from(vec![Buf::from(room(2)), Buf::from(room(2))]);
-    let read = Op::read_exact(there, vec![Buf::from(room(2)), inner], 5);
+    let inner = Buf::list([room(2), room(2)]);
+    let read = Op::read_exact(there, Buf::list([Buf::from(room(2)), inner]), 5);
     let read = b.submit(read.timeout(BOUND));
     assert_eq!(expect_read(b.end(read)).into_vec(), b"abcde");
     b.expect_all_ended();

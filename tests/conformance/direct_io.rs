@@ -70,8 +70,8 @@ pub fn direct_reads_and_writes<H: Harness>() {
         let data = expect_read(b.run(Op::read_at(file, buf, (1 << 20) - 8192)));
         expect_same(&data, &all[(1 << 20) - 8192..]);
         // Lists.
-        let parts = || Buf::from(AlignedBuf::with_capacity(4096, 4096));
-        let data = expect_read(b.run(Op::read_at(file, vec![parts(), parts()], 4096)));
+        let part = || AlignedBuf::with_capacity(4096, 4096);
+        let data = expect_read(b.run(Op::read_at(file, Buf::list([part(), part()]), 4096)));
         let got: Vec<u8> = data.into_parts().iter().flat_map(|part| part.to_vec()).collect();
         expect_same(&got, &all[4096..3 * 4096]);
         // What is not aligned is done, or is an error with the buffer.
@@ -95,22 +95,22 @@ pub fn direct_reads_and_writes<H: Harness>() {
 }
 
 /// A list of aligned parts with these bytes, whose sizes go round.
-fn aligned_list(bytes: &[u8], sizes: &[usize]) -> Vec<Buf> {
+fn aligned_list(bytes: &[u8], sizes: &[usize]) -> Buf {
     let (mut rest, mut list) = (bytes, Vec::new());
     for &size in sizes.iter().cycle() {
         if rest.is_empty() {
             break;
         }
         let (part, behind) = rest.split_at(size.min(rest.len()));
-        list.push(Buf::from(AlignedBuf::from_slice(part, 4096)));
+        list.push(AlignedBuf::from_slice(part, 4096));
         rest = behind;
     }
-    list
+    Buf::list(list)
 }
 
 /// As many parts with room.
-fn aligned_rooms(parts: usize, size: usize) -> Vec<Buf> {
-    (0..parts).map(|_| Buf::from(AlignedBuf::with_capacity(size, 4096))).collect()
+fn aligned_rooms(parts: usize, size: usize) -> Buf {
+    Buf::list((0..parts).map(|_| AlignedBuf::with_capacity(size, 4096)))
 }
 
 /// The bytes of a list, of which all parts before the last with any are full.
@@ -152,7 +152,7 @@ pub fn direct_lists_are_their_bytes<H: Harness>() {
             let bytes = pattern(len, round as u64);
             all[at..at + len].copy_from_slice(&bytes);
             let list = aligned_list(&bytes, sizes);
-            let (parts, start) = (list.len(), list[0].as_ptr());
+            let (parts, start) = (list.parts().len(), list.parts()[0].as_ptr());
             let back = expect_written(b.run(Op::write_at(file, list, at as u64)));
             assert_eq!((back.parts().len(), back.parts()[0].as_ptr()), (parts, start));
             let size = std::fs::metadata(&path).unwrap().len() as usize;
@@ -190,17 +190,17 @@ pub fn direct_lists_that_are_not_aligned<H: Harness>() {
     let part = |len: usize| Buf::from(AlignedBuf::from_slice(&all[..len], 4096));
     let lists = || {
         [
-            (vec![part(4096), part(1000)], 0),
-            (vec![part(1000), part(4096)], 0),
-            (vec![part(1000), part(3096)], 0),
-            (vec![part(4096), part(4096)], 100),
-            (vec![part(4096), Buf::from(all[..4097].to_vec())], 0),
+            (Buf::list([part(4096), part(1000)]), 0),
+            (Buf::list([part(1000), part(4096)]), 0),
+            (Buf::list([part(1000), part(3096)]), 0),
+            (Buf::list([part(4096), part(4096)]), 100),
+            (Buf::list([part(4096), Buf::from(all[..4097].to_vec())]), 0),
             // What has no bytes is no matter.
-            (vec![part(4096), Buf::from(room(0)), part(4096)], 0),
+            (Buf::list([part(4096), Buf::from(room(0)), part(4096)]), 0),
         ]
     };
     for (list, at) in lists() {
-        let (parts, len) = (list.len(), list.iter().map(Buf::len).sum());
+        let (parts, len) = (list.parts().len(), list.len());
         let c = b.run(Op::write_at(file, list, at));
         let buf = match c.error_kind() {
             None => expect_written(c),
@@ -210,7 +210,7 @@ pub fn direct_lists_that_are_not_aligned<H: Harness>() {
         std::fs::write(&path, &all).unwrap();
     }
     for (list, at) in lists() {
-        let (parts, room) = (list.len(), list.iter().map(Buf::room).sum::<usize>());
+        let (parts, room) = (list.parts().len(), list.room());
         let c = b.run(Op::read_at(file, list, at));
         match c.error_kind() {
             None => {
@@ -390,7 +390,7 @@ pub fn who_does_what_is_told<H: Harness>() {
     }
     // Lists are no different. (Direct writes empty the page cache.)
     for i in 0..5 {
-        let list = vec![Buf::from(room(100)), Buf::from(room(200))];
+        let list = Buf::list([room(100), room(200)]);
         let data = expect_read(b.run(Op::read_at(cached, list, i)));
         expect_same(&data.into_vec(), &pattern(64 << 10, 1)[i as usize..][..300]);
     }

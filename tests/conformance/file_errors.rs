@@ -14,15 +14,15 @@ pub fn what_moves_no_bytes_is_refused<H: Harness>() {
     let file = b.make_file(directory.at("a"));
     for op in [
         Op::read_at(file, room(0), 0),
-        Op::read_at(file, Vec::<Buf>::new(), 0),
+        Op::read_at(file, Buf::list::<Buf>([]), 0),
         Op::write_at(file, "", 0),
         Op::write_at(file, room(100), 0),
-        Op::write_at(file, vec![Buf::from(""), Buf::from(room(0))], 0),
+        Op::write_at(file, Buf::list([Buf::from(""), Buf::from(room(0))]), 0),
     ] {
         assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
     }
     let part: Arc<[u8]> = vec![1; 1 << 20].into();
-    let long: Vec<Buf> = (0..2049).map(|_| Buf::from(part.clone())).collect();
+    let long = Buf::list((0..2049).map(|_| part.clone()));
     let (reason, op) = b.refuse(Op::write_at(file, long, 0));
     assert_eq!((reason, op.buf().parts().len()), (Reason::TooLong, 2049));
     // Memory that is never touched.
@@ -44,7 +44,7 @@ pub fn a_file_is_used_as_it_was_opened<H: Harness>() {
         let c = b.run(Op::read_at(writes, room(77), 0));
         let buf = expect_errno(c, &[libc::EBADF]);
         assert_eq!((buf.len(), buf.into_vec().capacity()), (0, 77));
-        let list = vec![Buf::from(room(7)), Buf::from(room(8))];
+        let list = Buf::list([room(7), room(8)]);
         let buf = expect_errno(b.run(Op::read_at(writes, list, 0)), &[libc::EBADF]);
         assert_eq!((buf.parts().len(), buf.len()), (2, 0));
     }

@@ -93,7 +93,7 @@ pub fn jobs_leave_threads_to_files<H: Harness>() {
 /// Everything that threads do, while all of them are busy: one operation of each kind.
 fn queue<D: Driver>(b: &mut Bench<D>, directory: &Directory) -> Vec<(Ticket, usize)> {
     let file = b.watcher.attach(std::fs::File::create(directory.at("queue")).unwrap()).unwrap();
-    let list = || Buf::from(vec![Buf::from(vec![1; 70]), Buf::from(vec![2; 7])]);
+    let list = || Buf::list([vec![1; 70], vec![2; 7]]);
     let ops = [
         Op::write_at(file, list(), 0),
         Op::truncate(file, 5),
@@ -215,7 +215,7 @@ pub fn a_full_pool_names_its_bound<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().threads(1).jobs(3));
     let file = b.make_file(directory.at("a"));
     let (held, gate) = hold(&mut b);
-    let list = || vec![Buf::from("in "), Buf::from("parts")];
+    let list = || Buf::list(["in ", "parts"]);
     let open = [b.submit(Op::stat("/")), b.submit(Op::write_at(file, list(), 0))];
     let full = Reason::Full { limit: Limit::Jobs, count: 3 };
     for _ in 0..2 {
@@ -281,7 +281,7 @@ pub fn a_full_pool_refuses_other_threads<H: Harness>() {
     let file = b.make_file(directory.at("a"));
     let (held, gate) = hold(&mut b);
     let submitter = b.submitter();
-    let list = vec![Buf::from("ke"), Buf::from("pt")];
+    let list = Buf::list(["ke", "pt"]);
     let write = submitter.submit(Op::write_at(file, list, 0)).unwrap();
     let buf = expect_errno(b.end(write), &[libc::ENOBUFS]);
     assert_eq!((buf.len(), buf.parts().len()), (4, 2));
@@ -351,12 +351,12 @@ pub fn ends_that_race_are_one<H: Harness>() {
     let mut random = Random::new(3);
     for _ in 0..200 {
         let timeout = Duration::from_nanos(random.below(60_000) as u64);
-        let list = vec![Buf::from(vec![1; 500]), Buf::from(vec![2; 500])];
+        let list = Buf::list([vec![1; 500], vec![2; 500]]);
         let open = [
             b.submit(Op::write_at(file, list, 0).timeout(timeout)),
             b.submit(Op::run(|| 1).timeout(timeout)),
             b.submit(Op::datasync(file).timeout(timeout)),
-            b.submit(Op::read_at(file, vec![Buf::from(room(9)), Buf::from(room(9))], 0)),
+            b.submit(Op::read_at(file, Buf::list([room(9), room(9)]), 0)),
             b.submit(Op::stat(file)),
         ];
         if random.below(2) == 0 {

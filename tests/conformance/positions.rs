@@ -74,7 +74,7 @@ pub fn a_file_ends_where_it_ends<H: Harness>() {
         }
         let empty = b.make_file(directory.at("empty"));
         expect_eof(b.run(Op::read_at(empty, room(1), 0)));
-        let list = vec![Buf::from(room(5)), Buf::from(room(5))];
+        let list = Buf::list([room(5), room(5)]);
         expect_eof(b.run(Op::read_at(empty, list, 0)));
         // Others make it longer and shorter.
         fs::write(directory.at("empty"), "grown").unwrap();
@@ -113,20 +113,20 @@ pub fn lists_are_filled_and_written_in_order<H: Harness>() {
         let list = lens.iter().map(|&len| {
             let (part, behind) = rest.split_at(len);
             rest = behind;
-            Buf::from(part.to_vec())
+            part.to_vec()
         });
-        let list: Vec<Buf> = list.collect();
+        let list = Buf::list(list);
         let back = expect_written(b.run(Op::write_at(file, list, 100)));
         assert_eq!(back.parts().len(), parts);
         expect_same(&fs::read(&path).unwrap()[100..], &all);
-        let rooms: Vec<Buf> = lens.iter().map(|&len| Buf::from(room(len.max(1)))).collect();
+        let rooms = Buf::list(lens.iter().map(|&len| room(len.max(1))));
         let data = expect_read(b.run(Op::read_at(file, rooms, 100)));
         assert_eq!(data.len(), all.len());
         let got: Vec<u8> = data.into_parts().into_iter().flat_map(Buf::into_vec).collect();
         expect_same(&got, &all);
         // Over the end, which no part, some part, or the first one meets.
         for missing in [0, 1, all.len() / 2, all.len()] {
-            let rooms: Vec<Buf> = lens.iter().map(|&len| Buf::from(room(len.max(1)))).collect();
+            let rooms = Buf::list(lens.iter().map(|&len| room(len.max(1))));
             let c = b.run(Op::read_at(file, rooms, 100 + missing as u64));
             expect_same(&expect_read(c).into_vec(), &all[missing..]);
         }
@@ -143,7 +143,7 @@ pub fn what_is_appended_comes_at_the_end<H: Harness>() {
     b.write_at(file, "one", 0);
     if cfg!(any(target_os = "linux", target_os = "android")) {
         b.write_at(file, "two", 0);
-        b.write_at(file, vec![Buf::from("th"), Buf::from("ree")], 1 << 20);
+        b.write_at(file, Buf::list(["th", "ree"]), 1 << 20);
         assert_eq!(fs::read(&path).unwrap(), b"onetwothree");
         // Each of them whole, in any order.
         let more: Vec<_> =

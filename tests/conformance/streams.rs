@@ -353,7 +353,7 @@ pub fn read_exact_into_a_list_takes_no_byte_more<H: Harness>() {
     b.write(here, bytes.clone());
     let mut at = 0;
     for count in [5, 10, 11, 29, 1] {
-        let list: Vec<Buf> = (0..5).map(|_| Buf::from(room(10))).collect();
+        let list = Buf::list((0..5).map(|_| room(10)));
         let read = b.submit(Op::read_exact(there, list, count));
         let data = expect_read(b.end(read));
         assert_eq!(data.len(), count);

@@ -227,7 +227,7 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
             let marker = std::sync::Arc::<[u8]>::from(vec![1; 1000]);
             let held = begun(&mut b, &directory.at("held"));
             for &file in &files {
-                let list = vec![Buf::from(marker.clone()), Buf::from(vec![1; 1 << 16])];
+                let list = Buf::list([Buf::from(marker.clone()), Buf::from(vec![1; 1 << 16])]);
                 b.submit(Op::write_at(file, list, 0));
                 b.submit(Op::read_at(file, room(1 << 16), 0));
                 b.submit(Op::sync(file));

@@ -316,7 +316,7 @@ impl<W: World> Model<W> {
                 }
                 let payload = parts.concat();
                 let parts: Vec<Buf> = parts.into_iter().map(Buf::from).collect();
-                self.write(port, Buf::from(parts), payload, how);
+                self.write(port, Buf::list(parts), payload, how);
             }
             Step::WriteLease { on, which, how } => {
                 let Some(port) = self.pick(on, false) else {

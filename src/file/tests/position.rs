@@ -56,7 +56,7 @@ proptest! {
                     let list: Vec<Buf> = parts.iter().map(|&n| vec![value; n].into()).collect();
                     let buf = match parts[..] {
                         [one] => Buf::from(vec![value; one]),
-                        _ => Buf::from(list),
+                        _ => Buf::list(list),
                     };
                     let total = buf.len();
                     let outcome = write(&file, buf, at);
@@ -71,9 +71,7 @@ proptest! {
                 Step::Read(at, parts) => {
                     let buf = match parts[..] {
                         [one] => room(one),
-                        _ => Buf::from(
-                            parts.iter().map(|&n| vec![0xee; n].into()).collect::<Vec<Buf>>(),
-                        ),
+                        _ => Buf::list(parts.iter().map(|&n| vec![0xee; n])),
                     };
                     let most = buf.room();
                     let outcome = read(&file, buf, at);
@@ -117,10 +115,10 @@ fn more_parts_than_a_call_takes_are_split() {
     let file = scratch(&dir);
     let parts = 2 * fs::MOST_VECTORS + 500;
     let bytes = pattern(parts * 7);
-    let list: Vec<Buf> = bytes.chunks(7).map(|part| part.to_vec().into()).collect();
+    let list = Buf::list(bytes.chunks(7).map(<[u8]>::to_vec));
     let outcome = write(&file, list, 3);
     assert_eq!((outcome.bytes, outcome.buf.parts().len()), (bytes.len() as u64, parts));
-    let list: Vec<Buf> = (0..parts).map(|i| room([5, 0, 17][i % 3])).collect();
+    let list = Buf::list((0..parts).map(|i| room([5, 0, 17][i % 3])));
     let outcome = read(&file, list, 3);
     assert!(outcome.result.is_ok());
     assert_eq!(outcome.bytes, bytes.len() as u64);
@@ -159,7 +157,7 @@ fn errors_give_the_buffer_back() {
     #[cfg(unix)]
     failed(read(&std::io::pipe().unwrap().0, vec![1; 9], 0), libc::ESPIPE);
     failed(read(&reader, vec![1; 9], u64::MAX), libc::EINVAL);
-    let list = vec![Buf::from(vec![1; 9]), Buf::from(vec![1; 9])];
+    let list = Buf::list([vec![1; 9], vec![1; 9]]);
     assert_eq!(failed(read(&reader, list, 1 << 63), libc::EINVAL).parts().len(), 2);
     assert!(matches!(write(&NOWHERE, "x", 0).result, Err(libc::EBADF)));
 }
@@ -225,7 +223,7 @@ fn a_file_that_is_cut_while_it_is_read_ends_early() {
         let cut = 1000 + round * 50_000;
         let outcome = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let parts: Vec<Buf> = (0..4096).map(|_| room(256)).collect();
+                let parts = Buf::list((0..4096).map(|_| room(256)));
                 read(&file, parts, 0)
             });
             works(Task::Truncate { fd: file.as_raw_fd(), len: cut });
@@ -277,7 +275,7 @@ fn direct_in(dir: &Dir) {
 
     // Two buffers in one call, the second one across the end.
     let half = || Buf::from(AlignedBuf::with_capacity(32 << 10, align));
-    let outcome = read(&file, vec![half(), half()], 0);
+    let outcome = read(&file, Buf::list([half(), half()]), 0);
     assert_eq!(outcome.buf.into_vec(), bytes);
 
     // What is not aligned is refused whole where alignment is asked for at all.
