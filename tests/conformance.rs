@@ -655,6 +655,7 @@ macro_rules! all_files {
                 direct_reads_and_writes
                 direct_lists_are_their_bytes
                 direct_lists_that_are_not_aligned
+                what_is_not_aligned_is_no_kernels
                 direct_lists_are_appended_once
                 direct_work_is_cancelled_or_done
                 work_that_comes_back_to_a_full_pool_waits

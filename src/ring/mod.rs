@@ -20,6 +20,7 @@
 mod buffers;
 mod demand;
 mod embedded;
+mod files;
 mod registered;
 mod runs;
 
@@ -36,11 +37,10 @@ use crate::buf::{Buf, Target};
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
 use crate::error::Reason;
-use crate::file::engine::EAGER;
-use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest, FileWork};
+use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest};
 use crate::interest::Ready;
 use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
-use crate::quirks::{Quirk, Quirks};
+use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::remote::Wake;
 use crate::source::{Handle, Kind};
 use crate::swap::Pool;
@@ -49,7 +49,7 @@ use crate::sys::uring::{Completed, Refused, Uring, release};
 use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
-use registered::{Descriptor, Registered};
+use registered::Registered;
 use runs::Runs;
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
@@ -70,44 +70,6 @@ const FILE: u64 = 7 << TAG_SHIFT;
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
 const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
-
-/// The entry of work on a file, which is named one way or the other.
-macro_rules! file_entry {
-    ($fd:expr, $offset:expr, $work:expr, $registered:expr) => {
-        match $work {
-            FileWork::Read(mut to) => {
-                let (start, len) = (to.as_mut_ptr(), to.len());
-                let most = u32::try_from(len).unwrap_or(u32::MAX);
-                match $registered.contains(start, len) {
-                    true => opcode::ReadFixed::new($fd, start, most, 0).offset($offset).build(),
-                    false => opcode::Read::new($fd, start, most).offset($offset).build(),
-                }
-            }
-            FileWork::Write(bytes) => {
-                let (start, len) = (bytes.as_ptr(), bytes.len());
-                let most = u32::try_from(len).unwrap_or(u32::MAX);
-                match $registered.contains(start, len) {
-                    true => opcode::WriteFixed::new($fd, start, most, 0).offset($offset).build(),
-                    false => opcode::Write::new($fd, start, most).offset($offset).build(),
-                }
-            }
-            FileWork::ReadList(list) => {
-                let vectors = list.vectors();
-                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
-                opcode::Readv::new($fd, start, count).offset($offset).build()
-            }
-            FileWork::WriteList(list) => {
-                let vectors = list.vectors();
-                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
-                opcode::Writev::new($fd, start, count).offset($offset).build()
-            }
-            FileWork::Sync => opcode::Fsync::new($fd).build(),
-            FileWork::DataSync => {
-                opcode::Fsync::new($fd).flags(types::FsyncFlags::DATASYNC).build()
-            }
-        }
-    };
-}
 
 /// The memory of a sendmsg until its entry is submitted, which is when the kernel copies it.
 struct Message {
@@ -481,39 +443,8 @@ unsafe impl Kernel for Ring {
         self.os.send_file(socket, fd, offset, len)
     }
 
-    fn start_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
-        if !self.serves_files || facts.is_refused() {
-            return false;
-        }
-        // A buffered write is punted to a kernel thread, which takes three times as long.
-        let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
-        if writes && (!facts.is_direct() || facts.appends()) {
-            return false;
-        }
-        if facts.is_direct() && !request.is_aligned(facts) {
-            self.counts.unaligned += 1;
-            return false;
-        }
-        if writes && self.quirks.applies(Quirk::FrozenWrites) {
-            return false;
-        }
-        let FileRequest { key, fd, offset, work } = request;
-        if self.quirks.applies(Quirk::ArmFiles) || self.quirks.applies(Quirk::PowerFiles) {
-            return false;
-        }
-        let entry = match self.registered.descriptor(fd, &self.uring) {
-            Descriptor::Plain(fd) => file_entry!(types::Fd(fd), offset, work, self.registered),
-            Descriptor::Slot(slot) => {
-                file_entry!(types::Fixed(slot), offset, work, self.registered)
-            }
-        };
-        self.uring.push(entry.user_data(key | FILE));
-        self.counts.files += 1;
-        self.files_in_kernel += 1;
-        if self.files_in_kernel <= EAGER {
-            self.flush();
-        }
-        true
+    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        self.start_on_file(request, facts)
     }
 
     fn file_answer(&mut self) -> Option<FileAnswer> {
@@ -707,6 +638,7 @@ unsafe impl Kernel for Ring {
             let unaligned = "memory, offset or length is not aligned as the file wants it";
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
         }
+        explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
         self.registered.explain(explain);
         self.quirks.explain(explain);
     }

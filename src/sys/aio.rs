@@ -251,6 +251,7 @@ pub(crate) struct Aio {
     /// room in it.
     ended: Vec<Completed>,
     in_kernel: u32,
+    denied: Option<i32>,
     counters: Counters,
     setup: String,
     forks: u32,
@@ -292,6 +293,7 @@ impl Aio {
             addresses: Vec::with_capacity(entries as usize),
             ended: Vec::new(),
             in_kernel: 0,
+            denied: None,
             counters: Counters::default(),
             setup: describe(asked, entries, ring.is_some()),
             forks: fork::generation(),
@@ -340,6 +342,12 @@ impl Aio {
     #[cfg(all(test, not(miri)))]
     pub(crate) fn queued(&self) -> usize {
         self.queued.len()
+    }
+
+    /// The errno with which io_submit(2) was denied since the context was opened, if it was.
+    #[inline]
+    pub(crate) fn denied(&self) -> Option<i32> {
+        self.denied
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -406,6 +414,9 @@ impl Aio {
                     done += 1;
                 }
                 answer => {
+                    if matches!(-answer as i32, libc::EPERM | libc::ENOSYS) {
+                        self.denied = Some(-answer as i32);
+                    }
                     self.fail(done, answer as i32);
                     done += 1;
                 }

@@ -50,8 +50,11 @@ const LADDER: &[&[Flag]] = &[
     &[CQSIZE, CLAMP],
 ];
 
+/// The features that are asked for; the last came with Linux 5.17.
+pub(crate) const FEATURES: &str = "the features NODROP, SUBMIT_STABLE, CQE_SKIP (Linux 5.17)";
+
 /// The operations that are used.
-const OPERATIONS: &[(u8, &str)] = &[
+pub(crate) const OPERATIONS: &[(u8, &str)] = &[
     (opcode::Nop::CODE, "NOP"),
     (opcode::Read::CODE, "READ"),
     (opcode::Write::CODE, "WRITE"),
@@ -107,11 +110,11 @@ impl FileRing {
         };
         let lacking = |step| Ok(Err(Refused::new(step, libc::ENOSYS)));
         let params = ring.params();
-        if !params.is_feature_nodrop() || !params.is_feature_submit_stable() {
-            return lacking("feature NODROP or SUBMIT_STABLE (Linux 5.5)");
-        }
-        if !params.is_feature_skip_cqe_on_success() {
-            return lacking("feature CQE_SKIP (Linux 5.17)");
+        let has_features = params.is_feature_nodrop()
+            && params.is_feature_submit_stable()
+            && params.is_feature_skip_cqe_on_success();
+        if !has_features {
+            return lacking(FEATURES);
         }
         let mut probe = Probe::new();
         if let Err(error) = ring.submitter().register_probe(&mut probe) {
@@ -157,6 +160,12 @@ impl FileRing {
     /// Its flags and sizes.
     pub(crate) fn setup(&self) -> &str {
         &self.setup
+    }
+
+    /// Whether a thread of the kernel looks for submissions.
+    #[cfg(test)]
+    pub(crate) fn polls_submissions(&self) -> bool {
+        self.ring.params().is_setup_sqpoll()
     }
 
     /// Becomes readable with each completion; it is to be watched for edges and not to be read.

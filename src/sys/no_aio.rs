@@ -48,6 +48,9 @@ impl Aio {
     pub(crate) fn has_completed(&self) -> bool {
         match self.0 {}
     }
+    pub(crate) fn denied(&self) -> Option<i32> {
+        match self.0 {}
+    }
     pub(crate) fn in_kernel(&self) -> u32 {
         match self.0 {}
     }

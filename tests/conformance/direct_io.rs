@@ -227,6 +227,47 @@ pub fn direct_lists_that_are_not_aligned<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// What the file says that it does not take is given to no kernel first, and `explain` counts it.
+pub fn what_is_not_aligned_is_no_kernels<H: Harness>() {
+    let directory = Directory::new();
+    let mut b = H::bench();
+    let path = directory.at("a");
+    std::fs::write(&path, pattern(64 << 10, 1)).unwrap();
+    let file = b.open_file(&path, DIRECT);
+    let count = |b: &Bench<H::Driver>, mechanism: &str, why: &str| -> u64 {
+        let rows = b.watcher.explain().rows;
+        let of = rows.iter().filter(|row| row.mechanism == mechanism && row.reason.contains(why));
+        of.map(|row| row.count).sum()
+    };
+    let Ok(Done::Stat(stat)) = b.run(Op::stat(file)).result else { panic!("no stat") };
+    if stat.direct.is_none() {
+        return skip(Needs::Luck, "what is not aligned: statx(2) does not say it here");
+    }
+    let aligned = || Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 0);
+    assert!(b.run(aligned()).error_kind().is_none());
+    let before = count(&b, "the kernel", "");
+    let whole = || AlignedBuf::with_capacity(8192, 4096);
+    let list = |len: usize| vec![Buf::from(AlignedBuf::from_slice(&vec![1; len], 4096))];
+    let unaligned = [
+        Op::read_at(file, whole(), 1),
+        Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 100),
+        Op::write_at(file, vec![1; 100], 0),
+        Op::write_at(file, AlignedBuf::from_slice(&[1; 4097], 4096), 0),
+        Op::write_at(file, list(4095), 0),
+    ];
+    let asked = unaligned.len() as u64;
+    for op in unaligned {
+        let c = b.run(op);
+        assert!(matches!(c.error_kind(), None | Some(ErrorKind::Os(libc::EINVAL))), "{c:?}");
+    }
+    assert_eq!(count(&b, "the kernel", ""), before, "the kernel was given one");
+    let has_kernel = matches!(H::STAMP, "epoll_uring" | "epoll_aio" | "uring_files");
+    let told = count(&b, "threads", "is not aligned as the file wants it");
+    assert_eq!(told, if has_kernel { asked } else { 0 });
+    assert_eq!(before, u64::from(has_kernel));
+    b.expect_all_ended();
+}
+
 /// No list that is appended is written twice, whoever tries it first.
 pub fn direct_lists_are_appended_once<H: Harness>() {
     for directory in directories() {

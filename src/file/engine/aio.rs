@@ -8,10 +8,10 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{EAGER, Request};
+use super::{EAGER, NOT_BEGUN, Request};
 use crate::sys::aio::{Aio, NOWAIT};
 use crate::sys::fd::{AsRawFd, RawFd};
-use crate::sys::file_request::Code;
+use crate::sys::file_request::{Code, Completed};
 
 /// Requests that a context is asked to hold.
 const ENTRIES: u32 = 1024;
@@ -42,5 +42,22 @@ impl Context {
         if self.aio.in_kernel() < EAGER {
             self.aio.flush();
         }
+    }
+
+    /// Takes the answers. What was denied is begun again elsewhere, unless AIO was asked for by name: then it
+    /// fails.
+    pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
+        let start = into.len();
+        self.aio.take(into);
+        if let Some(errno) = self.aio.denied().filter(|_| !is_named) {
+            let failed = into[start..].iter_mut().filter(|answer| answer.result == -errno);
+            failed.for_each(|answer| answer.result = NOT_BEGUN);
+        }
+    }
+
+    /// Why it is given no more, if so.
+    pub(super) fn why_denied(&self) -> Option<String> {
+        let error = self.aio.denied().map(io::Error::from_raw_os_error)?;
+        Some(format!("io_submit(2) has failed since the context was made: {error}"))
     }
 }

@@ -29,7 +29,7 @@ use super::list::FileList;
 use super::request::{FileAnswer, FileRequest, FileWork};
 use crate::config::Config;
 use crate::driver::Explain;
-use crate::quirks::{Quirk, Quirks};
+use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, Completed, Request};
 use crate::sys::file_ring::release;
@@ -38,6 +38,9 @@ use stage::Stage;
 /// While the kernel has fewer operations on files, each is submitted by itself, so that a device that is
 /// nearly idle is not kept waiting; beyond, a turn's are submitted together.
 pub(crate) const EAGER: u32 = 8;
+
+/// The result of what was not begun and not told to end: it is begun again elsewhere.
+const NOT_BEGUN: i32 = -libc::ECANCELED;
 
 /// What a ring is for, what a context is for, and what is left of it, in the explanation.
 const RING_WORK: &str = "direct reads, writes; syncs; uncached reads";
@@ -170,6 +173,9 @@ impl Engines {
         let _ = self.aio.open(&mut watch);
         self.note_open();
         let Some(context) = self.aio.get_mut() else { return false };
+        if context.aio.denied().is_some() && !self.is_named {
+            return false;
+        }
         if !context.aio.has_room() {
             self.left.full += 1;
             return false;
@@ -246,7 +252,7 @@ impl Engines {
                 ring.take(self.is_named, &mut self.answers);
             }
             if let Some(context) = self.aio.get_mut() {
-                context.aio.take(&mut self.answers);
+                context.take(self.is_named, &mut self.answers);
             }
             self.answers.reverse();
         }
@@ -289,9 +295,14 @@ impl Engines {
         explain.row(RING_WORK, mechanism, reason, count);
         let (mechanism, reason, count) = match &self.aio {
             Stage::Open(open) => {
-                let how = "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait";
                 let taken = open.aio.counters().submitted;
-                ("Linux AIO", format!("{how}; {}", open.aio.setup()), taken)
+                let how = || {
+                    let setup = open.aio.setup();
+                    format!(
+                        "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait; {setup}"
+                    )
+                };
+                ("Linux AIO", open.why_denied().unwrap_or_else(how), taken)
             }
             Stage::Refused(why) => ("not Linux AIO", why.clone(), 0),
             Stage::Unused => ("Linux AIO", "none so far: where there is no ring".into(), 0),
@@ -318,7 +329,9 @@ impl Engines {
                 explain.row(LEFT_WORK, "threads", reason, count);
             }
         }
-        if self.ring.get().is_some() {
+        if let Some(ring) = self.ring.get() {
+            let enters = ring.ring.counters().enters;
+            explain.row("submission", "io_uring_enter", NO_SQPOLL, enters);
             self.quirks.explain(explain);
         }
     }

@@ -8,7 +8,7 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{EAGER, Request};
+use super::{EAGER, NOT_BEGUN, Request};
 use crate::sys::fd::RawFd;
 use crate::sys::file_request::Completed;
 use crate::sys::file_ring::FileRing;
@@ -16,9 +16,6 @@ use crate::sys::file_ring::FileRing;
 pub(super) struct Ring {
     pub(super) ring: FileRing,
 }
-
-/// Nothing was done, and the operation was not told to end: it is begun again elsewhere.
-const NOT_BEGUN: i32 = -libc::ECANCELED;
 
 impl Engine for Ring {
     fn open() -> io::Result<Ring> {

@@ -1,0 +1,85 @@
+//! Work on files that the ring does.
+
+use io_uring::{opcode, types};
+
+use super::registered::Descriptor;
+use super::{FILE, Ring};
+use crate::file::engine::EAGER;
+use crate::file::{FileFacts, FileRequest, FileWork};
+use crate::quirks::Quirk;
+
+/// The entry of work on a file, which is named one way or the other.
+macro_rules! file_entry {
+    ($fd:expr, $offset:expr, $work:expr, $registered:expr) => {
+        match $work {
+            FileWork::Read(mut to) => {
+                let (start, len) = (to.as_mut_ptr(), to.len());
+                let most = u32::try_from(len).unwrap_or(u32::MAX);
+                match $registered.contains(start, len) {
+                    true => opcode::ReadFixed::new($fd, start, most, 0).offset($offset).build(),
+                    false => opcode::Read::new($fd, start, most).offset($offset).build(),
+                }
+            }
+            FileWork::Write(bytes) => {
+                let (start, len) = (bytes.as_ptr(), bytes.len());
+                let most = u32::try_from(len).unwrap_or(u32::MAX);
+                match $registered.contains(start, len) {
+                    true => opcode::WriteFixed::new($fd, start, most, 0).offset($offset).build(),
+                    false => opcode::Write::new($fd, start, most).offset($offset).build(),
+                }
+            }
+            FileWork::ReadList(list) => {
+                let vectors = list.vectors();
+                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
+                opcode::Readv::new($fd, start, count).offset($offset).build()
+            }
+            FileWork::WriteList(list) => {
+                let vectors = list.vectors();
+                let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
+                opcode::Writev::new($fd, start, count).offset($offset).build()
+            }
+            FileWork::Sync => opcode::Fsync::new($fd).build(),
+            FileWork::DataSync => {
+                opcode::Fsync::new($fd).flags(types::FsyncFlags::DATASYNC).build()
+            }
+        }
+    };
+}
+
+impl Ring {
+    /// Starts work on a file; false when threads are to do it.
+    pub(super) fn start_on_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
+        if !self.serves_files || facts.is_refused() {
+            return false;
+        }
+        // A buffered write is punted to a kernel thread, which takes three times as long.
+        let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
+        if writes && (!facts.is_direct() || facts.appends()) {
+            return false;
+        }
+        if facts.is_direct() && !request.is_aligned(facts) {
+            self.counts.unaligned += 1;
+            return false;
+        }
+        if writes && self.quirks.applies(Quirk::FrozenWrites) {
+            return false;
+        }
+        let FileRequest { key, fd, offset, work } = request;
+        if self.quirks.applies(Quirk::ArmFiles) || self.quirks.applies(Quirk::PowerFiles) {
+            return false;
+        }
+        let entry = match self.registered.descriptor(fd, &self.uring) {
+            Descriptor::Plain(fd) => file_entry!(types::Fd(fd), offset, work, self.registered),
+            Descriptor::Slot(slot) => {
+                file_entry!(types::Fixed(slot), offset, work, self.registered)
+            }
+        };
+        self.uring.push(entry.user_data(key | FILE));
+        self.counts.files += 1;
+        self.files_in_kernel += 1;
+        if self.files_in_kernel <= EAGER {
+            self.flush();
+        }
+        true
+    }
+}

@@ -1,0 +1,232 @@
+//! A ring for files beside epoll, where the system takes it away, mistrusts it, or is asked too much of.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // filters need libc
+
+mod common;
+
+use std::io;
+
+use common::files::*;
+use common::system::deny;
+use common::*;
+use windlass::{AlignedBuf, Auto, Builder, DriverKind, FileBackend, Op, OpenOptions, Watcher};
+
+const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
+const RING: &str = "direct reads, writes; syncs; uncached reads";
+const AIO: &str = "direct reads; syncs";
+
+fn epoll() -> Builder {
+    Watcher::builder().driver(DriverKind::Epoll)
+}
+
+fn bench(builder: Builder) -> Bench<Auto> {
+    Bench::new(builder.build().expect("a watcher"), Epoll::address())
+}
+
+fn page() -> AlignedBuf {
+    AlignedBuf::with_capacity(4096, 4096)
+}
+
+/// Of the first row with this operation: by what, why, and how often.
+fn row(b: &Bench<Auto>, operation: &str) -> (String, String, u64) {
+    let rows = b.watcher.explain().rows;
+    let row = rows.into_iter().find(|row| row.operation == operation).expect("there is a row");
+    (row.mechanism, row.reason, row.count)
+}
+
+/// How often the kernel has handed work back.
+fn handed_back(b: &Bench<Auto>) -> u64 {
+    let rows = b.watcher.explain().rows;
+    let row = rows.iter().find(|row| row.mechanism == "the kernel, then threads");
+    row.expect("there is a row").count
+}
+
+/// Runs the test again in a process of its own for each role; `body` is told which.
+fn in_roles<R: std::fmt::Debug>(name: &str, roles: impl IntoIterator<Item = R>, body: impl Fn(R)) {
+    const MARK: &str = "the role is played to its end";
+    let is_child = std::env::var_os("WINDLASS_TEST_CHILD").is_some();
+    for role in roles {
+        let called = format!("{name} {role:?}");
+        if child::is_child(&called) {
+            body(role);
+            println!("{MARK}");
+        } else if !is_child {
+            let (ended, text) = child::finish(child::spawn(name, &called));
+            assert!(ended && text.contains(MARK), "{called}: {text}");
+        }
+    }
+}
+
+/// A filter that is loaded when the ring is there and has work: what the kernel has is answered, what it had
+/// not taken is begun again elsewhere, and so is what comes.
+#[test]
+fn a_filter_that_comes_later_loses_nothing() {
+    const COUNT: u64 = 200;
+    let roles = [(libc::EPERM, true), (libc::ENOSYS, true), (libc::EPERM, false)];
+    in_roles("a_filter_that_comes_later_loses_nothing", roles, |(errno, has_aio)| {
+        let directory = Directory::new();
+        let mut b = bench(epoll().files(FileBackend::Auto));
+        let all = pattern(256 << 10, 1);
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&all, 4096), 0);
+        let taken = row(&b, RING).2;
+        assert_eq!(row(&b, RING).0, "a ring of io_uring");
+        let ask = |b: &mut Bench<Auto>| -> Vec<_> {
+            let read = |i| Op::read_at(file, page(), i % 64 * 4096).token(i);
+            (0..COUNT).map(|i| b.submit(read(i))).collect()
+        };
+        let expect = |b: &mut Bench<Auto>, open: Vec<_>| {
+            for ticket in open {
+                let c = b.end(ticket);
+                let at = c.token as usize % 64 * 4096;
+                expect_same(&expect_read(c), &all[at..at + 4096]);
+            }
+        };
+        let open = ask(&mut b);
+        let in_kernel = row(&b, RING).2 - taken;
+        assert!((1..COUNT / 2).contains(&in_kernel), "{in_kernel}: those that are not held back");
+        if !has_aio {
+            deny(&[libc::SYS_io_setup], errno);
+        }
+        deny(&[libc::SYS_io_uring_enter], errno);
+        let sync = b.submit(Op::sync(file));
+        let write = b.submit(Op::write_at(file, AlignedBuf::from_slice(&all[..4096], 4096), 0));
+        expect(&mut b, open);
+        expect_finished(b.end(sync));
+        expect_written(b.end(write));
+        assert_eq!(handed_back(&b), COUNT - in_kernel + 2);
+        let open = ask(&mut b);
+        expect(&mut b, open);
+        expect_finished(b.run(Op::datasync(file)));
+        let (_, why, count) = row(&b, RING);
+        let reason = io::Error::from_raw_os_error(errno).to_string();
+        assert_eq!(count, taken + in_kernel);
+        assert!(why.contains("io_uring_enter(2)") && why.contains(&reason), "{why}");
+        let (by, why, count) = row(&b, AIO);
+        match has_aio {
+            true => assert_eq!((&*by, count), ("Linux AIO", COUNT + 1), "{why}"),
+            false => assert_eq!((&*by, count), ("not Linux AIO", 0), "{why}"),
+        }
+        b.expect_all_ended();
+    });
+}
+
+/// What was asked for by name is replaced by nothing: then operations fail, with their buffers.
+#[test]
+fn a_named_ring_that_is_taken_away_fails() {
+    in_roles("a_named_ring_that_is_taken_away_fails", [libc::EPERM, libc::ENOSYS], |errno| {
+        let directory = Directory::new();
+        let mut b = bench(epoll().files(FileBackend::Uring));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+        deny(&[libc::SYS_io_uring_enter], errno);
+        for _ in 0..3 {
+            let write = Op::write_at(file, AlignedBuf::from_slice(&[2; 4096], 4096), 0);
+            let buf = expect_errno(b.run(write), &[errno]);
+            assert_eq!(buf.into_aligned().unwrap()[..], [2; 4096]);
+            assert_eq!(expect_errno(b.run(Op::read_at(file, page(), 0)), &[errno]).room(), 4096);
+            expect_errno(b.run(Op::sync(file)), &[errno]);
+        }
+        assert_eq!(std::fs::read(directory.at("a")).unwrap(), [1; 4096]);
+        // What never was the ring's goes on.
+        let cached = b.make_file(directory.at("b"));
+        b.write_at(cached, "cached", 0);
+        assert_eq!(b.read_at(cached, 10, 0), b"cached");
+        b.expect_all_ended();
+    });
+}
+
+/// The same of AIO.
+#[test]
+fn aio_that_is_taken_away_loses_nothing() {
+    let roles = [FileBackend::Auto, FileBackend::Aio];
+    in_roles("aio_that_is_taken_away_loses_nothing", roles, |files| {
+        let directory = Directory::new();
+        deny(&[libc::SYS_io_uring_setup], libc::ENOSYS);
+        let mut b = bench(epoll().files(files));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+        assert_eq!(expect_read(b.run(Op::read_at(file, page(), 0)))[..], [1; 4096]);
+        assert_eq!((&*row(&b, AIO).0, row(&b, AIO).2), ("Linux AIO", 1));
+        deny(&[libc::SYS_io_submit], libc::EPERM);
+        for _ in 0..3 {
+            let c = b.run(Op::read_at(file, page(), 0));
+            match files {
+                FileBackend::Auto => assert_eq!(expect_read(c)[..], [1; 4096]),
+                _ => assert_eq!(expect_errno(c, &[libc::EPERM]).room(), 4096),
+            }
+        }
+        let why = row(&b, AIO).1;
+        assert!(why.contains("io_submit(2)") && why.contains("not permitted"), "{why}");
+        b.expect_all_ended();
+    });
+}
+
+/// A kernel whose ring waits for a frozen file system is given no direct writes; it still has the rest.
+#[test]
+fn direct_writes_that_the_ring_is_not_given() {
+    const NAME: &str = "direct_writes_that_the_ring_is_not_given";
+    let role = || child::is_child(NAME);
+    if !role() {
+        let mut command = child::command(NAME, NAME);
+        let child = command.env("WINDLASS_QUIRKS", "frozen-writes=on").spawn().unwrap();
+        let (ended, text) = child::finish(child);
+        assert!(ended && text.contains("by threads, as it should be"), "{text}");
+        return;
+    }
+    for driver in [DriverKind::Epoll, DriverKind::Uring] {
+        let directory = Directory::new();
+        let mut b = bench(Watcher::builder().driver(driver).files(FileBackend::Uring));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        for i in 0..5 {
+            b.write_at(file, AlignedBuf::from_slice(&[i as u8; 4096], 4096), i * 4096);
+        }
+        for i in 0..7 {
+            let data = expect_read(b.run(Op::read_at(file, page(), i % 5 * 4096)));
+            assert_eq!(data[..], [(i % 5) as u8; 4096]);
+        }
+        expect_finished(b.run(Op::sync(file)));
+        let rows = b.watcher.explain().rows;
+        let quirk = rows.iter().find(|row| row.mechanism == "quirk frozen-writes").expect("a row");
+        assert_eq!(quirk.count, 5);
+        assert!(quirk.reason.contains("WINDLASS_QUIRKS"), "{}", quirk.reason);
+        let kernel = rows.iter().find(|row| row.mechanism == "the kernel").expect("a row");
+        assert_eq!(kernel.count, 8, "reads and the sync");
+        b.expect_all_ended();
+    }
+    println!("by threads, as it should be");
+}
+
+/// What is registered with the ring of a driver is not with one beside epoll: that is said.
+#[test]
+fn what_cannot_be_registered_is_told() {
+    let builder = epoll().files(FileBackend::Uring).registered_files(8).registered_bytes(1 << 20);
+    let mut b = bench(builder);
+    let directory = Directory::new();
+    let file = b.open_file(directory.at("a"), DIRECT);
+    let mut buf = b.watcher.aligned_buf(4096);
+    buf.resize(4096, 1);
+    b.write_at(file, buf, 0);
+    let (by, why, count) = row(&b, "registered files, buffers");
+    assert_eq!((&*by, count), ("none", 0));
+    assert!(why.contains("without effect"), "{why}");
+    b.expect_all_ended();
+}
+
+/// No thread of the kernel looks for submissions, and why is said.
+#[test]
+fn submissions_are_not_polled_for() {
+    for builder in [epoll(), Watcher::builder().driver(DriverKind::Uring)] {
+        let mut b = bench(builder.files(FileBackend::Uring));
+        let directory = Directory::new();
+        let file = b.make_file(directory.at("a"));
+        expect_finished(b.run(Op::sync(file)));
+        let (by, why, _) = row(&b, "submission");
+        assert!(
+            by == "io_uring_enter" && why.contains("SQPOLL") && why.contains("setuid"),
+            "{why}"
+        );
+        b.expect_all_ended();
+    }
+}
