@@ -386,6 +386,7 @@ macro_rules! system {
                 stds_sockets_can_be_attached
                 a_shared_blocking_listener_is_refused
                 a_refused_listen_leaves_no_path
+                a_connect_in_flight_has_no_name
                 stale_events_of_a_reused_number_are_harmless
                 a_passed_deadline_has_its_try_in_a_busy_turn
                 a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used

@@ -539,7 +539,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.take_arrived(source);
         let stale = self.stale();
         let state = self.state(source).ok_or(stale)?;
-        if state.fd < 0 {
+        if state.fd < 0 || state.has(CONNECTING) {
             return Err(Reason::Stale);
         }
         // Whoever has the descriptor can duplicate it.
@@ -612,7 +612,7 @@ impl<K: Kernel> Proactor<K> {
         self.take_arrived(source);
         let stale = self.stale();
         match self.state(source) {
-            Some(state) if state.fd >= 0 => Ok(state.fd),
+            Some(state) if state.fd >= 0 && !state.has(CONNECTING) => Ok(state.fd),
             _ => Err(stale.into()),
         }
     }

@@ -44,7 +44,7 @@ impl<K: Kernel> Proactor<K> {
         if !K::COMPLETES
             && self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (BYTES | CLOSING | RESTING | READS | READABLE) == BYTES
+            && state.flags & (BYTES | CLOSING | CONNECTING | RESTING | READS | READABLE) == BYTES
         {
             self.counts.submitted[Code::Read as usize] += 1;
             return Some(state.rest(source.index(), token, false));

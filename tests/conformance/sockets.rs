@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, OwnedFd};
 #[cfg(unix)]
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use windlass::{
@@ -154,6 +154,31 @@ pub fn a_connect_with_a_passed_deadline_ends<H: Harness>() {
     let past = b.watcher.now() - Duration::from_nanos(1);
     let hanging = b.submit(Op::connect(at).deadline(past));
     expect_unmoved(b.end(hanging), ErrorKind::Deadline);
+    b.expect_all_ended();
+}
+
+/// The source of a connect is nobody's until it is connected, whoever makes its name up.
+#[cfg(unix)] // Windows refuses where there is no room
+pub fn a_connect_in_flight_has_no_name<H: Harness>() {
+    let mut b = H::bench();
+    let (_listener, at, _filling) = full_listener();
+    let (used, _) = UnixStream::pair().unwrap();
+    let used = b.watcher.attach(used).unwrap();
+    let connect = b.submit(Op::connect(at));
+    assert_eq!(b.watcher.counters().sources, 2);
+    for index in (0..64).filter(|&index| index != used.index()) {
+        // As all names of places that were used once.
+        let name = Source::from_parts(index, used.generation());
+        assert_eq!(b.refuse(Op::read(name)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::read(name).multishot()).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::write(name, "x")).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::close(name)).0, Reason::Stale);
+        assert_eq!(b.watcher.fd(name).unwrap_err(), Reason::Stale);
+        assert!(b.watcher.local_address(name).is_err());
+        assert!(!b.watcher.free(name));
+    }
+    assert!(b.watcher.cancel(connect));
+    expect_unmoved(b.end(connect), ErrorKind::Cancelled);
     b.expect_all_ended();
 }
 
