@@ -7,11 +7,56 @@
 
 use crate::completion::{Completion, Completions};
 
+/// However few operations there may be, so many completions may wait: a table of few operations serves
+/// many sources whose writes end at once.
+const LEAST: usize = 4096;
+
 /// Completions in the order in which they were made.
-#[derive(Debug, Default)]
-pub(crate) struct Batch(Vec<Completion>);
+///
+/// Those of accepted operations always have room. What is submitted while more than a bound of them wait
+/// is refused, because it may end at once and never take a place in the table of operations. (The usual
+/// write looks at the bound only where memory would have to grow.)
+#[derive(Debug)]
+pub(crate) struct Batch(Vec<Completion>, usize);
 
 impl Batch {
+    /// Submissions are refused when as many wait as there may be operations (a few thousand at least).
+    pub(crate) fn new(operations: u32) -> Batch {
+        Batch(Vec::new(), LEAST.max(operations as usize))
+    }
+
+    /// How many may wait before submissions are refused.
+    pub(crate) fn limit(&self) -> usize {
+        self.1
+    }
+
+    /// Changes that; what it was.
+    pub(crate) fn set_limit(&mut self, limit: usize) -> usize {
+        std::mem::replace(&mut self.1, limit)
+    }
+
+    /// Whether a submission is to be refused.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= self.1
+    }
+
+    /// Makes room for the completion of what is about to be submitted, unless too many wait.
+    #[inline(always)]
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.0.len() < self.0.capacity() || self.grow_to_limit()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_to_limit(&mut self) -> bool {
+        let len = self.0.len();
+        let left = self.1.saturating_sub(len);
+        // Exactly, so that there is no room beyond the bound that nobody looks at.
+        self.0.reserve_exact(left.min(len.max(64)));
+        left > 0
+    }
+
     /// Adds one.
     #[inline]
     pub(crate) fn push(&mut self, completion: Completion) {

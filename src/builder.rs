@@ -51,6 +51,10 @@ impl Builder {
     }
 
     /// Most operations in flight, 1 to 2^24 - 2. Default 2^20.
+    ///
+    /// As many completions, but 4096 at least, may wait to be taken before submissions are refused with
+    /// [`Limit::Completions`](crate::Limit::Completions): an operation that ends when it is submitted is
+    /// not in flight. (Those of accepted operations always have room.)
     pub fn operations(mut self, count: u32) -> Builder {
         self.config.operations = count;
         self

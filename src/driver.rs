@@ -42,7 +42,8 @@
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
 //!   source holds no buffer.
 //! - **C9 bounded and fair.** Every queue has a bound; a refusal names it (that of a source's writes
-//!   ends the source instead where [`Overflow::Close`](crate::Overflow::Close) says so). One flooding source cannot
+//!   ends the source instead where [`Overflow::Close`](crate::Overflow::Close) says so). The completion of
+//!   an accepted operation always has room. One flooding source cannot
 //!   starve the others. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.

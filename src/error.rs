@@ -28,6 +28,9 @@ pub enum Limit {
     Reserve,
     /// Jobs for worker threads whose completions were not taken yet.
     Jobs,
+    /// Completions that wait to be taken: [`Builder::operations`](crate::Builder::operations). An operation
+    /// that ends when it is submitted counts nowhere else.
+    Completions,
 }
 
 /// Why something was refused.
@@ -72,6 +75,7 @@ impl fmt::Display for Reason {
                     Limit::Writes => ("bytes of queued writes on a source", "Builder::write_limit"),
                     Limit::Queue => ("submissions from other threads", "Builder::queue"),
                     Limit::Jobs => ("jobs for worker threads", "Builder::jobs"),
+                    Limit::Completions => ("completions that wait", "Builder::operations"),
                     Limit::Reserve => ("ids in reserve for other threads", "Builder::reserve"),
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")

@@ -184,6 +184,8 @@ macro_rules! portable {
                 a_full_table_of_operations_refuses
                 a_write_that_finds_no_place_is_refused_whole_or_sent
                 a_full_table_of_sources_refuses
+                completions_that_wait_are_bounded
+                completions_of_other_threads_are_bounded
             }
             half_close {
                 the_other_direction_goes_on

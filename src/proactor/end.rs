@@ -324,6 +324,10 @@ impl<K: Kernel> Proactor<K> {
         let token = state.read_token;
         let error = Error::new(kind, 0, Buf::NONE);
         self.batch.push(Completion::new(Code::Read, source, ticket, token, Err(error)));
+        if self.batch.is_full() {
+            // One that comes to rest does not look whether it is to be refused: the next one does.
+            self.sources[index].flags |= READABLE;
+        }
         if !self.waiting.is_empty() {
             self.stop_waiting(index);
         }

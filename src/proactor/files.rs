@@ -146,6 +146,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         let answer = self.file(source).and_then(|index| {
             check_range(offset, buf.room())?;
+            self.check_completions()?;
             if let Some(result) = self.read_now(index, &mut buf, offset) {
                 self.counts.submitted[Code::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;

@@ -174,7 +174,7 @@ impl<K: Kernel> Proactor<K> {
             slots: Table::starting_at(config.operations, start),
             deadlines: Deadlines::new(),
             pool,
-            batch: Batch::default(),
+            batch: Batch::new(config.operations),
             spill: Vec::new(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),

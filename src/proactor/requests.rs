@@ -33,10 +33,13 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Takes those that are queued now, however many.
+    /// Takes those that are queued now, however many, unless too many completions wait.
     #[cold]
     pub(super) fn take_queued(&mut self) {
         for _ in 0..self.remote.len() {
+            if self.batch.is_full() {
+                break;
+            }
             self.take_request();
         }
         self.fill_reserve();
@@ -95,9 +98,11 @@ impl<K: Kernel> Proactor<K> {
         // The next place that is occupied is the reserved one.
         self.slots[ticket.index()].reserved = false;
         self.slots.reopen(ticket.index());
-        // It is its own: the limit does not refuse it, also while the table is beyond the limit.
+        // It is its own: the limit does not refuse it, also while the table is beyond the limit. Nor does
+        // the number of completions that wait: it is accepted already.
         let limit = self.slots.limit();
         self.slots.set_limit(u32::MAX);
+        let completions = self.batch.set_limit(usize::MAX);
         let answer = match op.code {
             // It needs the place, because it has its ticket already.
             Code::Read => self
@@ -114,6 +119,7 @@ impl<K: Kernel> Proactor<K> {
             self.slots.vacate(ticket.index());
         }
         self.slots.set_limit(limit);
+        self.batch.set_limit(completions);
         let Rejected { op, reason } = match answer {
             Err(rejected) => rejected,
             Ok(started) => {

@@ -65,6 +65,8 @@ impl<K: Kernel> Proactor<K> {
             if K::COMPLETES || due_ns != 0 || state.has_reads() {
                 return self.queue_read(index, token, due_ns, multishot);
             }
+            self.check_completions()?;
+            let state = &mut self.sources[index];
             self.counts.submitted[Code::Read as usize] += 1;
             let ticket = state.rest(index, token, multishot);
             self.try_reads(index);
@@ -103,7 +105,9 @@ impl<K: Kernel> Proactor<K> {
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
-            self.batch.make_room();
+            if !self.batch.has_room() {
+                return self.refuse_write(buf);
+            }
             let len = buf.as_slice().len();
             let moved = self.kernel.send(state.fd, Kind::Stream, buf.as_slice());
             if moved != len as isize {
@@ -118,6 +122,13 @@ impl<K: Kernel> Proactor<K> {
             return Some(ticket);
         }
         self.submit_write_slowly(source, token, due_ns, buf)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_write(&mut self, buf: Buf) -> Option<Ticket> {
+        self.refusal = (self.full_of_completions(), buf);
+        None
     }
 
     #[cold]
@@ -337,6 +348,7 @@ impl<K: Kernel> Proactor<K> {
             if !self.is_done_with(index) {
                 return self.submit_after_writes(Code::Close, source, token, due_ns);
             }
+            self.check_completions()?;
             self.counts.submitted[Code::Close as usize] += 1;
             self.close_source(index);
             let ticket = self.loose_ticket();
@@ -435,13 +447,15 @@ impl<K: Kernel> Proactor<K> {
         if exceeds && self.config.write_overflow == Overflow::Refuse {
             return Err(Reason::Full { limit: Limit::Writes, count: limit });
         }
-        let limit = self.slots.limit();
-        if anyway {
+        let ticket = if anyway {
+            let limit = self.slots.limit();
             self.slots.set_limit(u32::MAX);
-        }
-        let ticket = self.place(code, index, token);
-        self.slots.set_limit(limit);
-        let ticket = ticket?;
+            let ticket = self.occupy(code, index, token);
+            self.slots.set_limit(limit);
+            ticket?
+        } else {
+            self.place(code, index, token)?
+        };
         // It is queued whatever it exceeds, and ends with the others in `finish_write_start`: so it has
         // its place before any other is vacated, which may be the one kept for another thread.
         self.exceeds = exceeds;
@@ -535,6 +549,7 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             return Err(Reason::Closed);
         }
+        self.check_completions()?;
         self.counts.submitted[Code::Nop as usize] += 1;
         let ticket = self.loose_ticket();
         self.batch.push(Completion::new(Code::Nop, Source::NONE, ticket, token, Ok(Done::Nop)));
@@ -576,9 +591,26 @@ impl<K: Kernel> Proactor<K> {
         Ok(source.index())
     }
 
-    /// Occupies a place for an operation.
+    /// Occupies a place for an operation, unless too many completions wait.
     #[inline(always)]
     pub(super) fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
+        self.check_completions()?;
+        self.occupy(code, source, token)
+    }
+
+    /// Whether what is submitted now may end now.
+    #[inline(always)]
+    pub(super) fn check_completions(&mut self) -> Result<(), Reason> {
+        if self.batch.is_full() { Err(self.full_of_completions()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn full_of_completions(&self) -> Reason {
+        Reason::Full { limit: Limit::Completions, count: self.batch.limit() as u32 }
+    }
+
+    #[inline(always)]
+    fn occupy(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
         let Some((slot, generation, op)) = self.slots.occupy_entry() else {
             return Err(self.full());
         };

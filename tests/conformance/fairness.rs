@@ -164,3 +164,89 @@ pub fn a_full_table_of_sources_refuses<H: Harness>() {
     let (here, _) = (b.watcher.attach(handle).expect("free"), again);
     b.expect_alive(here, there);
 }
+
+/// What ends when it is submitted takes no place: the completions that wait are bounded instead.
+pub fn completions_that_wait_are_bounded<H: Harness>() {
+    const MANY: usize = 2_000_000;
+    let mut b = H::bench_with(Watcher::builder().operations(8));
+    let (here, there) = b.pair();
+    let nops = (0..MANY).take_while(|_| b.watcher.submit(Op::nop()).is_ok()).count();
+    assert!((1024..=8192).contains(&nops), "{nops} of {MANY} were accepted");
+    let (reason, op) = b.refuse(Op::read_into(here, b"back".to_vec()));
+    let Reason::Full { limit: Limit::Completions, count } = reason else { panic!("{reason}") };
+    assert!(count as usize <= nops && reason.to_string().contains("Builder::operations"));
+    assert_eq!(&**op.buf(), b"back");
+    for op in [Op::nop(), Op::read(there), Op::close(there), Op::timer(Duration::ZERO)] {
+        assert_eq!(b.refuse(op).0, reason);
+    }
+    // The usual write is refused where the memory for completions is used up.
+    let write = |_: &usize| b.watcher.submit(Op::write(here, "w")).is_ok();
+    let written = (0..MANY).take_while(write).count();
+    assert!(written <= nops, "{written} of {MANY} were accepted");
+    let (mut done, mut ended) = (windlass::Completions::new(), 0);
+    while ended < nops + written {
+        ended += b.watcher.wait(&mut done).unwrap();
+    }
+    assert_eq!(ended, nops + written, "none is lost, none is there twice");
+    if written > 0 {
+        assert_eq!(b.read_exact(there, written), vec![b'w'; written]);
+    }
+    b.expect_alive(here, there);
+
+    // Operations that have a place and are cancelled, or come to rest, are no way around it.
+    for rests in [false, true] {
+        let mut accepted = 0;
+        while accepted <= MANY {
+            let op = if rests { Op::read(there) } else { Op::read_exact(there, room(1), 1) };
+            let Ok(ticket) = b.watcher.submit(op) else { break };
+            accepted += 1;
+            assert!(b.watcher.cancel(ticket));
+        }
+        assert!((1024..=32 << 10).contains(&accepted), "{accepted} of {MANY}");
+        let mut ended = 0;
+        done.clear();
+        while ended < accepted {
+            ended += b.watcher.wait(&mut done).unwrap();
+        }
+        assert_eq!(ended, accepted);
+        b.expect_alive(here, there);
+    }
+    b.expect_all_ended();
+}
+
+/// What other threads have submitted is accepted: its completions have room, and no more is taken than
+/// waits at the bound.
+pub fn completions_of_other_threads_are_bounded<H: Harness>() {
+    const MANY: usize = 200_000;
+    let mut b = H::bench_with(Watcher::builder().operations(8));
+    let submitter = b.submitter();
+    while b.watcher.submit(Op::nop().token(1)).is_ok() {}
+    let mut accepted = 0;
+    let mut refused = 0;
+    let mut last = None;
+    for _ in 0..MANY {
+        match submitter.submit(Op::nop().token(2)) {
+            Ok(ticket) => {
+                accepted += 1;
+                last = Some(ticket);
+            }
+            Err(rejected) => {
+                assert!(matches!(rejected.reason, Reason::Full { limit: Limit::Reserve, .. }));
+                refused += 1;
+                // This asks the loop for what is queued, which it does not take now.
+                b.watcher.cancel(last.expect("one was accepted"));
+            }
+        }
+    }
+    assert!(accepted <= 8 && refused > 0, "{accepted} accepted, {refused} refused");
+    let mut done = windlass::Completions::new();
+    let mut ended = 0;
+    while ended < accepted {
+        b.watcher.wait(&mut done).unwrap();
+        for c in done.drain(..).filter(|c| c.token == 2) {
+            assert!(c.result.is_ok(), "{c:?}");
+            ended += 1;
+        }
+    }
+    assert_eq!(b.watcher.counters().in_flight, 0);
+}
