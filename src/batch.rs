@@ -6,6 +6,7 @@
 //! A vector's spare capacity is written once, right before its length says so.
 
 use crate::completion::{Completion, Completions};
+use crate::discard::discard;
 
 /// However few operations there may be, so many completions may wait: a table of few operations serves
 /// many sources whose writes end at once.
@@ -118,5 +119,12 @@ impl Batch {
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
         out.take_from(&mut self.0)
+    }
+}
+
+impl Drop for Batch {
+    /// What is in them is the program's.
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(discard);
     }
 }

@@ -17,6 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::aligned::{self, AlignedBuf};
+use crate::discard::drop_each;
 use crate::region::Piece;
 use crate::swap::{self, Lease, Pool};
 
@@ -361,7 +362,7 @@ impl Buf {
                 drop(unsafe { Arc::from_raw(raw) });
             }
             // SAFETY: as above.
-            LIST => drop(unsafe { Box::from_raw(self.untagged::<Vec<Buf>>()) }),
+            LIST => drop_each(*unsafe { Box::from_raw(self.untagged::<Vec<Buf>>()) }),
             // SAFETY: as above.
             OWNER => drop(unsafe { Box::from_raw(self.untagged::<Owner>()) }),
             // SAFETY: as above.

@@ -37,7 +37,10 @@
 //!   ordered after the writes queued before it. Dropping the driver closes what is open, asks kernel and
 //!   threads to end what they have, and waits for that for a bounded time (a second). A buffer that the
 //!   kernel may use for longer is left to it and [counted](crate::leaked_buffers), never freed; one that a
-//!   thread has goes when the thread is done.
+//!   thread has goes when the thread is done. What is the program's and no completion brings back (the
+//!   closure of a job that was not begun; what is undelivered or queued when the driver goes) the driver
+//!   drops: a panic of its `Drop` ends there, after the panic hook, and is
+//!   [counted](crate::panicked_drops).
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
 //!   source holds no buffer.

@@ -55,6 +55,7 @@ mod clock;
 mod completion;
 mod config;
 pub mod deadline;
+mod discard;
 pub mod driver;
 mod error;
 mod extra;
@@ -96,6 +97,7 @@ pub use buf::{Buf, Target};
 pub use builder::{Builder, Spawned};
 pub use completion::{Completion, Completions, Done, Message};
 pub use config::{Config, Overflow};
+pub use discard::panicked_drops;
 pub use driver::{
     Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, OpParts, Submit, Wait,
 };

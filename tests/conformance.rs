@@ -29,6 +29,7 @@ mod conformance {
     pub mod descriptors;
     #[cfg(target_os = "linux")]
     pub mod direct_io;
+    pub mod drops;
     #[cfg(unix)]
     pub mod embedding;
     pub mod explain;
@@ -171,6 +172,10 @@ macro_rules! portable {
                 eight_thousand_deadlines
                 what_waits_behind_a_write_expires
                 an_accept_expires_and_the_listener_lives
+            }
+            drops {
+                loud_buffers_come_back
+                a_watcher_drops_all_that_is_loud
             }
             explain {
                 the_driver_names_itself
@@ -381,6 +386,7 @@ macro_rules! system {
                 unix_streams
                 a_connect_that_hangs_expires_and_is_cancelled
                 a_connect_with_a_passed_deadline_ends
+                a_connect_in_flight_has_no_name
                 connect_with_a_socket_of_ones_own
                 a_unix_connect_waits_for_room
                 listeners_share_a_port
@@ -388,7 +394,6 @@ macro_rules! system {
                 stds_sockets_can_be_attached
                 a_shared_blocking_listener_is_refused
                 a_refused_listen_leaves_no_path
-                a_connect_in_flight_has_no_name
                 stale_events_of_a_reused_number_are_harmless
                 a_passed_deadline_has_its_try_in_a_busy_turn
                 a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
@@ -476,6 +481,12 @@ macro_rules! everything {
 macro_rules! all_files {
     ($driver:ident $harness:ident) => {
         stamp! { $driver $harness:
+            drops {
+                loud_closures_lose_no_completion
+                loud_buffers_of_files_come_back
+                a_job_whose_own_drop_panics_is_its_error
+                loud_results_go_with_the_watcher
+            }
             file_errors {
                 what_moves_no_bytes_is_refused
                 a_file_is_used_as_it_was_opened
@@ -578,6 +589,12 @@ macro_rules! selecting {
 macro_rules! files {
     ($driver:ident $harness:ident $($more:tt)*) => {
         stamp! { $driver $harness:
+            drops {
+                loud_closures_lose_no_completion
+                loud_buffers_of_files_come_back
+                a_job_whose_own_drop_panics_is_its_error
+                loud_results_go_with_the_watcher
+            }
             file_errors {
                 what_moves_no_bytes_is_refused
                 a_file_is_used_as_it_was_opened

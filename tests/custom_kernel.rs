@@ -36,6 +36,7 @@ struct State {
     ends: Vec<End>,
     edges: VecDeque<u64>,
     woken: bool,
+    panics: bool,
 }
 
 impl State {
@@ -138,6 +139,8 @@ unsafe impl Kernel for Pipes {
         self.memory.clone()
     }
     fn accepts(&self, handle: &Handle) -> bool {
+        let panics = std::mem::take(&mut self.memory.enter().panics);
+        assert!(!panics, "as the test wants it");
         handle.is_of(&self.owner)
     }
     fn prepare(&mut self, _fd: RawFd, kind: Kind, _shared: bool) -> Result<(Kind, bool), Reason> {
@@ -315,4 +318,21 @@ fn another_thread_wakes_it() {
     thread.join().unwrap().unwrap();
     let read = done.drain(..).find(|c| c.token == 7).unwrap();
     assert!(matches!(read.result, Ok(Done::Read(data)) if &*data == b"from afar"));
+}
+
+/// A kernel that panics while a request of another thread is served leaves the loop able to serve others.
+#[test]
+fn a_kernel_that_panics_is_served_again() {
+    let (pipes, a, b) = Pipes::new();
+    let memory = Arc::clone(&pipes.memory);
+    let driver = Proactor::with_kernel(pipes, Builder::new().config(), "the test's own".into());
+    let mut watcher = Watcher::with_driver(driver);
+    let submitter = watcher.submitter();
+    memory.enter().panics = true;
+    submitter.attach(a).unwrap();
+    let wait = || watcher.try_wait(&mut Completions::new());
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
+    // Its name is known here before the loop has looked at the queue.
+    let b = submitter.attach(b).unwrap();
+    watcher.submit(Op::read(b)).unwrap();
 }

@@ -303,6 +303,37 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
     });
 }
 
+/// C5: what the kernel has is left to it, also where the closure of a job panics as the watcher goes.
+#[test]
+fn a_loud_closure_frees_nothing_that_the_kernel_has() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("the Drop of what is the program's");
+        }
+    }
+    child::in_child("a_loud_closure_frees_nothing_that_the_kernel_has", || {
+        let mut b = Uring::bench_with(Watcher::builder().threads(1));
+        let ear = system::Ear::of_the_only("io_uring");
+        let bytes = std::sync::Arc::<[u8]>::from(vec![1; 8 << 20]);
+        let (here, _there) = b.pair();
+        b.submit(Op::write(here, Buf::from(bytes.clone())));
+        b.look();
+        let (_held, gate) = hold(&mut b);
+        for _ in 0..2 {
+            let loud = Loud;
+            b.submit(Op::run(move || drop(loud)));
+        }
+        ear.shut();
+        let before = (windlass::leaked_buffers(), windlass::panicked_drops());
+        drop(b);
+        drop(gate);
+        assert_eq!(windlass::leaked_buffers(), before.0 + 1);
+        assert_eq!(std::sync::Arc::strong_count(&bytes), 2, "the kernel still reads it");
+        assert!(windlass::panicked_drops() > before.1, "none was dropped before it ran");
+    });
+}
+
 /// Bytes and the end of the file that come together are both told.
 #[test]
 fn the_end_that_comes_with_the_last_bytes_is_told() {

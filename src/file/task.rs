@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use super::position::{self, Progress};
 use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
 use crate::buf::Buf;
+use crate::discard::discard;
 use crate::source::Handle;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{errno_of, file};
@@ -236,7 +237,11 @@ impl Task {
     pub(crate) fn into_buf(self) -> Buf {
         match self {
             Task::ReadAt { buf, .. } | Task::WriteAt { buf, .. } => buf,
-            _ => Buf::NONE,
+            task => {
+                // A job's closure is the program's.
+                discard(task);
+                Buf::NONE
+            }
         }
     }
 

@@ -52,6 +52,7 @@ use crate::clock;
 use crate::completion::{Completion, Completions, Done};
 use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
+use crate::discard::discard;
 use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
@@ -623,24 +624,42 @@ impl<K: Kernel> Drop for Proactor<K> {
         // Where nothing is in the kernel, memory can go at once.
         let at_work = self.busy as usize + self.files.at_work() + self.files.reading.len();
         let begun = K::COMPLETES || at_work > 0;
-        if begun && self.check_fork().is_ok() {
+        let last = Last { is_ours: self.check_fork().is_ok(), begun, proactor: self };
+        if last.begun && last.is_ours {
+            let proactor = &mut *last.proactor;
             // One second for all of them.
-            let until_ns = self.kernel.now_ns().saturating_add(started::PATIENCE_NS);
-            self.close_all();
-            if self.busy > 0 {
+            let until_ns = proactor.kernel.now_ns().saturating_add(started::PATIENCE_NS);
+            proactor.close_all();
+            if proactor.busy > 0 {
                 // What has ended since it was closed.
-                self.collect();
+                proactor.collect();
             }
-            let left_ns = until_ns.saturating_sub(self.kernel.now_ns());
-            self.stop_workers(Duration::from_nanos(left_ns));
-            if self.busy > 0 {
-                self.leak();
-            }
-        } else if begun {
-            // The parent's kernel object and all that it writes to are the parent's.
-            self.kernel.abandon();
+            let left_ns = until_ns.saturating_sub(proactor.kernel.now_ns());
+            proactor.stop_workers(Duration::from_nanos(left_ns));
         }
-        self.close_descriptors();
+    }
+}
+
+/// What a driver that goes does last, whatever panics before.
+struct Last<'a, K: Kernel> {
+    proactor: &'a mut Proactor<K>,
+    begun: bool,
+    is_ours: bool,
+}
+
+impl<K: Kernel> Drop for Last<'_, K> {
+    fn drop(&mut self) {
+        let proactor = &mut *self.proactor;
+        match (self.begun, self.is_ours) {
+            (true, true) if proactor.busy > 0 => proactor.leak(),
+            // The parent's kernel object and all that it writes to are the parent's.
+            (true, false) => proactor.kernel.abandon(),
+            _ => {}
+        }
+        proactor.close_descriptors();
+        for slot in proactor.slots.occupied().collect::<Vec<_>>() {
+            discard(proactor.slots[slot].buf.take());
+        }
     }
 }
 

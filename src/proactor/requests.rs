@@ -11,6 +11,15 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
+/// A request is being served until this goes, also by a panic (of a kernel of somebody's own).
+struct Serving<'a, K: Kernel>(&'a mut Proactor<K>);
+
+impl<K: Kernel> Drop for Serving<'_, K> {
+    fn drop(&mut self) {
+        self.0.serving = false;
+    }
+}
+
 impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn take_requests(&mut self) {
@@ -28,8 +37,8 @@ impl<K: Kernel> Proactor<K> {
     fn take_request(&mut self) -> bool {
         let Some(request) = self.remote.take() else { return false };
         self.serving = true;
-        self.serve(request);
-        self.serving = false;
+        let serving = Serving(self);
+        serving.0.serve(request);
         true
     }
 

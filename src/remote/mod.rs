@@ -13,6 +13,7 @@ use crossbeam_channel::Receiver;
 use self::inbox::{Channel, Inbox};
 use self::names::Names;
 use crate::bell::{Bell, Urgency};
+use crate::discard::discard;
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
 use crate::source::{Handle, Source, Ticket};
@@ -259,10 +260,10 @@ impl Drop for Remote {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // The queue lives as long as a submitter: what is in it must not. All of it is taken out before any
-        // of it goes, because a message whose drop panics would else leave what stands behind it.
-        let left: Vec<Request> = std::iter::from_fn(|| self.take()).collect();
-        drop(left);
+        // The queue lives as long as a submitter: what is in it must not.
+        while let Some(request) = self.take() {
+            discard(request);
+        }
     }
 }
 

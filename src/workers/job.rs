@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Work;
+use crate::discard::{discard, discard_payload};
 
 /// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
 pub(crate) struct Job<W: Work>(pub(super) Arc<Cell<W>>);
@@ -50,10 +51,7 @@ impl Panic {
             Some(text) => Some((*text).into()),
             None => payload.downcast_ref::<String>().map(|text| text.as_str().into()),
         };
-        // A payload whose drop panics as well must not end the worker.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            mem::forget(again);
-        }
+        discard_payload(payload);
         Panic(text)
     }
 }
@@ -134,6 +132,16 @@ impl<W: Work> Cell<W> {
         match mem::replace(&mut *self.lock(), State::Vacant) {
             State::Ended(result) => Some(Finished { key: self.key, result }),
             _ => None,
+        }
+    }
+}
+
+impl<W: Work> Drop for Cell<W> {
+    /// Work that nobody runs, or a result that nobody takes: a worker, or the loop, goes on.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let work @ (State::Waiting(_) | State::Ended(_)) = mem::replace(state, State::Vacant) {
+            discard(work);
         }
     }
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::bell::Urgency;
+use crate::discard::discard;
 use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
 
@@ -298,13 +299,13 @@ impl<W: Work> Workers<W> {
         };
         for work in shared.lanes.withdraw() {
             self.withdrawn(0);
-            drop(work);
+            discard(work);
         }
         for strand in mem::take(&mut self.strands).into_values() {
             for cell in strand.withdraw() {
                 if let Some(work) = cell.withdraw() {
                     self.withdrawn(cell.bytes);
-                    drop(work);
+                    discard(work);
                 }
             }
         }
