@@ -247,7 +247,7 @@ pub fn what_is_not_aligned_is_no_kernels<H: Harness>() {
     assert!(b.run(aligned()).error_kind().is_none());
     let before = count(&b, "the kernel", "");
     let whole = || AlignedBuf::with_capacity(8192, 4096);
-    let list = |len: usize| vec![Buf::from(AlignedBuf::from_slice(&vec![1; len], 4096))];
+    let list = |len: usize| Buf::list([AlignedBuf::from_slice(&vec![1; len], 4096)]);
     let unaligned = [
         Op::read_at(file, whole(), 1),
         Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 100),
