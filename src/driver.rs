@@ -177,7 +177,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Lends the descriptor out, for socket options.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] on a simulated kernel.
+    /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         let _ = source;
         Err(Reason::Unsupported)

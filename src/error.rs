@@ -34,6 +34,27 @@ pub enum Limit {
 }
 
 /// Why something was refused.
+///
+/// No two mistakes look alike. Converted into an [`io::Error`] it keeps itself ([`Reason::of`]), and has
+/// this kind:
+///
+/// | refusal | kind | met by |
+/// |---|---|---|
+/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound of the [`Builder`](crate::Builder), which it names |
+/// | [`Stale`](Reason::Stale) | `NotFound` | a source or ticket that has ended |
+/// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`](crate::Watcher::close), or a watcher that was dropped |
+/// | [`Forked`](Reason::Forked) | `Unsupported` | a child that did not [make it its own](crate::Watcher::reinit_after_fork) |
+/// | [`EmptyBuffer`](Reason::EmptyBuffer), [`TooLong`](Reason::TooLong), [`BadCount`](Reason::BadCount) | `InvalidInput` | a buffer or count |
+/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | an operation that the descriptor or the kind of its buffer cannot do |
+/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of another kernel |
+/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work and jobs in the simulation |
+/// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`](crate::Watcher::set_affinity), [`Builder::affinity`](crate::Builder::affinity) |
+/// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`](crate::Watcher::detach) with operations in flight |
+/// | [`Os`](Reason::Os) | the errno's | the system |
+///
+/// A selector whose descriptor was closed by somebody else is the system's to tell: the wait fails with
+/// `EBADF`, or with `EINVAL` where the number is another descriptor's by then (epoll).
+/// How an accepted operation fails is an [`ErrorKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -57,8 +78,16 @@ pub enum Reason {
     /// `read_exact` was asked for more bytes than its buffer has room for, or for none.
     BadCount,
     /// The descriptor cannot do this: a regular file or directory, a listener that is read, a stream
-    /// that accepts, a descriptor of another kernel, a shared blocking listener.
+    /// that accepts, a shared blocking listener.
     Unsupported,
+    /// The handle has no descriptor of this driver's kernel: a simulated one given to the system's, or one
+    /// of the system given to a simulation, or to another one's; or a simulated source is asked for
+    /// its descriptor.
+    NoDescriptor,
+    /// The driver's kernel has no files, and no threads for what blocks, as a simulated one.
+    NoFiles,
+    /// A thread was to be bound to this processor, which does not exist or which the process may not use.
+    NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
     /// The system said no; the value is its errno (on Windows the C library's, `libc::EAGAIN` …).
@@ -99,6 +128,17 @@ impl fmt::Display for Reason {
             Reason::Unsupported => f.write_str(
                 "the descriptor, or the kind of its buffer, does not support this operation",
             ),
+            Reason::NoDescriptor => f.write_str(
+                "the handle or source has no descriptor of this driver's kernel (a simulated one and the \
+                 system's do not mix)",
+            ),
+            Reason::NoFiles => f.write_str(
+                "this driver's kernel (a simulated one, for example) has no files, and no threads for \
+                 jobs and look-ups",
+            ),
+            Reason::NoProcessor(cpu) => {
+                write!(f, "processor {cpu} does not exist, or this process may not use it")
+            }
             Reason::Busy => f.write_str("operations are in flight on the source"),
             Reason::Os(errno) => os_error(*errno).fmt(f),
         }
@@ -114,8 +154,12 @@ impl From<Reason> for io::Error {
             Reason::Full { .. } | Reason::Busy => io::ErrorKind::ResourceBusy,
             Reason::Stale => io::ErrorKind::NotFound,
             Reason::Closed => io::ErrorKind::NotConnected,
-            Reason::EmptyBuffer | Reason::TooLong | Reason::BadCount => io::ErrorKind::InvalidInput,
-            Reason::Forked | Reason::Unsupported => io::ErrorKind::Unsupported,
+            Reason::EmptyBuffer | Reason::TooLong | Reason::BadCount | Reason::NoProcessor(_) => {
+                io::ErrorKind::InvalidInput
+            }
+            Reason::Forked | Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles => {
+                io::ErrorKind::Unsupported
+            }
         };
         io::Error::new(kind, reason)
     }

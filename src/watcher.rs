@@ -142,7 +142,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// The handle comes back with [`Reason::Full`] when the source table is full, [`Reason::Closed`]
-    /// after `close`, [`Reason::Forked`] in a forked child, [`Reason::Unsupported`] when it belongs to
+    /// after `close`, [`Reason::Forked`] in a forked child, [`Reason::NoDescriptor`] when it belongs to
     /// another kernel.
     pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         self.driver.attach(handle.into())
@@ -223,7 +223,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in a
-    /// child process; what the kernel reports for the wait itself. See [`Reason::of`].
+    /// child process; what the kernel reports for the wait itself (`EBADF`, `EINVAL`: somebody else has
+    /// closed the selector's descriptor). See [`Reason::of`].
     #[inline]
     pub fn wait(&mut self, done: &mut Completions) -> io::Result<usize> {
         self.driver.complete(Wait::Forever, done)
@@ -322,7 +323,7 @@ impl<D: Driver> Watcher<D> {
     /// Lends a source's descriptor out, for example to set socket options through `socket2::SockRef`.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] on a simulated kernel.
+    /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
     pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         self.driver.fd(source)
     }
@@ -404,8 +405,8 @@ impl<D: Driver> Watcher<D> {
     /// Binds the calling thread, on which the loop runs, to processor `cpu`.
     ///
     /// # Errors
-    /// `InvalidInput`, with the number of processors, for one that does not exist or may not be used;
-    /// `NotConnected` after `close`; `Unsupported` where the system has no such binding.
+    /// [`Reason::NoProcessor`] for one that does not exist or may not be used; [`Reason::Closed`] after
+    /// `close`; `Unsupported` where the system has no such binding.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
         // One that is closed, or another process's, says so of any source. (A submitter would reserve ids.)
         match self.driver.fd(Source::NONE) {

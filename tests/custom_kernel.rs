@@ -299,10 +299,10 @@ fn operations_end_as_anywhere() {
     watcher.submit(Op::close(b)).unwrap();
     assert!(matches!(next(&mut watcher).result, Ok(Done::Closed)));
     assert!(matches!(next(&mut watcher).result, Ok(Done::Read(data)) if data.is_eof()));
-    assert_eq!(watcher.fd(a).unwrap_err(), Reason::Unsupported);
+    assert_eq!(watcher.fd(a).unwrap_err(), Reason::NoDescriptor);
     // What is of another kernel is not taken.
     let (_, foreign, _) = Pipes::new();
-    assert_eq!(watcher.attach(foreign).unwrap_err().reason, Reason::Unsupported);
+    assert_eq!(watcher.attach(foreign).unwrap_err().reason, Reason::NoDescriptor);
 }
 
 #[test]

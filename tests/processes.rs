@@ -8,11 +8,39 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
 use windlass::{Completions, Done, Op, Reason, Watcher};
+
+/// A selector whose descriptor somebody else has closed is not a closed watcher: the system's errno says it.
+#[test]
+fn a_selector_that_was_closed_beneath_its_watcher_is_told() {
+    let test = "a_selector_that_was_closed_beneath_its_watcher_is_told";
+    child::in_child(test, || {
+        let mut watcher = Epoll::bench().watcher;
+        let epoll = watcher.pollable().unwrap().as_raw_fd();
+        let mut done = Completions::new();
+        let mut errno = |watcher: &mut Watcher| {
+            let bound = Duration::from_secs(60);
+            watcher.wait_timeout(&mut done, bound).unwrap_err().raw_os_error()
+        };
+        let (other, _writer) = std::io::pipe().unwrap();
+        // SAFETY: plain numbers; this process has one thread that opens descriptors.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), epoll) }, epoll);
+        assert_eq!(errno(&mut watcher), Some(libc::EINVAL));
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::close(epoll) }, 0);
+        assert_eq!(errno(&mut watcher), Some(libc::EBADF));
+        watcher.close();
+        let error = watcher.wait(&mut Completions::new()).unwrap_err();
+        assert_eq!(Reason::of(&error), Some(Reason::Closed));
+        // Its drop would close the number once more.
+        std::mem::forget(watcher);
+    });
+}
 
 /// A forked child may not use its parent's watcher, and whatever it tries, the parent's still works.
 #[test]

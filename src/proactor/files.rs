@@ -123,6 +123,9 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     fn new_file(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
+        if !K::FILES {
+            return Err(Reason::NoFiles);
+        }
         let state = &mut self.sources[index];
         if state.kind() != Kind::File {
             return Err(Reason::Unsupported);

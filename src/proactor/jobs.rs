@@ -41,7 +41,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Closed);
         }
         if !K::FILES {
-            return Err(Reason::Unsupported);
+            return Err(Reason::NoFiles);
         }
         let index = if source.is_none() { NOWHERE } else { self.file(source)? };
         let ticket = self.place(Code::Task, index, token)?;

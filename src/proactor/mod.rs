@@ -283,7 +283,7 @@ impl<K: Kernel> Proactor<K> {
             return reject(handle, reason);
         }
         if !self.kernel.accepts(&handle) {
-            return reject(handle, Reason::Unsupported);
+            return reject(handle, Reason::NoDescriptor);
         }
         let Some((index, generation)) = self.sources.occupy() else {
             return reject(handle, self.full_of_sources());
@@ -546,7 +546,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         // Whoever has the descriptor can duplicate it.
         state.flags |= DUPLICATED;
         let fd = state.fd;
-        self.kernel.borrow(fd).ok_or(Reason::Unsupported)
+        self.kernel.borrow(fd).ok_or(Reason::NoDescriptor)
     }
 
     fn local_address(&mut self, source: Source) -> io::Result<Address> {

@@ -153,8 +153,12 @@ impl<K: Kernel> Proactor<K> {
             Reason::Forked => ErrorKind::Forked,
             Reason::Os(errno) => ErrorKind::Os(errno),
             Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
-            Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong => ErrorKind::Os(libc::EINVAL),
-            Reason::Unsupported | Reason::Busy => ErrorKind::Os(libc::EOPNOTSUPP),
+            Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong | Reason::NoProcessor(_) => {
+                ErrorKind::Os(libc::EINVAL)
+            }
+            Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles | Reason::Busy => {
+                ErrorKind::Os(libc::EOPNOTSUPP)
+            }
         };
         self.counts.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);

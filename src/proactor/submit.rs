@@ -481,7 +481,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Unsupported);
         };
         if foreign != 0 {
-            return Err(Reason::Unsupported);
+            return Err(Reason::NoDescriptor);
         }
         let limit = self.sources.limit();
         let Some((index, _)) = self.sources.occupy() else {

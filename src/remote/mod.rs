@@ -374,7 +374,7 @@ impl Submitter {
     /// | [`Reason::Stale`] | [`ErrorKind::Freed`](crate::ErrorKind::Freed) |
     /// | [`Reason::Closed`], [`Reason::Forked`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
     /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
-    /// | [`Reason::Unsupported`], [`Reason::Busy`] | `EOPNOTSUPP` |
+    /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`], [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
     /// | [`Reason::Full`] (queued writes, jobs) | `ENOBUFS` |
     /// | [`Reason::Os`] | its errno |
     ///

@@ -2,10 +2,13 @@
 
 use std::io;
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::error::Reason;
+
 /// Binds the calling thread to processor `cpu`.
 ///
 /// # Errors
-/// `InvalidInput`, with the number of processors, for one that does not exist or may not be used.
+/// [`Reason::NoProcessor`] for one that does not exist or may not be used.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn bind(cpu: usize) -> io::Result<()> {
     use nix::sched::{CpuSet, sched_setaffinity};
@@ -29,10 +32,8 @@ pub(crate) fn bind(cpu: usize) -> io::Result<()> {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn refused(cpu: usize, errno: nix::errno::Errno) -> io::Error {
-    let count = std::thread::available_parallelism().map_or(0, usize::from);
     if errno == nix::errno::Errno::EINVAL {
-        let text = format!("processor {cpu} does not exist or may not be used ({count} may)");
-        io::Error::new(io::ErrorKind::InvalidInput, text)
+        Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into()
     } else {
         io::Error::from(errno)
     }

@@ -97,14 +97,14 @@ pub fn a_foreign_handle_is_refused_and_comes_back<H: Harness>() {
     let sim = windlass::sim::Sim::new(1);
     let (foreign, _other) = sim.pair();
     let refused = b.watcher.attach(foreign).unwrap_err();
-    assert_eq!(refused.reason, Reason::Unsupported);
+    assert_eq!(refused.reason, Reason::NoDescriptor);
     let op = Op::connect_with(refused.into_inner(), H::nowhere());
-    assert_eq!(b.refuse(op).0, Reason::Unsupported);
+    assert_eq!(b.refuse(op).0, Reason::NoDescriptor);
     // And the other way round.
     let mut simulated = Watcher::simulated(&sim);
     let (here, _there) = system::tcp_pair();
     let refused = simulated.attach(here).unwrap_err();
-    assert_eq!(refused.reason, Reason::Unsupported);
+    assert_eq!(refused.reason, Reason::NoDescriptor);
     assert!(refused.into_inner().into_fd().is_ok());
 }
 
