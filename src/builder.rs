@@ -78,7 +78,9 @@ impl Builder {
     }
 
     /// Most bytes of swap buffers, the memory of reads without a buffer; at least one buffer. Default
-    /// 64 MiB, allocated with need.
+    /// 64 MiB, allocated with need. Where they make eight buffers or more and half of them are in use, a
+    /// multishot read may keep an eighth of those that are free, and one in any case, before it
+    /// waits for a lease of its own to come back: a peer that sends and never reads stops nobody else.
     pub fn swap_limit(mut self, bytes: usize) -> Builder {
         self.config.swap_limit = bytes;
         self

@@ -43,7 +43,8 @@
 //!   [counted](crate::panicked_drops).
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
 //!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
-//!   source holds no buffer.
+//!   source holds no buffer. From half of the bound on a multishot read waits while its leases hold as
+//!   much as its source's share of what is left.
 //! - **C9 bounded and fair.** Every queue has a bound; a refusal names it (that of a source's writes
 //!   ends the source instead where [`Overflow::Close`](crate::Overflow::Close) says so). The completion of
 //!   an accepted operation always has room. One flooding source cannot
@@ -303,6 +304,9 @@ pub struct Counters {
     pub budget_stops: u64,
     /// Times that a read had to wait for a lease.
     pub lease_waits: u64,
+    /// Times that a multishot read waited because it had its share of the swap buffers, of which half were
+    /// in use.
+    pub share_waits: u64,
     /// Times that accept found no descriptor left.
     pub descriptor_shortages: u64,
     /// Times that accept answered an error of a connection, or of the network, and took none.

@@ -29,7 +29,7 @@ use std::fmt;
 use std::ops::{Deref, RangeBounds};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::buf::Buf;
 use crate::trace;
@@ -47,6 +47,10 @@ struct Chunk {
     size: u32,
     next: AtomicPtr<Chunk>,
     pool: Arc<Shared>,
+    /// Whose it is while it is leased, if it is one source's alone; 0 if not.
+    owner: AtomicU64,
+    /// It counts as lent.
+    lent: AtomicBool,
 }
 
 const HEADER: usize = size_of::<Chunk>();
@@ -266,9 +270,15 @@ pub struct Pool {
     chunk_size: u32,
     /// A chunk with less room than this is retired: no read gets a smaller buffer.
     least_room: u32,
+    /// The same for the usual reads: more than there can be while the pool is scarce.
+    usual_room: u32,
     free: Vec<NonNull<Chunk>>,
     allocated: usize,
     limit_chunks: usize,
+    /// How many are lent to a kernel.
+    lent: usize,
+    /// Whose chunks have come back.
+    owners: Vec<u64>,
 }
 
 impl Pool {
@@ -277,6 +287,7 @@ impl Pool {
     /// dropped the lease, when a read waits for a chunk and one has come back.
     pub fn new(limit: usize, chunk_size: u32, wake: impl Fn() + Send + Sync + 'static) -> Pool {
         let chunk_size = chunk_size.clamp(ALIGN as u32, 1 << 30).next_multiple_of(ALIGN as u32);
+        let least_room = (chunk_size / 2).max(ALIGN as u32);
         Pool {
             shared: Arc::new(Shared {
                 returned: AtomicPtr::new(ptr::null_mut()),
@@ -289,10 +300,13 @@ impl Pool {
             room: 0,
             rest: FULL,
             chunk_size,
-            least_room: (chunk_size / 2).max(ALIGN as u32),
+            least_room,
+            usual_room: least_room,
             free: Vec::new(),
             allocated: 0,
             limit_chunks: (limit / chunk_size as usize).max(1),
+            lent: 0,
+            owners: Vec::new(),
         }
     }
 
@@ -302,12 +316,19 @@ impl Pool {
     /// The memory stays the pool's until [`commit`](Pool::commit).
     #[inline]
     pub fn space(&mut self) -> Option<(*mut u8, u32)> {
-        self.space_at_hand().or_else(|| self.refill())
+        self.room_at_hand(self.least_room).or_else(|| self.refill())
     }
 
-    /// As [`space`](Pool::space), in the chunk at hand only.
+    /// As [`space`](Pool::space), in the chunk at hand only, and none while the pool is scarce: it is not
+    /// for all to take then.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
+        self.room_at_hand(self.usual_room)
+    }
+
+    /// What is left of the chunk at hand, if that is as much as `least`.
+    #[inline(always)]
+    fn room_at_hand(&mut self, least: u32) -> Option<(*mut u8, u32)> {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
         // holds tokens of its current chunk (S3).
         let refs = unsafe { self.current.cast::<AtomicU32>().as_ref() };
@@ -315,7 +336,7 @@ impl Pool {
             // Every lease is gone: write the hot memory again.
             self.open(self.current);
         }
-        if self.room >= self.least_room { Some((self.start, self.room)) } else { None }
+        if self.room >= least { Some((self.start, self.room)) } else { None }
     }
 
     /// Starts to fill a chunk that is the pool's alone (S1).
@@ -406,24 +427,43 @@ impl Pool {
         if !self.shared.returned.load(Ordering::Relaxed).is_null() {
             self.take_returned();
         }
-        self.free.pop().or_else(|| self.allocate()).or_else(|| {
-            // Say that we starve, then look again: a lease that drops meanwhile sees the flag or
-            // its chunk is seen here.
-            self.shared.starving.store(true, Ordering::SeqCst);
-            self.take_returned();
+        let chunk = self.free.pop().or_else(|| self.allocate()).or_else(|| {
+            self.starve();
             self.free.pop().inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
-        })
+        });
+        self.note_scarcity();
+        chunk
     }
 
-    /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. One
-    /// chunk always stays for reads that the loop does.
+    /// Says that we starve, then looks again: a lease that drops meanwhile sees the flag or its chunk is
+    /// seen here.
+    fn starve(&mut self) {
+        self.shared.starving.store(true, Ordering::SeqCst);
+        self.take_returned();
+    }
+
+    /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. A kernel
+    /// cannot be asked to give one back: three quarters always stay for reads that the loop does, or one
+    /// chunk of a few.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
-        if held >= self.limit_chunks - 1 {
+        let kept = if self.has_shares() { self.limit_chunks * 3 / 4 } else { 1 };
+        if held >= self.limit_chunks - kept {
             return None;
         }
+        self.lend_to(0)
+    }
+
+    /// Lends a chunk for one read of the source with this key, which is
+    /// [told](Pool::take_owner) when the chunk comes back with all its leases gone; 0 for none.
+    pub(crate) fn lend_to(&mut self, owner: u64) -> Option<Lent> {
         let chunk = self.obtain()?;
+        self.lent += 1;
+        self.note_scarcity();
         // SAFETY: the pool's alone (S1).
-        unsafe { chunk.as_ref() }.refs.store(FULL, Ordering::Relaxed);
+        let header = unsafe { chunk.as_ref() };
+        header.refs.store(FULL, Ordering::Relaxed);
+        header.owner.store(owner, Ordering::Relaxed);
+        header.lent.store(true, Ordering::Relaxed);
         // SAFETY: the data starts behind the header, inside the allocation.
         let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
         Some(Lent { chunk, start, room: self.chunk_size, rest: FULL })
@@ -433,16 +473,24 @@ impl Pool {
     /// to that one.
     pub fn take_back(&mut self, lent: Lent) {
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
-        if !Arc::ptr_eq(&unsafe { lent.chunk.as_ref() }.pool, &self.shared) {
+        let header = unsafe { lent.chunk.as_ref() };
+        if !Arc::ptr_eq(&header.pool, &self.shared) {
             return drop(lent);
         }
+        header.lent.store(false, Ordering::Relaxed);
+        self.lent -= 1;
         let lent = std::mem::ManuallyDrop::new(lent);
         trace::made(lent.chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
-        // SAFETY: the lent chunk holds `rest` of its tokens (S3).
-        if unsafe { lent.chunk.as_ref() }.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
+        if header.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
             trace::gone(lent.chunk.as_ptr());
+            let owner = header.owner.swap(0, Ordering::Relaxed);
+            // Without a lease it was nobody's.
+            if owner != 0 && lent.rest != FULL {
+                self.owners.push(owner);
+            }
             self.free.push(lent.chunk);
         }
+        self.note_scarcity();
     }
 
     fn retire(&mut self) {
@@ -461,8 +509,23 @@ impl Pool {
     }
 
     fn take_returned(&mut self) {
-        let free = &mut self.free;
-        self.shared.drain(|chunk| free.push(chunk));
+        let (free, owners, lent) = (&mut self.free, &mut self.owners, &mut self.lent);
+        self.shared.drain(|chunk| {
+            // SAFETY: the pool's alone (S1).
+            let header = unsafe { chunk.as_ref() };
+            // One that was dropped, not taken back.
+            *lent -= usize::from(header.lent.swap(false, Ordering::Relaxed));
+            let owner = header.owner.swap(0, Ordering::Relaxed);
+            if owner != 0 {
+                owners.push(owner);
+            }
+            free.push(chunk);
+        });
+    }
+
+    /// The owner of a chunk that has come back since the pool was asked last.
+    pub(crate) fn take_owner(&mut self) -> Option<u64> {
+        self.owners.pop()
     }
 
     fn allocate(&mut self) -> Option<NonNull<Chunk>> {
@@ -478,16 +541,13 @@ impl Pool {
             size: self.chunk_size,
             next: AtomicPtr::new(ptr::null_mut()),
             pool: Arc::clone(&self.shared),
+            owner: AtomicU64::new(0),
+            lent: AtomicBool::new(false),
         };
         // SAFETY: freshly allocated with room and alignment for the header.
         unsafe { chunk.as_ptr().write(header) };
         self.allocated += 1;
         Some(chunk)
-    }
-
-    /// Whether a chunk can be had now: what a driver asks before it lets waiting reads try again.
-    pub fn has_space(&mut self) -> bool {
-        self.space().is_some()
     }
 
     /// Bytes of chunks that exist.
@@ -516,6 +576,12 @@ pub struct Lent {
 }
 
 impl Lent {
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> u64 {
+        // SAFETY: it holds tokens of it (S3).
+        unsafe { self.chunk.as_ref() }.owner.load(Ordering::Relaxed)
+    }
+
     /// What is not filled yet.
     pub fn room(&mut self) -> (*mut u8, u32) {
         (self.start, self.room)
@@ -579,6 +645,8 @@ impl fmt::Debug for Pool {
             .finish()
     }
 }
+
+mod scarcity;
 
 #[cfg(test)]
 mod tests;

@@ -133,7 +133,7 @@ impl<K: Kernel> Proactor<K> {
                 }
             }
             code if code.is_file() => self.file_left(index),
-            _ if !self.waiting.is_empty() => self.stop_waiting(index),
+            _ if !self.waits.is_empty() => self.stop_waiting(index),
             _ => {}
         }
         // A range that a thread reads for has kept those behind it waiting.
@@ -164,8 +164,6 @@ impl<K: Kernel> Proactor<K> {
         }
         let state = &mut self.sources[index];
         state.flags &= !WAITING;
-        let name = state.name(index);
-        self.waiting.retain(|waiting| *waiting != name);
         if self.sources[index].can_read() {
             self.enqueue(index);
         }
@@ -328,7 +326,7 @@ impl<K: Kernel> Proactor<K> {
             // One that comes to rest does not look whether it is to be refused: the next one does.
             self.sources[index].flags |= READABLE;
         }
-        if !self.waiting.is_empty() {
+        if !self.waits.is_empty() {
             self.stop_waiting(index);
         }
     }
@@ -440,7 +438,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.ready.clear();
         self.bulk.clear();
-        self.waiting.clear();
+        self.waits.clear();
         self.doubts.clear();
         self.paused.clear();
     }

@@ -133,7 +133,7 @@ impl<K: Kernel> Proactor<K> {
         if got.moved <= 0 {
             self.rest_stopped(index, got.moved);
         } else {
-            self.rest_done(index, got, room);
+            self.rest_done(index, got, room, None);
         }
         self.requeue(index);
         // More than a wait takes are never behind.
@@ -146,7 +146,8 @@ impl<K: Kernel> Proactor<K> {
 #[cold]
 #[inline(never)]
 fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
-    if *turn_bytes <= 0 {
+    // A scarce pool is not for all to take: then the source has its turn with the others.
+    if *turn_bytes <= 0 || pool.is_scarce() && pool.is_still_scarce() {
         return None;
     }
     *turn_bytes -= pool.chunk_bytes() as isize;

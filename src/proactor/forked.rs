@@ -45,7 +45,7 @@ impl<K: Kernel> Proactor<K> {
         self.deadlines = Deadlines::new();
         self.ready.clear();
         self.bulk.clear();
-        self.waiting.clear();
+        self.waits.clear();
         self.doubts.clear();
         self.paused.clear();
         (self.dozing, self.serving) = (false, false);

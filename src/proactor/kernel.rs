@@ -207,9 +207,9 @@ pub unsafe trait Kernel {
         let _ = (key, write);
     }
 
-    /// Whether a read without a buffer would find one.
-    fn has_buffers(&mut self, pool: &mut Pool) -> bool {
-        pool.has_space()
+    /// How many buffers a read without one that is [started](Kernel::start_recv) would find.
+    fn buffers(&mut self, pool: &mut Pool) -> usize {
+        pool.available(false)
     }
 
     /// Another kernel like this one, for a forked child, which can use neither this one nor what it knows.

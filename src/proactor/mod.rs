@@ -27,7 +27,9 @@ mod os;
 mod reads;
 mod report;
 mod requests;
+mod resource_waits;
 mod send_file;
+mod shares;
 mod started;
 mod state;
 mod submit;
@@ -68,6 +70,7 @@ use doubts::{Ask, Doubts};
 use files::Files;
 use first_reads::FirstReads;
 use report::Counts;
+use resource_waits::ResourceWaits;
 use state::*;
 
 /// What one source writes, or reads from the page cache, before others have their turn, at most: some
@@ -91,7 +94,7 @@ pub struct Proactor<K: Kernel> {
     /// Those of which more of the same is to be read, in bulk: they run when the others have.
     bulk: VecDeque<Source>,
     /// Sources whose reads wait for a lease or whose accepts wait for room.
-    waiting: Vec<Source>,
+    waits: ResourceWaits,
     /// Unix streams whose last short read may have stopped before the end of what is there.
     doubts: Doubts,
     /// Whether first reads are worth a try.
@@ -179,7 +182,7 @@ impl<K: Kernel> Proactor<K> {
             spill: Vec::new(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
-            waiting: Vec::new(),
+            waits: ResourceWaits::default(),
             doubts: Doubts::default(),
             first_reads: FirstReads::default(),
             untold: false,

@@ -10,6 +10,7 @@ use super::*;
 use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
 use crate::source::Kind;
+use crate::swap::Lent;
 use crate::sys::descriptor::VECTORS;
 use crate::sys::fd::RawFd;
 use crate::sys::net;
@@ -64,12 +65,20 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The `len` bytes that were received into the `room` bytes that the pool has lent and, beyond
-    /// them, into the spill.
+    /// them, into the spill; or into a chunk of the read's own.
     ///
     /// # Safety
     /// They were, and nothing was asked of the pool since.
     #[inline]
-    unsafe fn lease(&mut self, len: u32, room: u32) -> Buf {
+    unsafe fn lease(&mut self, len: u32, room: u32, own: Option<Lent>) -> Buf {
+        if let Some(mut own) = own {
+            let key = own.owner();
+            // SAFETY: the same promise; a chunk of its own has room for all of it.
+            let data = unsafe { own.commit(len) };
+            self.pool.take_back(own);
+            self.waits.shares.take(key);
+            return data;
+        }
         if len <= room {
             // SAFETY: the same promise.
             return Buf::from(unsafe { self.pool.commit(len) });
@@ -84,7 +93,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The resting read has bytes.
-    pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32) {
+    pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32, own: Option<Lent>) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
         state.settle(index, len, room, got.cut, &mut self.doubts);
@@ -95,7 +104,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(len, room) };
+        let data = unsafe { self.lease(len, room, own) };
         self.turn_bytes -= len as isize;
         let result = Ok(Done::Read(data));
         self.batch.push(Completion::new(Code::Read, source, ticket, token, result).and_more(more));
@@ -117,17 +126,17 @@ impl<K: Kernel> Proactor<K> {
                 self.run_queued_read(index, left);
                 continue;
             }
-            let Some((start, room)) = self.pool.space() else {
-                return self.wait_for_lease(index);
-            };
-            let got = self.receive(index, start, room);
+            let multishot = state.has(RESTING_MORE);
+            let Some(memory) = self.memory(index, multishot) else { return };
+            let got = self.receive(index, memory.start, memory.room);
             if got.moved <= 0 {
+                self.give_back(memory);
                 self.rest_stopped(index, got.moved);
                 *left = left.saturating_sub(EMPTY_COST);
                 continue;
             }
             *left = left.saturating_sub(got.moved as usize);
-            self.rest_done(index, got, room);
+            self.rest_done(index, got, memory.room, memory.own);
         }
     }
 
@@ -171,18 +180,18 @@ impl<K: Kernel> Proactor<K> {
 
     /// A read without a buffer that has a place: behind another, or with a deadline.
     fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let Some((start, room)) = self.pool.space() else {
-            return self.wait_for_lease(index);
-        };
-        let got = self.receive(index, start, room);
+        let multishot = self.slots[slot].multishot;
+        let Some(memory) = self.memory(index, multishot) else { return };
+        let got = self.receive(index, memory.start, memory.room);
         if got.moved <= 0 {
+            self.give_back(memory);
             *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(index, len, room, got.cut, &mut self.doubts);
+        self.sources[index].settle(index, len, memory.room, got.cut, &mut self.doubts);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(len, room) };
+        let data = unsafe { self.lease(len, memory.room, memory.own) };
         *left = left.saturating_sub(len as usize);
         self.turn_bytes -= len as isize;
         self.finish_read(index, slot, Ok(Done::Read(data)));
@@ -276,10 +285,7 @@ impl<K: Kernel> Proactor<K> {
         // Every connection needs a place for its source.
         let vacant = self.sources.limit() - self.sources.len();
         if self.accepted >= vacant as usize {
-            self.counts.table_waits += 1;
-            self.sources[index].flags |= WAITING;
-            let name = self.sources[index].name(index);
-            return self.waiting.push(name);
+            return self.wait_for_place(index);
         }
         let state = &self.sources[index];
         match self.kernel.accept(state.fd, state.kind()) {
@@ -363,7 +369,7 @@ impl<K: Kernel> Proactor<K> {
             buf
         } else {
             // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-            unsafe { self.lease(len as u32, lent) }
+            unsafe { self.lease(len as u32, lent, None) }
         };
         *left = left.saturating_sub(len.max(1));
         self.turn_bytes -= len as isize;
@@ -386,7 +392,7 @@ impl<K: Kernel> Proactor<K> {
         // A read stops behind passed descriptors, so a short one proves nothing.
         state.settle(index, 0, 1, true, &mut self.doubts);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(moved as u32, room) };
+        let data = unsafe { self.lease(moved as u32, room, None) };
         *left = left.saturating_sub(moved as usize);
         self.turn_bytes -= moved;
         let mut address = self.address();

@@ -37,6 +37,8 @@ impl<K: Kernel> Proactor<K> {
         }
         let key = state.name(index).key();
         let to = match op.code {
+            // The kernel knows no shares.
+            Code::Read if op.multishot && self.pool.is_scarce() => return false,
             Code::Read => None,
             Code::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
             Code::ReadExact if !op.buf.is_list() => {
@@ -51,10 +53,11 @@ impl<K: Kernel> Proactor<K> {
                 op.in_flight = InFlight::Started;
                 state.flags |= READ_BUSY;
                 self.busy += 1;
+                self.waits.begun += 1;
                 true
             }
             Started::Starved => {
-                self.wait_for_lease(index);
+                self.wait_for_buffer(index);
                 true
             }
             Started::No => false,
@@ -149,6 +152,11 @@ impl<K: Kernel> Proactor<K> {
                     // A multishot read that was told to end ends with the last answer.
                     let goes_on = op.multishot;
                     self.finish_read(index, slot, Ok(Done::Read(data)));
+                    if more && self.pool.is_scarce() && ending.is_none() {
+                        // From now on the loop reads: the kernel knows no shares.
+                        let key = self.sources[index].name(index).key();
+                        self.kernel.stop(key, false);
+                    }
                     if !more
                         && goes_on
                         && let Some(kind) = ending
@@ -177,8 +185,12 @@ impl<K: Kernel> Proactor<K> {
                 (libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::EAGAIN, Some(kind)) => {
                     self.fail(slot, kind);
                 }
-                (libc::ENOBUFS, None) if !self.kernel.has_buffers(&mut self.pool) => {
-                    self.wait_for_lease(index);
+                // One that goes on does so without the kernel where the pool is scarce.
+                (libc::ENOBUFS, None)
+                    if !(op.multishot && self.pool.is_scarce())
+                        && self.kernel.buffers(&mut self.pool) == 0 =>
+                {
+                    self.wait_for_buffer(index);
                 }
                 (libc::ECANCELED | libc::EINTR | libc::ENOBUFS, None) => {}
                 _ => self.read_stopped(index, slot, moved),

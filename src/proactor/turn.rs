@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::clock::{ns_of, ns_of_duration};
-use crate::source::Kind;
 
 /// So many bytes of bulk count like a completion towards asking the kernel again.
 const BULK_BYTES: usize = 8 << 10;
@@ -69,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
         if self.dozing || self.remote.has_rung() {
             self.wake_up();
         }
-        if !self.waiting.is_empty() {
+        if !self.waits.is_empty() {
             self.retry_waiting();
         }
         let timed = !self.deadlines.is_empty() || !self.paused.is_empty();
@@ -84,8 +83,9 @@ impl<K: Kernel> Proactor<K> {
         if !deliver {
             self.turn_bytes = self.config.turn_bytes as isize;
         }
-        let idle = self.batch.is_empty() && !self.has_ready();
-        if idle || overdue || self.unasked >= self.config.unasked {
+        let pressing = K::COMPLETES && self.waits.are_pressing();
+        let idle = self.batch.is_empty() && !self.has_ready() && !pressing;
+        if idle || overdue || pressing || self.unasked >= self.config.unasked {
             self.unasked = 0;
             let doubts = !self.doubts.is_empty();
             let ask = if doubts { self.look_at_doubts(idle, timed) } else { Ask::Nobody };
@@ -240,6 +240,9 @@ impl<K: Kernel> Proactor<K> {
         if !K::EDGES {
             self.arm_sources();
         }
+        if K::COMPLETES {
+            self.waits.begun = 0;
+        }
         self.kernel.select(timeout_ns)
     }
 
@@ -370,28 +373,6 @@ impl<K: Kernel> Proactor<K> {
         if state.can_read() || state.can_write() {
             self.counts.budget_stops += 1;
             self.enqueue(index);
-        }
-    }
-
-    /// Lets reads that wait for a lease and accepts that wait for room try again, if there is some.
-    #[cold]
-    fn retry_waiting(&mut self) {
-        let room = self.sources.len() < self.sources.limit();
-        let space = self.kernel.has_buffers(&mut self.pool);
-        let waiting = std::mem::take(&mut self.waiting);
-        for source in waiting {
-            let Some(state) = self.state(source) else {
-                continue;
-            };
-            let listener = state.kind() == Kind::Listener;
-            if if listener { room } else { space } {
-                state.flags &= !WAITING;
-                if state.can_read() {
-                    self.enqueue(source.index());
-                }
-            } else {
-                self.waiting.push(source);
-            }
         }
     }
 

@@ -1,11 +1,21 @@
 //! What a direction that is not worth trying waits for: the selector, a time, a lease; and polls.
 
+use super::resource_waits::Line;
 use super::*;
 use crate::error::ErrorKind;
 use crate::source::Kind;
+use crate::swap::Lent;
 
 /// How long a direction pauses when the kernel's memory has run out.
 pub(super) const MEMORY_PAUSE_NS: u64 = 1_000_000;
+
+/// Memory for one read that the pool has lent.
+pub(super) struct Memory {
+    pub(super) start: *mut u8,
+    pub(super) room: u32,
+    /// The chunk, if it is for this read alone.
+    pub(super) own: Option<Lent>,
+}
 
 impl<K: Kernel> Proactor<K> {
     /// Answers the polls of a source whose conditions hold.
@@ -94,13 +104,152 @@ impl<K: Kernel> Proactor<K> {
         self.paused.push((until, name, which));
     }
 
+    /// A read of the source waits for a swap buffer.
     #[cold]
     pub(super) fn wait_for_lease(&mut self, index: u32) {
         self.counts.lease_waits += 1;
+        self.wait_in(index, |waits| &mut waits.leases);
+    }
+
+    /// A read of the source, which the kernel is to do, waits for a swap buffer in its hands.
+    #[cold]
+    pub(super) fn wait_for_buffer(&mut self, index: u32) {
+        self.counts.lease_waits += 1;
+        self.wait_in(index, |waits| &mut waits.buffers);
+    }
+
+    /// An accept of the source waits for room in the table.
+    #[cold]
+    pub(super) fn wait_for_place(&mut self, index: u32) {
+        self.counts.table_waits += 1;
+        self.wait_in(index, |waits| &mut waits.places);
+    }
+
+    fn wait_in(&mut self, index: u32, line: impl Fn(&mut ResourceWaits) -> &mut Line) {
         let state = &mut self.sources[index];
         state.flags |= WAITING;
         let name = state.name(index);
-        self.waiting.push(name);
+        let (count, sources) = (self.sources.len(), &mut self.sources);
+        line(&mut self.waits).push(name, count, |name| {
+            let state = sources.find(name.index(), name.generation());
+            state.is_some_and(|state| state.has(WAITING))
+        });
+    }
+
+    /// Lets those go on for whom there is what they wait for, as many as there is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retry_waiting(&mut self) {
+        let ahead = self.ready.len() + self.bulk.len();
+        if !self.waits.places.is_empty() {
+            let vacant = self.sources.limit().saturating_sub(self.sources.len());
+            // Those in the batch need places, too.
+            let room = (vacant as usize).saturating_sub(self.accepted);
+            self.let_some_go(room, ahead, |waits| &mut waits.places);
+        }
+        if !self.waits.buffers.is_empty() {
+            let left = self.kernel.buffers(&mut self.pool).saturating_sub(self.waits.begun);
+            self.let_some_go(left, ahead, |waits| &mut waits.buffers);
+        }
+        if !self.waits.leases.is_empty() || !self.waits.shares.is_idle() {
+            let left = self.pool.available(!self.waits.shares.is_idle());
+            self.let_some_go(left, ahead, |waits| &mut waits.leases);
+            self.retry_shares();
+        }
+    }
+
+    fn let_some_go(
+        &mut self,
+        left: usize,
+        ahead: usize,
+        line: impl Fn(&mut ResourceWaits) -> &mut Line,
+    ) {
+        let mut count = line(&mut self.waits).share_out(left, ahead);
+        while count > 0 {
+            let Some(source) = line(&mut self.waits).next() else { return };
+            count -= usize::from(self.goes_on(source));
+        }
+    }
+
+    /// A source that has waited is tried again; false where it waits no more.
+    fn goes_on(&mut self, source: Source) -> bool {
+        let waits = self.state(source).filter(|state| state.has(WAITING));
+        let Some(state) = waits else { return false };
+        state.flags &= !WAITING;
+        if state.can_read() {
+            self.enqueue(source.index());
+        }
+        true
+    }
+
+    /// Takes note of the swap buffers that have come back to the shares they belong to.
+    pub(super) fn note_owners(&mut self) {
+        while let Some(key) = self.pool.take_owner() {
+            if self.waits.shares.came_back(key) {
+                self.share_goes_on(key);
+            }
+        }
+    }
+
+    fn share_goes_on(&mut self, key: u64) {
+        if let Some(state) = self.sources.find_key(key as u32, (key >> 32) as u32) {
+            let source = state.name(key as u32);
+            self.goes_on(source);
+        }
+    }
+
+    /// Lets multishot reads go on that may take more than they have, as many as there are free buffers.
+    fn retry_shares(&mut self) {
+        self.note_owners();
+        let (free, scarce) = (self.pool.free_chunks(), self.pool.is_scarce());
+        for _ in 0..free {
+            let Some(key) = self.waits.shares.next(free, scarce) else { return };
+            self.share_goes_on(key);
+        }
+    }
+
+    /// Memory for a read of the source: the chunk at hand, or one of its own for a multishot read while the
+    /// pool is scarce. None where there is none, or none for this source: then it waits.
+    #[inline]
+    pub(super) fn memory(&mut self, index: u32, multishot: bool) -> Option<Memory> {
+        if multishot && self.pool.is_scarce() {
+            return self.own_memory(index);
+        }
+        match self.pool.space() {
+            Some((start, room)) => Some(Memory { start, room, own: None }),
+            None => {
+                self.wait_for_lease(index);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn own_memory(&mut self, index: u32) -> Option<Memory> {
+        let key = self.sources[index].name(index).key();
+        let free = self.pool.free_chunks();
+        self.note_owners();
+        if !self.waits.shares.may_take(key, free) {
+            self.counts.share_waits += 1;
+            self.sources[index].flags |= WAITING;
+            self.waits.shares.wait(key);
+            return None;
+        }
+        let Some(mut own) = self.pool.lend_to(key) else {
+            self.wait_for_lease(index);
+            return None;
+        };
+        let (start, room) = own.room();
+        Some(Memory { start, room, own: Some(own) })
+    }
+
+    /// Memory that was not used.
+    #[inline]
+    pub(super) fn give_back(&mut self, memory: Memory) {
+        if let Some(own) = memory.own {
+            self.pool.take_back(own);
+        }
     }
 
     /// Memory for an address.

@@ -96,6 +96,12 @@ impl Buffers {
         self.held() > 0
     }
 
+    /// As [`fill`](Buffers::fill): how many it holds.
+    pub(super) fn filled_up(&mut self, pool: &mut Pool) -> usize {
+        self.fill(pool);
+        self.held().into()
+    }
+
     #[cold]
     fn fill_slowly(&mut self, pool: &mut Pool) {
         while self.held() < self.demand.wanted()
@@ -140,7 +146,8 @@ impl Buffers {
     /// that receives which go on have used up.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        if std::mem::take(&mut self.lacking) {
+        // While the pool is scarce no receive goes on in the kernel, which knows no shares.
+        if std::mem::take(&mut self.lacking) && !pool.is_scarce() {
             self.fill(pool);
         }
     }

@@ -476,10 +476,10 @@ unsafe impl Kernel for Ring {
         self.registered.buf(len)
     }
 
-    fn has_buffers(&mut self, pool: &mut Pool) -> bool {
+    fn buffers(&mut self, pool: &mut Pool) -> usize {
         match &mut self.buffers {
-            Some(buffers) if buffers.can_lend(pool) => buffers.fill(pool),
-            _ => pool.has_space(),
+            Some(buffers) if buffers.can_lend(pool) => buffers.filled_up(pool),
+            _ => pool.available(false),
         }
     }
 
