@@ -16,6 +16,7 @@ mod conformance {
     #[cfg(unix)]
     pub mod bad_input;
     pub mod basics;
+    pub mod budgets;
     pub mod buffers;
     #[cfg(unix)]
     pub mod calls;
@@ -52,6 +53,7 @@ mod conformance {
     pub mod prompt;
     pub mod remote;
     pub mod send_file;
+    pub mod shares;
     pub mod sockets;
     pub mod streams;
     pub mod threads;
@@ -247,6 +249,12 @@ macro_rules! portable {
                 requests_that_meet_a_close_end_as_closed
                 a_submitter_outlives_its_watcher
             }
+            shares {
+                a_peer_that_never_reads_takes_its_share_only
+                leases_that_are_kept_are_a_share_only
+                ten_floods_leave_some
+                one_lease_lets_one_read_go_on
+            }
             streams {
                 echo_with_buffers_of_one_byte
                 echo_huge
@@ -291,6 +299,7 @@ macro_rules! prompt {
             prompt {
                 data_that_is_there_wins_over_a_passed_deadline
                 a_storm_of_connections_does_not_starve_pings
+                reads_take_whole_buffers_while_they_are_short
             }
             $($more)*
         }
@@ -568,6 +577,9 @@ macro_rules! everything {
 macro_rules! selecting {
     ($driver:ident $harness:ident) => {
         everything! { $driver $harness
+            budgets {
+                shares_of_bytes_are_served_in_turn
+            }
             attempts {
                 a_unix_echo_costs_one_read_and_one_write
                 a_unix_echo_is_read_when_it_is_its_turn
@@ -712,7 +724,7 @@ everything!(uring Uring);
 #[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
 selecting!(kqueue Kqueue);
 selecting!(poll Poll);
-prompt!(sim Simulated);
+prompt!(sim Simulated budgets { shares_of_bytes_are_served_in_turn });
 portable!(faults Faulty);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(epoll_aio EpollAio);

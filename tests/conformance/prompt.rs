@@ -1,9 +1,10 @@
 //! What holds where the network answers at once: one that delays on purpose may let the one try of a
 //! passed deadline find nothing, and virtual time stands still while programs work.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Done, Op};
+use windlass::{Buf, Done, Op, Watcher};
 
 use crate::common::*;
 
@@ -58,4 +59,60 @@ pub fn a_storm_of_connections_does_not_starve_pings<H: Harness>() {
         assert!(connections < 20_000, "{pings} pings got through");
     }
     assert!(connections > 0);
+}
+
+/// While buffers are short, each read takes most of one; and when they are back, nothing waits.
+pub fn reads_take_whole_buffers_while_they_are_short<H: Harness>() {
+    const CHUNK: usize = 8192;
+    const STREAMS: usize = 12;
+    let mut b = H::bench_with(Watcher::builder().buffer_size(8192).swap_limit(4 * CHUNK));
+    let pairs = b.pairs(STREAMS);
+    for &(here, there) in &pairs {
+        b.submit(Op::write(there, vec![7; 8 << 20]).token(1));
+        b.submit(Op::read(here).token(2));
+    }
+    let mut held: VecDeque<Buf> = VecDeque::new();
+    let (mut bytes, mut reads) = (0, 0);
+    let mut counters = b.watcher.counters();
+    while reads < 400 {
+        b.look_for(Duration::from_micros(200));
+        let come = b.now();
+        if come.is_empty() {
+            held.pop_front();
+        }
+        for c in come {
+            let source = c.source;
+            let data = expect_read(c);
+            b.submit(Op::read(source).token(2));
+            if counters.lease_waits > 0 {
+                // All of them are held: nobody gets one before the oldest is let go.
+                (bytes, reads) = (bytes + data.len(), reads + 1);
+            }
+            held.push_back(data);
+        }
+        counters = b.watcher.counters();
+    }
+    let share = bytes * 100 / (reads * CHUNK);
+    assert!(share >= 80, "{share} % of a buffer in each of {reads} reads");
+    assert!(counters.lease_waits as usize >= reads / 2, "they are short: {counters:?}");
+    // They come back: full speed.
+    held.clear();
+    b.look_for(Duration::from_millis(5));
+    for c in b.now() {
+        b.submit(Op::read(c.source).token(2));
+    }
+    let before = b.watcher.counters().lease_waits;
+    let (mut bytes, mut reads) = (0, 0);
+    while reads < 400 {
+        let c = b.next();
+        let source = c.source;
+        bytes += expect_read(c).len();
+        reads += 1;
+        b.submit(Op::read(source).token(2));
+    }
+    let waits = b.watcher.counters().lease_waits - before;
+    let share = bytes * 100 / (reads * CHUNK);
+    assert!(share >= 80, "{share} % of a buffer in each of {reads} reads at full speed");
+    assert!(waits < 40, "{waits} waits when all buffers are back");
+    b.watcher.close();
 }
