@@ -1,5 +1,5 @@
-//! A kernel written outside the crate: pipes in memory, of sixteen bytes each way, on which the proactor
-//! runs as on the system's.
+//! A kernel written outside the crate: pipes in memory, of sixteen bytes each way, and a file that is read and
+//! written a piece at a time. The proactor runs on it as on the system's.
 #![cfg(unix)]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // a kernel promises what it has written
@@ -13,10 +13,16 @@ use std::time::Duration;
 use windlass::driver::Explain;
 use windlass::remote::Wake;
 use windlass::{
-    Address, Builder, Completion, Completions, Connecting, Done, ErrorKind, Handle, Kernel, Kind,
-    ListenOptions, Op, Proactor, Ready, Reason, Received, Source, Target, VirtualDescriptor, WAKE,
-    Watcher,
+    Address, Buf, Builder, Completion, Completions, Connecting, Done, ErrorKind, FileAnswer,
+    FileFacts, FileRequest, FileWork, Handle, Kernel, Kind, ListenOptions, Op, Proactor, Ready,
+    Reason, Received, Source, Target, VirtualDescriptor, WAKE, Watcher,
 };
+
+/// The descriptors of a file: as one that bypasses the page cache, and as one that does not.
+const DIRECT: RawFd = 2;
+const BUFFERED: RawFd = 3;
+/// What a direct file's offsets are multiples of.
+const BLOCK: u32 = 512;
 
 /// What a pipe holds.
 const ROOM: usize = 16;
@@ -37,9 +43,51 @@ struct State {
     edges: VecDeque<u64>,
     woken: bool,
     panics: bool,
+    /// The file, how much of it moves at a time, how long it may become, and what was answered.
+    file: Vec<u8>,
+    piece: usize,
+    longest: usize,
+    answers: VecDeque<FileAnswer>,
+    started: usize,
 }
 
 impl State {
+    /// Moves one piece between memory and file; how much that is, or an errno.
+    fn work(&mut self, work: FileWork<'_>, offset: usize) -> isize {
+        self.started += 1;
+        let (file, mut left) = (&mut self.file, self.piece);
+        let mut at = offset.min(file.len());
+        // SAFETY: the parts of a list are memory that can be written until the answer, and nobody else's.
+        let part = |(start, len)| unsafe { std::slice::from_raw_parts_mut(start, len) };
+        let mut read = |to: &mut [u8]| {
+            let count = to.len().min(left).min(file.len() - at);
+            to[..count].copy_from_slice(&file[at..at + count]);
+            (at, left) = (at + count, left - count);
+        };
+        let bytes = match work {
+            FileWork::Read(mut to) => {
+                let count = to.len().min(left).min(file.len() - at);
+                return to.write(&file[at..at + count]) as isize;
+            }
+            FileWork::ReadList(list) => {
+                list.parts().map(part).for_each(&mut read);
+                return (at - offset.min(file.len())) as isize;
+            }
+            FileWork::Write(bytes) => bytes.to_vec(),
+            FileWork::WriteList(list) => {
+                list.parts().map(part).flat_map(|part| part.to_vec()).collect()
+            }
+            FileWork::Sync | FileWork::DataSync => return 0,
+        };
+        let count = bytes.len().min(self.piece).min(self.longest.saturating_sub(offset));
+        if count == 0 {
+            return -(libc::ENOSPC as isize);
+        }
+        self.file.resize(self.file.len().max(offset + count), 0);
+        self.file[offset..offset + count].copy_from_slice(&bytes[..count]);
+        count as isize
+    }
+
     /// Something new of an end.
     fn edge(&mut self, end: usize) {
         if let Some(key) = self.ends[end].key
@@ -69,7 +117,9 @@ impl Memory {
 
 impl VirtualDescriptor for Memory {
     fn close(&self, fd: RawFd) {
-        self.enter().close(fd as usize);
+        if fd < DIRECT {
+            self.enter().close(fd as usize);
+        }
     }
 }
 
@@ -101,6 +151,24 @@ impl Pipes {
 
 // SAFETY: `recv` answers how many bytes `Target::write` has written.
 unsafe impl Kernel for Pipes {
+    const FILES: bool = true;
+
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        if fd == DIRECT { FileFacts::direct(1, BLOCK) } else { FileFacts::default() }
+    }
+    fn start_file(&mut self, request: FileRequest<'_>, _facts: FileFacts) -> bool {
+        let FileRequest { key, offset, work, .. } = request;
+        let mut state = self.memory.enter();
+        let moved = state.work(work, offset as usize);
+        state.answers.push_back(FileAnswer { key, moved });
+        true
+    }
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        self.memory.enter().answers.pop_front()
+    }
+    fn has_file_answers(&self) -> bool {
+        !self.memory.enter().answers.is_empty()
+    }
     fn name(&self) -> &'static str {
         "pipes"
     }
@@ -110,7 +178,9 @@ unsafe impl Kernel for Pipes {
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         let mut state = self.memory.enter();
         if timeout_ns.is_none() {
-            let idle = |state: &mut State| state.edges.is_empty() && !state.woken;
+            let idle = |state: &mut State| {
+                state.edges.is_empty() && state.answers.is_empty() && !state.woken
+            };
             state = self.memory.changed.wait_while(state, idle).expect("nobody panics inside");
         }
         self.events.clear();
@@ -148,7 +218,7 @@ unsafe impl Kernel for Pipes {
     }
     fn restore(&mut self, _fd: RawFd) {}
     fn close(&mut self, fd: RawFd) {
-        self.memory.enter().close(fd as usize);
+        VirtualDescriptor::close(&*self.memory, fd);
     }
     fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
         Handle::from_virtual(fd, kind, None, Arc::clone(&self.owner))
@@ -335,4 +405,92 @@ fn a_kernel_that_panics_is_served_again() {
     // Its name is known here before the loop has looked at the queue.
     let b = submitter.attach(b).unwrap();
     watcher.submit(Op::read(b)).unwrap();
+}
+
+/// A watcher with a file of these bytes of which so many move at a time, by both its descriptors.
+fn file_watcher(
+    bytes: &[u8],
+    piece: usize,
+) -> (Watcher<Proactor<Pipes>>, [Source; 2], Arc<Memory>) {
+    let (pipes, _, _) = Pipes::new();
+    let (memory, owner) = (Arc::clone(&pipes.memory), Arc::clone(&pipes.owner));
+    {
+        let mut state = memory.enter();
+        (state.file, state.piece, state.longest) = (bytes.to_vec(), piece, 1 << 20);
+    }
+    let driver = Proactor::with_kernel(pipes, Builder::new().config(), "the test's own".into());
+    let mut watcher = Watcher::with_driver(driver);
+    let files = [DIRECT, BUFFERED].map(|fd| {
+        let handle = Handle::from_virtual(fd, Kind::File, None, Arc::clone(&owner));
+        watcher.attach(handle).unwrap()
+    });
+    (watcher, files, memory)
+}
+
+fn list(sizes: &[usize], part: impl Fn(usize) -> Buf) -> Vec<Buf> {
+    sizes.iter().map(|&size| part(size)).collect()
+}
+
+/// A kernel may read less than was asked for: only nothing, or in a direct file less than whole blocks, is the end.
+#[test]
+fn a_short_read_is_not_the_end_of_the_file() {
+    let whole: Vec<u8> = (0..4096u32).map(|i| (i % 251) as u8).collect();
+    let room = Vec::<u8>::with_capacity;
+    for (len, asked, starts) in [
+        (4096, 4096, [4, 4]),
+        (4096, 3000, [3, 3]),
+        // Where the end is a block's, nothing says so but a read of nothing.
+        (2048, 4096, [3, 3]),
+        (2000, 4096, [2, 3]),
+        (0, 4096, [1, 1]),
+    ] {
+        for (i, lists) in [(0, false), (1, false), (0, true), (1, true)] {
+            let (mut watcher, files, memory) = file_watcher(&whole[..len], 1024);
+            let buf = match lists {
+                true => Buf::list(list(&[700, asked - 700], |size| Buf::from(room(size)))),
+                false => Buf::from(room(asked)),
+            };
+            watcher.submit(Op::read_at(files[i], buf, 0)).unwrap();
+            let Ok(Done::Read(data)) = next(&mut watcher).result else { panic!("no bytes") };
+            let what = format!("{asked} of {len}, file {i}, lists: {lists}");
+            assert_eq!(data.into_vec(), whole[..len.min(asked)], "{what}");
+            assert_eq!(memory.enter().started, starts[i], "{what}");
+        }
+    }
+}
+
+/// A kernel may write less than it was given: the rest follows, and what fails then says how much is written.
+#[test]
+fn a_short_write_is_not_the_whole() {
+    let whole: Vec<u8> = (0..4000u32).map(|i| (i % 251) as u8).collect();
+    for (i, lists) in [(0, false), (1, false), (0, true), (1, true)] {
+        for longest in [1 << 20, 2500, 0] {
+            let (mut watcher, files, memory) = file_watcher(&[], 1024);
+            memory.enter().longest = longest;
+            let buf = match lists {
+                true => Buf::list(list(&[1500, 2500], |size| {
+                    Buf::from(if size == 1500 {
+                        whole[..1500].to_vec()
+                    } else {
+                        whole[1500..].to_vec()
+                    })
+                })),
+                false => Buf::from(whole.clone()),
+            };
+            watcher.submit(Op::write_at(files[i], buf, 0)).unwrap();
+            let written = longest.min(whole.len());
+            match next(&mut watcher).result {
+                Ok(Done::Written { buf, bytes }) => {
+                    assert_eq!((bytes as usize, buf.len(), written), (4000, 4000, 4000));
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Os(libc::ENOSPC));
+                    assert!(error.bytes() as usize == written && written < 4000);
+                    assert_eq!(error.into_buf().len(), 4000);
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(memory.enter().file, whole[..written]);
+        }
+    }
 }

@@ -724,3 +724,64 @@ fn short_messages_are_not_cut() {
         b.watcher.free(there);
     }
 }
+
+/// A poll of the ring ends when its completion finds the queue full: the one by which other threads wake the loop is
+/// begun again, or nobody would be heard.
+#[test]
+fn other_threads_are_heard_when_the_queue_was_full() {
+    // More completions than the queue has places: each round leaves one at least.
+    const ROUNDS: usize = 9000;
+    let mut b = Uring::bench();
+    let submitter = b.submitter();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut handle = Some(windlass::Handle::from(std::os::fd::OwnedFd::from(reader)));
+    let mut round = |b: &mut Bench<windlass::Auto>| {
+        let source = b.watcher.attach(handle.take().expect("it came back")).unwrap();
+        let read = b.submit(Op::read(source));
+        assert!(b.watcher.cancel(read));
+        // The end of a registration is told, though nobody looks; and it enters the kernel.
+        handle = Some(b.watcher.detach(source).unwrap());
+    };
+    let polls = |b: &Bench<windlass::Auto>| {
+        let rows = b.watcher.explain().rows;
+        rows.iter().find(|row| row.operation == "registration").expect("a row").count
+    };
+    // From here on the loop counts as asleep, and the wake is written for it.
+    b.look();
+    let before = polls(&b);
+    (0..ROUNDS).for_each(|_| round(&mut b));
+    submitter.wake(1).unwrap();
+    round(&mut b);
+    let mut heard = 0;
+    for _ in 0..ROUNDS + 2 {
+        let c = b.next();
+        match c.error_kind() {
+            None => heard += c.token,
+            Some(kind) => assert_eq!(kind, ErrorKind::Cancelled),
+        }
+    }
+    assert_eq!(heard, 1);
+    until("the queue is empty", || {
+        let before = b.watcher.counters().events;
+        b.look();
+        b.watcher.counters().events == before
+    });
+    assert_eq!(
+        polls(&b) - before,
+        ROUNDS as u64 + 2,
+        "the poll has not ended: the queue was not full"
+    );
+    // A loop that sleeps is woken by that alone.
+    // SAFETY: no memory is passed.
+    let loop_thread = unsafe { libc::gettid() };
+    let waker = std::thread::spawn(move || {
+        until("the loop sleeps", || {
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{loop_thread}/stat"));
+            stat.unwrap().rsplit_once(") ").expect("a state").1.starts_with('S')
+        });
+        submitter.wake(2).unwrap();
+    });
+    assert_eq!(b.next().token, 2);
+    join(waker, "the other thread");
+    b.expect_all_ended();
+}
