@@ -418,6 +418,12 @@ fn a_file_that_is_too_big() {
             let c = b.run(Op::write_at(direct, buf, 16 << 10));
             let buf = expect_unmoved(c, ErrorKind::Os(libc::EFBIG));
             assert_eq!(buf.into_aligned().unwrap().len(), 4096);
+            // What crosses the limit is written up to it: the kernel answers with less than it was given.
+            let whole = AlignedBuf::from_slice(&pattern(20 << 10, 2), 4096);
+            let (bytes, buf) =
+                expect_error(b.run(Op::write_at(direct, whole, 0)), ErrorKind::Os(libc::EFBIG));
+            assert_eq!((bytes, buf.len()), (16 << 10, 20 << 10), "{driver:?} {files:?}");
+            expect_same(&std::fs::read(directory.at("b")).unwrap(), &pattern(20 << 10, 2)[..bytes]);
             expect_errno(b.run(Op::truncate(file, 20_000)), &[libc::EFBIG]);
             std::fs::remove_file(directory.at("a")).unwrap();
             b.expect_all_ended();
