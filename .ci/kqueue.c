@@ -1,18 +1,31 @@
 /* kqueue(2) on Linux, for the tests of the kqueue selector: as much of it as windlass uses, with
  * macOS' structure and rules, on epoll(7). Every filter is a registration of its own, on a duplicate
- * of its descriptor: a filter that is not deleted before its descriptor is closed keeps the file
- * open, so that the tests of closing fail. Built by .ci/run:
+ * of its descriptor. Where epoll differs from what filt_soread, filt_sowrite and pipe_kqfilter do in
+ * XNU and FreeBSD, they are followed:
+ *
+ *   - closing a descriptor ends its filters, whoever else has the file open: close(2) is ours;
+ *   - a socket that can send no more, also by its own shutdown(2), is at its end for EVFILT_WRITE;
+ *   - each acknowledgement wakes EVFILT_WRITE of a TCP socket that has room (EV_CLEAR does not keep it
+ *     from that): here, where data has come, an acknowledgement has;
+ *   - a pipe without a reader refuses EVFILT_WRITE with EPIPE; the filter of a direction that an end of
+ *     a pipe does not have is accepted, and never tells anything.
+ *
+ * Built by .ci/run:
  *
  *     cc -shared -fPIC -O2 -Wall -Werror -o libkqueue.so .ci/kqueue.c -lpthread
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,32 +44,97 @@ enum { ADD = 1, DELETE = 2, ONESHOT = 0x10, CLEAR = 0x20, RECEIPT = 0x40, OOBAND
        ERROR = 0x4000, END = 0x8000 };
 static const uint32_t TRIGGER = 0x01000000;
 
-/* A knote; its duplicate (of a user event: its eventfd) is registered. */
+/* A knote; its duplicate (of a user event: its eventfd) is registered, unless it is mute: -1. */
 struct note {
     int queue, fd;
+    /* A forked child has the numbers, but no queue. */
+    pid_t owner;
+    enum { OTHER, STREAM, TCP } kind;
     struct kevent event;
     struct note *next;
 };
 
 enum { LISTS = 1 << 14 };
+/* By their descriptor. */
 static struct note *lists[LISTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int really_close(int fd)
+{
+    return syscall(SYS_close, fd);
+}
 
-/* A queue that had the number before has been closed without a word to us. */
+/* Ends the note that stands at `at`. */
+static void end(struct note **at)
+{
+    struct note *note = *at;
+    if (note->fd >= 0) {
+        epoll_ctl(note->queue, EPOLL_CTL_DEL, note->fd, NULL);
+        really_close(note->fd);
+    }
+    *at = note->next;
+    free(note);
+}
+
+/* Ends the filters of a descriptor, in every queue. */
+int close(int fd)
+{
+    if (fd >= 0 && lists[fd % LISTS]) {
+        pid_t self = getpid();
+        pthread_mutex_lock(&lock);
+        for (struct note **at = &lists[fd % LISTS], *note; (note = *at);)
+            if (note->event.filter != USER && note->event.ident == (uintptr_t)fd
+                && note->owner == self)
+                end(at);
+            else
+                at = &note->next;
+        pthread_mutex_unlock(&lock);
+    }
+    return really_close(fd);
+}
+
+/* What a queue that had the number before has left is gone with it. */
 int kqueue(void)
 {
     int queue = epoll_create1(0);
+    pid_t self = getpid();
     pthread_mutex_lock(&lock);
     for (int i = 0; i < LISTS; i++)
         for (struct note **at = &lists[i], *note; (note = *at);)
-            if (note->queue == queue) {
-                close(note->fd);
-                *at = note->next;
-                free(note);
-            } else
+            if (note->queue == queue && note->owner == self)
+                end(at);
+            else
                 at = &note->next;
     pthread_mutex_unlock(&lock);
     return queue;
+}
+
+static int kind_of(int fd)
+{
+    int type = 0, domain = 0;
+    socklen_t len = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_STREAM)
+        return OTHER;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    return domain == AF_INET || domain == AF_INET6 ? TCP : STREAM;
+}
+
+/* A pipe's filter: an error, or whether it is mute. */
+static int look_at_pipe(int fd, int16_t filter, int *mute)
+{
+    struct stat stat;
+    if (fstat(fd, &stat) || !S_ISFIFO(stat.st_mode))
+        return 0;
+    int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+    *mute = mode == (filter == READ ? O_WRONLY : O_RDONLY);
+    struct pollfd asked = {fd, POLLOUT, 0};
+    return filter == WRITE && !*mute && poll(&asked, 1, 0) > 0 && asked.revents & POLLERR ? EPIPE : 0;
+}
+
+/* Whether the socket can send no more. An attempt to send nothing tells, and does nothing else. */
+static int is_shut(const struct note *note)
+{
+    return note->kind != OTHER && send(note->fd, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL) < 0
+           && errno == EPIPE;
 }
 
 static uint32_t bits(const struct kevent *event)
@@ -69,33 +147,34 @@ static uint32_t bits(const struct kevent *event)
 
 static int apply(int queue, const struct kevent *change)
 {
-    struct note **list = &lists[(change->ident * 31 + queue) % LISTS], **at = list, *note;
+    struct note **list = &lists[change->ident % LISTS], **at = list, *note;
     while ((note = *at) && !(note->queue == queue && note->event.ident == change->ident
                              && note->event.filter == change->filter))
         at = &note->next;
     if (change->flags & DELETE) {
         if (!note)
             return ENOENT;
-        epoll_ctl(queue, EPOLL_CTL_DEL, note->fd, NULL);
-        close(note->fd);
-        *at = note->next;
-        free(note);
+        end(at);
         return 0;
     }
     if (!note) {
         if (!(change->flags & ADD))
             return ENOENT;
-        int user = change->filter == USER;
-        int fd = user ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
-                      : fcntl((int)change->ident, F_DUPFD_CLOEXEC, 0);
-        if (fd < 0)
+        int user = change->filter == USER, mute = 0;
+        int error = user ? 0 : look_at_pipe((int)change->ident, change->filter, &mute);
+        if (error)
+            return error;
+        int fd = mute   ? -1
+                 : user ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+                        : fcntl((int)change->ident, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0 && !mute)
             return errno;
         note = malloc(sizeof *note);
-        *note = (struct note){queue, fd, *change, *list};
+        *note = (struct note){queue, fd, getpid(), user ? OTHER : kind_of(fd), *change, *list};
         struct epoll_event event = {bits(change), {.ptr = note}};
-        if (epoll_ctl(queue, EPOLL_CTL_ADD, fd, &event)) {
-            int error = errno;
-            close(fd);
+        if (!mute && epoll_ctl(queue, EPOLL_CTL_ADD, fd, &event)) {
+            error = errno;
+            really_close(fd);
             free(note);
             return error;
         }
@@ -104,7 +183,8 @@ static int apply(int queue, const struct kevent *change)
         /* Its flags stay; its condition is looked at again. */
         note->event.udata = change->udata;
         struct epoll_event event = {bits(&note->event), {.ptr = note}};
-        if (change->filter != USER && epoll_ctl(queue, EPOLL_CTL_MOD, note->fd, &event))
+        if (change->filter != USER && note->fd >= 0
+            && epoll_ctl(queue, EPOLL_CTL_MOD, note->fd, &event))
             return errno;
     }
     if (change->filter == USER && change->fflags & TRIGGER)
@@ -121,13 +201,29 @@ static struct kevent told(struct note *note, uint32_t events)
     event.data = 1;
     if (event.filter == READ && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         event.flags |= END;
-    if (event.filter == WRITE && events & (EPOLLHUP | EPOLLERR))
+    if (event.filter == WRITE && (events & (EPOLLHUP | EPOLLERR) || is_shut(note)))
         event.flags |= END;
-    if (events & EPOLLERR)
+    if (events & EPOLLERR && note->kind != OTHER)
         event.fflags = ECONNRESET;
     if (events & EPOLLPRI)
         event.flags |= OOBAND;
     return event;
+}
+
+/* Data has come on a TCP socket, and with it or right behind it an acknowledgement of what was sent: the
+ * filter for writes tells of the room once more. */
+static void acknowledge(const struct note *note)
+{
+    if (note->kind != TCP || note->event.filter != READ)
+        return;
+    struct note *writes = lists[note->event.ident % LISTS];
+    while (writes && !(writes->queue == note->queue && writes->event.ident == note->event.ident
+                       && writes->event.filter == WRITE))
+        writes = writes->next;
+    if (writes && writes->event.flags & CLEAR) {
+        struct epoll_event event = {bits(&writes->event), {.ptr = writes}};
+        epoll_ctl(note->queue, EPOLL_CTL_MOD, writes->fd, &event);
+    }
 }
 
 int kevent(int queue, const struct kevent *changes, int change_count, struct kevent *events,
@@ -164,6 +260,7 @@ int kevent(int queue, const struct kevent *changes, int change_count, struct kev
     for (int i = 0; i < count; i++) {
         struct note *note = found[i].data.ptr;
         events[i] = told(note, found[i].events);
+        acknowledge(note);
         if (note->event.flags & ONESHOT) {
             struct kevent delete = note->event;
             delete.flags = DELETE;

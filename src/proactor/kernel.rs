@@ -109,6 +109,10 @@ pub unsafe trait Kernel {
     /// each `select` what is waited for.
     const EDGES: bool = true;
 
+    /// Whether a TCP socket that is registered for writes tells of room only where a write has found
+    /// none. Where each acknowledgement tells, it is registered for writes when one waits.
+    const QUIET_WRITES: bool = true;
+
     /// Whether it can know files and memory beforehand.
     const REGISTERS: bool = false;
 

@@ -90,6 +90,7 @@ impl<S: Select> Os<S> {
 // SAFETY: the system answers how many bytes it has written, and the wrappers pass that on.
 unsafe impl<S: Select> Kernel for Os<S> {
     const EDGES: bool = S::EDGES;
+    const QUIET_WRITES: bool = S::QUIET_WRITES;
     const FILES: bool = true;
 
     fn name(&self) -> &'static str {
@@ -262,7 +263,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn close(&mut self, fd: RawFd) {
         self.calls.close += 1;
-        if !S::FORGETS_CLOSED {
+        if S::FORGETS_CLOSED {
+            self.selector.forget(fd);
+        } else {
             let _ = self.selector.remove(fd);
         }
         // Of sockets and pipes it says nothing; what is written to files is vouched for by `Op::close`.

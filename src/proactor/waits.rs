@@ -76,13 +76,14 @@ impl<K: Kernel> Proactor<K> {
 
     /// Lets the selector know the source, and that `writes` wait.
     ///
-    /// TCP says that it is writable only to somebody who was told to wait, so that one registration
-    /// does for both directions. Unix and datagram sockets say it each time the other side has read
-    /// (`unix_write_space`, `sock_def_write_space` in Linux): they are asked when a write waits.
+    /// On Linux TCP says that it is writable only to somebody who was told to wait, so that one
+    /// registration does for both directions. kqueue says it at each acknowledgement (`sowwakeup`), and
+    /// Unix and datagram sockets each time the other side has read (`unix_write_space`,
+    /// `sock_def_write_space` in Linux): they are asked when a write waits.
     #[inline]
     pub(super) fn register(&mut self, index: u32, writes: bool) -> Result<(), i32> {
         let state = &mut self.sources[index];
-        let writes = writes || state.kind() == Kind::Stream;
+        let writes = writes || K::QUIET_WRITES && state.kind() == Kind::Stream;
         let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
         if state.flags & known != known {
             let again = state.has(REGISTERED);

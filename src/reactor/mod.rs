@@ -88,8 +88,8 @@ const WAKE: u64 = u64::MAX;
 ///
 /// Errors and hang-ups ([`Ready::ALWAYS`]) are reported whether asked for or not, a half-close of
 /// the peer ([`Ready::READ_CLOSED`]) to who asks for it or for [`Ready::READABLE`]. A spurious item
-/// is possible, as with poll(2): use non-blocking reads and writes. On kqueue a hang-up is told as
-/// such where [`Ready::WRITABLE`] is asked for, else as a half-close; urgent data is told on macOS
+/// is possible, as with poll(2): use non-blocking reads and writes. On kqueue a socket's hang-up is told
+/// as such where [`Ready::WRITABLE`] is asked for, else as a half-close; urgent data is told on macOS
 /// only; in [`Mode::Level`] an end that nobody reads for is told once.
 pub struct Reactor<S: Select = Selector> {
     /// Before the table, so that the registrations end before the descriptors close.

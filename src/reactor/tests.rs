@@ -20,6 +20,11 @@ use crate::sys::{
 
 mod modes;
 
+#[cfg(unix)]
+mod ends;
+
+#[cfg(unix)]
+use ends::{a_pipe_without_its_other_end_is_hung_up, ones_own_shutdown_is_no_hang_up};
 use modes::{a_oneshot_that_rests_tells_nothing, an_echo_runs_in_every_mode};
 
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
@@ -511,6 +516,12 @@ macro_rules! per_selector {
 }
 
 per_selector! {
+    #[cfg(unix)]
+    #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
+    ones_own_shutdown_is_no_hang_up;
+    #[cfg(unix)]
+    #[cfg_attr(miri, ignore = "Miri's epoll does not know pipes without a reader")]
+    a_pipe_without_its_other_end_is_hung_up;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
     a_oneshot_that_rests_tells_nothing;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]

@@ -29,14 +29,15 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     }
 }
 
-/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot.
+/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot. Answers
+/// whether it is a socket.
 ///
 /// # Errors
 /// `EPERM` for what cannot; `EBADF`.
-pub(crate) fn check_pollable(fd: RawFd) -> io::Result<()> {
+pub(crate) fn check_pollable(fd: RawFd) -> io::Result<bool> {
     match mode_of(fd)? {
         libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
-        _ => Ok(()),
+        mode => Ok(mode == libc::S_IFSOCK),
     }
 }
 

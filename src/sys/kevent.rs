@@ -106,18 +106,25 @@ pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u6
     event
 }
 
+/// What is told of a pipe to be written that has no reader any more.
+pub(super) const GONE: Ready = Ready::from_bits(Ready::WRITABLE.bits() | Ready::ERROR.bits());
+
 /// The filters of one descriptor, by the flags that they were added with; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     read: u16,
     write: u16,
     /// What was asked for: events tell more.
-    pub(super) on: Ready,
+    on: Ready,
+    /// Its directions end one by one.
+    pub(super) is_socket: bool,
+    /// Which directions have told their end.
+    ended: Ready,
 }
 
 impl Known {
-    /// The filters that this interest needs.
-    pub(super) fn wanted(on: Ready, mode: Mode) -> Known {
+    /// The filters that this interest needs, of a socket or something else.
+    pub(super) fn wanted(on: Ready, mode: Mode, is_socket: bool) -> Known {
         let flags = raw::EV_ADD
             | match mode {
                 Mode::Level => 0,
@@ -129,7 +136,7 @@ impl Known {
         let reads = on.intersects(Ready::READABLE | Ready::PRIORITY);
         let read = if reads { flags } else { raw::EV_ADD | raw::EV_CLEAR };
         let write = if on.contains(Ready::WRITABLE) { flags } else { 0 };
-        Known { read, write, on }
+        Known { read, write, on, is_socket, ended: Ready::NONE }
     }
 
     pub(super) fn is_registered(&self) -> bool {
@@ -202,33 +209,45 @@ pub(super) fn receipt(change: &Event, answer: &Event) -> Receipt {
     }
 }
 
-/// The conditions that an event tells of a descriptor for which `on` was asked; `None` when there are
-/// none. The end of the file is not one of them: it comes when a read finds it, behind what is still
-/// to be read.
-pub(super) fn conditions(event: &Event, on: Ready) -> Option<Ready> {
-    let flags = event.flags;
-    let told = if flags & raw::EV_ERROR != 0 {
-        // A change that could wait has failed: whoever waits tries, and sees.
-        if event.data == 0 { Ready::NONE } else { Ready::ERROR }
-    } else {
-        let ended = flags & raw::EV_EOF != 0;
-        let mut told = match event.filter {
-            raw::EVFILT_READ if ended => Ready::READABLE | Ready::READ_CLOSED,
-            raw::EVFILT_READ => Ready::READABLE,
-            _ if ended => Ready::WRITABLE | Ready::HANGUP,
-            _ => Ready::WRITABLE,
+impl Known {
+    /// The conditions that an event tells of this descriptor; `None` when there are none. The end of the
+    /// file is not one of them: it comes when a read finds it, behind what is still to be read.
+    pub(super) fn conditions(&mut self, event: &Event) -> Option<Ready> {
+        let flags = event.flags;
+        let told = if flags & raw::EV_ERROR != 0 {
+            // A change that could wait has failed: whoever waits tries, and sees.
+            match event.data as i32 {
+                0 => Ready::NONE,
+                libc::EPIPE if event.filter == raw::EVFILT_WRITE => GONE,
+                _ => Ready::ERROR,
+            }
+        } else {
+            let reads = event.filter == raw::EVFILT_READ;
+            let own = if reads { Ready::READABLE } else { Ready::WRITABLE };
+            let mut told = own;
+            if flags & raw::EV_EOF != 0 {
+                self.ended |= own;
+                told |= self.end(reads);
+                // The socket's error comes with its end.
+                told |= if event.fflags != 0 { Ready::ERROR } else { Ready::NONE };
+            }
+            if raw::OOBAND.is_some_and(|bit| flags & bit != 0) {
+                told |= Ready::PRIORITY;
+            }
+            told
         };
-        if raw::OOBAND.is_some_and(|bit| flags & bit != 0) {
-            told |= Ready::PRIORITY;
-        }
-        // The socket's error comes with its end.
-        if ended && event.fflags != 0 {
-            told |= Ready::ERROR;
-        }
-        told
-    };
-    let told = told.and(on | Ready::ALWAYS | Ready::READ_CLOSED);
-    (!told.is_empty()).then_some(told)
+        let told = told.and(self.on | Ready::ALWAYS | Ready::READ_CLOSED);
+        (!told.is_empty()).then_some(told)
+    }
+
+    /// What the end of a direction says. A socket cannot send any more after its own shutdown, too: only
+    /// when it has nothing to hear either, it is hung up.
+    fn end(&self, reads: bool) -> Ready {
+        let both = Ready::READABLE | Ready::WRITABLE;
+        let hung_up = !self.is_socket || self.ended.contains(both);
+        let half = if reads { Ready::READ_CLOSED } else { Ready::NONE };
+        if hung_up { half | Ready::HANGUP } else { half }
+    }
 }
 
 /// The key that an event carries.
@@ -303,7 +322,7 @@ mod tests {
                         *ident != fd as usize || *flags & raw::EV_ONESHOT == 0
                     });
                 }
-                let to = if on.is_empty() { Known::default() } else { Known::wanted(on, mode) };
+                let to = if on.is_empty() { Known::default() } else { Known::wanted(on, mode, true) };
                 let Plan { now, later } = plan(fd, key, from, to);
                 for change in &now {
                     prop_assert!(change.flags & raw::EV_RECEIPT != 0);
@@ -330,24 +349,35 @@ mod tests {
             writes in any::<bool>(),
             flags in any::<u16>(),
             fflags in any::<u32>(),
-            data in any::<i32>(),
+            data in prop_oneof![any::<i32>(), Just(0), Just(libc::EPIPE)],
             key in any::<u64>(),
+            is_socket in any::<bool>(),
+            before in prop::sample::select(vec![Ready::NONE, Ready::READABLE, Ready::WRITABLE]),
         ) {
             let filter = if writes { raw::EVFILT_WRITE } else { raw::EVFILT_READ };
             let mut event = change(3, filter, flags, fflags, key);
             event.data = data as _;
             prop_assert_eq!(key_of(&event), key);
-            let told = conditions(&event, on).unwrap_or(Ready::NONE);
+            let mut known = Known::wanted(on, Mode::Edge, is_socket);
+            known.ended = before;
+            let told = known.conditions(&event).unwrap_or(Ready::NONE);
             let ended = flags & raw::EV_EOF != 0;
             if flags & raw::EV_ERROR != 0 {
-                prop_assert_eq!(told, if data == 0 { Ready::NONE } else { Ready::ERROR });
+                let failed = if writes && data == libc::EPIPE {
+                    GONE.and(on | Ready::ERROR)
+                } else {
+                    Ready::ERROR
+                };
+                prop_assert_eq!(told, if data == 0 { Ready::NONE } else { failed });
             } else {
                 let own = if writes { Ready::WRITABLE } else { Ready::READABLE };
                 let other = if writes { Ready::READABLE } else { Ready::WRITABLE };
                 prop_assert_eq!(told.contains(own), on.contains(own));
                 prop_assert!(!told.intersects(other));
                 prop_assert_eq!(told.contains(Ready::READ_CLOSED), ended && !writes);
-                prop_assert_eq!(told.contains(Ready::HANGUP), ended && writes);
+                // Of a socket, when the other direction has ended before.
+                let hung_up = !is_socket || before == other;
+                prop_assert_eq!(told.contains(Ready::HANGUP), ended && hung_up);
                 prop_assert_eq!(told.contains(Ready::ERROR), ended && fflags != 0);
             }
         }
@@ -369,7 +399,7 @@ mod tests {
     /// A direction that the descriptor does not have is not registered.
     #[test]
     fn filters_can_be_absent() {
-        let mut known = Known::wanted(Ready::READABLE | Ready::WRITABLE, Mode::Edge);
+        let mut known = Known::wanted(Ready::READABLE | Ready::WRITABLE, Mode::Edge, true);
         assert_eq!(plan(3, 1, Known::default(), known).now.len(), 2);
         known.drop_filter(raw::EVFILT_READ);
         assert!(known.is_registered());

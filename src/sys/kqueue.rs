@@ -2,10 +2,11 @@
 //! and answered, and which changes may wait, in [`kevent`](super::kevent).
 //!
 //! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait are
-//! put together, so that a watch that ends with its one event gets one. A registration goes with the
-//! *number* of a descriptor: filters are deleted before it is closed, and changes that wait for a
-//! number are dropped with it, or they would reach its next owner. A queue is not inherited by a
-//! forked child, where its number may be somebody else's: nothing is called there.
+//! put together, so that a watch that is told once gets one. A registration goes with the *number* of
+//! a descriptor: the kernel ends it when that is closed, whoever else has the file open, and what is
+//! known here of the number, changes that wait for it too, is [forgotten](Select::forget), or it would
+//! be taken for its next owner's. A queue is not inherited by a forked child, where its number may be
+//! somebody else's: nothing is called there.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -18,9 +19,7 @@ use std::sync::Arc;
 
 use crate::interest::{Mode, Ready};
 use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
-use crate::sys::kevent::{
-    Event, Known, Receipt, change, conditions, key_of, merge, plan, raw, receipt,
-};
+use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, plan, raw, receipt};
 use crate::sys::waker::{Signal, WakeFd, Waker};
 use crate::sys::{Select, check, descriptor, fork};
 
@@ -46,9 +45,10 @@ unsafe impl Send for Kqueue {}
 
 impl Select for Kqueue {
     const NAME: &'static str = "kqueue";
-    const REGISTRATION: &'static str = "once per filter, at its first EAGAIN or before it: EV_CLEAR, for life, deleted before close";
+    const REGISTRATION: &'static str = "once per filter, at its first EAGAIN or before it: EV_CLEAR, for life; for writes when one waits";
     const EDGES: bool = true;
-    const FORGETS_CLOSED: bool = false;
+    const FORGETS_CLOSED: bool = true;
+    const QUIET_WRITES: bool = false;
 
     fn new(capacity: usize) -> io::Result<Kqueue> {
         Ok(Kqueue {
@@ -81,16 +81,17 @@ impl Select for Kqueue {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
         // kqueue(2) knows regular files, which are always readable.
-        descriptor::check_pollable(fd)?;
-        self.change(fd, key, Known::wanted(on, mode))
+        let is_socket = descriptor::check_pollable(fd)?;
+        self.change(fd, key, Known::wanted(on, mode, is_socket))
     }
 
     fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
-        if !self.known(fd).is_registered() {
+        let known = self.known(fd);
+        if !known.is_registered() {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
         self.forget_pending(fd);
-        self.change(fd, key, Known::wanted(on, mode))
+        self.change(fd, key, Known::wanted(on, mode, known.is_socket))
     }
 
     fn remove(&mut self, fd: RawFd) -> io::Result<()> {
@@ -101,10 +102,16 @@ impl Select for Kqueue {
         self.change(fd, 0, Known::default())
     }
 
+    fn forget(&mut self, fd: RawFd) {
+        if self.known(fd).is_registered() {
+            self.known[fd as usize] = Known::default();
+            self.forget_pending(fd);
+        }
+    }
+
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.found.clear();
-        let gone = Ready::WRITABLE | Ready::ERROR;
-        self.found.extend(self.gone.drain(..).map(|(_, key)| (key, gone)));
+        self.found.extend(self.gone.drain(..).map(|(_, key)| (key, GONE)));
         let timeout_ns = if self.found.is_empty() { timeout_ns } else { Some(0) };
         // Room for the error of every change, too, or it would be lost.
         let room = self.capacity.max(self.later.len());
@@ -119,8 +126,7 @@ impl Select for Kqueue {
                 Some(Ready::READABLE)
             } else {
                 filters |= 1 << (event.filter == raw::EVFILT_WRITE) as u8;
-                let known = self.known.get(event.ident).copied().unwrap_or_default();
-                conditions(event, known.on)
+                self.known.get_mut(event.ident).and_then(|known| known.conditions(event))
             };
             self.found.extend(ready.map(|ready| (key_of(event), ready)));
         }
@@ -273,5 +279,38 @@ impl Signal for UserEvent {
         let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, self.key);
         // It is there for as long as the queue is, so nothing can come of this but a wake.
         let _ = self.queue.make(&[trigger]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::sys::fd::AsRawFd;
+
+    /// A number that is used again is registered anew, whatever was known of it or waits for it; what
+    /// its first owner had is told to nobody, though another descriptor has the file open.
+    #[test]
+    fn a_closed_number_is_forgotten() {
+        let mut selector = Kqueue::new(8).unwrap();
+        let both = Ready::READABLE | Ready::WRITABLE;
+        let (first, _peer) = UnixStream::pair().unwrap();
+        let _kept = first.try_clone().unwrap();
+        let fd = first.as_raw_fd();
+        selector.add(fd, 1, both, Mode::Edge).unwrap();
+        // The same again waits for the next wait.
+        selector.modify(fd, 2, both, Mode::Edge).unwrap();
+        assert_eq!(selector.later.len(), 2);
+        selector.forget(fd);
+        assert!(selector.later.is_empty() && !selector.known(fd).is_registered());
+        drop(first);
+        assert_eq!(selector.select(Some(0)).unwrap(), 0, "the kernel has forgotten it, too");
+        let (second, _peer) = UnixStream::pair().unwrap();
+        selector.add(second.as_raw_fd(), 3, both, Mode::Edge).unwrap();
+        assert_eq!(selector.select(Some(0)).unwrap(), 1);
+        assert_eq!(selector.event(0), (3, Ready::WRITABLE));
+        // What is not known is nothing to forget.
+        selector.forget(1 << 20);
     }
 }

@@ -11,7 +11,7 @@
 //! 2. `modify` changes interest, mode and key, and reports conditions that hold already.
 //! 3. `remove` ends the registration; nothing of it is reported by a later `select`, though the batch
 //!    at hand may still hold it. It must be called before `close` unless nobody else holds the open
-//!    file description.
+//!    file description; then `forget` is.
 //! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs no
 //!    re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
 //!    (`EDGES` is false) they are imitated, at a price: whoever knows when a direction has run dry
@@ -153,6 +153,9 @@ pub trait Select: Sized {
     const EDGES: bool;
     /// Whether closing the last descriptor of a file ends its registration.
     const FORGETS_CLOSED: bool;
+    /// Whether a TCP socket that is registered for writes tells of room only where a write has found
+    /// none. Where each acknowledgement tells, it is registered for writes when one waits.
+    const QUIET_WRITES: bool = true;
 
     /// A selector whose `select` takes so many events at most.
     fn new(capacity: usize) -> io::Result<Self>;
@@ -168,6 +171,12 @@ pub trait Select: Sized {
 
     /// Ends a registration.
     fn remove(&mut self, fd: RawFd) -> io::Result<()>;
+
+    /// The descriptor is being closed, and the kernel [ends](Select::FORGETS_CLOSED) what it has of it.
+    #[inline(always)]
+    fn forget(&mut self, fd: RawFd) {
+        let _ = fd;
+    }
 
     /// Says what is waited for on a descriptor, once; `None` for nothing. Where there are edges,
     /// there is nothing to say.
