@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::address::{Address, Descriptors};
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
-use crate::file::{DirEntry, HostName, Stat, StatFs};
+use crate::file::{DirEntry, DirPart, HostName, Stat, StatFs};
 use crate::interest::Ready;
 use crate::op::Code;
 use crate::slots;
@@ -224,6 +224,8 @@ pub enum Done {
     Path(PathBuf),
     /// What is in a directory.
     Entries(Vec<DirEntry>),
+    /// A part of what is in a directory.
+    Part(Box<DirPart>),
     /// How many bytes were copied.
     Copied(u64),
     /// How many bytes of a file are out, since the operation's last completion.

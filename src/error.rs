@@ -244,6 +244,9 @@ pub enum ErrorKind {
     /// More was written to its source than [`Builder::write_limit`](crate::Builder::write_limit) lets it
     /// queue, and [`Overflow::Close`](crate::Overflow::Close) has freed the source.
     Overflow,
+    /// The directory has more names than [`Op::read_dir`](crate::Op::read_dir) reads, 65,536:
+    /// [`Op::read_dir_part`](crate::Op::read_dir_part) reads it.
+    TooManyEntries,
 }
 
 /// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
@@ -269,6 +272,7 @@ impl ErrorKind {
             ErrorKind::Panicked => -7,
             ErrorKind::Forked => -8,
             ErrorKind::Overflow => -9,
+            ErrorKind::TooManyEntries => -10,
         }
     }
 }
@@ -292,6 +296,7 @@ impl Error {
             -7 => ErrorKind::Panicked,
             -8 => ErrorKind::Forked,
             -9 => ErrorKind::Overflow,
+            -10 => ErrorKind::TooManyEntries,
             errno => ErrorKind::Os(errno),
         }
     }
@@ -342,6 +347,9 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Overflow => {
                 f.write_str("the source was closed: its queued writes exceeded their limit")
             }
+            ErrorKind::TooManyEntries => f.write_str(
+                "the directory has more than 65536 entries (Op::read_dir_part reads it part by part)",
+            ),
         }
     }
 }
@@ -367,6 +375,7 @@ impl From<Error> for io::Error {
             | ErrorKind::Overflow => io::ErrorKind::ConnectionAborted,
             ErrorKind::Torn => io::ErrorKind::BrokenPipe,
             ErrorKind::Eof => io::ErrorKind::UnexpectedEof,
+            ErrorKind::TooManyEntries => io::ErrorKind::QuotaExceeded,
             ErrorKind::Panicked => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

@@ -103,9 +103,9 @@ pub use driver::{
 };
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use file::{
-    Access, CopyOptions, DirEntry, DirectAlignment, FileAnswer, FileBackend, FileFacts, FileKind,
-    FileList, FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority, Stat, StatFs,
-    UnknownBackend,
+    Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,
+    FileFacts, FileKind, FileList, FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority,
+    Stat, StatFs, UnknownBackend,
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};

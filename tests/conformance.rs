@@ -637,6 +637,7 @@ macro_rules! files {
                 a_stat_says_what_std_says
                 names_come_and_go
                 a_directory_says_what_is_in_it
+                a_directory_is_read_in_bounded_parts
                 copies_are_whole
                 temporary_names_are_fresh
                 attributes_are_set

@@ -16,7 +16,9 @@ use std::time::Duration;
 use common::files::*;
 use common::*;
 use proptest::prelude::*;
-use windlass::{AlignedBuf, Buf, Completion, Done, ErrorKind, Op, OpenOptions, Source, Ticket};
+use windlass::{
+    AlignedBuf, Buf, Completion, DirReader, Done, ErrorKind, Op, OpenOptions, Source, Ticket,
+};
 
 const FILES: usize = 3;
 /// What direct I/O works in.
@@ -386,4 +388,31 @@ fn random_programs_on_a_ring_with_threads() {
 #[test]
 fn random_programs_on_poll() {
     random_programs::<PollPool>();
+}
+
+/// C9: one operation reads so many names and no more; parts read the others.
+#[test]
+fn a_directory_beyond_the_bound_is_told_and_read_in_parts() {
+    const MOST: usize = 65_536;
+    let d = directories().pop().unwrap();
+    let mut b = EpollPool::bench();
+    let make = |i: usize| drop(std::fs::File::create(d.at(format!("{i}"))).unwrap());
+    (0..MOST).for_each(make);
+    let c = b.run(Op::read_dir(d.path()));
+    assert!(matches!(&c.result, Ok(Done::Entries(all)) if all.len() == MOST));
+    make(MOST);
+    let c = b.run(Op::read_dir(d.path()));
+    assert_eq!(c.error_kind(), Some(ErrorKind::TooManyEntries));
+    assert!(c.result.unwrap_err().to_string().contains("65536"));
+    let mut names = std::collections::HashSet::new();
+    let mut next = Some(DirReader::new(d.path()));
+    while let Some(reader) = next {
+        let c = b.run(Op::read_dir_part(reader, usize::MAX));
+        let Ok(Done::Part(part)) = c.result else { panic!("wanted a part: {c:?}") };
+        assert!(part.entries.len() <= MOST);
+        names.extend(part.entries.into_iter().map(|entry| entry.name));
+        next = part.rest;
+    }
+    assert_eq!(names.len(), MOST + 1);
+    b.expect_all_ended();
 }

@@ -10,12 +10,14 @@
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
 //! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
+//! directory.rs  the names in a directory: all, or part by part
 //! engine/       what works on them without a thread, beside a selector
 //! options.rs stat.rs    the public words
 //! ```
 
 mod backend;
 mod copy;
+mod directory;
 pub(crate) mod engine;
 mod facts;
 mod list;
@@ -30,6 +32,7 @@ mod tests;
 
 pub(crate) use backend::VARIABLE;
 pub use backend::{FileBackend, UnknownBackend};
+pub use directory::{DirPart, DirReader};
 pub use facts::Facts as FileFacts;
 pub use list::FileList;
 pub(crate) use list::Vectors;

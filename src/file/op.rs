@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use super::directory::{DirReader, MOST_ENTRIES};
 use super::task::{At, Task};
 use super::{Access, Arguments, CopyOptions, OpenOptions};
 use crate::buf::Buf;
@@ -254,9 +255,36 @@ impl Op {
     }
 
     /// What is in a directory, without `.` and `..`, in no order:
-    /// [`Done::Entries`](crate::Done::Entries).
+    /// [`Done::Entries`](crate::Done::Entries). One of more than 65,536 names ends with
+    /// [`ErrorKind::TooManyEntries`](crate::ErrorKind::TooManyEntries):
+    /// [`read_dir_part`](Op::read_dir_part) reads it.
     pub fn read_dir(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::ReadDir { path: path.into() })
+    }
+
+    /// The next `most` names (1 to 65,536; what is beyond counts as that) of a directory of any size:
+    /// [`Done::Part`](crate::Done::Part), with what reads on unless this was the end. The last part may
+    /// be empty. After an error, or a cancel, the directory is read from its start again.
+    ///
+    /// ```
+    /// use windlass::{Completions, DirReader, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let mut done = Completions::new();
+    /// let mut next = Some(DirReader::new("src"));
+    /// let mut count = 0;
+    /// while let Some(reader) = next {
+    ///     watcher.submit(Op::read_dir_part(reader, 10))?;
+    ///     watcher.wait(&mut done)?;
+    ///     let Ok(Done::Part(part)) = done.drain(..).next().unwrap().result else { panic!() };
+    ///     count += part.entries.len();
+    ///     next = part.rest;
+    /// }
+    /// assert!(count > 10);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read_dir_part(reader: DirReader, most: usize) -> Op {
+        let most = most.clamp(1, MOST_ENTRIES);
+        Op::task(Source::NONE, Task::ReadDirPart { reader, most })
     }
 
     /// Copies a file with its permissions: by shared blocks where the file system can, else inside the

@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use super::directory::{self, DirPart, DirReader};
 use super::position::{self, Progress};
-use super::{Access, CopyOptions, DirEntry, FileKind, HostName, OpenOptions, Stat, StatFs, copy};
+use super::{Access, CopyOptions, DirEntry, HostName, OpenOptions, Stat, StatFs, copy};
 use crate::buf::Buf;
 use crate::discard::discard;
 use crate::source::Handle;
@@ -71,8 +72,10 @@ pub(crate) enum Task {
     MakeTempDir { template: PathBuf },
     /// → `Value::Temp`: a new file; the template ends in `XXXXXX`.
     MakeTemp { template: PathBuf },
-    /// → `Value::Entries`, without `.` and `..`, in the file system's order.
+    /// → `Value::Entries`, without `.` and `..`, in the file system's order; or `Value::TooMany`.
     ReadDir { path: PathBuf },
+    /// → `Value::Part`, of at most so many names.
+    ReadDirPart { reader: DirReader, most: usize },
     /// Bytes and permissions; the bytes of the outcome are those copied.
     CopyFile { from: PathBuf, to: PathBuf, options: CopyOptions },
     /// `EACCES` where it may not.
@@ -123,6 +126,9 @@ pub(crate) enum Value {
     StatFs(Box<StatFs>),
     Path(PathBuf),
     Entries(Vec<DirEntry>),
+    Part(Box<DirPart>),
+    /// Nothing: a directory has more names than one operation reads.
+    TooMany,
     Addresses(Vec<SocketAddr>),
     HostName(HostName),
     /// What a job returned.
@@ -215,7 +221,12 @@ impl Task {
                 let made = path::make_temp(template.as_os_str());
                 of(made, |(name, fd)| Value::Temp(name.into(), fd))
             }
-            Task::ReadDir { path } => of(entries(path), Value::Entries),
+            Task::ReadDir { path } => {
+                of(directory::whole(path), |all| all.map_or(Value::TooMany, Value::Entries))
+            }
+            Task::ReadDirPart { reader, most } => {
+                of(reader.read(most), |part| Value::Part(Box::new(part)))
+            }
 
             Task::Resolve { host, port } => {
                 outcome(resolve::addresses(&host, port).map(Value::Addresses))
@@ -290,15 +301,6 @@ fn fetch(fd: RawFd, offset: u64, len: usize) {
         }
         buf = read.into_vec();
     }
-}
-
-fn entries(path: PathBuf) -> io::Result<Vec<DirEntry>> {
-    let entry = |entry: fs::DirEntry| {
-        // The kind comes with the name on most file systems; where it does not, the file is asked.
-        let kind = entry.file_type().map_or(FileKind::Unknown, stat::kind_of);
-        DirEntry { name: entry.file_name(), kind }
-    };
-    fs::read_dir(path)?.map(|found| found.map(entry)).collect()
 }
 
 /// Once more where a signal came between.

@@ -216,6 +216,7 @@ impl<K: Kernel> Proactor<K> {
             (_, Err(errno)) => Err(Error::new(ErrorKind::Os(errno), moved, buf)),
             (Code::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
             (Code::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
+            (_, Ok(Value::TooMany)) => Err(Error::new(ErrorKind::TooManyEntries, 0, buf)),
             (_, Ok(value)) => Ok(Self::done_of(value, bytes)),
         };
         self.finish_file(slot, result, is_late);
@@ -232,6 +233,8 @@ impl<K: Kernel> Proactor<K> {
             Value::StatFs(stat) => Done::StatFs(stat),
             Value::Path(path) => Done::Path(path),
             Value::Entries(entries) => Done::Entries(entries),
+            Value::Part(part) => Done::Part(part),
+            Value::TooMany => unreachable!("an error"),
             Value::Addresses(addresses) => Done::Addresses(addresses),
             Value::HostName(name) => Done::HostName(Box::new(name)),
             Value::Job(value) => Done::Returned(Message::new(Some(value))),

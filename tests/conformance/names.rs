@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use windlass::{
-    Access, Completion, CopyOptions, Done, ErrorKind, FileKind, FileRef, Op, OpenOptions, Stat,
+    Access, Completion, CopyOptions, DirReader, Done, ErrorKind, FileKind, FileRef, Op,
+    OpenOptions, Stat,
 };
 
 use crate::common::files::*;
@@ -163,6 +164,45 @@ pub fn names_come_and_go<H: Harness>() {
     expect_finished(b.run(Op::unlink(d.at("b"))));
     assert_eq!(b.read_at(file, 10, 0), b"one");
     assert_eq!(stat(b.run(Op::stat(file))).links, 0);
+    b.expect_all_ended();
+}
+
+/// C9: one operation reads so many names and no more; parts read any directory, each name once.
+pub fn a_directory_is_read_in_bounded_parts<H: Harness>() {
+    const MOST: usize = 65_536;
+    let d = directories().pop().unwrap();
+    let mut b = H::bench();
+    let make = |i: usize| drop(fs::File::create(d.at(format!("{i}"))).unwrap());
+    let part = |b: &mut Bench<H::Driver>, reader, most| match b
+        .run(Op::read_dir_part(reader, most))
+        .result
+    {
+        Ok(Done::Part(part)) => *part,
+        other => panic!("wanted a part: {other:?}"),
+    };
+    let all = |b: &mut Bench<H::Driver>, most: usize| {
+        let mut names = std::collections::HashSet::new();
+        let mut next = Some(DirReader::new(d.path()));
+        while let Some(reader) = next {
+            let part = part(b, reader, most);
+            assert!(part.entries.len() <= most.clamp(1, MOST));
+            assert!(part.rest.is_none() || part.entries.len() == most.clamp(1, MOST));
+            for entry in part.entries {
+                assert_eq!(entry.kind, FileKind::File);
+                assert!(names.insert(entry.name), "a name comes once");
+            }
+            next = part.rest;
+        }
+        names
+    };
+    assert!(all(&mut b, 5).is_empty());
+    (0..10).for_each(make);
+    for most in [0, 1, 3, 5, 10, 11] {
+        assert_eq!(all(&mut b, most).len(), 10, "{most} at a time");
+    }
+    // What is refused, or ends early, leaves nothing open.
+    errno(b.run(Op::read_dir_part(DirReader::new(d.at("none")), 1)), libc::ENOENT);
+    errno(b.run(Op::read_dir_part(DirReader::new(d.at("1")), 1)), libc::ENOTDIR);
     b.expect_all_ended();
 }
 

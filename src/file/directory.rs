@@ -1,0 +1,78 @@
+//! What is in a directory: all of it where that is not too much, or part by part.
+
+use std::fmt;
+use std::fs::{self, ReadDir};
+use std::io;
+use std::path::PathBuf;
+
+use super::{DirEntry, FileKind};
+use crate::sys::stat;
+
+/// The most entries that one operation reads of a directory.
+pub(crate) const MOST_ENTRIES: usize = 65_536;
+
+/// A directory that is read part by part: [`Op::read_dir_part`](crate::Op::read_dir_part).
+///
+/// It stands before the next name and holds the directory open from the first part on; dropping it closes
+/// it. A name that stays while the directory is read comes once; one that is made or removed meanwhile
+/// comes or does not.
+pub struct DirReader(Place);
+
+enum Place {
+    Start(PathBuf),
+    Open(Box<ReadDir>),
+}
+
+/// A part of a directory, from [`Op::read_dir_part`](crate::Op::read_dir_part).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DirPart {
+    /// The next names, without `.` and `..`, in the file system's order.
+    pub entries: Vec<DirEntry>,
+    /// What reads on; `None` at the end.
+    pub rest: Option<DirReader>,
+}
+
+impl DirReader {
+    /// Stands at the start of a directory, which is opened when its first part is read.
+    pub fn new(path: impl Into<PathBuf>) -> DirReader {
+        DirReader(Place::Start(path.into()))
+    }
+
+    /// Reads at most so many names; they are fewer at the end only.
+    pub(crate) fn read(self, most: usize) -> io::Result<DirPart> {
+        let mut names = match self.0 {
+            Place::Start(path) => Box::new(fs::read_dir(path)?),
+            Place::Open(names) => names,
+        };
+        let entries: Vec<_> = names.by_ref().take(most).map(entry).collect::<io::Result<_>>()?;
+        let rest = (entries.len() == most).then_some(DirReader(Place::Open(names)));
+        Ok(DirPart { entries, rest })
+    }
+}
+
+impl fmt::Debug for DirReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Start(path) => write!(f, "DirReader(before {path:?})"),
+            Place::Open(names) => write!(f, "DirReader(inside {names:?})"),
+        }
+    }
+}
+
+/// All of a directory; `None` for one of more than [`MOST_ENTRIES`] names.
+pub(crate) fn whole(path: PathBuf) -> io::Result<Option<Vec<DirEntry>>> {
+    let DirPart { entries, rest } = DirReader::new(path).read(MOST_ENTRIES)?;
+    let more = match rest {
+        Some(rest) => !rest.read(1)?.entries.is_empty(),
+        None => false,
+    };
+    Ok((!more).then_some(entries))
+}
+
+fn entry(found: io::Result<fs::DirEntry>) -> io::Result<DirEntry> {
+    let found = found?;
+    // The kind comes with the name on most file systems; where it does not, the file is asked.
+    let kind = found.file_type().map_or(FileKind::Unknown, stat::kind_of);
+    Ok(DirEntry { name: found.file_name(), kind })
+}
