@@ -4,23 +4,31 @@
 //! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]
 //! ```
 //!
+//! With `--multishot` a connection is read whether or not its answers are out: one whose client does not read
+//! them is not read on before most of them are.
+//!
 //! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{Address, Completion, Completions, Done, Op, Source, Watcher};
+#[allow(dead_code)] // it reads its options itself
+mod shared;
+
+use windlass::{Address, Completions, Done, ErrorKind, Op, Watcher};
 
 const STOP: u64 = 1;
+/// A connection with so many bytes to be written is not read on, before so few are left.
+const HIGH: usize = 4 << 20;
+const LOW: usize = 1 << 20;
 
 fn main() -> io::Result<()> {
     let Arguments { address, multishot, busy_poll } = arguments();
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
-    let listener = watcher.listen(address)?; // backlog 4096, TCP_NODELAY
+    let listener = shared::listen(&mut watcher, address)?; // backlog 4096, TCP_NODELAY
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
-    let signals = signals(&mut watcher)?;
+    let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals).token(STOP))?;
 
     let read = |source| {
@@ -37,9 +45,10 @@ fn main() -> io::Result<()> {
         } else {
             watcher.wait(&mut done)?;
         }
-        for Completion { source, token, result, .. } in done.drain(..) {
-            match result {
-                Ok(Done::Read(_)) if token == STOP => {
+        for c in done.drain(..) {
+            let (source, ticket) = (c.source, c.ticket());
+            match c.result {
+                Ok(Done::Read(_)) if c.token == STOP => {
                     watcher.free(listener);
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                 }
@@ -48,7 +57,16 @@ fn main() -> io::Result<()> {
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
                 Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(source))),
-                Ok(Done::Read(data)) => drop(watcher.submit(Op::write(source, data))),
+                Ok(Done::Read(data)) => {
+                    drop(watcher.submit(Op::write(source, data)));
+                    if multishot && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
+                        watcher.cancel(ticket);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Cancelled => {
+                    drop(watcher.submit(Op::drained(source, LOW)));
+                }
+                Ok(Done::Drained) => drop(watcher.submit(read(source))),
                 Ok(Done::Written { buf, .. }) if !multishot => {
                     drop(buf);
                     drop(watcher.submit(read(source)));
@@ -62,14 +80,6 @@ fn main() -> io::Result<()> {
             }
         }
     }
-}
-
-/// SIGINT and SIGTERM as bytes on a socket.
-fn signals(watcher: &mut Watcher) -> io::Result<Source> {
-    let (tell, hear) = UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, tell.try_clone()?)?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, tell)?;
-    Ok(watcher.attach(hear)?)
 }
 
 struct Arguments {

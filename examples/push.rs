@@ -25,7 +25,7 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let listener = watcher.listen(([127, 0, 0, 1], port))?;
+    let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
     let signals = shared::signals(&mut watcher)?;

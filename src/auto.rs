@@ -42,6 +42,10 @@ pub enum DriverKind {
     /// The proactor on epoll (Linux, Android).
     Epoll,
     /// The proactor on io_uring (Linux).
+    ///
+    /// When its process is killed, the kernel ends the ring's requests, which hold listeners and
+    /// connections, a moment after the process: a server that is started again at once sometimes meets
+    /// `EADDRINUSE`, and should try to listen again for a second or two.
     Uring,
     /// The proactor on kqueue (macOS and the BSDs).
     Kqueue,

@@ -1,10 +1,32 @@
-//! What the examples share: options on the command line, and signals as a source.
+//! What the examples share: options on the command line, a listener, and signals as a source.
 
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
-use windlass::{Source, Watcher};
+use windlass::{Address, Source, Watcher};
+
+/// Listens at an address, before the loop starts. While it is in use, tries again for two seconds: when a
+/// server on io_uring is killed, the kernel ends what the ring held, also its listener, a moment later.
+#[allow(dead_code)] // not every example listens
+pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Result<Source> {
+    let at = at.into();
+    let until = Instant::now() + Duration::from_secs(2);
+    loop {
+        match watcher.listen(at.clone()) {
+            // A path that exists stays.
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && at.ip().is_some()
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            answer => return answer,
+        }
+    }
+}
 
 /// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end.
 pub(crate) fn signals(watcher: &mut Watcher) -> io::Result<Source> {

@@ -9,6 +9,10 @@
 //! An entry is tagged with the name of its source (index and generation) and what it is for; a
 //! completion whose name is stale is dropped, its bytes given back. At most one read and one write
 //! of a source are in the kernel.
+//!
+//! What the ring holds outlives a process that is killed by a moment: the kernel ends its requests, and then
+//! closes listeners and connections, in work of its own. Who listens at the same address at once sometimes
+//! meets `EADDRINUSE`.
 
 #![allow(unsafe_code)]
 //! # Safety
