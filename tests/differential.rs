@@ -23,7 +23,7 @@ mod seeds;
 mod worlds;
 
 use programs::random;
-use worlds::{Network, Real, Ring, Virtual, World};
+use worlds::{Network, Poll, Real, Ring, Virtual, World};
 
 /// Connections of a program: half of them over a listener.
 const CONNECTIONS: usize = 4;
@@ -733,6 +733,8 @@ fn every_kernel_shows_the_same() {
         prop_assert_eq!(&real, &plain, "epoll and a simulation that behaves");
         let ring = run::<Ring>(&network(Faults::none()), &steps);
         prop_assert_eq!(&ring, &plain, "io_uring and a simulation that behaves");
+        let poll = run::<Poll>(&network(Faults::none()), &steps);
+        prop_assert_eq!(&poll, &plain, "poll and a simulation that behaves");
         for probability in [0.1, 0.4] {
             let faulty = run::<Virtual>(&network(Faults::transient(probability)), &steps);
             prop_assert_eq!(&plain, &faulty, "with faults");

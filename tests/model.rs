@@ -31,7 +31,7 @@ use model::state::Model;
 use model::steps::{Case, Ending, case};
 use programs::random;
 use seeds::each;
-use worlds::{Real, Virtual, World, alone, descriptors};
+use worlds::{Virtual, World, alone, descriptors};
 
 /// The most steps of a program.
 const STEPS: usize = 120;
@@ -158,30 +158,30 @@ macro_rules! found {
     };
 }
 
-mod epoll {
-    use super::*;
+/// Random programs and what was found, on one of the system's kernels.
+macro_rules! on {
+    ($module:ident $world:ident) => {
+        mod $module {
+            use super::*;
 
-    found!(Real);
+            found!($world);
 
-    #[test]
-    fn random_programs_keep_the_contract() {
-        let _alone = alone();
-        expect_all(&explore::<Real>(600, 200));
-    }
+            #[test]
+            fn random_programs_keep_the_contract() {
+                let _alone = alone();
+                expect_all(&explore::<crate::worlds::$world>(600, 200));
+            }
+        }
+    };
 }
 
-mod uring {
-    use super::*;
-    use worlds::Ring;
-
-    found!(Ring);
-
-    #[test]
-    fn random_programs_keep_the_contract() {
-        let _alone = alone();
-        expect_all(&explore::<Ring>(600, 200));
-    }
-}
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+on!(epoll Real);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+on!(uring Ring);
+#[cfg(any(windlass_kqueue, not(target_os = "linux")))]
+on!(kqueue Real);
+on!(poll Poll);
 
 mod sim {
     use super::*;

@@ -53,19 +53,33 @@ pub trait World: Sized {
     fn narrow(&self, _watcher: &mut Watcher<Self::Driver>, _source: windlass::Source) {}
 }
 
-/// The system's kernel: by io_uring, or by epoll.
-pub struct Os<const RING: bool> {
+const SELECTOR: u8 = 0;
+const RING: u8 = 1;
+const POLL: u8 = 2;
+
+/// The system's kernel: by its own selector, by io_uring, by poll(2).
+pub struct Os<const BY: u8> {
     /// Bound, but not listening.
     silent: socket2::Socket,
     buffer: usize,
 }
 
-pub type Real = Os<false>;
-pub type Ring = Os<true>;
+pub type Real = Os<SELECTOR>;
+pub type Ring = Os<RING>;
+pub type Poll = Os<POLL>;
 
-impl<const RING: bool> World for Os<RING> {
+/// Whether the system's selector is kqueue.
+const KQUEUE: bool =
+    cfg!(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))));
+
+impl<const BY: u8> World for Os<BY> {
     type Driver = windlass::Auto;
-    const NAME: &'static str = if RING { "io_uring" } else { "epoll" };
+    const NAME: &'static str = match BY {
+        RING => "io_uring",
+        POLL => "poll",
+        _ if KQUEUE => "kqueue",
+        _ => "epoll",
+    };
     const BOUND: Duration = Duration::from_secs(20);
     const LONGEST_WAIT: Duration = Duration::from_micros(1500);
 
@@ -79,7 +93,12 @@ impl<const RING: bool> World for Os<RING> {
     }
 
     fn watcher(&self, builder: Builder) -> Watcher {
-        let kind = if RING { DriverKind::Uring } else { DriverKind::Epoll };
+        let kind = match BY {
+            RING => DriverKind::Uring,
+            POLL => DriverKind::Poll,
+            _ if KQUEUE => DriverKind::Kqueue,
+            _ => DriverKind::Epoll,
+        };
         builder.driver(kind).build().expect("it is there")
     }
 
