@@ -228,7 +228,8 @@ impl Builder {
         self
     }
 
-    /// Binds the thread that builds the watcher to processor `cpu`.
+    /// Binds the thread that builds the watcher to processor `cpu` (from 0). The threads that do work for it may
+    /// run on all processors of the process nevertheless. Linux only.
     pub fn affinity(mut self, cpu: usize) -> Builder {
         self.affinity = Some(cpu);
         self

@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticke
 pub enum Kind {
     /// Not looked at yet; the first operation asks the kernel.
     Unknown = 0,
-    /// A connected or connecting stream socket of an internet family.
+    /// A connected or connecting TCP or MPTCP socket: a read that ends short has met the end of what is there.
     Stream = 8,
     /// A Unix stream socket: its reads can stop short at passed descriptors.
     UnixStream = 9,
@@ -115,6 +115,8 @@ pub enum Kind {
     Pollable = 4,
     /// As `Pollable`, but somebody else shares the blocking description, whose flags are not changed.
     SharedPollable = 5,
+    /// A stream socket of another protocol (SCTP one-to-one, vsock …): a short read proves nothing.
+    OtherStream = 7,
     /// A regular file, directory or block device: always ready as poll(2) sees it; its operations name
     /// where in the file they start.
     File = 6,

@@ -402,7 +402,8 @@ impl<D: Driver> Watcher<D> {
         self.driver.pollable()
     }
 
-    /// Binds the calling thread, on which the loop runs, to processor `cpu`.
+    /// Binds the calling thread, on which the loop runs, to processor `cpu` (from 0). The threads that it makes for
+    /// its work from then on may run on all processors of the process.
     ///
     /// # Errors
     /// [`Reason::NoProcessor`] for one that does not exist or may not be used; [`Reason::Closed`] after

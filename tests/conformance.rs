@@ -554,11 +554,14 @@ macro_rules! everything {
             denied {
                 an_accept_that_always_fails_ends
                 connections_that_are_gone_end_no_accept
+                an_interrupted_connect_is_no_connection
             }
             linux {
                 an_eventfd_becomes_readable
                 other_descriptors_can_be_polled
                 a_processor_that_does_not_exist_is_an_error
+                a_bound_loop_leaves_its_threads_all_processors
+                streams_of_other_protocols
             }
             $($more)*
         }
@@ -664,6 +667,7 @@ macro_rules! files {
                 a_file_that_is_cut_tears_what_is_behind
                 a_file_that_waits_can_be_cancelled
                 blocking_sockets_are_given_back_as_they_were
+                a_peer_that_is_gone_raises_no_signal
                 the_end_of_a_file_needs_no_room
             }
             $($more)*

@@ -50,6 +50,8 @@ pub struct Os<S: Select = Selector> {
     waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
+    /// Listeners whose connections are neither TCP nor Unix sockets: each of these is asked what it is.
+    odd_listeners: Vec<RawFd>,
     engines: Engines,
 }
 
@@ -83,7 +85,8 @@ impl<S: Select> Os<S> {
         let mut selector = S::new(events)?;
         let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
-        Ok(Os { selector, waker, calls: Calls::default(), spare, engines: Engines::none() })
+        let (calls, engines) = (Calls::default(), Engines::none());
+        Ok(Os { selector, waker, calls, spare, odd_listeners: Vec::new(), engines })
     }
 }
 
@@ -173,7 +176,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
         };
         self.calls.getsockopt += 1;
         let kind = match kind {
-            Kind::Unknown => descriptor::kind_of(fd).map_err(reason)?,
+            Kind::Unknown => {
+                let kind = descriptor::kind_of(fd).map_err(reason)?;
+                if kind == Kind::Listener && !net::listens_to_bytes(fd).map_err(reason)? {
+                    self.odd_listeners.push(fd);
+                }
+                kind
+            }
             known => known,
         };
         if kind.is_socket() {
@@ -268,11 +277,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
         } else {
             let _ = self.selector.remove(fd);
         }
+        self.odd_listeners.retain(|&listener| listener != fd);
         // Of sockets and pipes it says nothing; what is written to files is vouched for by `Op::close`.
         let _ = descriptor::close(fd);
     }
 
     fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+        self.odd_listeners.retain(|&listener| listener != fd);
         let peer = match kind {
             Kind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
@@ -364,7 +375,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
             return Err(-accepted as i32);
         }
         let owned = descriptor::own(accepted as RawFd);
-        let kind = if peer.is_internet() {
+        let kind = if !self.odd_listeners.is_empty() && self.odd_listeners.contains(&fd) {
+            Kind::Unknown
+        } else if peer.is_internet() {
             Kind::Stream
         } else {
             self.calls.getsockopt += 1;
@@ -422,10 +435,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn connect_result(&mut self, fd: RawFd) -> i32 {
         self.calls.getsockopt += 1;
         match net::pending_error(fd) {
-            // No error is also what a connection that goes on has: one that is made is writable.
-            0 if self.poll(fd, Ready::WRITABLE).is_ok_and(|ready| ready.is_empty()) => {
-                libc::EINPROGRESS
-            }
+            // No error is also what a connection that goes on has, and one that was never begun: one that is
+            // made is writable, and has not hung up.
+            0 => match self.poll(fd, Ready::WRITABLE) {
+                Ok(ready) if ready.is_empty() => libc::EINPROGRESS,
+                Ok(ready) if ready.intersects(Ready::HANGUP) => net::peer_error(fd),
+                _ => 0,
+            },
             errno => errno,
         }
     }

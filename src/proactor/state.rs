@@ -83,7 +83,7 @@ const KINDS: [Kind; 10] = [
     Kind::Pollable,
     Kind::SharedPollable,
     Kind::File,
-    Kind::Unknown,
+    Kind::OtherStream,
     Kind::Stream,
     Kind::UnixStream,
 ];

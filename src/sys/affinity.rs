@@ -1,40 +1,80 @@
 //! Binds the calling thread to a processor.
 
-use std::io;
+pub(crate) use system::{bind, unbind_of};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::error::Reason;
+mod system {
+    use std::cell::Cell;
+    use std::io;
+    use std::sync::OnceLock;
 
-/// Binds the calling thread to processor `cpu`.
-///
-/// # Errors
-/// [`Reason::NoProcessor`] for one that does not exist or may not be used.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn bind(cpu: usize) -> io::Result<()> {
-    use nix::sched::{CpuSet, sched_setaffinity};
+    use nix::errno::Errno;
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
 
-    let mut set = CpuSet::new();
-    set.set(cpu)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
-        .map_err(|errno| refused(cpu, errno))
+    use crate::error::Reason;
+
+    /// The processors that the process had before the first thread was bound here.
+    static ALL: OnceLock<CpuSet> = OnceLock::new();
+
+    thread_local! {
+        /// Whether this thread was bound here.
+        static BOUND: Cell<bool> = const { Cell::new(false) };
+    }
+
+    const THIS: Pid = Pid::from_raw(0);
+
+    /// Binds the calling thread to processor `cpu`.
+    ///
+    /// # Errors
+    /// [`Reason::NoProcessor`] for one that does not exist or may not be used.
+    pub(crate) fn bind(cpu: usize) -> io::Result<()> {
+        if ALL.get().is_none() {
+            let all = sched_getaffinity(THIS).map_err(io::Error::from)?;
+            ALL.get_or_init(|| all);
+        }
+        let mut set = CpuSet::new();
+        set.set(cpu)
+            .and_then(|()| sched_setaffinity(THIS, &set))
+            .map_err(|errno| refused(cpu, errno))?;
+        BOUND.set(true);
+        Ok(())
+    }
+
+    /// What a thread that the calling one makes has to do first: one that is bound would hand its only
+    /// processor down, and what threads do for a loop would run where the loop runs.
+    pub(crate) fn unbind_of() -> impl FnOnce() + Send + 'static {
+        let all = if BOUND.get() { ALL.get().copied() } else { None };
+        move || {
+            if let Some(all) = all {
+                // They may have become fewer since: then it stays where it is.
+                let _ = sched_setaffinity(THIS, &all);
+            }
+        }
+    }
+
+    fn refused(cpu: usize, errno: Errno) -> io::Error {
+        if errno == Errno::EINVAL {
+            Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into()
+        } else {
+            io::Error::from(errno)
+        }
+    }
 }
 
 /// Other systems have no such binding.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) fn bind(cpu: usize) -> io::Result<()> {
-    let _ = cpu;
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "this system does not bind threads to processors",
-    ))
-}
+mod system {
+    use std::io;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn refused(cpu: usize, errno: nix::errno::Errno) -> io::Error {
-    if errno == nix::errno::Errno::EINVAL {
-        Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into()
-    } else {
-        io::Error::from(errno)
+    pub(crate) fn bind(cpu: usize) -> io::Result<()> {
+        let _ = cpu;
+        let text = "this system does not bind threads to processors";
+        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+
+    /// Nothing is handed down.
+    pub(crate) fn unbind_of() -> impl FnOnce() + Send + 'static {
+        || {}
     }
 }

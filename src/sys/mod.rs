@@ -83,6 +83,8 @@ pub(crate) mod path;
 pub(crate) mod poll;
 #[cfg_attr(windows, path = "windows/resolve.rs")]
 pub(crate) mod resolve;
+#[cfg(not(any(windows, target_vendor = "apple", target_os = "openbsd")))]
+mod sigpipe;
 #[cfg_attr(windows, path = "windows/stat.rs")]
 pub(crate) mod stat;
 #[cfg_attr(windows, path = "windows/transfer.rs")]

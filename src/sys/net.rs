@@ -17,7 +17,7 @@ use crate::source::Kind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::{Moved, attempt, check};
+use crate::sys::{Moved, attempt, check, os_errno};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
 const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
@@ -149,12 +149,45 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
         return Ok(Kind::Listener);
     }
-    Ok(match option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? {
-        libc::SOCK_STREAM if is_unix(fd)? => Kind::UnixStream,
-        libc::SOCK_STREAM => Kind::Stream,
+    let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let family = local(fd)?.family();
+    Ok(kind_by(family, kind, protocol(fd, family, kind)))
+}
+
+/// What kind of connected socket one of a family, a type and a protocol is. Of streams only TCP and MPTCP (and
+/// Unix sockets, but for passed descriptors) fill a read with all that is there: SCTP ends it at a message.
+fn kind_by(family: i32, kind: i32, protocol: i32) -> Kind {
+    const MPTCP: i32 = 262;
+    let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+    match kind {
+        libc::SOCK_STREAM if family == libc::AF_UNIX => Kind::UnixStream,
+        libc::SOCK_STREAM if internet && matches!(protocol, libc::IPPROTO_TCP | MPTCP) => {
+            Kind::Stream
+        }
+        libc::SOCK_STREAM => Kind::OtherStream,
         libc::SOCK_SEQPACKET => Kind::Seqpacket,
         _ => Kind::Datagram,
-    })
+    }
+}
+
+/// The protocol of a socket; 0 where the system does not say.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn protocol(fd: RawFd, _family: i32, _kind: i32) -> i32 {
+    option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL).unwrap_or(0)
+}
+
+/// There is no way to ask, and TCP is what there is.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn protocol(_: RawFd, family: i32, kind: i32) -> i32 {
+    let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+    if internet && kind == libc::SOCK_STREAM { libc::IPPROTO_TCP } else { 0 }
+}
+
+/// Whether a listener's connections are TCP or MPTCP, or Unix sockets.
+pub(crate) fn listens_to_bytes(fd: RawFd) -> io::Result<bool> {
+    let family = local(fd)?.family();
+    let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    Ok(kind_by(family, kind, protocol(fd, family, kind)) != Kind::OtherStream)
 }
 
 /// What kind of connected Unix socket `fd` is.
@@ -164,10 +197,6 @@ pub(crate) fn unix_kind(fd: RawFd) -> Kind {
         Ok(libc::SOCK_SEQPACKET) => Kind::Seqpacket,
         _ => Kind::Unknown,
     }
-}
-
-fn is_unix(fd: RawFd) -> io::Result<bool> {
-    Ok(local(fd)?.family() == libc::AF_UNIX)
 }
 
 fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
@@ -440,7 +469,50 @@ pub(crate) fn peer(fd: RawFd) -> io::Result<RawAddress> {
     name(fd, libc::getpeername)
 }
 
+/// Why a socket without an error has no peer: 0 if it has one, or `ENOTCONN`.
+pub(crate) fn peer_error(fd: RawFd) -> i32 {
+    peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
+}
+
 /// Sets TCP_NODELAY.
 pub(crate) fn set_nodelay(fd: RawFd, on: bool) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_told_by_family_and_protocol() {
+        const SCTP: i32 = 132;
+        const MPTCP: i32 = 262;
+        const VSOCK: i32 = 40;
+        let (stream, packets) = (libc::SOCK_STREAM, libc::SOCK_SEQPACKET);
+        for (family, kind, protocol, told) in [
+            (libc::AF_INET, stream, libc::IPPROTO_TCP, Kind::Stream),
+            (libc::AF_INET6, stream, libc::IPPROTO_TCP, Kind::Stream),
+            (libc::AF_INET, stream, MPTCP, Kind::Stream),
+            (libc::AF_INET6, stream, MPTCP, Kind::Stream),
+            (libc::AF_INET, stream, SCTP, Kind::OtherStream),
+            (libc::AF_INET6, stream, SCTP, Kind::OtherStream),
+            (libc::AF_INET, stream, 0, Kind::OtherStream),
+            (VSOCK, stream, 0, Kind::OtherStream),
+            (VSOCK, stream, libc::IPPROTO_TCP, Kind::OtherStream),
+            (libc::AF_UNIX, stream, 0, Kind::UnixStream),
+            (libc::AF_UNIX, packets, 0, Kind::Seqpacket),
+            (libc::AF_INET, packets, SCTP, Kind::Seqpacket),
+            (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_UDP, Kind::Datagram),
+            (libc::AF_UNIX, libc::SOCK_DGRAM, 0, Kind::Datagram),
+        ] {
+            assert_eq!(kind_by(family, kind, protocol), told, "{family} {kind} {protocol}");
+        }
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(listens_to_bytes(tcp.as_raw_fd()).unwrap());
+        assert_eq!(kind_of(tcp.as_raw_fd()).unwrap(), Kind::Listener);
+        let socket = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        assert_eq!(kind_of(socket.as_raw_fd()).unwrap(), Kind::Stream);
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(kind_of(unix.as_raw_fd()).unwrap(), Kind::UnixStream);
+    }
 }

@@ -35,13 +35,14 @@ fn known(moved: Moved) -> Moved {
 
 /// sendfile(2): up to `len` bytes at `offset` of `file` to `socket`. 0 is the end of the file. A
 /// blocking socket is waited for; a non-blocking one answers `-EAGAIN`, and a part where there was room
-/// for one. On Linux a peer that is gone raises SIGPIPE where that is not ignored (Rust's programs
-/// ignore it).
+/// for one. It knows no `MSG_NOSIGNAL`: a peer that is gone would raise SIGPIPE.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> Moved {
     let mut at = offset as libc::off64_t;
     // SAFETY: the offset lives on this stack.
-    known(attempt!(unsafe { libc::sendfile64(socket, file, &mut at, len) }))
+    known(crate::sys::sigpipe::without(|| {
+        attempt!(unsafe { libc::sendfile64(socket, file, &mut at, len) })
+    }))
 }
 
 /// As on Linux; what has gone out before an error is told apart from it.
@@ -59,7 +60,9 @@ pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> 
     let (answer, sent) = {
         let mut sent = 0;
         // SAFETY: the count lives on this stack; no headers.
-        (attempt!(unsafe { libc::sendfile(file, socket, at, len, none, &mut sent, 0) }), sent)
+        let mut send =
+            || attempt!(unsafe { libc::sendfile(file, socket, at, len, none, &mut sent, 0) });
+        (crate::sys::sigpipe::without(&mut send), sent)
     };
     let stopped = answer == -(libc::EAGAIN as Moved) || answer == -(libc::EINTR as Moved);
     if answer == 0 || stopped && sent > 0 { sent as Moved } else { known(answer) }

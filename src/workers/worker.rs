@@ -13,7 +13,7 @@ use super::job::Cell;
 use super::lanes::{Lanes, Started};
 use super::{AHEAD, Work};
 use crate::bell::Urgency;
-use crate::sys::os_errno;
+use crate::sys::{affinity, os_errno};
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in all.
 /// No look costs half of the jobs per second that do nothing, and a thousand as much: the processor
@@ -105,7 +105,9 @@ impl<W: Work> Shared<W> {
         }
         let (shared, tally) = (Arc::clone(self), Arc::new(Tally::default()));
         roster.tallies.push(Arc::clone(&tally));
+        let unbind = affinity::unbind_of();
         let spawned = builder.spawn(move || {
+            unbind();
             shared.work(&tally);
             drop(shared);
             drop(open);

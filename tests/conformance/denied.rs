@@ -106,3 +106,24 @@ pub fn a_copy_whose_close_fails_is_none<H: Harness>() {
         b.expect_all_ended();
     });
 }
+
+/// A signal that comes into a connect leaves it going on; one that was never begun has no peer, and says so.
+pub fn an_interrupted_connect_is_no_connection<H: Harness>() {
+    let name = "denied::an_interrupted_connect_is_no_connection";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let directory = Directory::new();
+        let mut b = H::bench();
+        let (listener, at) = b.listen();
+        let unix = windlass::Address::unix(directory.at("listener")).unwrap();
+        let other = b.watcher.listen(unix.clone()).unwrap();
+        deny(&[libc::SYS_connect], libc::EINTR);
+        for at in [at, unix] {
+            for _ in 0..3 {
+                expect_errno(b.run(Op::connect(at.clone())), &[libc::ENOTCONN]);
+            }
+        }
+        assert!(b.watcher.free(listener) && b.watcher.free(other));
+        assert_eq!(b.watcher.counters().sources, 0);
+        b.expect_all_ended();
+    });
+}

@@ -1,10 +1,12 @@
 //! What only Linux has: eventfd, timerfd, pidfd, threads that are bound to processors.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use windlass::{Builder, Completion, Done, Op, Ready, Reason};
+use windlass::{Builder, Completion, Done, Kind, Op, Ready, Reason, Watcher};
 
+use crate::common::files::expect_returned;
 use crate::common::*;
 
 #[track_caller]
@@ -76,6 +78,94 @@ pub fn other_descriptors_can_be_polled<H: Harness>() {
         assert!(ready(b.end(poll)).contains(Ready::READABLE));
     }
     assert!(child.wait().unwrap().success());
+}
+
+/// The processors that the calling thread may use.
+fn processors() -> Vec<usize> {
+    // SAFETY: all zeroes is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set lives across the call.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) }, 0);
+    // SAFETY: below the size of the set.
+    (0..1024).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// The loop has one processor, the threads that work for it have all.
+pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
+    let all = processors();
+    if all.len() < 2 {
+        return skip(Needs::Luck, "a bound loop: there is one processor");
+    }
+    for &cpu in [all[0], all[all.len() - 1]].iter() {
+        let (all, name) = (all.clone(), format!("{}", H::NAME));
+        std::thread::spawn(move || {
+            let mut b = H::bench_with(Watcher::builder().affinity(cpu).threads(2));
+            assert_eq!(processors(), [cpu], "{name}");
+            let jobs: Vec<_> = (0..6).map(|_| b.submit(Op::run(processors))).collect();
+            for job in jobs {
+                assert_eq!(expect_returned::<Vec<usize>>(b.end(job)), all, "{name}");
+            }
+            // Another one, and from a thread that has one already.
+            let other = all[usize::from(cpu == all[0])];
+            let mut b = H::bench();
+            b.watcher.set_affinity(other).unwrap();
+            assert_eq!(processors(), [other], "{name}");
+            assert_eq!(expect_returned::<Vec<usize>>(b.run(Op::run(processors))), all, "{name}");
+        })
+        .join()
+        .unwrap();
+        let spawned = Watcher::builder()
+            .driver(H::NAME.parse().unwrap())
+            .affinity(cpu)
+            .spawn("loop", |_| Ok(processors()))
+            .unwrap();
+        assert_eq!(spawned.thread.join().unwrap().unwrap(), [cpu]);
+    }
+    assert_eq!(processors(), all, "this thread was not bound");
+}
+
+/// Other stream protocols than TCP: what they are is asked, also of what they accept.
+pub fn streams_of_other_protocols<H: Harness>() {
+    const MPTCP: i32 = 262;
+    const SCTP: i32 = 132;
+    for (number, name, kind) in [(MPTCP, "MPTCP", Kind::Stream), (SCTP, "SCTP", Kind::OtherStream)]
+    {
+        let make = || {
+            let (domain, stream) = (socket2::Domain::IPV4, socket2::Type::STREAM);
+            socket2::Socket::new(domain, stream, Some(socket2::Protocol::from(number)))
+        };
+        let listener = match make() {
+            Ok(socket) => socket,
+            Err(error) => {
+                skip(Needs::Luck, format_args!("streams of {name}: {error}"));
+                continue;
+            }
+        };
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(9).unwrap();
+        let at = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut b = H::bench();
+        let listener = b.watcher.attach(OwnedFd::from(listener)).unwrap();
+        let accept = b.submit(Op::accept(listener));
+        let connect = b.submit(Op::connect_with(OwnedFd::from(make().unwrap()), at));
+        let there = expect_accepted(b.end(accept));
+        let here = expect_connected(b.end(connect));
+        let (here, there) = (b.watcher.attach(here).unwrap(), b.watcher.attach(there).unwrap());
+        // Two messages that arrive before anything is read, with a short read between them.
+        for _ in 0..20 {
+            b.write(here, "first");
+            b.write(here, "second");
+            let mut got = Vec::new();
+            while got.len() < 11 {
+                got.extend(b.read(there));
+            }
+            assert_eq!(got, b"firstsecond", "{name}");
+            b.cross(there, here, b"and back");
+        }
+        for end in [here, there] {
+            assert_eq!(b.watcher.detach(end).unwrap().kind(), kind, "{name}");
+        }
+    }
 }
 
 /// gaio's affinity tests.

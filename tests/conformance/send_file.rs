@@ -290,3 +290,69 @@ pub fn the_end_of_a_file_needs_no_room<H: Harness>() {
     }
     b.expect_all_ended();
 }
+
+/// sendfile(2) knows no `MSG_NOSIGNAL`: a peer that is gone raises no SIGPIPE nevertheless, whatever the program
+/// does with that signal, and one that the program has pending stays.
+#[cfg(unix)]
+pub fn a_peer_that_is_gone_raises_no_signal<H: Harness>() {
+    let name = "send_file::a_peer_that_is_gone_raises_no_signal";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let (_directory, mut b, file) = source::<H>(LEN);
+        let mut fail = || {
+            for pair in pairs() {
+                let (here, there) = attach(&mut b, pair);
+                let send = b.submit(Op::send_file(here, file, 0, LEN));
+                b.look();
+                assert!(b.watcher.free(there));
+                let gone = [libc::EPIPE, libc::ECONNRESET];
+                expect_errno(b.end(send), &gone);
+                // And once it is known.
+                expect_errno(b.run(Op::send_file(here, file, 0, 10)), &gone);
+                assert!(b.watcher.free(here));
+            }
+        };
+        let set = |what| {
+            // SAFETY: no handler of ours is called; one thread looks at this.
+            unsafe { libc::signal(libc::SIGPIPE, what) }
+        };
+        fail();
+        set(libc::SIG_DFL);
+        fail();
+        assert_eq!(pending(), (false, false), "blocked and pending");
+        // The program blocks it, and one is pending.
+        let mut only = none();
+        // SAFETY: a valid set.
+        unsafe { libc::sigaddset(&mut only, libc::SIGPIPE) };
+        // SAFETY: the set lives across the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &only, std::ptr::null_mut()) };
+        fail();
+        assert_eq!(pending(), (true, false), "blocked and pending");
+        // SAFETY: this thread lives, and blocks it.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
+        fail();
+        assert_eq!(pending(), (true, true), "blocked and pending");
+        set(libc::SIG_IGN);
+    });
+}
+
+#[cfg(unix)]
+fn none() -> libc::sigset_t {
+    // SAFETY: all zeroes is memory for a set.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: room for a set.
+    unsafe { libc::sigemptyset(&mut set) };
+    set
+}
+
+/// Whether this thread blocks SIGPIPE, and has one pending.
+#[cfg(unix)]
+fn pending() -> (bool, bool) {
+    let (mut blocked, mut waits) = (none(), none());
+    // SAFETY: no set is asked for; the other lives across the call.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut blocked) };
+    // SAFETY: the set lives across the call.
+    unsafe { libc::sigpending(&mut waits) };
+    // SAFETY: valid sets.
+    let has = |set: &libc::sigset_t| unsafe { libc::sigismember(set, libc::SIGPIPE) == 1 };
+    (has(&blocked), has(&waits))
+}

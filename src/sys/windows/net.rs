@@ -19,7 +19,7 @@ use crate::sys::descriptor::{VECTORS, own};
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd, of_socket, socket};
 use crate::sys::windows::api::{self, SOCKET, WSABUF};
-use crate::sys::{Moved, attempt, check, errno, os_error};
+use crate::sys::{Moved, attempt, check, errno, os_errno, os_error};
 
 /// Calls have no flags that keep them from blocking.
 pub(crate) const FLAGS_PER_CALL: bool = false;
@@ -52,6 +52,11 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
         api::SOCK_DGRAM => Ok(Kind::Datagram),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
+}
+
+/// Whether a listener's connections are TCP.
+pub(crate) fn listens_to_bytes(_: RawFd) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// There are no connected Unix sockets.
@@ -324,6 +329,11 @@ pub(crate) fn local(fd: RawFd) -> io::Result<RawAddress> {
 /// getpeername
 pub(crate) fn peer(fd: RawFd) -> io::Result<RawAddress> {
     name(fd, api::getpeername)
+}
+
+/// Why a socket without an error has no peer: 0 if it has one, or `ENOTCONN`.
+pub(crate) fn peer_error(fd: RawFd) -> i32 {
+    peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
 /// Sets TCP_NODELAY.
