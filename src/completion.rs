@@ -21,7 +21,8 @@ use crate::source::{Handle, Source, Ticket};
 /// number with [`more`](Completion::more) set before that. Dropping a completion unread leaks
 /// nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
-    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages.
+    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It may
+    /// have been freed since.
     pub source: Source,
     /// The operation's token, untouched.
     pub token: u64,

@@ -374,6 +374,8 @@ impl Op {
 
     /// Frees the source after the writes that were queued before it: flush, then close.
     ///
+    /// A [`free`](crate::Watcher::free) behind it does not wait for the writes: it cuts the flush.
+    ///
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
     /// source stays as it is. It does, too, behind a write that ended partly sent (a cancel, a deadline, a
@@ -401,7 +403,8 @@ impl Op {
     /// ended by `deadline`. One that has passed already gives the operation a single try, if it is at
     /// the head of its queue: data that is there wins. The source stays usable. A timer's own time
     /// stays what it is: the earlier of the two ends it. Of `deadline` and
-    /// [`timeout`](Op::timeout) the last word counts.
+    /// [`timeout`](Op::timeout) the last word counts. That of a [multishot](Op::multishot) operation is
+    /// for its whole life: a completion does not put it off.
     #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Op {
         let deadline_ns = bounded(clock::ns_of(deadline));
@@ -436,7 +439,8 @@ impl Op {
         limit_ns(self.flags, &self.extra)
     }
 
-    /// Keeps the operation in flight after a completion. Of accepts, buffer-less reads and
+    /// Keeps the operation in flight after a completion, until it fails, ends or its
+    /// [deadline](Op::deadline), which no completion puts off, has come. Of accepts, buffer-less reads and
     /// [`send_file`](Op::send_file); others ignore it.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {

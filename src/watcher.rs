@@ -221,6 +221,9 @@ impl<D: Driver> Watcher<D> {
     /// does not end the wait: a handler tells the loop through a descriptor that it reads (the example
     /// `echo`), or through a [`Submitter`] from a thread that waits for signals.
     ///
+    /// With nothing in flight it waits for other threads, which a [`Submitter`] may reach it from at any
+    /// time: where there are none, it blocks for ever. (On a [simulation](crate::sim) it fails then.)
+    ///
     /// # Errors
     /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in a
     /// child process; what the kernel reports for the wait itself (`EBADF`, `EINVAL`: somebody else has
@@ -252,7 +255,29 @@ impl<D: Driver> Watcher<D> {
 
     /// Ends the operations of a source ([`ErrorKind::Freed`](crate::ErrorKind::Freed)) and closes its
     /// descriptor at once. False for a stale source. To close after the writes that are queued, submit
-    /// [`Op::close`].
+    /// [`Op::close`], and do not free behind it: that ends the close, and the writes before it with what
+    /// was not out yet.
+    ///
+    /// Completions that were there already survive it: what a program submits for their source then is
+    /// refused as [`Reason::Stale`], which is not an error for a server with several operations in flight
+    /// on a source.
+    ///
+    /// ```
+    /// # use windlass::{Completions, Op, Reason, Watcher};
+    /// # let mut watcher = Watcher::new()?;
+    /// # let (a, b) = std::os::unix::net::UnixStream::pair()?;
+    /// # let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
+    /// watcher.submit(Op::write(a, "hello"))?;
+    /// watcher.free(a);
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?; // the write is out
+    /// let source = done.drain(..).next().unwrap().source;
+    /// match watcher.submit(Op::read(source)) {
+    ///     Err(refused) if refused.reason == Reason::Stale => {} // freed meanwhile
+    ///     answer => drop(answer?),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn free(&mut self, source: Source) -> bool {
         self.driver.free(source)
@@ -376,7 +401,7 @@ impl<D: Driver> Watcher<D> {
         self.driver.aligned_buf(len)
     }
 
-    /// Binds a source to a guard that frees it when dropped, from any thread.
+    /// Binds a source to a guard that frees it when dropped, from any thread: at the loop's next turn.
     pub fn guard(&mut self, source: Source) -> SourceGuard {
         SourceGuard::new(source, self.driver.submitter())
     }

@@ -163,6 +163,7 @@ macro_rules! portable {
                 reads_of_every_kind_expire_and_the_source_lives
                 a_write_to_a_silent_peer_expires_with_its_count
                 read_exact_expires_with_what_it_has
+                a_deadline_of_a_multishot_is_for_its_whole_life
                 a_passed_deadline_without_data_expires
                 a_passed_deadline_behind_another_read_expires
                 never_early

@@ -478,7 +478,8 @@ impl Drop for Gate<'_> {
     }
 }
 
-/// Owns a source: dropping it frees the source, from any thread.
+/// Owns a source: dropping it frees the source, from any thread. The loop does it in its next turn, also
+/// where its own thread has dropped the guard; until then the source is there.
 ///
 /// ```
 /// use windlass::Watcher;

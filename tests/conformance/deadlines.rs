@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{ErrorKind, Op};
+use windlass::{Done, ErrorKind, Op};
 
 use crate::common::*;
 
@@ -55,6 +55,31 @@ pub fn read_exact_expires_with_what_it_has<H: Harness>() {
     let (bytes, buf) = expect_error(b.end(ticket), ErrorKind::Deadline);
     assert_eq!((bytes, &*buf), (4, &b"four"[..]));
     b.expect_alive(here, there);
+}
+
+/// What it has brought does not put its end off.
+pub fn a_deadline_of_a_multishot_is_for_its_whole_life<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let span = Duration::from_millis(60);
+    let start = b.watcher.now();
+    let ticket = b.submit(Op::read(here).multishot().timeout(span));
+    let mut reads = 0;
+    let end = 'run: loop {
+        assert!(b.watcher.now() < start + 100 * span, "{reads} reads have put its end off");
+        b.write(there, "x");
+        b.pass(span / 12);
+        for c in b.now() {
+            assert_eq!((c.ticket(), c.more()), (ticket, c.result.is_ok()));
+            match c.result {
+                Ok(Done::Read(data)) => reads += data.len(),
+                _ => break 'run c,
+            }
+        }
+    };
+    assert!(b.watcher.now() >= start + span && reads >= 2, "{reads} reads");
+    expect_unmoved(end, ErrorKind::Deadline);
+    b.expect_all_ended();
 }
 
 pub fn a_passed_deadline_without_data_expires<H: Harness>() {
