@@ -99,6 +99,7 @@ fn direct_writes_before_a_freeze_was_looked_at() {
 }
 
 /// How a gate of libuv is answered here.
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 enum Answer {
     /// By a row.
     Row(Quirk),
@@ -113,6 +114,7 @@ enum Answer {
 }
 
 /// Every gate of libuv 1.51 before a ring or an operation of it.
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 const GATES: &[(&str, Answer)] = &[
     ("Android's filters", Answer::NotBuilt("android")),
     ("parisc, Linux 6.1", Answer::NotBuilt("hppa")),
