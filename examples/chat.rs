@@ -28,9 +28,10 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    watcher.submit(Op::accept(listener).multishot())?;
+    // Before a burst of connections can take the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals))?;
+    watcher.submit(Op::accept(listener).multishot())?;
 
     // A worker formats and prints; leases may be dropped on any thread.
     let (log, lines) = crossbeam_channel::bounded::<(Source, Lease)>(256);

@@ -27,9 +27,10 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
     let listener = shared::listen(&mut watcher, address)?; // backlog 4096, TCP_NODELAY
     println!("listening on {}", watcher.local_address(listener)?);
-    watcher.submit(Op::accept(listener).multishot())?;
+    // Before a burst of connections can take the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals).token(STOP))?;
+    watcher.submit(Op::accept(listener).multishot())?;
 
     let read = |source| {
         if multishot { Op::read(source).multishot() } else { Op::read(source) }

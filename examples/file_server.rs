@@ -20,11 +20,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use httparse::Status;
-use percent_encoding::percent_decode_str;
 use windlass::{AlignedBuf, Buf, Completion, Completions, Done, DriverKind, FileBackend, FileKind};
 use windlass::{Handle, Op, OpenOptions, Source, SourceGuard, Watcher};
 
+#[path = "shared/request.rs"]
+mod request;
 mod shared;
+
+use request::{Request, Shape, parse, range};
 
 /// Bytes of a block: the most that is read at a time.
 const BLOCK: u64 = 64 << 10;
@@ -32,9 +35,6 @@ const BLOCK: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 /// Bytes of unused buffers that are kept, of each size.
 const SPARE: usize = 8 << 20;
-/// Most bytes of a request's head, and of its first line's target.
-const MOST_HEAD: usize = 8 << 10;
-const MOST_TARGET: usize = 2 << 10;
 /// Open files that are kept, and how long one is believed to be what its path says.
 const MOST_FILES: usize = 64;
 const FRESH: Duration = Duration::from_secs(1);
@@ -70,9 +70,10 @@ fn main() -> io::Result<()> {
     let mut watcher = builder.build()?;
     let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
+    // Before a burst of connections can take the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals).token(STOP))?;
+    watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
     let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Bufs::default());
     let (number, stop_by) = (FIRST_CLIENT, None);
     Server { watcher, listener, root, direct, block, clients, number, files, bufs, stop_by }.run()
@@ -119,19 +120,6 @@ enum State {
 struct File {
     guard: SourceGuard,
     size: u64,
-}
-
-struct Request {
-    path: String,
-    range: Option<String>,
-    shape: Shape,
-}
-
-/// What there is to know to answer anything at all.
-#[derive(Clone, Copy)]
-struct Shape {
-    head_only: bool,
-    keep: bool,
 }
 
 struct Answer {
@@ -283,7 +271,6 @@ impl Server {
     fn next(&mut self, number: u64) {
         let now = self.watcher.now();
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let lost = Shape { head_only: false, keep: false };
         match parse(&client.input) {
             Ok(Status::Complete((len, request))) => {
                 client.input.drain(..len);
@@ -302,7 +289,7 @@ impl Server {
                 }
                 self.listen_to(number);
             }
-            Err(status) => self.refuse(number, status, lost),
+            Err((status, shape)) => self.refuse(number, status, shape),
         }
     }
 
@@ -528,78 +515,4 @@ impl Bufs {
     fn class(size: usize) -> usize {
         (size / PAGE as usize).ilog2() as usize
     }
-}
-
-/// The request at the start of `input`, and its length there; or the status that refuses it.
-fn parse(input: &[u8]) -> Result<Status<(usize, Request)>, &'static str> {
-    const TOO_LONG: &str = "431 Request Header Fields Too Large";
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let len = match parsed.parse(input) {
-        Ok(Status::Complete(len)) if len <= MOST_HEAD => len,
-        Ok(Status::Partial) if input.len() <= MOST_HEAD => return Ok(Status::Partial),
-        // The target is there as soon as its line goes on.
-        Ok(_) if parsed.path.is_none_or(|path| path.len() > MOST_TARGET) => {
-            return Err("414 URI Too Long");
-        }
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(TOO_LONG),
-        Err(_) => return Err("400 Bad Request"),
-    };
-    let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
-    if target.len() > MOST_TARGET {
-        return Err("414 URI Too Long");
-    }
-    if !matches!(method, "GET" | "HEAD") {
-        return Err("405 Method Not Allowed");
-    }
-    let header = |name: &str| {
-        let mut found =
-            parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-        found.next().map(|header| String::from_utf8_lossy(header.value).trim().to_ascii_lowercase())
-    };
-    // A body would be taken for the next request.
-    let body = header("content-length").is_some_and(|len| len != "0");
-    let newer = parsed.version == Some(1);
-    if body || header("transfer-encoding").is_some() || newer && header("host").is_none() {
-        return Err("400 Bad Request");
-    }
-    let path = path(target).ok_or("400 Bad Request")?;
-    let connection = header("connection").unwrap_or_default();
-    let says = |what| connection.split(',').any(|word| word.trim() == what);
-    let shape = Shape {
-        head_only: method == "HEAD",
-        keep: if newer { !says("close") } else { says("keep-alive") },
-    };
-    // There is no validator that a client could have had for If-Range.
-    let range = header("range").filter(|_| !shape.head_only && header("if-range").is_none());
-    Ok(Status::Complete((len, Request { path, range, shape })))
-}
-
-/// The path of a target, decoded, without host and query.
-fn path(target: &str) -> Option<String> {
-    let path = match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
-        None => target,
-    };
-    let path = path.split(['?', '#']).next()?;
-    let path = percent_decode_str(path).decode_utf8().ok()?;
-    (path.starts_with('/') && !path.contains('\0')).then(|| path.into_owned())
-}
-
-/// What `bytes=a-b`, `bytes=a-` or `bytes=-n` means of `size` bytes: from where to where, or nothing
-/// that is there. `None` for what a server may ignore: other units, several ranges, nonsense.
-fn range(text: &str, size: u64) -> Option<Option<(u64, u64)>> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let (from, end) = match (first.trim(), last.trim()) {
-        ("", count) => (size.saturating_sub(count.parse().ok()?), size),
-        (first, "") => (first.parse().ok()?, size),
-        (first, last) => {
-            let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-            if first > last {
-                return None;
-            }
-            (first, size.min(last.saturating_add(1)))
-        }
-    };
-    Some((from < end).then_some((from, end)))
 }

@@ -38,9 +38,10 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    watcher.submit(Op::accept(listener).multishot())?;
+    // Before a burst of connections can take the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals))?;
+    watcher.submit(Op::accept(listener).multishot())?;
 
     let mut connecting = HashMap::new(); // clients by the token of their connect
     let mut sides: HashMap<Source, Side> = HashMap::new();

@@ -27,9 +27,10 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    watcher.submit(Op::accept(listener).multishot())?;
+    // Before a burst of connections can take the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals).token(STOP))?;
+    watcher.submit(Op::accept(listener).multishot())?;
     // Absolute times, so that ticks do not drift.
     let mut next = watcher.now() + interval;
     watcher.submit(Op::timer_at(next))?;

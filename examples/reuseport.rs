@@ -21,6 +21,11 @@ fn main() -> io::Result<()> {
     let threads = options.take("--threads").or_else(|| thread::available_parallelism().ok());
     options.end();
 
+    // Before a burst of connections can take the descriptors that this needs.
+    let mut watcher = Watcher::new()?;
+    let signals = shared::signals(&mut watcher)?;
+    watcher.submit(Op::read(signals))?;
+
     let mut address = Address::from(([127, 0, 0, 1], port));
     let mut loops = Vec::new();
     for i in 0..threads.map_or(1, NonZeroUsize::get) {
@@ -40,9 +45,6 @@ fn main() -> io::Result<()> {
     }
     println!("listening on {address}");
 
-    let mut watcher = Watcher::new()?;
-    let signals = shared::signals(&mut watcher)?;
-    watcher.submit(Op::read(signals))?;
     watcher.wait(&mut Completions::new())?;
     for (i, spawned) in loops.into_iter().enumerate() {
         spawned.submitter.wake(0)?;

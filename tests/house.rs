@@ -127,3 +127,20 @@ fn what_a_system_has_is_not_skipped_in_ci() {
     assert!(!Needs::Aio.is_expected("io_uring, aio"));
     assert!(!Needs::Luck.is_expected(""));
 }
+
+/// An example has the descriptors that its signals need before connections can take them all.
+#[test]
+fn examples_make_their_signals_before_they_accept() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut servers = 0;
+    for entry in std::fs::read_dir(examples).expect("the examples") {
+        let path = entry.expect("an entry").path();
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let at = |call| text.find(call);
+        if let (Some(signals), Some(accept)) = (at("shared::signals("), at("Op::accept(")) {
+            servers += 1;
+            assert!(signals < accept, "{path:?} accepts before it has its signals");
+        }
+    }
+    assert!(servers >= 5, "{servers} examples that serve");
+}
