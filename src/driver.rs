@@ -280,7 +280,12 @@ impl ListenOptions {
     }
 }
 
-/// What a driver counts. Numbers only grow, but for `in_flight` and `sources`.
+/// What a driver counts: to be had at any time, in a time that does not depend on how much there is.
+///
+/// Most numbers only grow. What is said to be so *now* changes: `in_flight`, `sources`, the depths of queues
+/// (`remote_queue`, `ready_sources`, `waiting_sources`, `undelivered`, `queued_jobs`, `running_jobs`), and
+/// memory and places that are taken (`swap_bytes`, `leased_bytes`) or free (`free_…`): the credits that a
+/// program has left before submissions are refused, or reads wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -321,8 +326,40 @@ pub struct Counters {
     /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1 s,
     /// and by more.
     pub lateness: [u64; 8],
-    /// Bytes of swap buffers that exist.
+    /// Waits that delivered completions: `completed` over this is the mean size of a batch.
+    pub deliveries: u64,
+    /// The most completions that one wait has delivered.
+    pub largest_delivery: u64,
+    /// Bytes that were copied beside the kernel's own copy: what of a message did not fit into the swap buffer at
+    /// hand, and messages in more parts than one call takes. Over the bytes that the program has moved
+    /// it is the copies per byte: 0 but for these.
+    pub copied_bytes: u64,
+    /// Work on files that was handed back by the kernel mechanism that had it, and done by threads.
+    pub fallbacks: u64,
+    /// Bytes of swap buffers that exist, now.
     pub swap_bytes: u64,
+    /// Bytes of those in which leases stand, or which the kernel has, or which have come back and were not
+    /// needed since, now. (Whole buffers.)
+    pub leased_bytes: u64,
+    /// Places for operations that are free now. (What is kept for other threads is not.)
+    pub free_operations: u64,
+    /// Places for sources that are free now.
+    pub free_sources: u64,
+    /// Bytes of swap buffers that reads could still take now.
+    pub free_swap_bytes: u64,
+    /// Requests of other threads that wait for the loop now.
+    pub remote_queue: u64,
+    /// Sources that are ready and wait for their turn now.
+    pub ready_sources: u64,
+    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (One that has gone
+    /// meanwhile counts until its turn comes.)
+    pub waiting_sources: u64,
+    /// Completions that are made and not delivered now.
+    pub undelivered: u64,
+    /// Work for threads that none has begun now.
+    pub queued_jobs: u64,
+    /// Work that threads do now.
+    pub running_jobs: u64,
     /// System calls by name, for those that were made.
     pub system_calls: Vec<(&'static str, u64)>,
 }

@@ -64,6 +64,12 @@ pub(crate) fn another_start() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(APART)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often a table was looked through on this thread: for tests of what must not.
+    pub(crate) static LOOKED_THROUGH: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 impl<T: Entry> Table<T> {
     /// An empty table for at most `limit` entries (1 to 2^24 - 2).
     pub fn new(limit: u32) -> Table<T> {
@@ -201,6 +207,8 @@ impl<T: Entry> Table<T> {
 
     /// The indices of the occupied places.
     pub fn occupied(&self) -> impl Iterator<Item = u32> + '_ {
+        #[cfg(test)]
+        LOOKED_THROUGH.set(LOOKED_THROUGH.get() + 1);
         let all = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0u32..);
         all.filter(|(entry, _)| entry.generation().get() & 1 == 1).map(|(_, index)| index)
     }

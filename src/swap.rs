@@ -555,6 +555,12 @@ impl Pool {
         self.allocated * self.chunk_size as usize
     }
 
+    /// Bytes of chunks that leases or a kernel hold, or that have come back and were not taken since.
+    pub fn leased_bytes(&self) -> usize {
+        let at_hand = usize::from(self.current != no_chunk());
+        (self.allocated - self.free.len() - at_hand) * self.chunk_size as usize
+    }
+
     /// Bytes of chunks that may exist.
     pub fn limit_bytes(&self) -> usize {
         self.limit_chunks * self.chunk_size as usize

@@ -26,6 +26,7 @@ impl<K: Kernel> Proactor<K> {
             self.deadlines.remove(slot);
             self.slots.vacate(slot);
         }
+        self.counts.went_on += u64::from(more);
         let ticket = Ticket::from_parts(slot, generation);
         self.batch.push(Completion::new(code, source, ticket, token, result).and_more(more));
     }
@@ -347,7 +348,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn end_source(&mut self, index: u32, kind: ErrorKind) {
         self.end_operations(index, kind);
         if self.is_in_kernel(index) {
-            self.sources[index].flags |= FREEING | CLOSING;
+            self.hide(index, FREEING | CLOSING);
             if K::COMPLETES {
                 self.collect();
             }
@@ -397,6 +398,7 @@ impl<K: Kernel> Proactor<K> {
             self.inherited.remove(&index);
         }
         let state = &mut self.sources[index];
+        self.counts.hidden -= u32::from(state.has(RESERVED | FREEING));
         state.fd = -1;
         state.flags = 0;
         self.sources.vacate(index);
@@ -422,7 +424,7 @@ impl<K: Kernel> Proactor<K> {
         let sources: Vec<u32> = self.sources.occupied().collect();
         for &index in &sources {
             if self.is_in_kernel(index) {
-                self.sources[index].flags |= FREEING | CLOSING;
+                self.hide(index, FREEING | CLOSING);
             } else {
                 self.close_source(index);
             }

@@ -107,6 +107,7 @@ impl<K: Kernel> Proactor<K> {
         if stream_kind(flags) == Kind::UnixStream {
             state.doubt(index, &mut self.doubts);
         }
+        self.counts.rested_on += u64::from(rests);
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space.

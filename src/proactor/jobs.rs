@@ -79,8 +79,8 @@ impl<K: Kernel> Proactor<K> {
         }
         state.remove_write(&mut self.slots, slot);
         state.push_poll(&mut self.slots, slot);
-        state.flags |= FREEING | CLOSING;
         let fd = std::mem::replace(&mut state.fd, -1);
+        self.hide(index, FREEING | CLOSING);
         self.slots[slot].code = Code::Task;
         let handle = self.kernel.release(fd, Kind::File);
         let task = Task::Close(handle);

@@ -465,7 +465,10 @@ impl<K: Kernel> Complete for Proactor<K> {
         self.accepted -= std::mem::take(&mut self.handed);
         self.take_turns(wait)?;
         self.handed = self.accepted;
-        self.counts.completed += self.batch.len() as u64;
+        let count = self.batch.len();
+        self.counts.completed += count as u64;
+        self.counts.deliveries += u64::from(count > 0);
+        self.counts.largest_delivery = self.counts.largest_delivery.max(count);
         Ok(self.batch.deliver(out))
     }
 }

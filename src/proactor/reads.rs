@@ -87,8 +87,15 @@ impl<K: Kernel> Proactor<K> {
         unsafe { self.spill.set_len((len - room) as usize) };
         // SAFETY: the kernel has filled the room.
         match unsafe { self.pool.commit_with(&self.spill) } {
-            Ok(lease) => Buf::from(lease),
-            Err(bytes) => Buf::from(bytes),
+            // Put together, and from there into another swap buffer.
+            Ok(lease) => {
+                self.counts.copied_bytes += 2 * u64::from(len);
+                Buf::from(lease)
+            }
+            Err(bytes) => {
+                self.counts.copied_bytes += u64::from(len);
+                Buf::from(bytes)
+            }
         }
     }
 
@@ -106,6 +113,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room, own) };
         self.turn_bytes -= len as isize;
+        self.counts.went_on += u64::from(more);
         let result = Ok(Done::Read(data));
         self.batch.push(Completion::new(Code::Read, source, ticket, token, result).and_more(more));
     }
@@ -154,6 +162,7 @@ impl<K: Kernel> Proactor<K> {
                 state.flags &= !(RESTING | RESTING_MORE);
             }
             state.settle(index, 0, 0, false, &mut self.doubts);
+            self.counts.went_on += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch.push(Completion::new(Code::Read, source, ticket, token, eof).and_more(more));
         } else if let Some(kind) = self.read_blocked(index, moved) {
@@ -210,7 +219,10 @@ impl<K: Kernel> Proactor<K> {
             op.buf.targets(from, most, &mut targets, count);
             let room: usize = targets.iter().map(Target::len).sum();
             let got = if targets.len() > VECTORS {
-                recv_whole(&mut self.kernel, state.fd, state.kind(), &mut targets, room)
+                let fd = state.fd;
+                let got = recv_whole(&mut self.kernel, fd, state.kind(), &mut targets, room);
+                self.counts.copied_bytes += got.moved.max(0) as u64;
+                got
             } else {
                 self.kernel.recv_vectored(state.fd, state.kind(), &mut targets)
             };

@@ -22,20 +22,32 @@ pub(super) struct Counts {
     pub(super) stale_events: u64,
     pub(super) idle_ns: u64,
     pub(super) lateness: [u64; 8],
+    /// Completions after which their operation went on; of reads that rest on, the flag's bit for each.
+    pub(super) went_on: u64,
+    pub(super) rested_on: u64,
+    /// Sources in the table that the program does not have: kept for other threads, or freed and not
+    /// gone yet.
+    pub(super) hidden: u32,
+    /// Bytes that were copied once more than the kernel does.
+    pub(super) copied_bytes: u64,
+    pub(super) deliveries: u64,
+    pub(super) largest_delivery: usize,
 }
 
 impl<K: Kernel> Proactor<K> {
     pub(super) fn count_all(&self) -> Counters {
         let queued: u64 = self.counts.submitted.iter().sum();
         let submitted = queued + self.counts.inline_writes + self.counts.messages;
-        let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
-        let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
-        let (reserved_sources, resting) = (with(RESERVED | FREEING), with(RESTING));
+        // What has been made is final but for those that went on: nothing is looked through.
+        let made = self.counts.completed + self.batch.len() as u64;
+        let went_on = self.counts.went_on + self.counts.rested_on / u64::from(RESTING);
+        let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
+        let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
             submitted,
             completed: self.counts.completed,
-            in_flight: u64::from(self.slots.len()) + resting as u64 - reserved as u64,
-            sources: u64::from(self.sources.len()) - reserved_sources as u64,
+            in_flight: submitted + went_on - made,
+            sources: u64::from(self.sources.len() - self.counts.hidden),
             turns: self.counts.turns,
             events: self.counts.events,
             waiting_events: self.counts.waiting_events,
@@ -49,9 +61,39 @@ impl<K: Kernel> Proactor<K> {
             stale_events: self.counts.stale_events,
             idle_ns: self.counts.idle_ns,
             lateness: self.counts.lateness,
+            deliveries: self.counts.deliveries,
+            largest_delivery: self.counts.largest_delivery as u64,
+            copied_bytes: self.counts.copied_bytes,
+            fallbacks: self.files.counts.handed_back,
             swap_bytes: self.pool.allocated_bytes() as u64,
+            leased_bytes: self.pool.leased_bytes() as u64,
+            free_operations: free(self.slots.limit(), self.slots.len()),
+            free_sources: free(self.sources.limit(), self.sources.len()),
+            free_swap_bytes: (self.pool.limit_bytes() - self.pool.leased_bytes()) as u64,
+            remote_queue: self.remote.len() as u64,
+            ready_sources: (self.ready.len() + self.bulk.len()) as u64,
+            waiting_sources: self.waits.len() as u64,
+            undelivered: self.batch.len() as u64,
+            queued_jobs: jobs.queued + self.files.parked.len() as u64,
+            running_jobs: jobs.running,
             system_calls: self.kernel.system_calls(),
         }
+    }
+
+    /// Operations in flight and sources, as they are found one by one.
+    #[cfg(test)]
+    pub(crate) fn count_one_by_one(&self) -> (u64, u64) {
+        let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
+        let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
+        let in_flight = self.slots.len() as usize + with(RESTING) - reserved;
+        (in_flight as u64, u64::from(self.sources.len()) - with(RESERVED | FREEING) as u64)
+    }
+
+    /// A source of the table becomes one that the program does not have.
+    pub(super) fn hide(&mut self, index: u32, flags: u32) {
+        let state = &mut self.sources[index];
+        self.counts.hidden += u32::from(!state.has(RESERVED | FREEING));
+        state.flags |= flags;
     }
 
     pub(super) fn explain_all(&self) -> Explain {

@@ -74,6 +74,7 @@ impl<K: Kernel> Proactor<K> {
                 };
                 debug_assert!(state.has(RESERVED));
                 if self.kernel.accepts(&handle) {
+                    self.counts.hidden -= 1;
                     self.open(index, handle, 0);
                 } else {
                     self.vacate_source(index);
@@ -200,11 +201,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Keeps ids ready for other threads.
     pub(super) fn fill_reserve(&mut self) {
-        let Proactor { remote, sources, slots, .. } = self;
+        let Proactor { remote, sources, slots, counts, .. } = self;
         remote.fill(
             || {
                 let (index, generation) = sources.occupy()?;
                 sources[index].open(-1, Kind::Unknown, RESERVED);
+                counts.hidden += 1;
                 Some(Source::from_parts(index, generation))
             },
             || {

@@ -41,6 +41,11 @@ impl ResourceWaits {
         self.begun > 0 && !self.buffers.is_empty()
     }
 
+    /// How many names stand in the lines.
+    pub(super) fn len(&self) -> usize {
+        self.leases.names.len() + self.buffers.names.len() + self.places.names.len()
+    }
+
     pub(super) fn clear(&mut self) {
         *self = ResourceWaits::default();
     }

@@ -122,6 +122,7 @@ impl<K: Kernel> Proactor<K> {
             let (token, ticket) = (op.token, self.ticket(slot));
             let source = self.sources[index].name(index);
             let done = Completion::new(Code::SendFile, source, ticket, token, Ok(Done::Sent(told)));
+            self.counts.went_on += 1;
             self.batch.push(done.and_more(true));
         }
         // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt tells.

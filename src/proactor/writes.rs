@@ -33,6 +33,7 @@ impl<K: Kernel> Proactor<K> {
                     let (moved, offered) = if split && state.kind().is_message() {
                         // A message is not cut to what one call takes.
                         let whole = gather(&op.buf);
+                        self.counts.copied_bytes += whole.len() as u64;
                         (self.kernel.send(state.fd, state.kind(), &whole), whole.len())
                     } else if op.buf.is_list() {
                         let parts = Parts::of(&op.buf, from);

@@ -14,6 +14,7 @@ use crate::proactor::Proactor;
 use crate::source::{Handle, Source};
 use crate::watcher::Watcher;
 
+mod counters;
 mod refusals;
 mod time;
 
