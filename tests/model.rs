@@ -31,7 +31,7 @@ use model::state::Model;
 use model::steps::{Case, Ending, case};
 use programs::random;
 use seeds::each;
-use worlds::{Virtual, World, alone, descriptors};
+use worlds::{Completed, Virtual, World, alone, descriptors};
 
 /// The most steps of a program.
 const STEPS: usize = 120;
@@ -196,11 +196,21 @@ mod sim {
     /// One program per seed, so that a failure is named by a small number.
     #[test]
     fn a_soak_over_many_seeds() {
+        soaks::<Virtual>("soak of the model");
+    }
+
+    /// The same on a kernel that completes: what a ring answers, and no test can make one answer.
+    #[test]
+    fn a_soak_on_a_kernel_that_completes() {
+        soaks::<Completed>("soak of completions");
+    }
+
+    fn soaks<W: World>(suite: &str) {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         let mut programs = 0;
-        each("soak of the model", 300, 200, |seed| {
+        each(suite, 300, 200, |seed| {
             programs += 1;
-            for (fault, count) in soak(seed) {
+            for (fault, count) in soak::<W>(seed) {
                 *all.entry(fault).or_insert(0) += count;
             }
         });
@@ -210,7 +220,7 @@ mod sim {
         }
     }
 
-    fn soak(seed: u64) -> Vec<(&'static str, u64)> {
+    fn soak<W: World>(seed: u64) -> Vec<(&'static str, u64)> {
         let config = Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() };
         let rng = TestRng::from_seed(config.rng_algorithm, &[seed.to_le_bytes(); 4].concat());
         let mut runner = TestRunner::new_with_rng(config, rng);
@@ -220,6 +230,6 @@ mod sim {
         if seed.is_multiple_of(3) {
             case.network.faults = windlass::sim::Faults::all(0.02 + (seed % 7) as f64 * 0.02);
         }
-        run::<Virtual>(&case).1
+        run::<W>(&case).1
     }
 }

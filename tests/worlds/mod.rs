@@ -1,11 +1,15 @@
 //! The kernels that random programs run on: one trait, so that a program is written once.
 #![allow(dead_code)] // each test binary uses its own part
+#![allow(unsafe_code)] // a kernel promises what it has written
 
+use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Builder, Driver, DriverKind, Handle, Proactor, Watcher};
+
+mod completing;
 
 /// What a kernel is made from: part of every case, so that a failure can be repeated.
 #[derive(Clone, Debug)]
@@ -177,6 +181,55 @@ impl World for Virtual {
 
     fn injected(&self) -> Vec<(&'static str, u64)> {
         self.sim.injected().named()
+    }
+}
+
+/// The simulated kernel as one that completes.
+pub struct Completed {
+    sim: Virtual,
+    seed: u64,
+    every: u64,
+    counts: RefCell<Vec<completing::Counts>>,
+}
+
+impl World for Completed {
+    type Driver = Proactor<completing::Completing>;
+    const NAME: &'static str = Virtual::NAME;
+    const BOUND: Duration = Virtual::BOUND;
+    const LONGEST_WAIT: Duration = Virtual::LONGEST_WAIT;
+
+    fn open(network: &Network) -> Completed {
+        // A quarter of the programs has none of its faults.
+        let every = [0, 40, 12, 4][(network.seed % 4) as usize];
+        let counts = RefCell::default();
+        Completed { sim: Virtual::open(network), seed: network.seed, every, counts }
+    }
+
+    fn watcher(&self, builder: Builder) -> Watcher<Self::Driver> {
+        let (kernel, counts) = completing::Completing::new(&self.sim.sim, self.seed, self.every);
+        self.counts.borrow_mut().push(counts);
+        let reason = "a simulation that completes".into();
+        Watcher::with_driver(Proactor::with_kernel(kernel, builder.config(), reason))
+    }
+
+    fn pair(&self) -> (Handle, Handle) {
+        self.sim.pair()
+    }
+
+    fn nowhere(&self) -> Address {
+        self.sim.nowhere()
+    }
+
+    fn most_bytes(&self) -> usize {
+        self.sim.most_bytes()
+    }
+
+    fn injected(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.sim.injected();
+        for counts in self.counts.borrow().iter() {
+            all.extend(counts.borrow().iter().map(|(fault, count)| (*fault, *count)));
+        }
+        all
     }
 }
 
