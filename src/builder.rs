@@ -61,17 +61,20 @@ impl Builder {
     }
 
     /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes the
-    /// nearest of these), of some 100 bytes each, which are allocated at once. Default 4096.
+    /// nearest of these), of some 100 bytes each, which are allocated at once. Default 4096. Beyond, other
+    /// threads are refused, or [wait](Submitter#back-pressure).
     pub fn queue(mut self, count: usize) -> Builder {
         self.config.queue = count;
         self
     }
 
     /// How many ids of each kind are kept ready for other threads: the most that they can attach or
-    /// submit between two turns of the loop. Default 256; at least 1 and at most 2^16 and a quarter of the
-    /// [sources](Builder::sources) or [operations](Builder::operations), as which they count from the first
-    /// [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) on. (Where one is all that there may
-    /// be, none is kept: other threads are refused.)
+    /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients is
+    /// accepted in one go; beyond, other threads are refused, or [wait](Submitter#back-pressure). At least 1 and
+    /// at most 2^16 and a quarter of the [sources](Builder::sources) or [operations](Builder::operations), as
+    /// which they count from the first [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) on. (Where
+    /// one is all that there may be, none is kept: other threads are refused.) Each pair of ids costs 32 bytes
+    /// at once, and the places of a source and an operation from that first submitter on.
     pub fn reserve(mut self, count: usize) -> Builder {
         self.config.reserve = count;
         self

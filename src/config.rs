@@ -69,7 +69,7 @@ impl Default for Config {
             sources: 1 << 20,
             operations: 1 << 20,
             queue: 4096,
-            reserve: 256,
+            reserve: 2048,
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
             write_limit: u32::MAX,

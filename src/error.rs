@@ -90,6 +90,8 @@ pub enum Reason {
     NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
+    /// The thread would wait for itself: it is the one that the loop runs on.
+    Deadlock,
     /// The system said no; the value is its errno (on Windows the C library's, `libc::EAGAIN` …).
     Os(i32),
 }
@@ -140,6 +142,7 @@ impl fmt::Display for Reason {
                 write!(f, "processor {cpu} does not exist, or this process may not use it")
             }
             Reason::Busy => f.write_str("operations are in flight on the source"),
+            Reason::Deadlock => f.write_str("the loop's own thread must not wait for room"),
             Reason::Os(errno) => os_error(*errno).fmt(f),
         }
     }
@@ -160,6 +163,7 @@ impl From<Reason> for io::Error {
             Reason::Forked | Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles => {
                 io::ErrorKind::Unsupported
             }
+            Reason::Deadlock => io::ErrorKind::Deadlock,
         };
         io::Error::new(kind, reason)
     }

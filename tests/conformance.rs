@@ -241,6 +241,8 @@ macro_rules! portable {
                 a_full_queue_names_its_bound
                 a_free_passes_a_full_queue
                 an_empty_reserve_names_its_bound
+                a_broadcast_to_hundreds_loses_no_write
+                a_wait_for_room_is_bounded
                 the_reserve_stays_within_the_tables
                 the_reserve_leaves_room
                 a_name_in_reserve_is_nobodys
@@ -418,6 +420,9 @@ macro_rules! system {
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
                 a_free_overtakes_nothing
+                a_broadcast_to_thousands_waits_for_room
+                threads_that_wait_get_room
+                threads_wait_for_places_in_a_full_table
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing
@@ -471,6 +476,9 @@ macro_rules! everything {
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
                 a_free_overtakes_nothing
+                a_broadcast_to_thousands_waits_for_room
+                threads_that_wait_get_room
+                threads_wait_for_places_in_a_full_table
                 a_spawned_loop_serves
                 a_guard_frees_while_the_loop_sleeps
                 busy_polling_changes_nothing

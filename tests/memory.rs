@@ -444,6 +444,26 @@ fn ten_thousand_sources_on_a_ring_are_small() {
     sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
 }
 
+/// What the ids that are kept for other threads cost: nearly nothing until there is a submitter.
+#[test]
+fn the_reserve_is_small() {
+    let _alone = alone();
+    let cost = |reserve: usize| {
+        let before = live_bytes();
+        let builder = Watcher::builder().driver(DriverKind::Epoll).reserve(reserve);
+        let mut watcher = builder.build().expect("a watcher");
+        let built = live_bytes() - before;
+        let submitter = watcher.submitter();
+        let used = live_bytes() - before;
+        drop((watcher, submitter));
+        println!("a reserve of {reserve}: {built} bytes, {used} with a submitter");
+        (built, used)
+    };
+    let (small, default) = (cost(1), cost(2048));
+    assert!(default.0 - small.0 <= 80 << 10, "without a submitter");
+    assert!(default.1 - small.1 <= 640 << 10, "with one");
+}
+
 /// C9: frees of names that never existed, of stale ones, and of one source again and again take no memory.
 #[test]
 fn repeated_frees_are_bounded() {

@@ -48,7 +48,7 @@ impl<K: Kernel> Proactor<K> {
         self.waits.clear();
         self.doubts.clear();
         self.paused.clear();
-        (self.dozing, self.serving) = (false, false);
+        (self.dozing, self.starving, self.serving) = (false, false, false);
         for index in self.sources.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;
             if self.sources[index].has(PREPARED) {

@@ -144,8 +144,10 @@ pub struct Proactor<K: Kernel> {
     shares: u32,
     /// Sources, by place, that another process has open as well, since a fork.
     inherited: HashSet<u32>,
-    /// The remote flag says that we sleep.
+    /// The remote flag says that we sleep, or other threads wait for ids: the next turn begins with them.
     dozing: bool,
+    /// Other threads wait for ids, and there was none.
+    starving: bool,
     closed: bool,
 }
 
@@ -209,6 +211,7 @@ impl<K: Kernel> Proactor<K> {
             shares: fork::shares(),
             inherited: HashSet::new(),
             dozing: false,
+            starving: false,
             closed: false,
             kernel,
             config,

@@ -157,9 +157,12 @@ impl<K: Kernel> Proactor<K> {
             Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong | Reason::NoProcessor(_) => {
                 ErrorKind::Os(libc::EINVAL)
             }
-            Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles | Reason::Busy => {
-                ErrorKind::Os(libc::EOPNOTSUPP)
-            }
+            // (A deadlock is told to other threads only.)
+            Reason::Unsupported
+            | Reason::NoDescriptor
+            | Reason::NoFiles
+            | Reason::Busy
+            | Reason::Deadlock => ErrorKind::Os(libc::EOPNOTSUPP),
         };
         self.counts.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);
@@ -199,10 +202,10 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Keeps ids ready for other threads.
+    /// Keeps ids ready for other threads. Where threads wait and the tables are full, each turn tries again.
     pub(super) fn fill_reserve(&mut self) {
         let Proactor { remote, sources, slots, counts, .. } = self;
-        remote.fill(
+        self.starving = remote.fill(
             || {
                 let (index, generation) = sources.occupy()?;
                 sources[index].open(-1, Kind::Unknown, RESERVED);
@@ -215,5 +218,6 @@ impl<K: Kernel> Proactor<K> {
                 Some(Ticket::from_parts(slot, generation))
             },
         );
+        self.dozing |= self.starving;
     }
 }

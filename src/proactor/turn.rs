@@ -46,7 +46,7 @@ impl<K: Kernel> Proactor<K> {
             }
             if wait == Wait::Now {
                 // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
-                self.dozing = !self.has_ready() && self.remote.doze();
+                self.dozing = !self.has_ready() && self.remote.doze() || self.starving;
             }
             if self.is_over(wait) {
                 return Ok(());
@@ -405,6 +405,8 @@ impl<K: Kernel> Proactor<K> {
         if self.remote.rouse() {
             self.take_requests();
             self.take_jobs();
+        } else if self.starving {
+            self.fill_reserve();
         }
     }
 }

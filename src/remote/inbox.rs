@@ -56,6 +56,11 @@ impl<T> Queue<T> for Channel<T> {
 }
 
 impl<T> Inbox<Channel<T>> {
+    /// Whether something that can be refused would not be, as it looks now.
+    pub(super) fn has_room(&self) -> bool {
+        self.behind.load(Ordering::SeqCst) == 0 && !self.queue.sender.is_full()
+    }
+
     /// How many items stand in the queues.
     pub(super) fn len(&self) -> usize {
         self.queue.receiver.len() + self.overflow.receiver.len()

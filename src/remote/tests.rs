@@ -1,6 +1,9 @@
 //! The queue, the reserve and the gate, without a driver.
 
+use std::time::{Duration, Instant};
+
 use super::*;
+use crate::error::{Limit, Reason};
 
 struct Nothing;
 impl Wake for Nothing {
@@ -95,13 +98,19 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
     let mut remote = Some(Remote::new(4, 4, 4, Nothing));
     let submitter = remote.as_mut().expect("it is there").submitter();
     let inside = submitter.enter().unwrap();
+    // One of them waits for room, and another is about to.
+    let waiting = submitter.shared.room.enter();
+    let locked = submitter.shared.room.lock();
     let said = fork::said_by_a_child(|| {
         let refused = submitter.wake(1) == Err(Reason::Forked);
+        let waits = submitter
+            .post_wait(1, 7, LONG)
+            .is_err_and(|refused| (refused.reason, refused.op) == (Reason::Forked, 7));
         drop(remote.take());
-        refused
+        refused && waits
     });
     assert_ne!(said, Some(false), "what the child saw");
-    drop(inside);
+    drop((locked, waiting, inside));
     submitter.wake(2).unwrap();
     remote.expect("it is the child's that is gone").close();
 }
@@ -119,9 +128,8 @@ fn a_drop_that_panics_keeps_nothing_alive() {
     let submitter = remote.submitter();
     let (before, behind) = (Arc::new(()), Arc::new(()));
     submitter.post(1, (before.clone(), Bomb)).unwrap();
-    submitter.post(2, behind.clone()).unwrap();
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(remote)));
-    assert!(dropped.is_err(), "the panic is the caller's");
+    submitter.post(2, (behind.clone(), Bomb)).unwrap();
+    drop(remote);
     assert_eq!((Arc::strong_count(&before), Arc::strong_count(&behind)), (1, 1));
     assert_eq!(submitter.wake(3), Err(Reason::Closed));
 }
@@ -142,4 +150,142 @@ fn frees_have_a_bound() {
         assert!(matches!(remote.take(), Some(Request::Free(name)) if name == source(5)));
         assert!(remote.take().is_none());
     }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+const FULL: Reason = Reason::Full { limit: Limit::Queue, count: 1 };
+
+/// A queue for one request, which is there, and ids.
+fn stuffed() -> (Remote, Submitter) {
+    let mut remote = Remote::new(1, 4, 4, Nothing);
+    let submitter = remote.submitter();
+    let generation = std::num::NonZeroU32::MIN;
+    let mut places = (0..4, 0..4);
+    remote.fill(
+        || places.0.next().map(source),
+        || places.1.next().map(|slot| Ticket::from_parts(slot, generation)),
+    );
+    submitter.wake(0).unwrap();
+    // The loop was seen on another thread.
+    let remote = std::thread::spawn(move || {
+        remote.rouse();
+        remote
+    });
+    (remote.join().unwrap(), submitter)
+}
+
+fn until_waiting(submitter: &Submitter, count: usize) {
+    let start = Instant::now();
+    while submitter.shared.room.waiting() < count {
+        assert!(start.elapsed() < LONG, "{count} threads do not wait");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_close_wakes_every_thread_that_waits() {
+    let (mut remote, submitter) = stuffed();
+    std::thread::scope(|scope| {
+        let submit = scope.spawn(|| submitter.submit_wait(Op::write(Source::NONE, "op"), LONG));
+        let attach = scope.spawn(|| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            submitter.attach_wait(socket, LONG)
+        });
+        let post = scope.spawn(|| submitter.post_wait(1, String::from("text"), LONG));
+        until_waiting(&submitter, 3);
+        let start = Instant::now();
+        remote.close();
+        let refused = submit.join().unwrap().unwrap_err();
+        assert_eq!((refused.reason, &*refused.op.into_buf()), (Reason::Closed, &b"op"[..]));
+        let refused = attach.join().unwrap().unwrap_err();
+        assert_eq!((refused.reason, refused.op.into_fd().is_ok()), (Reason::Closed, true));
+        let refused = post.join().unwrap().unwrap_err();
+        assert_eq!((refused.reason, refused.op.as_str()), (Reason::Closed, "text"));
+        assert!(start.elapsed() < LONG / 2, "they were not woken");
+    });
+    assert_eq!(submitter.shared.room.waiting(), 0);
+}
+
+#[test]
+fn a_wait_for_room_ends_in_time() {
+    let (mut remote, submitter) = stuffed();
+    let span = Duration::from_millis(20);
+    let start = Instant::now();
+    let refused = submitter.post_wait(1, String::from("text"), span).unwrap_err();
+    assert_eq!((refused.reason, refused.op.as_str()), (FULL, "text"));
+    assert!(start.elapsed() >= span, "it did not wait");
+    let start = Instant::now();
+    assert_eq!(submitter.post_wait(1, (), Duration::ZERO).unwrap_err().reason, FULL);
+    assert!(start.elapsed() < LONG);
+    // A wait that is longer than time itself.
+    std::thread::scope(|scope| {
+        let post = scope.spawn(|| submitter.post_wait(2, (), Duration::MAX));
+        until_waiting(&submitter, 1);
+        assert!(matches!(remote.take(), Some(Request::Post(0, None))));
+        remote.fill(|| None, || None);
+        post.join().unwrap().unwrap();
+    });
+    assert!(matches!(remote.take(), Some(Request::Post(2, Some(_)))));
+}
+
+/// Every thread that waits gets room, also where each turn makes room for one.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of waits: too slow")]
+fn threads_that_wait_take_their_turns() {
+    const EACH: u64 = 500;
+    let (mut remote, submitter) = stuffed();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let submitter = &submitter;
+            scope.spawn(move || {
+                for i in 1..=EACH {
+                    submitter.post_wait(thread << 32 | i, (), LONG).unwrap();
+                }
+            });
+        }
+        let (mut last, mut count, start) = ([0; 4], 0, Instant::now());
+        while count < 4 * EACH {
+            assert!(start.elapsed() < LONG, "{count} have come");
+            remote.rouse();
+            while let Some(request) = remote.take() {
+                let Request::Post(token, Some(_)) = request else { continue };
+                let (thread, i) = ((token >> 32) as usize, token & u64::from(u32::MAX));
+                assert_eq!(i, last[thread] + 1, "each one's are in order");
+                (last[thread], count) = (i, count + 1);
+            }
+            remote.fill(|| None, || None);
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// The loop's own thread would wait for itself.
+#[test]
+fn the_loop_does_not_wait_for_itself() {
+    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let submitter = remote.submitter();
+    let start = Instant::now();
+    submitter.post_wait(0, "there is room", LONG).unwrap();
+    let refused = submitter.post_wait(1, "text", LONG).unwrap_err();
+    assert_eq!((refused.reason, refused.op), (Reason::Deadlock, "text"));
+    assert!(remote.rouse());
+    let refused = submitter.post_wait(2, "text", LONG).unwrap_err();
+    assert_eq!((refused.reason, refused.op), (Reason::Deadlock, "text"));
+    assert!(start.elapsed() < LONG / 2, "it has waited");
+    // The watcher moves, and takes its first turn there while this thread waits.
+    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let submitter = remote.submitter();
+    submitter.wake(0).unwrap();
+    std::thread::scope(|scope| {
+        let remote = &mut remote;
+        let waits = &submitter;
+        scope.spawn(move || {
+            until_waiting(waits, 1);
+            assert!(remote.rouse());
+            assert!(matches!(remote.take(), Some(Request::Post(0, None))));
+            remote.fill(|| None, || None);
+        });
+        submitter.post_wait(1, (), LONG).unwrap();
+    });
+    assert!(matches!(remote.take(), Some(Request::Post(1, Some(_)))));
 }

@@ -217,6 +217,76 @@ pub fn an_empty_reserve_names_its_bound<H: Harness>() {
     }
 }
 
+/// What a chat does in one tick: with the default settings no write is refused.
+pub fn a_broadcast_to_hundreds_loses_no_write<H: Harness>() {
+    const CLIENTS: usize = 1500;
+    let _alone = hungry();
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let pairs = b.pairs(CLIENTS);
+    b.look();
+    let refused = on_thread(|| {
+        let writes = pairs.iter().map(|&(here, _)| submitter.submit(Op::write(here, "tick")));
+        writes.filter(Result::is_err).count()
+    });
+    assert_eq!(refused, 0, "writes of {CLIENTS}");
+    for &(_, there) in &pairs {
+        assert_eq!(b.read_exact(there, 4), b"tick");
+    }
+}
+
+/// A thread that waits for room is refused in time, with all that it has given; the one that the loop runs on,
+/// which would wait for itself, at once.
+pub fn a_wait_for_room_is_bounded<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().queue(2));
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let full = Reason::Full { limit: Limit::Queue, count: 2 };
+    let hour = Duration::from_secs(3600);
+    submitter.wake(1).unwrap();
+    submitter.wake(2).unwrap();
+    let start = std::time::Instant::now();
+    let refused = submitter.submit_wait(Op::write(here, "own"), hour).unwrap_err();
+    assert_eq!((refused.reason, &*refused.op.into_buf()), (Reason::Deadlock, &b"own"[..]));
+    b.take(2);
+    submitter.wake(1).unwrap();
+    submitter.wake(2).unwrap();
+    let refused = submitter.post_wait(3, String::from("own"), hour).unwrap_err();
+    assert_eq!((refused.reason, refused.op.as_str()), (Reason::Deadlock, "own"));
+    assert!(start.elapsed() < BOUND, "it has waited for itself");
+
+    let handle = b.watcher.detach(there).unwrap();
+    let span = Duration::from_millis(20);
+    let handle = on_thread(|| {
+        let start = std::time::Instant::now();
+        let memory = vec![5; 10];
+        let at = memory.as_ptr();
+        let refused = submitter.submit_wait(Op::write(here, memory), span).unwrap_err();
+        assert_eq!(refused.reason, full);
+        let memory = refused.op.into_buf().into_vec();
+        assert_eq!(memory.as_ptr(), at);
+        let refused = submitter.post_wait(3, String::from("text"), span).unwrap_err();
+        assert_eq!((refused.reason, refused.op.as_str()), (full, "text"));
+        let refused = submitter.attach_wait(handle, span).unwrap_err();
+        assert_eq!(refused.reason, full);
+        assert!(start.elapsed() >= 3 * span, "it did not wait");
+        refused.op
+    });
+    b.take(2);
+    // What was refused can be tried again; nothing waits where there is room.
+    let (there, write) = on_thread(|| {
+        let there = submitter.attach_wait(handle, span).unwrap();
+        (there, submitter.submit_wait(Op::write(there, "again"), span).unwrap())
+    });
+    expect_written(b.end(write));
+    assert_eq!(b.read_exact(here, 5), b"again");
+    b.expect_alive(here, there);
+    b.expect_quiet();
+    b.watcher.close();
+    let refused = on_thread(|| submitter.submit_wait(Op::nop(), hour)).unwrap_err();
+    assert_eq!(refused.reason, Reason::Closed);
+}
+
 /// Reserved ids count as places: the tables stay within their bounds.
 pub fn the_reserve_stays_within_the_tables<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().sources(6).operations(6).reserve(256));

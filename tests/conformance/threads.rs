@@ -157,6 +157,94 @@ pub fn a_free_overtakes_nothing<H: Harness>() {
     assert!(b.read(there).is_empty());
 }
 
+/// A broadcast to more clients than there are ids in reserve, by a thread that waits for room.
+pub fn a_broadcast_to_thousands_waits_for_room<H: Harness>() {
+    let _alone = hungry();
+    let clients = H::MANY.min(8000);
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let pairs = b.pairs(clients);
+    let mut written = 0;
+    thread::scope(|scope| {
+        let broadcast = scope.spawn(|| {
+            for &(here, _) in &pairs {
+                submitter.submit_wait(Op::write(here, "tick").token(1), BOUND).unwrap();
+            }
+        });
+        while written < clients {
+            let c = b.next();
+            assert_eq!(c.token, 1);
+            expect_written(c);
+            written += 1;
+        }
+        broadcast.join().unwrap();
+    });
+    for &(_, there) in &pairs {
+        assert_eq!(b.read_exact(there, 4), b"tick");
+    }
+}
+
+/// Threads that wait get their turns, through a queue and a reserve for one each.
+pub fn threads_that_wait_get_room<H: Harness>() {
+    const EACH: u64 = 300;
+    let mut b = H::bench_with(Watcher::builder().queue(1).reserve(1));
+    let submitter = b.submitter();
+    thread::scope(|scope| {
+        for t in 0..4u64 {
+            let submitter = &submitter;
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let token = t << 32 | i;
+                    match t {
+                        0 => submitter.post_wait(token, i, BOUND).unwrap(),
+                        _ => drop(submitter.submit_wait(Op::nop().token(token), BOUND).unwrap()),
+                    }
+                }
+            });
+        }
+        let mut next = [0u64; 4];
+        for _ in 0..4 * EACH {
+            let token = b.next().token;
+            let (t, i) = ((token >> 32) as usize, token & u64::from(u32::MAX));
+            assert_eq!(i, next[t], "thread {t}");
+            next[t] += 1;
+        }
+    });
+    b.expect_quiet();
+}
+
+/// A thread that waits for an id gets one when an operation ends, although nothing else tells the loop to look.
+pub fn threads_wait_for_places_in_a_full_table<H: Harness>() {
+    let hour = std::time::Duration::from_secs(3600);
+    for _ in 0..20 {
+        let mut b = H::bench_with(Watcher::builder().operations(4).reserve(1));
+        let submitter = b.submitter();
+        let timers = [(); 3].map(|()| b.submit(Op::timer(hour)));
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                // The first takes the last place; the second waits until there is another.
+                submitter.submit_wait(Op::timer(hour).token(1), BOUND).unwrap();
+                submitter.wake(0).unwrap();
+                submitter.submit_wait(Op::timer(hour).token(2), BOUND).unwrap();
+                submitter.wake(0).unwrap();
+            });
+            assert_eq!(b.next().token, 0, "the first is in flight");
+            // The loop sleeps while the other waits; nothing comes of it, and neither keeps the other awake.
+            let before = b.watcher.counters().turns;
+            let mut done = Completions::new();
+            b.watcher.wait_timeout(&mut done, std::time::Duration::from_millis(5)).unwrap();
+            assert!(done.is_empty(), "{done:?}");
+            let turns = b.watcher.counters().turns - before;
+            assert!(turns < 20, "{turns} turns in 5 ms");
+            assert!(b.watcher.cancel(timers[0]));
+            expect_unmoved(b.end(timers[0]), windlass::ErrorKind::Cancelled);
+            assert_eq!(b.next().token, 0, "the second is in flight");
+            waits.join().unwrap();
+        });
+        assert_eq!(b.watcher.counters().in_flight, 4);
+    }
+}
+
 /// A loop on its own thread: an echo server that another thread starts, feeds and ends.
 pub fn a_spawned_loop_serves<H: Harness>() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,0 +1,203 @@
+//! Where threads wait for room in the queue and in the reserve.
+//!
+//! Invariant: (W1) a thread says that it waits, looks for room, and then sleeps; the loop makes room, and then
+//! looks for threads that wait. A fence on either side stands between the two, so that one of them sees the
+//! other: no thread sleeps beside room that it was not told of.
+//!
+//! The loop pays a fence for each time that it makes room, and a lock only if threads wait.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+#[cfg(loom)]
+use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+/// Marks a thread that may be the loop's: it has asked for the submitter and no turn was taken since.
+const PERHAPS: u64 = 1 << 63;
+
+/// Whether a thread would wait for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// The loop runs on another thread.
+    Elsewhere,
+    /// The loop runs on this thread, unless the watcher has moved and has not taken a turn yet.
+    PerhapsHere,
+    /// The loop runs on this thread.
+    Here,
+}
+
+/// Threads that wait for room.
+pub(super) struct Room {
+    /// How many threads wait, or are about to.
+    waiting: AtomicUsize,
+    /// How often they were told.
+    told: Mutex<u64>,
+    bell: Condvar,
+    /// The number of the thread that the loop runs on; 0 while that is unknown.
+    runner: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn new() -> Room {
+        Room {
+            waiting: AtomicUsize::new(0),
+            told: Mutex::new(0),
+            bell: Condvar::new(),
+            runner: AtomicU64::new(0),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, u64> {
+        self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The calling thread is about to wait. It looks for room after this, before each sleep.
+    pub(super) fn enter(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Waiting { room: self, told: *self.told() }
+    }
+
+    /// Whether threads wait. After making room, or closing.
+    pub(super) fn is_waited_for(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Room was made, or there will never be any: wakes the threads that wait.
+    pub(super) fn tell(&self) {
+        if self.is_waited_for() {
+            *self.told() += 1;
+            self.bell.notify_all();
+        }
+    }
+
+    /// The loop takes a turn on the calling thread.
+    pub(super) fn run_here(&self) {
+        let here = number();
+        if self.runner.load(Ordering::Relaxed) != here {
+            self.runner.store(here, Ordering::Relaxed);
+        }
+    }
+
+    /// The loop may run on the calling thread, if it was not seen on another.
+    pub(super) fn may_run_here(&self) {
+        if self.runner.load(Ordering::Relaxed) == 0 {
+            self.runner.store(number() | PERHAPS, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the loop runs on the calling thread.
+    pub(super) fn runs(&self) -> Runs {
+        let (runner, here) = (self.runner.load(Ordering::Relaxed), number());
+        match runner {
+            _ if runner == here => Runs::Here,
+            _ if runner == here | PERHAPS => Runs::PerhapsHere,
+            _ => Runs::Elsewhere,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn lock(&self) -> MutexGuard<'_, u64> {
+        self.told()
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+}
+
+/// A thread that waits, until this is dropped.
+pub(super) struct Waiting<'a> {
+    room: &'a Room,
+    told: u64,
+}
+
+impl Waiting<'_> {
+    /// Sleeps until there may be room; false when `until` has come before.
+    pub(super) fn sleep(&mut self, until: Option<Instant>) -> bool {
+        let mut told = self.room.told();
+        while *told == self.told {
+            let Some(until) = until else {
+                told = self.room.bell.wait(told).unwrap_or_else(|poisoned| poisoned.into_inner());
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let slept = self.room.bell.wait_timeout(told, left);
+            told = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        self.told = *told;
+        true
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A number of the calling thread that no other has, from 1.
+fn number() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// W1: threads that wait for room get it, however the loop and they meet. (One that sleeps for good is a
+    /// deadlock, which loom reports.)
+    #[test]
+    fn no_room_is_missed() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let (room, space) = (Arc::new(Room::new()), Arc::new(AtomicUsize::new(0)));
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let (room, space) = (room.clone(), space.clone());
+                    thread::spawn(move || {
+                        let mut waiting = room.enter();
+                        let take = |space: usize| space.checked_sub(1);
+                        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+                        while space.fetch_update(set, get, take).is_err() {
+                            assert!(waiting.sleep(None));
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..2 {
+                space.fetch_add(1, Ordering::Relaxed);
+                room.tell();
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(!room.is_waited_for());
+        });
+    }
+}

@@ -1,0 +1,391 @@
+//! The other threads' end: what they may ask for, what is refused, and what waits for room.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use super::room::Runs;
+use super::{CLOSED, Request, Shared};
+use crate::error::{Limit, Reason, Rejected};
+use crate::op::Op;
+use crate::source::{Handle, Source, Ticket};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How long the thread that has asked for the submitter waits for a turn of the loop on another thread.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Attaches, submits, cancels and frees from any thread.
+///
+/// Requests are taken in the order in which they were queued, at the start of the loop's next turn. (A
+/// [`free`](Submitter::free), which is never refused, may stand behind a full queue: until the loop has taken
+/// it, the queue counts as full.)
+/// Every refusal hands back what was given: when the queue or the reserve of ids is full
+/// ([`Reason::Full`] names which), when the watcher is closed, and in a forked child, which has no
+/// part in its parent's loop ([`Reason::Forked`]).
+///
+/// # Back-pressure
+/// Between two turns of the loop, other threads can submit as many operations, and attach as many descriptors,
+/// as there are ids in [reserve](crate::Builder::reserve) (2048 of each by default), and queue as many requests
+/// as the [queue](crate::Builder::queue) holds (4096 by default). Beyond, [`submit`](Submitter::submit),
+/// [`attach`](Submitter::attach) and [`post`](Submitter::post) refuse at once. A thread that may wait calls
+/// [`submit_wait`](Submitter::submit_wait), [`attach_wait`](Submitter::attach_wait) or
+/// [`post_wait`](Submitter::post_wait): they sleep until the loop has made room, for so long at most as they
+/// are told. So a broadcast to any number of clients loses no write. What bounds the bytes that a slow client
+/// has queued is [`Builder::write_limit`](crate::Builder::write_limit).
+///
+/// ```
+/// use windlass::{Done, Watcher};
+/// let mut watcher = Watcher::new()?;
+/// let submitter = watcher.submitter();
+/// std::thread::spawn(move || submitter.post(1, "hello".to_string()).unwrap()).join().unwrap();
+/// let mut done = windlass::Completions::new();
+/// watcher.wait(&mut done)?;
+/// let Some(Ok(Done::Message(message))) = done.drain(..).next().map(|c| c.result) else { panic!() };
+/// assert_eq!(message.downcast::<String>().unwrap(), "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Submitter {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Submitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Submitter({} queued)", self.shared.inbox.len())
+    }
+}
+
+impl Submitter {
+    pub(super) fn new(shared: Arc<Shared>) -> Submitter {
+        Submitter { shared }
+    }
+
+    /// Passes the gate, or says that the watcher is closed or another process's.
+    pub(super) fn enter(&self) -> Result<Gate<'_>, Reason> {
+        if self.shared.is_forked() {
+            return Err(Reason::Forked);
+        }
+        if self.shared.gate.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 {
+            self.shared.gate.fetch_sub(1, Ordering::SeqCst);
+            return Err(Reason::Closed);
+        }
+        Ok(Gate(&self.shared.gate))
+    }
+
+    fn full(limit: Limit, count: Option<usize>) -> Reason {
+        Reason::Full { limit, count: count.unwrap_or(0) as u32 }
+    }
+
+    fn send(&self, request: Request) -> Result<(), (Request, Reason)> {
+        let gate = match self.enter() {
+            Ok(gate) => gate,
+            Err(reason) => return Err((request, reason)),
+        };
+        let sent = self.shared.inbox.send(request);
+        drop(gate);
+        match sent {
+            Ok(()) => {
+                self.shared.ring();
+                Ok(())
+            }
+            Err(request) => {
+                let capacity = self.shared.inbox.queue.sender.capacity();
+                Err((request, Self::full(Limit::Queue, capacity)))
+            }
+        }
+    }
+
+    /// Gives a descriptor to the watcher. The source can be used at once.
+    ///
+    /// # Errors
+    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
+    /// handle comes back.
+    pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
+        let handle = handle.into();
+        let Ok(source) = self.take_id(&self.shared.sources.receiver) else {
+            let reason = self.why_no_id(self.shared.sources.sender.capacity());
+            return Err(Rejected { op: handle, reason });
+        };
+        match self.send(Request::Attach(source, handle)) {
+            Ok(()) => {
+                // Not before it is queued: a free by guess must not stand before it and count as queued.
+                self.shared.names.attach(source);
+                Ok(source)
+            }
+            Err((Request::Attach(source, op), reason)) => {
+                self.give_back(Request::UnusedSource(source));
+                Err(Rejected { op, reason })
+            }
+            Err(_) => unreachable!("the refused request comes back"),
+        }
+    }
+
+    /// Submits an operation.
+    ///
+    /// What only the loop can see comes as the operation's completion, with its buffer:
+    ///
+    /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
+    /// |---|---|
+    /// | [`Reason::Stale`] | [`ErrorKind::Freed`](crate::ErrorKind::Freed) |
+    /// | [`Reason::Closed`], [`Reason::Forked`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
+    /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
+    /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`], [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
+    /// | [`Reason::Full`] (queued writes, jobs) | `ENOBUFS` |
+    /// | [`Reason::Os`] | its errno |
+    ///
+    /// # Errors
+    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
+    /// operation comes back with its buffer.
+    pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        let Ok(ticket) = self.take_id(&self.shared.tickets.receiver) else {
+            let reason = self.why_no_id(self.shared.tickets.sender.capacity());
+            return Err(Rejected { op, reason });
+        };
+        match self.send(Request::Submit(ticket, op)) {
+            Ok(()) => Ok(ticket),
+            Err((Request::Submit(ticket, op), reason)) => {
+                self.give_back(Request::UnusedTicket(ticket));
+                Err(Rejected { op, reason })
+            }
+            Err(_) => unreachable!("the refused request comes back"),
+        }
+    }
+
+    /// As [`attach`](Submitter::attach), but waits for room in the queue and in the reserve, for `timeout` of
+    /// real time at most.
+    ///
+    /// # Errors
+    /// As for [`submit_wait`](Submitter::submit_wait); the handle comes back.
+    pub fn attach_wait(
+        &self,
+        handle: impl Into<Handle>,
+        timeout: Duration,
+    ) -> Result<Source, Rejected<Handle>> {
+        self.persist(handle.into(), timeout, |handle| self.attach(handle))
+    }
+
+    /// As [`submit`](Submitter::submit), but waits for room in the queue and in the reserve, for `timeout` of
+    /// real time at most: from zero, which does not wait, to any length. Threads that wait are served in no
+    /// order, each one's operations in its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Op, Watcher};
+    /// // Room for eight operations at a time, and a thousand of them.
+    /// let spawned = Watcher::builder().reserve(8).spawn("loop", |mut watcher| {
+    ///     let (mut done, mut count) = (Completions::new(), 0);
+    ///     while count < 1000 {
+    ///         watcher.wait(&mut done)?;
+    ///         count += done.drain(..).count();
+    ///     }
+    ///     Ok(count)
+    /// })?;
+    /// for _ in 0..1000 {
+    ///     spawned.submitter.submit_wait(Op::nop(), Duration::from_secs(10))?;
+    /// }
+    /// assert_eq!(spawned.thread.join().unwrap()?, 1000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The operation comes back with its buffer, and the reason: [`Reason::Full`] with the bound that was met
+    /// last, when `timeout` has passed; [`Reason::Closed`], also when the watcher closes meanwhile;
+    /// [`Reason::Forked`] in a forked child, at once; [`Reason::Deadlock`] at once where it would have to wait
+    /// on the thread that the loop runs on. (That is the thread of its last turn with requests. Before the
+    /// first, the thread that has asked for the first submitter counts as the loop's, but is given 100 ms for a
+    /// turn of a watcher that has moved to another.)
+    pub fn submit_wait(&self, op: Op, timeout: Duration) -> Result<Ticket, Rejected<Op>> {
+        self.persist(op, timeout, |op| self.submit(op))
+    }
+
+    /// As [`post`](Submitter::post), but waits for room in the queue, for `timeout` of real time at most.
+    ///
+    /// # Errors
+    /// As for [`submit_wait`](Submitter::submit_wait); the value comes back.
+    pub fn post_wait<T: Any + Send>(
+        &self,
+        token: u64,
+        value: T,
+        timeout: Duration,
+    ) -> Result<(), Rejected<T>> {
+        let boxed = Box::new(value);
+        self.persist(boxed, timeout, |value: Box<T>| self.post_box(token, value))
+            .map_err(|Rejected { op, reason }| Rejected { op: *op, reason })
+    }
+
+    /// Tries until there is room, `timeout` has passed, or there will never be room.
+    fn persist<T, R>(
+        &self,
+        item: T,
+        timeout: Duration,
+        attempt: impl Fn(T) -> Result<R, Rejected<T>>,
+    ) -> Result<R, Rejected<T>> {
+        let is_full = |reason: Reason| matches!(reason, Reason::Full { .. });
+        let mut refused = match attempt(item) {
+            Err(refused) if is_full(refused.reason) && !timeout.is_zero() => refused,
+            answer => return answer,
+        };
+        let start = Instant::now();
+        let until = start.checked_add(timeout);
+        let grace = start + GRACE;
+        let mut waiting = self.shared.room.enter();
+        loop {
+            // An attempt that finds the queue full would take an id and give it back.
+            if self.shared.inbox.has_room() || self.is_closed() {
+                refused = match attempt(refused.op) {
+                    Err(refused) if is_full(refused.reason) => refused,
+                    answer => return answer,
+                };
+            }
+            let runs = self.shared.room.runs();
+            let end = match runs {
+                Runs::Here => return Err(Rejected { reason: Reason::Deadlock, ..refused }),
+                Runs::PerhapsHere => Some(until.map_or(grace, |until| until.min(grace))),
+                Runs::Elsewhere => until,
+            };
+            if !waiting.sleep(end) {
+                if runs == Runs::PerhapsHere && end == Some(grace) {
+                    refused.reason = Reason::Deadlock;
+                }
+                return Err(refused);
+            }
+        }
+    }
+
+    /// Asks for an operation to be cancelled; its completion is the answer.
+    ///
+    /// # Errors
+    /// Refused when the queue is full or the watcher is closed.
+    pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
+        self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
+    }
+
+    /// Frees a source: its pending operations end, its descriptor is closed. Never refused for want
+    /// of room; after the watcher's close there is nothing left to free. A name that is stale, or that a free
+    /// is queued for already, is not queued: frees take no more room than there are sources.
+    pub fn free(&self, source: Source) {
+        if self.shared.names.free(source) {
+            self.give_back(Request::Free(source));
+        }
+    }
+
+    /// Sends a message to the loop: it completes as [`Done::Message`](crate::Done::Message) with this
+    /// token.
+    ///
+    /// # Errors
+    /// Refused when the queue is full or the watcher is closed; the value comes back.
+    pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
+        self.post_box(token, Box::new(value))
+            .map_err(|Rejected { op, reason }| Rejected { op: *op, reason })
+    }
+
+    fn post_box<T: Any + Send>(&self, token: u64, value: Box<T>) -> Result<(), Rejected<Box<T>>> {
+        self.send(Request::Post(token, Some(value))).map_err(|(request, reason)| {
+            let Request::Post(_, Some(value)) = request else { unreachable!("it comes back") };
+            let op = value.downcast().unwrap_or_else(|_| unreachable!("the same value"));
+            Rejected { op, reason }
+        })
+    }
+
+    /// As [`post`](Submitter::post) without a value: only the token arrives.
+    ///
+    /// # Errors
+    /// As for `post`.
+    pub fn wake(&self, token: u64) -> Result<(), Reason> {
+        self.send(Request::Post(token, None)).map_err(|(_, reason)| reason)
+    }
+
+    /// Whether the watcher is closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.gate.load(Ordering::SeqCst) & CLOSED != 0
+    }
+
+    fn take_id<T>(&self, reserve: &Receiver<T>) -> Result<T, ()> {
+        if self.is_closed() || self.shared.is_forked() {
+            return Err(());
+        }
+        let id = reserve.try_recv().map_err(|_| ());
+        if id.is_err() || reserve.len() * 2 < reserve.capacity().unwrap_or(0) {
+            // The loop fills the reserve in its next turn.
+            self.shared.ring();
+        }
+        id
+    }
+
+    fn why_no_id(&self, capacity: Option<usize>) -> Reason {
+        match () {
+            () if self.shared.is_forked() => Reason::Forked,
+            () if self.is_closed() => Reason::Closed,
+            () => Self::full(Limit::Reserve, capacity),
+        }
+    }
+
+    /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
+    /// behind what was queued before; the overflow is bounded by the number of ids and sources.
+    pub(super) fn give_back(&self, request: Request) {
+        let Ok(gate) = self.enter() else { return };
+        self.shared.inbox.insist(request);
+        drop(gate);
+        self.shared.ring();
+    }
+}
+
+/// A thread inside `send`.
+pub(super) struct Gate<'a>(&'a AtomicUsize);
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Owns a source: dropping it frees the source, from any thread. The loop does it in its next turn, also
+/// where its own thread has dropped the guard; until then the source is there.
+///
+/// ```
+/// use windlass::Watcher;
+/// let mut watcher = Watcher::new()?;
+/// let (a, _b) = std::os::unix::net::UnixStream::pair()?;
+/// let source = watcher.attach(a)?;
+/// let guard = watcher.guard(source);
+/// std::thread::spawn(move || drop(guard)).join().unwrap();
+/// watcher.try_wait(&mut windlass::Completions::new())?;
+/// assert!(watcher.fd(source).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SourceGuard {
+    source: Source,
+    submitter: Submitter,
+}
+
+impl SourceGuard {
+    pub(crate) fn new(source: Source, submitter: Submitter) -> SourceGuard {
+        SourceGuard { source, submitter }
+    }
+
+    /// The source.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Lets go of the source without freeing it.
+    pub fn release(mut self) -> Source {
+        std::mem::replace(&mut self.source, Source::NONE)
+    }
+}
+
+impl Drop for SourceGuard {
+    fn drop(&mut self) {
+        if !self.source.is_none() {
+            self.submitter.free(self.source);
+        }
+    }
+}
