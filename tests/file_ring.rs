@@ -230,3 +230,87 @@ fn submissions_are_not_polled_for() {
         b.expect_all_ended();
     }
 }
+
+/// What was asked for by name and cannot be made is an error of the build, with the step; by itself the watcher
+/// goes on without it.
+#[test]
+fn a_named_ring_that_cannot_be_made_says_the_step() {
+    let calls = [
+        (libc::SYS_io_uring_setup, "io_uring_setup(2)"),
+        (libc::SYS_io_uring_register, "io_uring_register(2)"),
+        (libc::SYS_io_uring_enter, "io_uring_enter(2)"),
+    ];
+    let roles = calls.into_iter().flat_map(|(number, step)| {
+        [libc::EPERM, libc::ENOSYS, libc::ENOMEM, libc::EMFILE].map(|errno| (number, step, errno))
+    });
+    in_roles("a_named_ring_that_cannot_be_made_says_the_step", roles, |(number, step, errno)| {
+        deny(&[number], errno);
+        let reason = io::Error::from_raw_os_error(errno);
+        for builder in [epoll(), Watcher::builder()] {
+            let error = builder.files(FileBackend::Uring).build().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(step) && text.contains(&reason.to_string()), "{text}");
+            if matches!(errno, libc::EPERM | libc::ENOSYS) {
+                assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            }
+        }
+        let directory = Directory::new();
+        let mut b = bench(epoll().files(FileBackend::Auto));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+        assert_eq!(expect_read(b.run(Op::read_at(file, page(), 0)))[..], [1; 4096]);
+        expect_finished(b.run(Op::sync(file)));
+        let (by, why, _) = row(&b, RING);
+        assert_eq!(by, "not a ring of io_uring");
+        assert!(why.contains(step) && why.contains(&reason.to_string()), "{why}");
+        assert_eq!((&*row(&b, AIO).0, row(&b, AIO).2), ("Linux AIO", 2));
+        b.expect_all_ended();
+    });
+}
+
+/// Takes a file out of the page cache.
+fn evict(file: &std::fs::File) {
+    use std::os::fd::AsRawFd;
+    file.sync_all().unwrap();
+    // SAFETY: no memory is passed.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// A read that the page cache does not have is the ring's, and wakes no thread; AIO would wait for it.
+#[test]
+fn what_is_not_cached_is_the_rings() {
+    let directory = Directory::new();
+    let all = pattern(64 << 10, 1);
+    std::fs::write(directory.at("a"), &all).unwrap();
+    let count = |b: &Bench<Auto>, mechanism: &str| {
+        let rows = b.watcher.explain().rows;
+        let of = rows.iter().filter(|row| row.mechanism.ends_with(mechanism));
+        of.map(|row| row.count).sum::<u64>()
+    };
+    for files in [FileBackend::Auto, FileBackend::Uring, FileBackend::Aio] {
+        let mut b = bench(epoll().files(files));
+        let file = std::fs::File::open(directory.at("a")).unwrap();
+        let read = b.watcher.attach(file.try_clone().unwrap()).unwrap();
+        let mut at_once = 0;
+        // Now and then somebody else has read it.
+        for round in 1..=20 {
+            evict(&file);
+            at_once = count(&b, "preadv2(RWF_NOWAIT) at submission");
+            expect_same(&b.read_at(read, 64 << 10, 0), &all);
+            if count(&b, "preadv2(RWF_NOWAIT) at submission") == at_once {
+                break;
+            }
+            if round == 20 {
+                return skip(Needs::Eviction, "what is not cached: it stays in memory");
+            }
+        }
+        assert_eq!(at_once + 1, b.watcher.counters().completed, "one was not cached");
+        let by_ring = files != FileBackend::Aio;
+        assert_eq!(count(&b, "a ring of io_uring"), u64::from(by_ring), "{files:?}");
+        assert_eq!(count(&b, " of 4 threads"), u64::from(!by_ring), "{files:?}");
+        // Now it is cached.
+        expect_same(&b.read_at(read, 64 << 10, 0), &all);
+        assert_eq!(count(&b, "preadv2(RWF_NOWAIT) at submission"), at_once + 1);
+        b.expect_all_ended();
+    }
+}
