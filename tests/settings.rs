@@ -1,0 +1,123 @@
+//! Settings and answers that change nothing a completion shows: each is looked at from outside.
+#![cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![allow(unsafe_code)] // what the kernel knows of a socket and of a file needs libc
+
+mod common;
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use common::*;
+use windlass::sim::Sim;
+use windlass::{Completions, Done, ListenOptions, Op, Watcher};
+
+/// Each deadline is counted by how late it fired: by less than a microsecond, ten of them, and so on.
+#[test]
+fn lateness_is_counted_where_it_belongs() {
+    let sim = Sim::new(1);
+    let mut watcher = Watcher::simulated(&sim);
+    // Time passes for all of a simulation.
+    let mut other = Watcher::simulated(&sim);
+    let mut done = Completions::new();
+    for (late, bucket) in [
+        (Duration::from_micros(50), 2),
+        (Duration::from_millis(5), 4),
+        (Duration::from_millis(50), 5),
+    ] {
+        let before = watcher.counters().lateness;
+        watcher.submit(Op::timer(Duration::from_millis(1))).unwrap();
+        assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+        let count = other.wait_timeout(&mut done, Duration::from_millis(1) + late).unwrap();
+        assert_eq!(count, 0);
+        wait_for(&mut watcher, &mut done, "a timer that is due");
+        done.clear();
+        let mut wanted = before;
+        wanted[bucket] += 1;
+        assert_eq!(watcher.counters().lateness, wanted, "late by {late:?}");
+    }
+}
+
+/// A loop that is told to spin asks the kernel again and again; one that is not asks once.
+#[test]
+fn a_busy_loop_asks_again_and_again() {
+    fn waits<H: Harness>(builder: windlass::Builder) -> u64 {
+        let mut b = H::bench_with(builder);
+        let (here, _there) = b.pair();
+        b.submit(Op::read(here));
+        b.look();
+        let before = b.watcher.counters().calls("wait");
+        let timer = b.submit(Op::timer(Duration::from_millis(20)));
+        expect_timer(b.end(timer));
+        b.watcher.counters().calls("wait") - before
+    }
+    let busy = || Watcher::builder().busy_poll(Duration::from_millis(10));
+    for (still, spinning) in [
+        (waits::<Epoll>(Watcher::builder()), waits::<Epoll>(busy())),
+        (waits::<Poll>(Watcher::builder()), waits::<Poll>(busy())),
+    ] {
+        assert!(still < 10 && spinning > 100, "{still} waits, {spinning} of a loop that spins");
+    }
+}
+
+/// Where timeouts are whole milliseconds, they are rounded up: a wait sleeps through to its end.
+#[test]
+fn a_loop_without_nanoseconds_does_not_spin() {
+    child::in_child("a_loop_without_nanoseconds_does_not_spin", || {
+        system::deny(&[libc::SYS_epoll_pwait2], libc::ENOSYS);
+        let mut b = Epoll::bench();
+        b.pass(Duration::from_micros(100));
+        let before = b.watcher.counters().calls("wait");
+        for _ in 0..20 {
+            b.pass(Duration::from_micros(1_700));
+        }
+        let waits = b.watcher.counters().calls("wait") - before;
+        assert!(waits <= 60, "{waits} waits for 20 timers");
+    });
+}
+
+/// The kernel's queue of connections is as long as it was asked to be.
+#[test]
+fn a_listener_has_the_backlog_that_was_asked_for() {
+    for backlog in [1, 17] {
+        let mut b = Epoll::bench();
+        let options = ListenOptions::default().backlog(backlog);
+        let listener = b.watcher.listen_with(([127, 0, 0, 1], 0), options).unwrap();
+        let fd = b.watcher.fd(listener).unwrap();
+        // SAFETY: all zeros are a struct of integers.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut len = size_of_val(&info) as u32;
+        let into = (&raw mut info).cast();
+        // SAFETY: room for so many bytes, which lives across the call.
+        let answer = unsafe {
+            libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut len)
+        };
+        assert_eq!(answer, 0);
+        // Of a listener this is the bound of its queue (tcp_get_info of the kernel).
+        assert_eq!(info.tcpi_sacked, backlog);
+    }
+}
+
+/// What direct I/O needs on a file is what statx(2) says.
+#[test]
+fn a_stat_knows_what_direct_io_needs() {
+    let directory = files::Directory::new();
+    let path = directory.at("a");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    // SAFETY: all zeros are a struct of integers.
+    let mut known: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+    // SAFETY: an empty path, and room for one answer.
+    let answer = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &mut known) };
+    assert_eq!(answer, 0);
+    if known.stx_mask & libc::STATX_DIOALIGN == 0 || known.stx_dio_mem_align == 0 {
+        return skip(Needs::Luck, format_args!("STATX_DIOALIGN of {}", path.display()));
+    }
+    for c in [Epoll::bench().run(Op::stat(&path)), Uring::bench().run(Op::stat(&path))] {
+        let Ok(Done::Stat(stat)) = c.result else { panic!("{c:?}") };
+        let direct = stat.direct.expect("the system says it");
+        let wanted = (known.stx_dio_mem_align, known.stx_dio_offset_align);
+        assert_eq!((direct.memory, direct.offset), wanted);
+    }
+}
