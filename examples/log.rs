@@ -47,13 +47,14 @@ fn main() -> io::Result<()> {
     watcher.submit(Op::read(signals))?;
     let mut done = Completions::new();
     let options = OpenOptions::new().read(true).write(true).create(true);
+    // Which file it is about, also when the disk is full.
     let about = |error| io::Error::other(format!("{}: {error}", path.display()));
     let file = match one(&mut watcher, &mut done, Op::open(path, options)).map_err(about)? {
         Done::Opened(file) => watcher.attach(file)?,
         other => unreachable!("not asked for: {other:?}"),
     };
-    let start = Log::check(path, 0, |_, _| Ok(()))?;
-    one(&mut watcher, &mut done, Op::truncate(file, start))?;
+    let start = Log::check(path, 0, |_, _| Ok(())).map_err(about)?;
+    one(&mut watcher, &mut done, Op::truncate(file, start)).map_err(about)?;
 
     let mut told = Vec::new();
     let threads: Vec<_> = (0..producers)
@@ -72,11 +73,11 @@ fn main() -> io::Result<()> {
             if c.source == signals {
                 log.ends = true;
             } else {
-                log.take(&mut watcher, c)?;
+                log.take(&mut watcher, c).map_err(about)?;
             }
         }
         // All that has come is in the next commit.
-        log.commit(&mut watcher)?;
+        log.commit(&mut watcher).map_err(about)?;
         if log.ends && !log.is_busy() {
             break;
         }
@@ -85,7 +86,7 @@ fn main() -> io::Result<()> {
     let acknowledged = log.acknowledged;
     drop(log); // producers that wait are told by this
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    verify(path, start, producers, acknowledged)
+    verify(path, start, producers, acknowledged).map_err(about)
 }
 
 /// One record after the other, each when the one before is on the disk.

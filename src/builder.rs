@@ -246,7 +246,8 @@ impl Builder {
     /// Builds the watcher; it belongs to the calling thread.
     ///
     /// # Errors
-    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` for a
+    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …): its text begins with the call
+    /// that failed, [`Reason::of`](crate::Reason::of) has the errno. `InvalidInput` for a
     /// processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a number of
     /// threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that io_uring is not known to
     /// have; `Unsupported` for a driver or file backend that this system does not have.

@@ -9,6 +9,7 @@ use std::io;
 
 use crate::buf::Buf;
 use crate::sys::os_error;
+use crate::sys::step::Step;
 
 /// Which bound a refusal has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,7 +171,8 @@ impl From<Reason> for io::Error {
 }
 
 impl Reason {
-    /// The reason inside an [`io::Error`] that this crate made.
+    /// The reason inside an [`io::Error`] that this crate made; of one that names the step at which a watcher
+    /// could not be built, the errno.
     ///
     /// ```
     /// use windlass::{Reason, Watcher};
@@ -181,7 +183,9 @@ impl Reason {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn of(error: &io::Error) -> Option<Reason> {
-        error.get_ref()?.downcast_ref::<Reason>().copied()
+        let inner = error.get_ref()?;
+        let of_system = || inner.downcast_ref::<Step>().and_then(Step::errno).map(Reason::Os);
+        inner.downcast_ref::<Reason>().copied().or_else(of_system)
     }
 }
 

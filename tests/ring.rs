@@ -13,7 +13,8 @@ use common::files::*;
 use common::system::{self, deny};
 use common::*;
 use windlass::{
-    AlignedBuf, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Watcher,
+    AlignedBuf, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Reason,
+    Watcher,
 };
 
 /// By name there is an error that tells the step and the reason; by default there is a driver.
@@ -61,18 +62,65 @@ fn a_denied_enter_is_told() {
     denied("a_denied_enter_is_told", libc::SYS_io_uring_enter, "io_uring_enter(2)");
 }
 
-/// What the system is short of is an error, not a missing driver.
+/// What the system is short of is an error, not a missing driver; it names the call that met it.
 #[test]
 fn a_shortage_of_descriptors_is_an_error() {
     child::in_child("a_shortage_of_descriptors_is_an_error", || {
+        // Nothing is opened for the first time below.
+        drop(Watcher::builder().driver(DriverKind::Uring).build().unwrap());
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: room for one limit.
         assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
-        limit.rlim_cur = system::descriptors() as u64;
-        // SAFETY: the limit lives across the call.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-        let error = Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+        for (driver, files, calls) in [
+            (
+                DriverKind::Uring,
+                FileBackend::Auto,
+                &["io_uring_setup(2)", "epoll_create1(2)", "eventfd(2)"][..],
+            ),
+            (
+                DriverKind::Epoll,
+                FileBackend::Uring,
+                &["epoll_create1(2)", "eventfd(2)", "io_uring_setup(2)"],
+            ),
+            (DriverKind::Poll, FileBackend::Auto, &["eventfd(2)"]),
+        ] {
+            let build = || Watcher::builder().driver(driver).files(files).build();
+            let mut met = std::collections::BTreeSet::new();
+            for numbers in 3.. {
+                limit.rlim_cur = numbers;
+                // SAFETY: the limit lives across the call.
+                assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+                let Err(error) = build() else { break };
+                assert_eq!(Reason::of(&error), Some(Reason::Os(libc::EMFILE)), "{error}");
+                let text = error.to_string();
+                let call = calls.iter().find(|call| text.starts_with(*call));
+                met.insert(*call.unwrap_or_else(|| panic!("{driver:?}: {text}")));
+            }
+            assert_eq!(met.len(), calls.len(), "{driver:?}: {met:?}");
+        }
+    });
+}
+
+/// Memory that is short, and a kernel that cannot be asked what it knows.
+#[test]
+fn a_setup_that_fails_names_its_call() {
+    child::in_child("a_setup_that_fails_names_its_call", || {
+        let build = || Watcher::builder().driver(DriverKind::Uring).build().unwrap_err();
+        deny(&[libc::SYS_io_uring_register], libc::EINVAL);
+        let error = build();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains("io_uring_register(2) of a probe"), "{error}");
+        deny(&[libc::SYS_io_uring_register], libc::ENOMEM);
+        let error = build();
+        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert!(error.to_string().contains("io_uring_register(2) of a probe"), "{error}");
+        deny(&[libc::SYS_io_uring_setup], libc::ENOMEM);
+        let error = build();
+        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
+        let error = Watcher::builder().files(FileBackend::Uring).build().unwrap_err();
+        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
     });
 }
 

@@ -19,6 +19,7 @@ use io_uring::types::BufRingEntry;
 use super::demand::Demand;
 use crate::buf::Buf;
 use crate::swap::{Lent, Pool};
+use crate::sys::step;
 use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
@@ -56,7 +57,7 @@ impl Buffers {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(step::at("mmap(2) of buffers", io::Error::last_os_error()));
         }
         let Some(entries) = NonNull::new(start.cast::<BufRingEntry>()) else {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
@@ -77,7 +78,7 @@ impl Buffers {
                 Ok(Some(buffers))
             }
             Err(error) => match error.raw_os_error() {
-                Some(libc::ENOMEM) => Err(error),
+                Some(libc::ENOMEM) => Err(step::at("io_uring_register(2) of buffers", error)),
                 _ => Ok(None),
             },
         }

@@ -545,7 +545,7 @@ fn judge(step: &'static str, errno: i32) -> io::Result<Refused> {
             Ok(Refused { step, errno, limits: None })
         }
         libc::EAGAIN => Ok(Refused { step, errno, limits: Limits::read() }),
-        _ => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(crate::sys::step::at(step, io::Error::from_raw_os_error(errno))),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::interest::{Mode, Ready};
 use crate::sys::descriptor::{self, ms_up};
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::waker::{WakeFd, Waker};
-use crate::sys::{Select, check};
+use crate::sys::{Select, check, step};
 
 /// An epoll instance and the events of its last `select`.
 pub struct Epoll {
@@ -44,7 +44,8 @@ impl Select for Epoll {
 
     fn new(capacity: usize) -> io::Result<Epoll> {
         // SAFETY: no memory is passed.
-        let fd = check!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let made = check!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+        let fd = made.map_err(|error| step::at("epoll_create1(2)", error))?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.clamp(1, 1 << 16);
@@ -54,7 +55,8 @@ impl Select for Epoll {
     /// Every write to it is an edge, so it is never read.
     fn waker(&mut self, key: u64) -> io::Result<Waker> {
         let fd = WakeFd::new()?;
-        self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)?;
+        self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)
+            .map_err(|error| step::at("epoll_ctl(2)", error))?;
         Ok(Arc::new(fd))
     }
 

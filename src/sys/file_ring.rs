@@ -24,7 +24,7 @@ use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, Completed, Request};
 use crate::sys::uring::{
     CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, Refused, SINGLE_ISSUER, TASKRUN_FLAG, climb,
-    judge,
+    judge, judge_probe,
 };
 use crate::sys::wake_fd::WakeFd;
 
@@ -67,11 +67,6 @@ pub(crate) const OPERATIONS: &[(u8, &str)] = &[
 const REGISTER: &str = "io_uring_register(2)";
 const ENTER: &str = "io_uring_enter(2)";
 
-/// An error of the system, with the step that met it.
-fn at(step: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{step}: {error}"))
-}
-
 /// What has been done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -103,8 +98,7 @@ impl FileRing {
     /// With the step: the system is short of something (descriptors, memory). That io_uring is not there,
     /// or denied, is an answer and no error.
     pub(crate) fn open() -> io::Result<Result<FileRing, Refused>> {
-        let made = climb(LADDER, SUBMISSIONS).map_err(|error| at("io_uring_setup(2)", error));
-        let (ring, setup) = match made? {
+        let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -118,7 +112,7 @@ impl FileRing {
         }
         let mut probe = Probe::new();
         if let Err(error) = ring.submitter().register_probe(&mut probe) {
-            return judge(REGISTER, error).map(Err).map_err(|error| at(REGISTER, error));
+            return judge_probe(error).map(Err);
         }
         if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
             return lacking(name);
@@ -144,14 +138,14 @@ impl FileRing {
         match (this.denied.take(), &taken[..]) {
             (Some(errno), _) => {
                 let error = io::Error::from_raw_os_error(errno);
-                return judge(ENTER, error).map(Err).map_err(|error| at(ENTER, error));
+                return judge(ENTER, error).map(Err);
             }
             (None, [Completed { result: 0, .. }]) => {}
             (None, [Completed { result, .. }]) => return Ok(Err(Refused::new("a NOP", -result))),
             _ => return lacking("a NOP"),
         }
         if let Err(error) = this.ring.submitter().register_eventfd(this.event_fd.raw()) {
-            return judge(REGISTER, error).map(Err).map_err(|error| at(REGISTER, error));
+            return judge(REGISTER, error).map(Err);
         }
         this.counters = Counters::default();
         Ok(Ok(this))

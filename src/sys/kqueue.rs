@@ -21,7 +21,7 @@ use crate::interest::{Mode, Ready};
 use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
 use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, plan, raw, receipt};
 use crate::sys::waker::{Signal, WakeFd, Waker};
-use crate::sys::{Select, check, descriptor, fork};
+use crate::sys::{Select, check, descriptor, fork, step};
 
 /// The most that one wait may take: macOS refuses more than 10^8 seconds. Who asked looks at the clock.
 const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
@@ -214,7 +214,8 @@ struct Queue {
 impl Queue {
     fn new() -> io::Result<Queue> {
         // SAFETY: no memory is passed.
-        let fd = check!(unsafe { raw::kqueue() })?;
+        let made = check!(unsafe { raw::kqueue() });
+        let fd = made.map_err(|error| step::at("kqueue(2)", error))?;
         let queue = Queue { fd, forks: fork::generation() };
         descriptor::set_cloexec(fd)?;
         Ok(queue)

@@ -87,6 +87,7 @@ pub(crate) mod resolve;
 mod sigpipe;
 #[cfg_attr(windows, path = "windows/stat.rs")]
 pub(crate) mod stat;
+pub(crate) mod step;
 #[cfg_attr(windows, path = "windows/transfer.rs")]
 pub(crate) mod transfer;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]

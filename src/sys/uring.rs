@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 
 use crate::sys::fd::{AsRawFd, RawFd};
+use crate::sys::step;
 
 use io_uring::register::Probe;
 use io_uring::squeue::Entry;
@@ -185,11 +186,20 @@ pub(super) fn says_no(errno: i32) -> bool {
     matches!(errno, libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP)
 }
 
-/// What an error of `step` means: refused, or an error of the system.
-pub(super) fn judge(step: &'static str, error: io::Error) -> io::Result<Refused> {
+/// What an error of `call` means: refused, or an error of the system.
+pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<Refused> {
     match error.raw_os_error() {
-        Some(errno) if says_no(errno) => Ok(Refused::new(step, errno)),
-        _ => Err(error),
+        Some(errno) if says_no(errno) => Ok(Refused::new(call, errno)),
+        _ => Err(step::at(call, error)),
+    }
+}
+
+/// What an error of the question which operations there are means: `EINVAL` says that it cannot be asked.
+pub(super) fn judge_probe(error: io::Error) -> io::Result<Refused> {
+    const PROBE: &str = "io_uring_register(2) of a probe (Linux 5.6)";
+    match error.raw_os_error() {
+        Some(errno @ libc::EINVAL) => Ok(Refused::new(PROBE, errno)),
+        _ => judge(PROBE, error),
     }
 }
 
@@ -217,7 +227,7 @@ impl Uring {
         }
         let mut probe = Probe::new();
         if let Err(error) = ring.submitter().register_probe(&mut probe) {
-            return judge("io_uring_register(2)", error).map(Err);
+            return judge_probe(error).map(Err);
         }
         if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
             return lacking(name);

@@ -8,6 +8,7 @@
 use std::io;
 
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::sys::step;
 use crate::sys::waker::Signal;
 
 /// A descriptor that becomes readable.
@@ -27,7 +28,8 @@ impl WakeFd {
         use crate::sys::fd::FromRawFd;
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         // SAFETY: no memory is passed.
-        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })?;
+        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })
+            .map_err(|error| step::at("eventfd(2)", error))?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(WakeFd { fd, writer: None })
@@ -35,7 +37,7 @@ impl WakeFd {
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) fn new() -> io::Result<WakeFd> {
-        let (reader, writer) = io::pipe()?;
+        let (reader, writer) = io::pipe().map_err(|error| step::at("pipe(2)", error))?;
         let (fd, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
         for end in [&fd, &writer] {
             crate::sys::descriptor::set_nonblocking(end.as_raw_fd(), true)?;
