@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        if self.waits_for_answer(slot) {
+        if self.slots[slot].in_flight != InFlight::No {
             let is_file = self.slots[slot].code.is_file();
             if !is_file || !self.withdraw(slot) {
                 return self.stop(slot, kind);

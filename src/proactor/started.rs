@@ -263,36 +263,16 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether an operation can only end with the kernel's answer: the kernel has it, or has one
-    /// before it that is to end, too.
-    pub(super) fn waits_for_answer(&self, slot: u32) -> bool {
-        let op = &self.slots[slot];
-        if op.in_flight != InFlight::No {
-            return true;
-        }
-        if op.source == NOWHERE
-            || op.code.is_file()
-            || matches!(op.code, Code::Poll | Code::Drained)
-        {
-            return false;
-        }
-        let state = &self.sources[op.source];
-        let head = if op.code.is_read() { state.reads.head } else { state.writes.head };
-        head != slot && head != NOWHERE && self.slots[head].in_flight.ending().is_some()
-    }
-
-    /// Asks the kernel for the end of an operation that it has, or marks one that stands behind such:
-    /// the answer ends it.
+    /// Asks the kernel for the end of an operation that it has: the answer ends it.
     pub(super) fn stop(&mut self, slot: u32, kind: ErrorKind) {
         let op = &mut self.slots[slot];
         if op.in_flight.ending().is_some() {
             return;
         }
-        let started = op.in_flight == InFlight::Started;
         op.in_flight = InFlight::of(kind);
         self.deadlines.remove(slot);
         // What concerns a file was asked for when it was tried to take it back.
-        if !started || self.slots[slot].code.is_file() {
+        if self.slots[slot].code.is_file() {
             return;
         }
         let op = &self.slots[slot];
