@@ -9,18 +9,21 @@
 //!
 //! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 #[allow(dead_code)] // it reads its options itself
 mod shared;
 
-use windlass::{Address, Completions, Done, ErrorKind, Op, Watcher};
+use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Watcher};
 
 const STOP: u64 = 1;
 /// A connection with so many bytes to be written is not read on, before so few are left.
 const HIGH: usize = 4 << 20;
 const LOW: usize = 1 << 20;
+/// After a read of so many bytes it is looked how many are to be written.
+const MUCH: usize = 16 << 10;
 
 fn main() -> io::Result<()> {
     let Arguments { address, multishot, busy_poll } = arguments();
@@ -35,6 +38,8 @@ fn main() -> io::Result<()> {
     let read = |source| {
         if multishot { Op::read(source).multishot() } else { Op::read(source) }
     };
+    // The multishot reads, to be cancelled.
+    let mut reads = HashMap::new();
     let mut done = Completions::new();
     let mut stop_by = None;
     loop {
@@ -46,34 +51,48 @@ fn main() -> io::Result<()> {
         } else {
             watcher.wait(&mut done)?;
         }
-        for c in done.drain(..) {
-            let (source, ticket) = (c.source, c.ticket());
-            match c.result {
-                Ok(Done::Read(_)) if c.token == STOP => {
+        for Completion { source, token, result, .. } in done.drain(..) {
+            match result {
+                Ok(Done::Read(_)) if token == STOP => {
                     watcher.free(listener);
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                 }
                 Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
-                    Ok(accepted) => drop(watcher.submit(read(accepted))?),
+                    Ok(accepted) => {
+                        let ticket = watcher.submit(read(accepted))?;
+                        if multishot {
+                            reads.insert(accepted, ticket);
+                        }
+                    }
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
-                Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(source))),
+                Ok(Done::Read(data)) if data.is_eof() => {
+                    reads.remove(&source);
+                    drop(watcher.submit(Op::close(source)));
+                }
                 Ok(Done::Read(data)) => {
+                    // What a client sends little by little is bounded by its share of the swap buffers.
+                    let much = multishot && data.len() >= MUCH;
                     drop(watcher.submit(Op::write(source, data)));
-                    if multishot && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
-                        watcher.cancel(ticket);
+                    if much && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
+                        reads.remove(&source).map(|ticket| watcher.cancel(ticket));
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Cancelled => {
-                    drop(watcher.submit(Op::drained(source, LOW)));
+                Ok(Done::Drained) => {
+                    if let Ok(ticket) = watcher.submit(read(source)) {
+                        reads.insert(source, ticket);
+                    }
                 }
-                Ok(Done::Drained) => drop(watcher.submit(read(source))),
                 Ok(Done::Written { buf, .. }) if !multishot => {
                     drop(buf);
                     drop(watcher.submit(read(source)));
                 }
                 Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Cancelled => {
+                    drop(watcher.submit(Op::drained(source, LOW)));
+                }
                 Err(error) => {
+                    reads.remove(&source);
                     if error.raw_os_error().is_some() && watcher.free(source) {
                         eprintln!("{error}");
                     }

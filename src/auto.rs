@@ -253,6 +253,7 @@ impl Driver for Auto {
     fn reinit_after_fork(&mut self) -> io::Result<()> {
         forward!(self.reinit_after_fork())
     }
+    #[inline]
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
         forward!(self.queued_bytes(source))
     }

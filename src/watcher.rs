@@ -341,6 +341,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// [`Reason::Stale`].
+    #[inline]
     pub fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
         self.driver.queued_bytes(source)
     }

@@ -546,10 +546,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         {
             return Ok(state.queued_bytes as usize);
         }
-        self.check_fork()?;
-        self.take_arrived(source);
-        let stale = self.stale();
-        self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
+        self.queued_bytes_of_other(source)
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
@@ -625,6 +622,16 @@ impl<K: Kernel> Driver for Proactor<K> {
 }
 
 impl<K: Kernel> Proactor<K> {
+    /// As `queued_bytes`, of a source that is gone, or of which this thread does not know yet.
+    #[cold]
+    #[inline(never)]
+    fn queued_bytes_of_other(&mut self, source: Source) -> Result<usize, Reason> {
+        self.check_fork()?;
+        self.take_arrived(source);
+        let stale = self.stale();
+        self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
+    }
+
     fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
         self.check_fork()?;
         self.take_arrived(source);
