@@ -27,6 +27,9 @@ mod ends;
 use ends::{a_pipe_without_its_other_end_is_hung_up, ones_own_shutdown_is_no_hang_up};
 use modes::{a_oneshot_that_rests_tells_nothing, an_echo_runs_in_every_mode};
 
+/// How long a wait may take whose end is certain.
+const BOUND: Duration = Duration::from_secs(20);
+
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
 trait Fresh: Sized {
     fn fresh() -> Reactor<Self>
@@ -143,6 +146,23 @@ fn now<S: Select>(reactor: &mut Reactor<S>) -> Vec<Readiness> {
     let count = reactor.complete(Wait::Now, &mut items).unwrap();
     assert_eq!(count, items.len());
     items.into_iter().collect()
+}
+
+/// Waits for as long as a test may; how many items there were, if something has ended the wait.
+fn ended<S: Select>(reactor: &mut Reactor<S>, items: &mut Completions<Readiness>) -> Option<usize> {
+    let until = Instant::now() + BOUND;
+    let count = reactor.complete(Wait::Until(until), items).ok()?;
+    (Instant::now() < until).then_some(count)
+}
+
+/// As `ended`; what nothing ends is a failure with a name.
+#[track_caller]
+fn wait_for<S: Select>(
+    reactor: &mut Reactor<S>,
+    items: &mut Completions<Readiness>,
+    what: &str,
+) -> usize {
+    ended(reactor, items).unwrap_or_else(|| panic!("{BOUND:?} without {what}"))
 }
 
 fn only(items: Vec<Readiness>) -> Readiness {
@@ -357,13 +377,16 @@ fn another_thread_ends_the_wait<S: Select + Fresh>() {
     let waker = reactor.waker();
     waker.wake();
     waker.clone().wake();
-    assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
+    assert_eq!(wait_for(&mut reactor, &mut items, "a wake that came before"), 0);
     for _ in 0..50 {
         let waker = waker.clone();
         let thread = thread::spawn(move || waker.wake());
-        assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
+        assert_eq!(wait_for(&mut reactor, &mut items, "a wake of another thread"), 0);
         thread.join().unwrap();
     }
+    waker.wake();
+    assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
+    assert_eq!(reactor.stale_events(), 0, "a wake is nobody's event");
 }
 
 #[cfg(unix)] // selectors have a descriptor there
@@ -403,8 +426,7 @@ fn readiness_ends_a_long_wait<S: Select + Fresh>() {
     reactor.submit(edge(socket)).unwrap();
     let thread = thread::spawn(move || peer.write_all(b"x").map(|()| peer).unwrap());
     let mut items = Completions::new();
-    let far = Instant::now() + Duration::from_secs(3600);
-    assert_eq!(reactor.complete(Wait::Until(far), &mut items).unwrap(), 1);
+    assert_eq!(wait_for(&mut reactor, &mut items, "a byte of another thread"), 1);
     thread.join().unwrap();
 }
 
@@ -464,14 +486,14 @@ fn a_forked_child_watches_for_itself() {
         let mut reactor = reactor.take().expect("it is there");
         let mut items = Completions::new();
         let begun = reactor.reinit_after_fork().is_ok() && reactor.reinit_after_fork().is_ok();
-        let waited = reactor.complete(Wait::Forever, &mut items).unwrap_or(0) == 1;
+        let waited = ended(&mut reactor, &mut items) == Some(1);
         let same = items.drain(..).all(|item| item.ticket == ticket && item.more);
         let waker = reactor.waker();
         waker.wake();
-        let woken = reactor.complete(Wait::Forever, &mut items).is_ok() && items.is_empty();
+        let woken = ended(&mut reactor, &mut items) == Some(0);
         // What rested rests on, and is armed here.
         let armed = reactor.rearm(resting, Ready::WRITABLE).is_ok()
-            && reactor.complete(Wait::Forever, &mut items).unwrap_or(0) == 1
+            && ended(&mut reactor, &mut items) == Some(1)
             && items.drain(..).all(|item| item.ticket == resting);
         begun && waited && same && woken && armed && reactor.cancel(quiet)
     });
@@ -552,7 +574,7 @@ fn an_imitated_edge_is_late_but_not_lost() {
     let mut items = Completions::new();
     for _ in 0..20 {
         peer.write_all(b"x").unwrap();
-        assert!(reactor.complete(Wait::Forever, &mut items).unwrap() > 0);
+        assert!(wait_for(&mut reactor, &mut items, "an edge that may be late") > 0);
         assert!(items.drain(..).all(|item| item.ticket == ticket));
         ours.read_exact(&mut [0]).unwrap();
     }

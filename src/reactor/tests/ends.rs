@@ -6,15 +6,12 @@ use socket2::Socket;
 
 use super::*;
 
-/// How long a condition may take to be told.
-const LIMIT: Duration = Duration::from_secs(10);
-
 /// Waits until `wanted` is told; answers all that was.
 fn told_until<S: Select>(reactor: &mut Reactor<S>, ticket: Ticket, wanted: Ready) -> Ready {
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + BOUND;
     let (mut told, mut items) = (Ready::NONE, Completions::new());
     while !told.contains(wanted) {
-        assert!(Instant::now() < until, "{told:?} without {wanted:?} in {LIMIT:?}");
+        assert!(Instant::now() < until, "{told:?} without {wanted:?} in {BOUND:?}");
         // Of no effect but for a oneshot, and for an edge which then tells what holds.
         reactor.rearm(ticket, Ready::READABLE | Ready::WRITABLE).unwrap();
         let soon = Instant::now() + Duration::from_millis(20);

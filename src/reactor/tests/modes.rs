@@ -7,8 +7,6 @@ use super::*;
 
 /// More than two sockets hold.
 const BYTES: usize = if cfg!(windows) { 16 << 20 } else { 1 << 20 };
-/// How long the echo may wait for its peer.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// In both directions, whatever comes: each of kqueue's filters would tell once.
 pub(super) fn a_oneshot_that_rests_tells_nothing<S: Select + Fresh>() {
@@ -52,13 +50,13 @@ pub(super) fn an_echo_runs_in_every_mode<S: Select + Fresh>() {
         let client = {
             let sent = sent.clone();
             let (mut writer, mut reader) = (peer.try_clone().unwrap(), peer);
-            reader.set_read_timeout(Some(LIMIT)).unwrap();
+            reader.set_read_timeout(Some(BOUND)).unwrap();
             let writing = thread::spawn(move || {
                 writer.write_all(&sent).unwrap();
                 writer.shutdown(std::net::Shutdown::Write).unwrap();
             });
             thread::spawn(move || {
-                let _ = may_read.recv_timeout(LIMIT);
+                let _ = may_read.recv_timeout(BOUND);
                 let mut heard = Vec::new();
                 reader.read_to_end(&mut heard).expect("the echo within its limit");
                 writing.join().unwrap();
@@ -72,10 +70,10 @@ pub(super) fn an_echo_runs_in_every_mode<S: Select + Fresh>() {
         let ticket = reactor.submit(watch).unwrap();
         let (mut armed, mut told, mut blocked) = (1, 0, 0);
         let (mut chunk, mut queue) = (vec![0; 5000], Vec::new());
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + BOUND;
         let mut items = Completions::new();
         'echo: loop {
-            assert!(Instant::now() < until, "{mode:?}: {LIMIT:?} without an end");
+            assert!(Instant::now() < until, "{mode:?}: {BOUND:?} without an end");
             reactor.complete(Wait::Until(until), &mut items).unwrap();
             for item in items.drain(..) {
                 assert!(item.ticket == ticket && item.more, "{mode:?}: {item:?}");
