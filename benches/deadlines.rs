@@ -10,8 +10,8 @@
 //! each entry stands, which the others do not; `BTreeMap` is given the key to remove, and `BinaryHeap`
 //! cannot remove.
 //!
-//! `watcher` is a watcher on epoll with a million timers in flight: all submitted, all cancelled in
-//! another order, all delivered.
+//! `watcher` is a watcher on epoll with a million timers in flight: all submitted, all given another
+//! time and all cancelled, in another order, all delivered.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -230,7 +230,7 @@ fn watcher(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(STANDING)));
     group.sampling_mode(SamplingMode::Flat);
     let mut million = None;
-    for (name, phase) in [("submit", 0), ("cancel", 1), ("deliver", 2)] {
+    for (name, phase) in [("submit", 0), ("reset", 1), ("cancel", 2), ("deliver", 3)] {
         group.bench_function(name, |b| {
             let million = million.get_or_insert_with(Million::new);
             b.iter_custom(|iterations| (0..iterations).map(|_| million.round()[phase]).sum());
@@ -259,14 +259,22 @@ impl Million {
         }
     }
 
-    /// Submits them all, cancels them all, delivers them all: how long each of these takes.
-    fn round(&mut self) -> [Duration; 3] {
+    /// Submits them all, gives them all another time, cancels them all, delivers them all: how long each
+    /// of these takes.
+    fn round(&mut self) -> [Duration; 4] {
         let all = u64::from(STANDING);
         let order = |i: u64| i * STRIDE % all;
         let submit = timed(|| {
             for i in 0..all {
                 let timer = Op::timer(Duration::from_millis(3_600_000 + order(i)));
                 self.tickets.push(self.watcher.submit(timer).expect("accepted"));
+            }
+        });
+        let reset = timed(|| {
+            for i in 0..all {
+                let ticket = self.tickets[order(i) as usize];
+                let span = Duration::from_millis(3_600_000 + order(order(i)));
+                self.watcher.reschedule(ticket, span).expect("it is in flight");
             }
         });
         let cancel = timed(|| {
@@ -285,6 +293,6 @@ impl Million {
         });
         assert_eq!(count, STANDING as usize);
         self.tickets.clear();
-        [submit, cancel, deliver]
+        [submit, reset, cancel, deliver]
     }
 }

@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
-use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Reason, Rejected};
 use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::Op;
@@ -274,6 +274,12 @@ impl Driver for Auto {
     }
     fn now(&mut self) -> Instant {
         forward!(self.now())
+    }
+    fn update_now(&mut self) -> Instant {
+        forward!(self.update_now())
+    }
+    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+        forward!(self.reschedule(ticket, due))
     }
     fn next_timeout(&mut self) -> Option<Duration> {
         forward!(self.next_timeout())

@@ -83,6 +83,13 @@ impl Deadlines {
         }
     }
 
+    /// Gives the operation in `slot` another deadline, or its first one. Among equal ones it is the
+    /// youngest.
+    pub fn set(&mut self, slot: u32, at_ns: u64) {
+        self.remove(slot);
+        self.push(slot, at_ns);
+    }
+
     /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation, and when
     /// it was.
     #[inline]
@@ -181,6 +188,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(u64),
+        Set(usize, u64),
         Remove(usize),
         Pop(u64),
     }
@@ -188,6 +196,7 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => (0u64..50).prop_map(Step::Push),
+            2 => (any::<usize>(), 0u64..50).prop_map(|(pick, at)| Step::Set(pick, at)),
             2 => any::<usize>().prop_map(Step::Remove),
             1 => (0u64..50).prop_map(Step::Pop),
         ];
@@ -207,6 +216,13 @@ mod tests {
                         deadlines.push(slot, at);
                         model.insert((at, i), slot);
                     }
+                    Step::Set(pick, at) if !model.is_empty() => {
+                        let key = *model.keys().nth(pick % model.len()).unwrap();
+                        let slot = model.remove(&key).unwrap();
+                        deadlines.set(slot, at);
+                        model.insert((at, i), slot);
+                    }
+                    Step::Set(..) => {}
                     Step::Remove(pick) if !model.is_empty() => {
                         let key = *model.keys().nth(pick % model.len()).unwrap();
                         let slot = model.remove(&key).unwrap();

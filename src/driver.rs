@@ -217,8 +217,24 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         AlignedBuf::with_capacity(len, 4096)
     }
 
-    /// The time on the driver's clock, which is virtual on a simulated kernel.
+    /// The time on the driver's clock, which is virtual on a simulated kernel. It may be as old as the last
+    /// [`complete`](Complete::complete).
     fn now(&mut self) -> Instant;
+
+    /// The time now: the clock is asked.
+    fn update_now(&mut self) -> Instant {
+        self.now()
+    }
+
+    /// Gives an operation in flight another deadline, or a timer another time.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a read that rests without one, and of a driver without
+    /// this.
+    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+        let _ = (ticket, due);
+        Err(Reason::Unsupported)
+    }
 
     /// How long an embedding loop may sleep: zero when there is something to take.
     fn next_timeout(&mut self) -> Option<Duration>;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::clock;
+use crate::driver::Due;
 use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::source::{Handle, Source};
@@ -154,6 +155,14 @@ const LIMITED_RELATIVE: u8 = 1 << 4;
 /// A time as an operation carries it: at least 1, clamped to 292 years.
 fn bounded(ns: u64) -> u64 {
     ns.clamp(1, RELATIVE - 1)
+}
+
+/// A deadline as `deadline_ns` carries it.
+pub(crate) fn due_ns(due: Due) -> u64 {
+    match due {
+        Due::At(at) => bounded(clock::ns_of(at)),
+        Due::After(span) => bounded(clock::ns_of_duration(span)) | RELATIVE,
+    }
 }
 
 /// The deadline of a timer with these flags and this extra: see [`Op::limit_ns`].

@@ -9,7 +9,7 @@ use crate::aligned::AlignedBuf;
 use crate::auto::Auto;
 use crate::builder::Builder;
 use crate::completion::{Completion, Completions};
-use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
@@ -69,7 +69,7 @@ use crate::sys::{affinity, descriptor};
 /// | `UV_RUN_DEFAULT` | `wait` while there is an operation that is to be waited for: one more with each that is submitted, one less with each completion without [`more`](Completion::more) |
 /// | `uv_ref`, `uv_unref` | to count an operation, or not to: a listener's accept, a heartbeat's timer |
 /// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
-/// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), which asks the clock |
+/// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), [`update_now`](Watcher::update_now) |
 /// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`; with [`idle_time`](crate::Builder::idle_time) `idle_ns` |
 ///
 /// ```
@@ -238,7 +238,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     /// As for `wait`.
     pub fn wait_timeout(&mut self, done: &mut Completions, timeout: Duration) -> io::Result<usize> {
-        let wait = match self.now().checked_add(timeout) {
+        let wait = match self.update_now().checked_add(timeout) {
             Some(at) => Wait::Until(at),
             None => Wait::Forever,
         };
@@ -407,9 +407,48 @@ impl<D: Driver> Watcher<D> {
         SourceGuard::new(source, self.driver.submitter())
     }
 
-    /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's.
+    /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's. The clock is
+    /// asked once between two waits; what the program does meanwhile does not show in it. Spans
+    /// ([`Op::timer`], [`Op::timeout`]) count from their submission by the clock itself.
     pub fn now(&mut self) -> Instant {
         self.driver.now()
+    }
+
+    /// Asks the clock, and answers the time: until the next wait that is [`now`](Watcher::now).
+    pub fn update_now(&mut self) -> Instant {
+        self.driver.update_now()
+    }
+
+    /// Gives an operation in flight another deadline, which counts from now: to a timer another time, to
+    /// others, however many bytes they have moved, a [`timeout`](Op::timeout) anew, or their first. A
+    /// deadline that a timer has beside its own time stays. Among equal ones it is the youngest. One
+    /// entry moves in a heap: an idle timeout is pushed back with each message at little cost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Op, Reason, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let timer = watcher.submit(Op::timer(Duration::from_secs(60)))?;
+    /// watcher.reschedule(timer, Duration::from_millis(1)).unwrap();
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert_eq!(watcher.reschedule(timer, Duration::ZERO), Err(Reason::Stale));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]: the operation has ended, or is about to. [`Reason::Unsupported`]: a read without a
+    /// buffer that was submitted without a deadline has no place for one; submit it with a
+    /// [`timeout`](Op::timeout), if a long one. [`Reason::Forked`].
+    pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
+        self.driver.reschedule(ticket, Due::After(span))
+    }
+
+    /// As [`reschedule`](Watcher::reschedule), to an absolute time.
+    ///
+    /// # Errors
+    /// As for `reschedule`.
+    pub fn reschedule_at(&mut self, ticket: Ticket, at: Instant) -> Result<(), Reason> {
+        self.driver.reschedule(ticket, Due::At(at))
     }
 
     /// How long an embedding loop may sleep before it must wait here again: zero when there is

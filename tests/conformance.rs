@@ -289,6 +289,10 @@ macro_rules! portable {
                 timers_started_by_timers
                 the_earlier_of_a_timer_and_its_deadline_wins
                 a_timer_whose_deadline_has_passed
+                timers_and_deadlines_can_be_moved
+                a_moved_timer_keeps_its_deadline
+                equal_deadlines_end_in_order_whatever_has_them
+                the_time_stands_still_between_waits
             }
             $($more)*
         }

@@ -331,7 +331,7 @@ impl<W: World> Rig<W> {
 
     /// A read of one of the kinds.
     fn some_read(&mut self, pair: usize, side: usize, which: u8, due: Option<Duration>) -> Ticket {
-        let past = self.watcher.now() - Duration::from_millis(1);
+        let past = self.watcher.update_now() - Duration::from_millis(1);
         let room = |len: usize| Vec::<u8>::with_capacity(len);
         self.submit(pair, side, |source| {
             let op = match which % 5 {
@@ -530,7 +530,7 @@ impl<W: World> Rig<W> {
             }
             Step::Storm { count } => self.storm(count),
             Step::Timers { ref ms } => {
-                let start = self.watcher.now();
+                let start = self.watcher.update_now();
                 let mut tickets = Vec::new();
                 for (i, &ms) in ms.iter().enumerate() {
                     let at = start + Duration::from_millis(ms.into());
@@ -538,7 +538,7 @@ impl<W: World> Rig<W> {
                     tickets.push(ticket);
                 }
                 self.end_all(tickets);
-                let late = self.watcher.now() - start;
+                let late = self.watcher.update_now() - start;
                 let due = Duration::from_millis((*ms.iter().max().unwrap_or(&0)).into());
                 assert!(late >= due, "early");
             }

@@ -240,23 +240,32 @@ impl<K: Kernel> Proactor<K> {
         self.slots.find(slot, generation).is_none()
     }
 
+    /// Whether a ticket is that of a read that rests in its source.
+    pub(super) fn rests(&self, ticket: Ticket) -> bool {
+        self.sources.peek(ticket.index() & !RESTS).is_some_and(|state| {
+            state.has(RESTING) && state.read_generation == ticket.generation().get()
+        })
+    }
+
+    /// Takes what is queued if that submits the operation of this ticket: another thread may have told this
+    /// one before the queue did.
+    pub(super) fn take_submitted(&mut self, ticket: Ticket) {
+        let kept = self.slots.find(ticket.index(), ticket.generation());
+        if !self.serving && kept.is_some_and(|op| op.reserved) {
+            self.take_queued();
+        }
+    }
+
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.index();
         if slot & RESTS != 0 {
-            let index = slot & !RESTS;
-            let rests = self.sources.peek(index).is_some_and(|state| {
-                state.has(RESTING) && state.read_generation == ticket.generation().get()
-            });
+            let rests = self.rests(ticket);
             if rests {
-                self.fail_rest(index, ErrorKind::Cancelled);
+                self.fail_rest(slot & !RESTS, ErrorKind::Cancelled);
             }
             return rests;
         }
-        if !self.serving && self.slots.find(slot, ticket.generation()).is_some_and(|op| op.reserved)
-        {
-            // Another thread has submitted it, and told this one before the queue did.
-            self.take_queued();
-        }
+        self.take_submitted(ticket);
         match self.slots.find(slot, ticket.generation()) {
             None => false,
             Some(op) if op.reserved => false,

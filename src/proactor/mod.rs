@@ -55,7 +55,7 @@ use crate::completion::{Completion, Completions, Done};
 use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
 use crate::discard::discard;
-use crate::driver::{Complete, Counters, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
 use crate::interest::Ready;
@@ -113,6 +113,8 @@ pub struct Proactor<K: Kernel> {
     reason: String,
     /// The clock as it was last read in this turn.
     now_ns: u64,
+    /// What the program was told of the clock since the last turn; 0 for nothing.
+    told_ns: u64,
     /// Completions that were delivered since the kernel was last asked.
     unasked: usize,
     /// Directions of sources whose operation the kernel has, and work on files that it has.
@@ -194,6 +196,7 @@ impl<K: Kernel> Proactor<K> {
             remote,
             counts: Counts::default(),
             now_ns: 0,
+            told_ns: 0,
             unasked: 0,
             busy: 0,
             files: Files::default(),
@@ -584,7 +587,20 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn now(&mut self) -> Instant {
-        clock::instant_of(self.kernel.now_ns())
+        if self.told_ns == 0 {
+            return self.update_now();
+        }
+        clock::instant_of(self.told_ns)
+    }
+
+    fn update_now(&mut self) -> Instant {
+        self.told_ns = self.kernel.now_ns();
+        clock::instant_of(self.told_ns)
+    }
+
+    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+        self.check_fork()?;
+        self.move_deadline(ticket, op::due_ns(due))
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {

@@ -529,18 +529,52 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Closed);
         }
         let ticket = self.place(Code::Timer, NOWHERE, token)?;
+        // Where others have their offset in a file.
+        self.slots[ticket.index()].offset = 0;
         if limit_ns == 0 {
             self.set_deadline(ticket, due_ns);
             return Ok(ticket);
         }
         // Both count from one moment.
         let now_ns = self.kernel.now_ns();
-        let (due_ns, limit_ns) = (absolute(due_ns, now_ns), absolute(limit_ns, now_ns));
-        // One whose time has come fires, whatever its deadline, as data that is there wins.
-        let ends = limit_ns < due_ns && due_ns > now_ns;
-        self.slots[ticket.index()].count = u32::from(ends);
-        self.set_deadline(ticket, if ends { limit_ns } else { due_ns });
+        self.slots[ticket.index()].offset = absolute(limit_ns, now_ns);
+        self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
         Ok(ticket)
+    }
+
+    /// Sets a timer's own time, beside the deadline that it may have: the earlier of them ends it.
+    fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
+        let op = &mut self.slots[slot];
+        let limit_ns = op.offset;
+        // One whose time has come fires, whatever its deadline, as data that is there wins.
+        let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
+        op.count = u32::from(ends);
+        self.deadlines.set(slot, if ends { limit_ns } else { due_ns });
+    }
+
+    /// Gives an operation in flight another deadline, a timer another time.
+    pub(super) fn move_deadline(&mut self, ticket: Ticket, due_ns: u64) -> Result<(), Reason> {
+        let slot = ticket.index();
+        if slot & RESTS != 0 {
+            return Err(match self.rests(ticket) {
+                true => Reason::Unsupported,
+                false => self.stale(),
+            });
+        }
+        self.take_submitted(ticket);
+        let stale = self.stale();
+        let op = self.slots.find(slot, ticket.generation()).ok_or(stale)?;
+        if op.reserved || op.in_flight.ending().is_some() {
+            return Err(Reason::Stale);
+        }
+        let code = op.code;
+        let now_ns = self.kernel.now_ns();
+        let due_ns = absolute(due_ns, now_ns);
+        match code {
+            Code::Timer => self.set_timer(slot, due_ns, now_ns),
+            _ => self.deadlines.set(slot, due_ns),
+        }
+        Ok(())
     }
 
     #[inline(never)]

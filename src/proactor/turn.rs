@@ -64,6 +64,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.counts.turns += 1;
+        self.told_ns = 0;
         self.kernel.turn();
         if self.dozing || self.remote.has_rung() {
             self.wake_up();

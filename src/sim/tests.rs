@@ -310,23 +310,23 @@ fn every_fault_happens() {
 fn an_hour_takes_no_time() {
     let sim = Sim::new(1);
     let mut watcher = watcher(&sim);
-    let (real, start) = (std::time::Instant::now(), watcher.now());
+    let (real, start) = (std::time::Instant::now(), watcher.update_now());
     watcher.submit(Op::timer(HOUR)).unwrap();
     let mut done = Completions::new();
     let early = HOUR - Duration::from_micros(2); // more than a turn
     assert_eq!(watcher.wait_timeout(&mut done, early).unwrap(), 0);
-    assert_eq!(watcher.now(), start + early);
+    assert_eq!(watcher.update_now(), start + early);
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Timer)));
-    assert_eq!(watcher.now(), start + HOUR);
+    assert_eq!(watcher.update_now(), start + HOUR);
     assert!(real.elapsed() < Duration::from_secs(60));
     // A deadline on an operation, under a network that is late.
     sim.set_faults(Faults::transient(0.5));
     let (a, _b) = attach_pair(&mut watcher, &sim);
-    let start = watcher.now();
+    let start = watcher.update_now();
     watcher.submit(Op::read(a).timeout(HOUR)).unwrap();
     assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Deadline));
-    assert!(watcher.now() >= start + HOUR);
-    assert!(watcher.now() < start + HOUR + Duration::from_millis(1));
+    assert!(watcher.update_now() >= start + HOUR);
+    assert!(watcher.update_now() < start + HOUR + Duration::from_millis(1));
 }
 
 #[test]
@@ -381,10 +381,10 @@ fn an_accept_that_is_always_denied_ends() {
     let listener = watcher.listen(ADDRESS).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Connected(_))));
-    let start = watcher.now();
+    let start = watcher.update_now();
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Os(libc::EPERM)));
-    let (denied, took) = (sim.injected().denied, watcher.now() - start);
+    let (denied, took) = (sim.injected().denied, watcher.update_now() - start);
     assert_eq!((denied, watcher.counters().vain_accepts), (800, 800));
     assert!(took > Duration::from_millis(900) && took < Duration::from_secs(2), "{took:?}");
     // Now and then it harms nobody, however long.
@@ -588,7 +588,7 @@ fn watchers_share_the_network_and_the_clock() {
     }
     assert_eq!(heard, b"ping");
     assert!(sim.now() >= start + HOUR);
-    assert_eq!(server.now(), client.now());
+    assert_eq!(server.update_now(), client.update_now());
     // A socket of another network is refused.
     let stranger = Sim::new(1).pair().0;
     assert!(server.attach(stranger).is_err());

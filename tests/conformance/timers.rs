@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Done, ErrorKind, Op};
+use windlass::{Code, Done, ErrorKind, Op, Reason};
 
 use crate::common::*;
 
@@ -156,6 +156,127 @@ pub fn a_timer_whose_deadline_has_passed<H: Harness>() {
         expect_unmoved(b.end(ticket), ErrorKind::Deadline);
     }
     b.expect_all_ended();
+}
+
+/// libuv's timer_again, for every operation: a timer, and the deadline of what is in flight, can be moved
+/// to and fro; none fires at its old time.
+pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
+    let start = b.watcher.update_now();
+    let sooner = b.submit(Op::timer(late));
+    let later = b.submit(Op::timer(Duration::ZERO));
+    b.watcher.reschedule(sooner, soon).unwrap();
+    b.watcher.reschedule(later, late).unwrap();
+    expect_timer(b.end(sooner));
+    assert!(b.watcher.now() >= start + soon);
+    b.look();
+    assert!(b.is_open(later), "its old time has passed");
+    let at = b.watcher.update_now() + soon;
+    b.watcher.reschedule_at(later, at).unwrap();
+    expect_timer(b.end(later));
+    assert!(b.watcher.now() >= at);
+    for ticket in [sooner, later] {
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+    }
+    // Deadlines: moved away, moved near, and the first one of an operation that had none.
+    for op in [
+        Op::read(here).timeout(Duration::ZERO + soon),
+        Op::read_exact(here, room(9), 9).timeout(late),
+        Op::read_into(here, room(9)),
+    ] {
+        let start = b.watcher.update_now();
+        let ticket = b.submit(op);
+        b.watcher.reschedule(ticket, late).unwrap();
+        b.pass(2 * soon);
+        assert!(b.is_open(ticket), "moved away");
+        b.watcher.reschedule(ticket, soon).unwrap();
+        expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+        assert!(b.watcher.now() >= start + 3 * soon);
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+    }
+    // What ended before its deadline is stale, as is what ended within submit.
+    let ticket = b.submit(Op::read(here).timeout(late));
+    b.write(there, "x");
+    assert_eq!(&*expect_read(b.end(ticket)), b"x");
+    let nop = b.submit(Op::nop());
+    for ticket in [ticket, nop, windlass::Ticket::NONE] {
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+    }
+    b.end(nop);
+    b.expect_alive(here, there);
+    b.expect_all_ended();
+}
+
+/// A timer that is moved keeps the deadline that it has beside its own time.
+pub fn a_moved_timer_keeps_its_deadline<H: Harness>() {
+    let mut b = H::bench();
+    let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
+    let fires = b.submit(Op::timer(late).timeout(late));
+    let ends = b.submit(Op::timer(Duration::ZERO).timeout(soon));
+    b.watcher.reschedule(fires, soon).unwrap();
+    b.watcher.reschedule(ends, late).unwrap();
+    expect_timer(b.end(fires));
+    expect_unmoved(b.end(ends), ErrorKind::Deadline);
+    b.expect_all_ended();
+}
+
+/// Equal deadlines end in the order in which they were given, whatever has them; one that was moved is the
+/// youngest.
+pub fn equal_deadlines_end_in_order_whatever_has_them<H: Harness>() {
+    let mut b = H::bench();
+    let pairs = b.pairs(20);
+    let at = b.watcher.update_now() + Duration::from_millis(30);
+    let mut wanted = Vec::new();
+    for (i, (here, _)) in pairs.iter().enumerate() {
+        let op = match i % 3 {
+            0 => Op::timer_at(at),
+            1 => Op::read_exact(*here, room(4), 4).deadline(at),
+            _ => Op::timer(Duration::from_secs(9999)).deadline(at),
+        };
+        wanted.push(b.submit(op.token(i as u64)));
+    }
+    for i in [4, 0] {
+        let moved = wanted.remove(i);
+        b.watcher.reschedule_at(moved, at).unwrap();
+        wanted.push(moved);
+    }
+    let mut ends = b.take(20);
+    if H::NAME == "io_uring" {
+        // What the kernel has ends when it has answered.
+        ends.retain(|c| c.code() == Code::Timer);
+        wanted.retain(|&ticket| ends.iter().any(|c| c.ticket() == ticket));
+        assert_eq!(ends.len(), 13);
+    }
+    let ends: Vec<_> = ends.iter().map(|c| c.ticket()).collect();
+    assert_eq!(ends, wanted);
+    b.expect_all_ended();
+}
+
+/// The clock is asked once between two waits, or when the program says so; it never runs backwards.
+pub fn the_time_stands_still_between_waits<H: Harness>() {
+    let mut b = H::bench();
+    let first = b.watcher.now();
+    for _ in 0..1000 {
+        assert_eq!(b.watcher.now(), first);
+    }
+    let start = std::time::Instant::now();
+    while H::NAME != "sim" && start.elapsed() < Duration::from_micros(50) {}
+    assert_eq!(b.watcher.now(), first);
+    let updated = b.watcher.update_now();
+    assert!(
+        updated
+            >= first
+                + if H::NAME == "sim" || H::NAME == "faults" {
+                    Duration::ZERO
+                } else {
+                    Duration::from_micros(50)
+                }
+    );
+    assert_eq!(b.watcher.now(), updated);
+    b.pass(Duration::from_millis(1));
+    assert!(b.watcher.now() >= updated + Duration::from_millis(1));
 }
 
 /// TigerBeetle: a chain of timers without delay does not starve the I/O.

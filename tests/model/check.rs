@@ -26,12 +26,12 @@ impl<W: World> Model<W> {
         self.flush();
         let mut done = std::mem::take(&mut self.done);
         let old = done.len();
-        let before = self.watcher.now();
+        let before = self.watcher.update_now();
         let answer = match span {
             None => self.watcher.try_wait(&mut done),
             Some(span) => self.watcher.wait_timeout(&mut done, span),
         };
-        let now = self.watcher.now();
+        let now = self.watcher.update_now();
         let count = match answer {
             Ok(count) => count,
             Err(error) => {

@@ -124,12 +124,12 @@ impl<W: World> Model<W> {
             self.flush();
         }
         let must_meet_the_bound = how.remote && self.queue_len() == self.limits.queue;
-        let before = self.watcher.now();
+        let before = self.watcher.update_now();
         let answer = match how.remote {
             true => self.submitter.submit(op),
             false => self.watcher.submit(op),
         };
-        let after = self.watcher.now();
+        let after = self.watcher.update_now();
         let ticket = match answer {
             Ok(ticket) => ticket,
             Err(rejected) => {

@@ -337,7 +337,7 @@ impl<W: World> Model<W> {
 
     /// When an operation with this deadline may expire, and its timeout if it is relative.
     pub fn when(&mut self, due: Due) -> (Option<Instant>, Option<Duration>) {
-        let now = self.watcher.now();
+        let now = self.watcher.update_now();
         let ns = |ns: u32| Duration::from_nanos(u64::from(ns));
         match due {
             Due::Never => (None, None),
