@@ -33,6 +33,7 @@ impl Error for Step {
 }
 
 /// The error with the call that met it.
+#[cfg_attr(windows, allow(dead_code))] // what it calls at the building does not fail
 #[cold]
 pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), Step { call, error })

@@ -696,8 +696,9 @@ fn what_is_denied_is_told() {
             assert!(text.contains(step) && text.contains(&reason), "{text}");
         }
         for errno in [libc::ENFILE, libc::ENOMEM] {
-            let found = denied(number, errno, None, || Aio::open(64).err());
-            assert_eq!(found.unwrap().raw_os_error(), Some(errno));
+            let error = denied(number, errno, None, || Aio::open(64).err()).unwrap();
+            assert_eq!(crate::Reason::of(&error), Some(crate::Reason::Os(errno)));
+            assert!(error.to_string().starts_with(step), "{error}");
         }
     }
 }
