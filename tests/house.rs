@@ -8,19 +8,21 @@ use skip::Needs;
 #[path = "common/skip.rs"]
 mod skip;
 
-/// Every source file of the crate, by its path from `src`.
-fn sources() -> Vec<(PathBuf, String)> {
-    fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
-        for entry in std::fs::read_dir(at).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                walk(&path, root, files);
-            } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let text = std::fs::read_to_string(&path).expect("a source");
-                files.push((path.strip_prefix(root).expect("below").to_owned(), text));
-            }
+/// The sources below `at`, by their path from `root`.
+fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(at).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            walk(&path, root, files);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            files.push((path.strip_prefix(root).expect("below").to_owned(), text));
         }
     }
+}
+
+/// Every source file of the crate, by its path from `src`.
+fn sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     walk(&root, &root, &mut files);
@@ -143,4 +145,49 @@ fn examples_make_their_signals_before_they_accept() {
         }
     }
     assert!(servers >= 5, "{servers} examples that serve");
+}
+
+/// Every file of the tests.
+fn tests() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut files = Vec::new();
+    walk(&root, &root, &mut files);
+    files
+}
+
+/// The page of broken code names tests that are there.
+#[test]
+fn the_tests_that_are_named_exist() {
+    let page = include_str!("README.md");
+    let (_, table) = page.split_once("| the test that fails |").expect("the table");
+    let last = |row: &str| row.trim_end_matches('|').rsplit('|').next().unwrap_or("").to_owned();
+    let cells: Vec<String> = table.lines().map(last).collect();
+    let names = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let (files, mut count) = (tests(), 0);
+    for name in names {
+        let (plain, generic) = (format!("fn {name}("), format!("fn {name}<"));
+        let there = files.iter().any(|(_, text)| text.contains(&plain) || text.contains(&generic));
+        assert!(there, "there is no test {name}");
+        count += 1;
+    }
+    assert!(count > 10, "the search finds nothing any more");
+}
+
+/// What is left out goes through one function, which knows what CI has.
+#[test]
+fn what_is_left_out_is_told_by_one_function() {
+    let word = ["SK", "IP"].concat();
+    let mut seen = 0;
+    for (file, text) in tests().into_iter().chain(sources()) {
+        let told = text.lines().filter(|line| {
+            let code = line.split("//").next().unwrap_or("");
+            code.contains(&format!("\"{word}"))
+        });
+        let allowed = file.ends_with("common/skip.rs") || file.ends_with("common/child.rs");
+        for line in told {
+            assert!(allowed, "{}: {line}", file.display());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2, "skip.rs says it, child.rs passes it on");
 }
