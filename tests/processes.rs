@@ -15,6 +15,33 @@ use std::time::Duration;
 use common::*;
 use windlass::{Completions, Done, Op, Reason, Watcher};
 
+/// Where epoll_pwait2 is denied, as by filters that do not know it, a timer gives timeouts their precision.
+#[test]
+fn without_epoll_pwait2_timeouts_are_as_fine() {
+    child::in_child("without_epoll_pwait2_timeouts_are_as_fine", || {
+        system::deny(&[libc::SYS_epoll_pwait2], libc::EPERM);
+        let mut b = Epoll::bench();
+        let (here, there) = b.pair();
+        let mut shortest = Duration::MAX;
+        for i in 0..200 {
+            let span = Duration::from_micros(50 + 3 * i);
+            let start = std::time::Instant::now();
+            let ticket = b.submit(Op::timer(span));
+            expect_timer(b.end(ticket));
+            let took = start.elapsed();
+            assert!(took >= span, "{took:?} of {span:?}");
+            shortest = shortest.min(took.saturating_sub(span));
+        }
+        assert!(shortest < Duration::from_micros(300), "late by {shortest:?} at best");
+        b.expect_alive(here, there);
+        let counters = b.watcher.counters();
+        assert_eq!(counters.stale_events, 0, "the timer's event is no source's");
+        let text = b.watcher.explain().to_string();
+        assert!(text.contains("timerfd"), "{text}");
+        b.expect_all_ended();
+    });
+}
+
 /// A selector whose descriptor somebody else has closed is not a closed watcher: the system's errno says it.
 #[test]
 fn a_selector_that_was_closed_beneath_its_watcher_is_told() {

@@ -4,6 +4,10 @@
 //! # Safety
 //!
 //! The kernel writes at most as many events as the vector has capacity for, and says how many.
+//!
+//! Where there is no epoll_pwait2 a timerfd stands in the wait, so that a timeout is still one of nanoseconds.
+//! Its event is taken out of what is reported, and the room that it took is filled again, so that a
+//! full list of events means what it means elsewhere: there may be more.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +22,21 @@ use crate::sys::{Select, check, step};
 pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
-    /// Cleared when the kernel does not have epoll_pwait2 (before 5.11) or a filter denies it.
-    has_pwait2: bool,
+    timeouts: Timeouts,
+}
+
+/// The key of the timer's event: no name of a source or watch.
+const TIMER: u64 = u64::MAX - 2;
+
+/// How a wait ends at its time.
+enum Timeouts {
+    /// epoll_pwait2.
+    Nanoseconds,
+    /// A timerfd, where the kernel does not have that (before 5.11) or a filter denies it; whether it
+    /// is set. Every time that it reaches is an edge, so it is never read.
+    Timer(OwnedFd, bool),
+    /// Where there is no timerfd either.
+    Milliseconds,
 }
 
 fn bits(interest: Ready, mode: Mode) -> u32 {
@@ -49,7 +66,8 @@ impl Select for Epoll {
         // SAFETY: a fresh descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.clamp(1, 1 << 16);
-        Ok(Epoll { fd, events: Vec::with_capacity(capacity), has_pwait2: !cfg!(miri) })
+        let timeouts = if cfg!(miri) { Timeouts::Milliseconds } else { Timeouts::Nanoseconds };
+        Ok(Epoll { fd, events: Vec::with_capacity(capacity), timeouts })
     }
 
     /// Every write to it is an edge, so it is never read.
@@ -74,19 +92,23 @@ impl Select for Epoll {
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.events.clear();
-        let count = match timeout_ns {
-            None => self.wait_ms(-1),
-            Some(0) => self.wait_ms(0),
-            Some(ns) if self.has_pwait2 => self.wait_ns(ns),
-            Some(ns) => self.wait_ms(ms_up(ns)),
+        let count = match (timeout_ns, &self.timeouts) {
+            (None, Timeouts::Timer(_, true)) => self.set_timer(0).map_or(-1, |()| self.wait_ms(-1)),
+            (None, _) => self.wait_ms(-1),
+            (Some(0), _) => self.wait_ms(0),
+            (Some(ns), Timeouts::Nanoseconds) => self.wait_ns(ns),
+            (Some(ns), Timeouts::Timer(..)) => self.set_timer(ns).map_or(-1, |()| self.wait_ms(-1)),
+            (Some(ns), Timeouts::Milliseconds) => self.wait_ms(ms_up(ns)),
         };
         if count < 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINTR) => return Ok(0),
                 // EPERM is what seccomp filters answer that do not know the call.
-                Some(libc::ENOSYS | libc::EPERM) if self.has_pwait2 => {
-                    self.has_pwait2 = false;
+                Some(libc::ENOSYS | libc::EPERM)
+                    if matches!(self.timeouts, Timeouts::Nanoseconds) =>
+                {
+                    self.timeouts = self.make_timer();
                     return self.select(timeout_ns);
                 }
                 _ => return Err(error),
@@ -95,7 +117,10 @@ impl Select for Epoll {
         let count = count as usize;
         // SAFETY: the kernel has written the first `count` events, at most the capacity.
         unsafe { self.events.set_len(count) };
-        Ok(count)
+        if matches!(self.timeouts, Timeouts::Timer(_, true)) {
+            self.leave_timer_out();
+        }
+        Ok(self.events.len())
     }
 
     #[inline]
@@ -109,14 +134,22 @@ impl Select for Epoll {
     }
 
     fn waits_finely(&self) -> bool {
-        self.has_pwait2
+        !matches!(self.timeouts, Timeouts::Milliseconds)
     }
 
     fn explain(&self) -> (&'static str, &'static str) {
-        if self.has_pwait2 {
-            ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")
-        } else {
-            ("epoll_wait", "epoll_pwait2 is missing or denied: timeouts round up to milliseconds")
+        match self.timeouts {
+            Timeouts::Nanoseconds => {
+                ("epoll_pwait2", "timeouts have nanosecond precision (Linux 5.11)")
+            }
+            Timeouts::Timer(..) => (
+                "epoll_wait, timerfd",
+                "epoll_pwait2 is missing or denied: a timer gives timeouts nanosecond precision",
+            ),
+            Timeouts::Milliseconds => (
+                "epoll_wait",
+                "epoll_pwait2 and timerfd are missing or denied: timeouts round up to milliseconds",
+            ),
         }
     }
 }
@@ -127,6 +160,57 @@ impl Epoll {
         // SAFETY: `event` lives across the call.
         check!(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
         Ok(())
+    }
+
+    /// A timer in the wait, or milliseconds where the system has none to give.
+    #[cold]
+    fn make_timer(&self) -> Timeouts {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: no memory is passed.
+        let Ok(fd) = check!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }) else {
+            return Timeouts::Milliseconds;
+        };
+        // SAFETY: a fresh descriptor that nobody else owns.
+        let timer = unsafe { OwnedFd::from_raw_fd(fd) };
+        let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        match self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, edge) {
+            Ok(()) => Timeouts::Timer(timer, false),
+            Err(_) => Timeouts::Milliseconds,
+        }
+    }
+
+    /// Sets the timer to go off in so many nanoseconds; 0 is never.
+    fn set_timer(&mut self, ns: u64) -> Option<()> {
+        let Timeouts::Timer(timer, is_set) = &mut self.timeouts else { return None };
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // As far as the kernel's own clock goes.
+        let value = descriptor::timespec(ns.min(i64::MAX as u64));
+        let spec = libc::itimerspec { it_interval: never, it_value: value };
+        let (fd, old) = (timer.as_raw_fd(), std::ptr::null_mut());
+        // SAFETY: `spec` lives across the call.
+        let answer = unsafe { libc::timerfd_settime(fd, 0, &raw const spec, old) };
+        *is_set = ns != 0;
+        (answer == 0).then_some(())
+    }
+
+    /// Takes the timer's event out, and looks for another one where the list was full.
+    #[cold]
+    fn leave_timer_out(&mut self) {
+        let Some(at) = self.events.iter().position(|event| event.u64 == TIMER) else { return };
+        let was_full = self.events.len() == self.events.capacity();
+        self.events.remove(at);
+        if let Timeouts::Timer(_, is_set) = &mut self.timeouts {
+            *is_set = false;
+        }
+        if was_full {
+            let len = self.events.len();
+            let room = self.events.spare_capacity_mut();
+            let start = room.as_mut_ptr().cast::<libc::epoll_event>();
+            // SAFETY: room for one event.
+            let more = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), start, 1, 0) };
+            // SAFETY: the kernel has written it, if there was one.
+            unsafe { self.events.set_len(len + usize::from(more == 1)) };
+        }
     }
 
     #[inline]
@@ -162,7 +246,74 @@ impl AsFd for Epoll {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    fn falls_back(to: fn(&Epoll) -> Timeouts, capacity: usize) -> Epoll {
+        let mut epoll = Epoll::new(capacity).unwrap();
+        epoll.timeouts = to(&epoll);
+        epoll
+    }
+
+    /// Waits for nothing, for so long.
+    fn wait(epoll: &mut Epoll, ns: u64) -> Duration {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if epoll.select(Some(ns)).unwrap() == 0 {
+                return start.elapsed();
+            }
+        }
+        panic!("no end of a wait of {ns} ns");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no such timers")]
+    fn no_fallback_ends_a_wait_early() {
+        let fallbacks: [(fn(&Epoll) -> Timeouts, &str); 2] =
+            [(Epoll::make_timer, "timer"), (|_| Timeouts::Milliseconds, "milliseconds")];
+        for (to, name) in fallbacks {
+            let mut epoll = falls_back(to, 4);
+            for ns in [1, 999_999, 1_000_001, 1_500_000, 1_999_999, 2_000_000] {
+                for _ in 0..5 {
+                    let took = wait(&mut epoll, ns);
+                    assert!(took >= Duration::from_nanos(ns), "{name}: {took:?} of {ns} ns");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no such timers")]
+    fn the_timer_waits_for_less_than_a_millisecond() {
+        let mut epoll = falls_back(Epoll::make_timer, 4);
+        assert!(epoll.waits_finely());
+        let shortest = (0..100).map(|_| wait(&mut epoll, 100_000)).min().unwrap();
+        assert!(shortest < Duration::from_micros(900), "{shortest:?}");
+    }
+
+    /// A full list says that there may be more, also when the timer's event stood in it.
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no such timers")]
+    fn the_timers_event_is_told_to_nobody_and_takes_no_room() {
+        let mut epoll = falls_back(Epoll::make_timer, 2);
+        let bells: Vec<WakeFd> = (0..3).map(|_| WakeFd::new().unwrap()).collect();
+        epoll.set_timer(1).unwrap();
+        let Timeouts::Timer(timer, _) = &epoll.timeouts else { panic!("no timerfd here") };
+        let mut entry = libc::pollfd { fd: timer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry on the stack.
+        assert_eq!(unsafe { libc::poll(&mut entry, 1, 60_000) }, 1, "the timer goes off");
+        // Ready behind the timer: it stands first in the kernel's list.
+        for (key, bell) in bells.iter().enumerate() {
+            epoll.add(bell.raw(), key as u64, Ready::WRITABLE, Mode::Level).unwrap();
+        }
+        assert_eq!(epoll.select(Some(0)).unwrap(), 2, "a full list");
+        assert!((0..2).all(|i| epoll.event(i).0 < 3));
+        // Set for later and not reached, it ends no wait without a timeout.
+        epoll.set_timer(3_600_000_000_000).unwrap();
+        assert_eq!(epoll.select(None).unwrap(), 2);
+        assert!(matches!(epoll.timeouts, Timeouts::Timer(_, false)));
+    }
 
     #[test]
     fn our_conditions_are_epolls() {
