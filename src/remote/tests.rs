@@ -183,6 +183,7 @@ fn until_waiting(submitter: &Submitter, count: usize) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn a_close_wakes_every_thread_that_waits() {
     let (mut remote, submitter) = stuffed();
     std::thread::scope(|scope| {
