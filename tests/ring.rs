@@ -7,7 +7,7 @@
 mod common;
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::files::*;
 use common::system::{self, deny};
@@ -379,6 +379,232 @@ fn a_loud_closure_frees_nothing_that_the_kernel_has() {
         assert_eq!(windlass::leaked_buffers(), before.0 + 1);
         assert_eq!(std::sync::Arc::strong_count(&bytes), 2, "the kernel still reads it");
         assert!(windlass::panicked_drops() > before.1, "none was dropped before it ran");
+    });
+}
+
+/// Takes completions out of a ring before its owner has seen them, and counts them as the kernel does that has
+/// no memory to keep them.
+struct Thief {
+    ring: *mut u8,
+    head: usize,
+    tail: usize,
+    overflow: usize,
+}
+
+impl Thief {
+    /// Of the only ring of the process.
+    fn of_the_only() -> Thief {
+        use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+        // A ring of its own tells where the numbers stand: `cq_off` of struct io_uring_params.
+        let mut params = [0u32; 30];
+        // SAFETY: room for the parameters.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, params.as_mut_ptr()) };
+        assert!(fd >= 0, "a ring: {}", io::Error::last_os_error());
+        // SAFETY: fresh.
+        drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        let is_it = |fd: &i32| {
+            std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .is_ok_and(|link| link.to_string_lossy().contains("io_uring"))
+        };
+        let number = (0..100).find(is_it).expect("it is among the first");
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a ring that is open, at IORING_OFF_CQ_RING.
+        let ring = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                access,
+                libc::MAP_SHARED,
+                number.as_raw_fd(),
+                0x800_0000,
+            )
+        };
+        assert_ne!(ring, libc::MAP_FAILED);
+        let [head, tail, overflow] = [20, 21, 24].map(|i: usize| params[i] as usize);
+        Thief { ring: ring.cast(), head, tail, overflow }
+    }
+
+    fn number(&self, at: usize) -> &std::sync::atomic::AtomicU32 {
+        // SAFETY: one of the numbers at the start of the mapping, which stays.
+        unsafe { std::sync::atomic::AtomicU32::from_ptr(self.ring.add(at).cast()) }
+    }
+
+    /// Takes all that are there; how many.
+    fn steal(&self) -> u32 {
+        use std::sync::atomic::Ordering::SeqCst;
+        let tail = self.number(self.tail).load(SeqCst);
+        let count = tail.wrapping_sub(self.number(self.head).swap(tail, SeqCst));
+        self.number(self.overflow).fetch_add(count, SeqCst);
+        count
+    }
+}
+
+fn losses<D: windlass::Driver>(b: &Bench<D>) -> u64 {
+    let rows = b.watcher.explain().rows;
+    rows.iter().find(|row| row.mechanism == "lost by the kernel").map_or(0, |row| row.count)
+}
+
+/// Completions that the kernel has lost: each operation ends once all the same, no connection sees bytes of
+/// another, and what comes later is done.
+#[test]
+fn lost_completions_end_their_operations() {
+    child::in_child("lost_completions_end_their_operations", || {
+        const PAIRS: usize = 24;
+        let mut b = Uring::bench_with(Watcher::builder().events(1).buffer_size(4096));
+        let thief = Thief::of_the_only();
+        let (mut stolen, mut failed) = (0, 0);
+        for round in 0..20 {
+            let pairs = b.pairs(PAIRS);
+            // What each connection may see.
+            let byte = |i: usize| (round * PAIRS + i) as u8 | 1;
+            let mut open = Vec::new();
+            for (i, &(here, there)) in pairs.iter().enumerate() {
+                let read = match i % 4 {
+                    0 => Op::read(there),
+                    1 => Op::read(there).multishot(),
+                    2 => Op::read_into(there, room(500)),
+                    _ => Op::read_exact(there, room(300), 300),
+                };
+                open.push((b.submit(read), i));
+                // One that nothing comes for, and one that is told of by a poll.
+                b.submit(Op::read(here).token(1));
+                b.submit(Op::poll(here, windlass::Ready::PRIORITY).token(2));
+            }
+            b.look();
+            for (i, &(here, _)) in pairs.iter().enumerate() {
+                let len = if round % 2 == 0 { 300 } else { 5000 };
+                open.push((b.submit(Op::write(here, vec![byte(i); len])), i));
+            }
+            // One look takes one, and the thief the others.
+            for _ in 0..3 {
+                b.wait_once(Duration::from_millis(20));
+                stolen += thief.steal();
+            }
+            // What goes on has what follows, of its own connection, and its end.
+            for &(here, _) in &pairs {
+                b.submit(Op::shutdown(here).token(3));
+            }
+            for (ticket, i) in open {
+                loop {
+                    let c = b.end(ticket);
+                    let more = c.more();
+                    match c.result {
+                        Ok(windlass::Done::Read(data)) => {
+                            assert!(data.iter().all(|&seen| seen == byte(i)), "of another");
+                        }
+                        Ok(windlass::Done::Written { .. }) => {}
+                        Err(error) => {
+                            assert!(
+                                matches!(
+                                    error.kind(),
+                                    ErrorKind::Os(libc::EIO) | ErrorKind::Torn | ErrorKind::Eof
+                                ),
+                                "{error:?}"
+                            );
+                            failed += u32::from(error.raw_os_error() == Some(libc::EIO));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+            }
+            for &(here, there) in &pairs {
+                b.watcher.free(here);
+                b.watcher.free(there);
+            }
+            b.look();
+            let fresh = b.pair();
+            b.expect_alive(fresh.0, fresh.1);
+            b.watcher.free(fresh.0);
+            b.watcher.free(fresh.1);
+            drop(b.now());
+            b.expect_all_ended();
+        }
+        // Another thread reaches the loop.
+        let submitter = b.submitter();
+        std::thread::spawn(move || submitter.post(4, 0).unwrap());
+        assert_eq!(b.next().token, 4);
+        assert!(stolen > 0 && failed > 0, "{stolen} stolen, {failed} failed");
+        assert!(losses(&b) > 0, "they were noticed");
+        assert_eq!(windlass::leaked_buffers(), 0, "the kernel had nothing left");
+    });
+}
+
+/// What a device may still have is not known to be lost: its buffer is left to it.
+#[test]
+fn a_lost_answer_of_a_file_leaves_its_buffer() {
+    child::in_child("a_lost_answer_of_a_file_leaves_its_buffer", || {
+        let Some((path, file)) = direct_file("lost") else { return };
+        std::fs::remove_file(path).unwrap();
+        let builder = Watcher::builder().events(1).files(FileBackend::Uring);
+        let mut b = Uring::bench_with(builder);
+        let thief = Thief::of_the_only();
+        let file = b.watcher.attach(file).unwrap();
+        let read = |b: &mut Bench<_>| {
+            b.submit(Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 4096))
+        };
+        let mut stolen = 0;
+        let mut left = 0;
+        // Until the device has answered several between two looks.
+        for _ in 0..500 {
+            if stolen > 0 {
+                break;
+            }
+            let open = [(); 32].map(|()| read(&mut b));
+            b.wait_once(BOUND);
+            stolen += thief.steal();
+            for ticket in open {
+                let c = b.end(ticket);
+                match c.result {
+                    Ok(windlass::Done::Read(data)) => assert_eq!(data.len(), 4096),
+                    Err(error) => {
+                        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+                        assert_eq!(error.into_buf().room(), 0, "the kernel may write there");
+                        left += 1;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert!(stolen > 0 && left > 0, "{stolen} stolen, {left} left");
+        assert_eq!((windlass::leaked_buffers(), losses(&b) > 0), (left, true));
+        let again = read(&mut b);
+        assert_eq!(expect_read(b.end(again)).len(), 4096);
+        b.expect_all_ended();
+    });
+}
+
+/// A kernel that says nothing but that completions were lost: operations end within a bounded time, and
+/// what it may still write to is left to it.
+#[test]
+fn a_ring_that_answers_no_more_ends_its_operations() {
+    child::in_child("a_ring_that_answers_no_more_ends_its_operations", || {
+        let mut b = Uring::bench();
+        let thief = Thief::of_the_only();
+        let (here, _there) = b.pair();
+        let read = b.submit(Op::read_exact(here, room(100), 100));
+        let bytes = std::sync::Arc::<[u8]>::from(vec![1; 8 << 20]);
+        let writes = [(); 2].map(|()| b.submit(Op::write(here, Buf::from(bytes.clone()))));
+        b.submit(Op::nop().token(1));
+        assert_eq!(b.next().token, 1);
+        b.look();
+        deny(&[libc::SYS_io_uring_enter], libc::EBADR);
+        thief.number(thief.overflow).fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let start = Instant::now();
+        let buf = expect_errno(b.end(read), &[libc::EIO]);
+        assert_eq!(buf.room(), 0);
+        for ticket in writes {
+            let c = b.end(ticket);
+            assert!(matches!(c.error_kind(), Some(ErrorKind::Os(libc::EIO) | ErrorKind::Torn)));
+        }
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(windlass::leaked_buffers() >= 2);
+        assert!(std::sync::Arc::strong_count(&bytes) > 1, "the kernel may read it");
+        let mut done = Completions::new();
+        let error = b.watcher.wait(&mut done).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADR), "a wait says so, and does not spin");
     });
 }
 

@@ -38,6 +38,9 @@ impl<K: Kernel> Proactor<K> {
         if self.files.in_kernel > 0 {
             self.take_file_answers();
         }
+        if K::COMPLETES && !self.recovering && self.kernel.has_lost() {
+            self.recover();
+        }
     }
 
     /// Puts a source to which an event has come into the ready queue if it has anything to try.

@@ -216,6 +216,25 @@ pub unsafe trait Kernel {
         pool.available(false)
     }
 
+    /// Whether answers were lost since [`recovered`](Kernel::recovered): what was started may never be
+    /// answered. Asked after each `select`.
+    fn has_lost(&mut self) -> bool {
+        false
+    }
+
+    /// Asks for the end of everything that was started, and of the registrations; true when nothing is
+    /// left of it (but for work on files), so that its memory is free. Called before a `select`, again and
+    /// again.
+    fn recall(&mut self) -> bool {
+        true
+    }
+
+    /// Begins anew with nothing started and nothing registered; `empty` if a `recall` has said that nothing
+    /// is left.
+    fn recovered(&mut self, pool: &mut Pool, empty: bool) {
+        let _ = (pool, empty);
+    }
+
     /// Another kernel like this one, for a forked child, which can use neither this one nor what it knows.
     ///
     /// # Errors

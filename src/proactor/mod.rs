@@ -23,6 +23,7 @@ mod first_reads;
 mod forked;
 mod jobs;
 mod kernel;
+mod lost;
 mod os;
 mod reads;
 mod report;
@@ -137,6 +138,8 @@ pub struct Proactor<K: Kernel> {
     loose: u32,
     /// Why the last read or write was refused, and its buffer: their answers travel in one register.
     refusal: (Reason, Buf),
+    /// The kernel has lost answers, and gives everything back.
+    recovering: bool,
     /// A request of another thread is being served.
     serving: bool,
     /// The write that is being submitted exceeds its source's bound and ends it.
@@ -208,6 +211,7 @@ impl<K: Kernel> Proactor<K> {
             handed: 0,
             loose: 1,
             refusal: (Reason::Closed, Buf::NONE),
+            recovering: false,
             serving: false,
             exceeds: false,
             forks: fork::generation(),

@@ -227,7 +227,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Ends what was told to end while another operation of its queue was in the kernel.
-    fn end_marked(&mut self, head: u32) {
+    pub(super) fn end_marked(&mut self, head: u32) {
         let mut slot = head;
         while slot != NOWHERE {
             let op = &mut self.slots[slot];
@@ -250,7 +250,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Both directions of a source are looked at again: the next operations start, or a source that
     /// was freed meanwhile goes.
-    fn go_on(&mut self, index: u32) {
+    pub(super) fn go_on(&mut self, index: u32) {
         let state = &mut self.sources[index];
         if state.has(FREEING) {
             if !state.has(READ_BUSY | WRITE_BUSY) {
@@ -405,6 +405,13 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
+    /// Leaves the buffer of an operation to the kernel.
+    pub(super) fn leave(&mut self, slot: u32) {
+        let buf = self.slots[slot].buf.take();
+        LEAKED.fetch_add(u64::from(buf.room() + buf.len() > 0), Ordering::Relaxed);
+        std::mem::forget(buf);
+    }
+
     /// What the kernel has not ended keeps its memory for ever.
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
@@ -412,9 +419,7 @@ impl<K: Kernel> Proactor<K> {
         let started: Vec<u32> = self.slots.occupied().collect();
         for slot in started {
             if self.slots[slot].in_flight != InFlight::No {
-                let buf = self.slots[slot].buf.take();
-                LEAKED.fetch_add(u64::from(buf.room() + buf.len() > 0), Ordering::Relaxed);
-                std::mem::forget(buf);
+                self.leave(slot);
             }
         }
     }

@@ -188,6 +188,15 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// The kernel's ring knows none of them any more: they go back to the pool.
+    pub(super) fn give_back(mut self, pool: &mut Pool) {
+        for chunk in self.lent.drain(..).flatten() {
+            pool.take_back(chunk);
+        }
+    }
+}
+
 impl Drop for Buffers {
     fn drop(&mut self) {
         let len = size_of::<BufRingEntry>() * ENTRIES as usize;

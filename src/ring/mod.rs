@@ -25,6 +25,7 @@ mod buffers;
 mod demand;
 mod embedded;
 mod files;
+mod lost;
 mod registered;
 mod runs;
 
@@ -53,6 +54,7 @@ use crate::sys::uring::{Completed, Refused, Uring, release};
 use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
+use lost::Lost;
 use registered::Registered;
 use runs::Runs;
 
@@ -67,6 +69,8 @@ const SEND: u64 = 3 << TAG_SHIFT;
 const CANCEL: u64 = 4 << TAG_SHIFT;
 const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
 const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
+/// The answer to a cancel of everything.
+const RECALL: u64 = 8 << TAG_SHIFT;
 /// Work on a file; the rest of the tag names its operation.
 const FILE: u64 = 7 << TAG_SHIFT;
 
@@ -128,6 +132,8 @@ pub struct Ring {
     counts: Counts,
     quirks: Quirks,
     runs: Runs,
+    lost: Lost,
+    buffer_bytes: u32,
 }
 
 impl Ring {
@@ -163,6 +169,8 @@ impl Ring {
             counts: Counts::default(),
             quirks,
             runs: Runs::default(),
+            lost: Lost::default(),
+            buffer_bytes: config.buffer_size,
         };
         let fd = ring.waker.0.raw();
         ring.poll_for(fd, WAKE, READS);
@@ -261,6 +269,11 @@ unsafe impl Kernel for Ring {
             self.recycle_messages();
         }
         self.uring.take(&mut self.events, self.most_events);
+        // Before the first of them is looked at: those that came later may lie in the wrong bytes.
+        if self.uring.has_lost() && !self.lost.recalls {
+            self.lost.recalls = true;
+            self.lost.times += 1;
+        }
         if self.embedded.get().is_some() && (self.uring.has_completions() || self.uring.has_work())
         {
             self.tell_embedder();
@@ -282,8 +295,11 @@ unsafe impl Kernel for Ring {
         {
             buffers.refill(pool);
         }
+        if self.lost.recalls && tag != RECALL {
+            self.lost.other();
+        }
         if tag == WAKE {
-            if !cqueue::more(flags) {
+            if !cqueue::more(flags) && !self.lost.recalls {
                 let fd = self.waker.0.raw();
                 self.poll_for(fd, WAKE, READS);
             }
@@ -310,6 +326,11 @@ unsafe impl Kernel for Ring {
                     let len = result.max(0) as u32;
                     let more = cqueue::buffer_more(flags);
                     answer.data = buffers.filled(pool, id, len, more, answer.more);
+                    if self.lost.recalls {
+                        // Whose bytes these are is not known.
+                        answer.data = Buf::NONE;
+                        answer.moved = -(libc::EIO as isize);
+                    }
                 }
                 let full = cqueue::sock_nonempty(flags);
                 if self.runs.must_restart(tag, full, answer.more)
@@ -319,12 +340,17 @@ unsafe impl Kernel for Ring {
                 }
             }
             FILE => {
-                self.files_in_kernel -= 1;
+                self.files_in_kernel = self.files_in_kernel.saturating_sub(1);
                 self.file_answers.push_back(FileAnswer { key, moved: result as isize });
                 answer.key = 0;
             }
             SEND => answer.write = true,
+            RECALL => {
+                self.lost.found(result);
+                answer.key = 0;
+            }
             POLL | POLL_WRITES if answer.more => return None,
+            POLL | POLL_WRITES if self.lost.recalls => answer.moved = Answer::POLL_ENDED,
             // The poll has ended by itself, for example because the completion queue was full.
             POLL | POLL_WRITES if result != -libc::ECANCELED => {
                 self.cancel(key | POLL);
@@ -461,6 +487,18 @@ unsafe impl Kernel for Ring {
 
     fn stop(&mut self, key: u64, write: bool) {
         self.cancel(key | if write { SEND } else { RECV });
+    }
+
+    fn has_lost(&mut self) -> bool {
+        self.lost.recalls
+    }
+
+    fn recall(&mut self) -> bool {
+        self.recall_all()
+    }
+
+    fn recovered(&mut self, pool: &mut Pool, empty: bool) {
+        self.begin_anew(pool, empty, self.buffer_bytes);
     }
 
     fn renew(&self, config: &Config) -> io::Result<Ring> {
@@ -643,6 +681,10 @@ unsafe impl Kernel for Ring {
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
         }
         explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
+        if self.lost.times > 0 {
+            let why = "all was cancelled; what was never answered has ended with EIO";
+            explain.row("completions", "lost by the kernel", why, self.lost.times);
+        }
         self.registered.explain(explain);
         self.quirks.explain(explain);
     }

@@ -179,6 +179,10 @@ pub(crate) struct Uring {
     backlog: VecDeque<Entry>,
     enters: u64,
     setup: String,
+    /// Lost completions that are dealt with.
+    lost: u32,
+    /// The kernel says once more that completions were lost, which is known.
+    told: bool,
 }
 
 /// Whether an errno says "not here" rather than "not now".
@@ -237,7 +241,8 @@ impl Uring {
             true => format!("{setup}; NO_IOWAIT"),
             false => setup,
         };
-        let mut uring = Uring { ring, flags, backlog: VecDeque::new(), enters: 0, setup };
+        let mut uring =
+            Uring { ring, flags, backlog: VecDeque::new(), enters: 0, setup, lost: 0, told: false };
         uring.push(opcode::Nop::new().build());
         if let Err(error) = uring.enter(Some(None)) {
             return judge("io_uring_enter(2)", error).map(Err);
@@ -301,6 +306,10 @@ impl Uring {
                     // The kernel wants its completions taken first, or is short of memory for the
                     // moment: what waits is submitted by the next call.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                    // Completions were lost: it is counted as well, and said once.
+                    Some(libc::EBADR) if std::mem::take(&mut self.told) || self.has_lost() => {
+                        return Ok(());
+                    }
                     _ => return Err(error),
                 },
             }
@@ -363,6 +372,18 @@ impl Uring {
         !self.ring.completion().is_empty()
     }
 
+    /// Whether completions were lost that were not [forgiven](Uring::forgive): the queue was full, and there
+    /// was no memory to keep them.
+    #[inline]
+    pub(crate) fn has_lost(&mut self) -> bool {
+        self.ring.completion().overflow() != self.lost
+    }
+
+    /// What was lost until now is dealt with.
+    pub(crate) fn forgive(&mut self) {
+        (self.lost, self.told) = (self.ring.completion().overflow(), true);
+    }
+
     /// Whether the kernel has put work off until the next enter, or completions that had no room.
     pub(crate) fn has_work(&mut self) -> bool {
         let submission = self.ring.submission();
@@ -399,6 +420,11 @@ impl Uring {
             }
             wanted.min_left = 0;
         }
+    }
+
+    /// Takes the ring of provided buffers back: no receive that starts later uses it.
+    pub(crate) fn unregister_buffers(&self) -> io::Result<()> {
+        self.ring.submitter().unregister_buf_ring(0)
     }
 
     /// Registers a sparse table of files (Linux 5.19).

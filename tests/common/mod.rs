@@ -352,6 +352,12 @@ impl<D: Driver> Bench<D> {
         self.end(ticket)
     }
 
+    /// Waits once, and keeps what that brings.
+    #[track_caller]
+    pub fn wait_once(&mut self, span: Duration) {
+        self.fetch(span);
+    }
+
     /// Gives completions back that somebody else asks for, in their order, before all others.
     pub fn keep(&mut self, kept: Vec<Completion>) {
         for c in kept.into_iter().rev() {

@@ -1,0 +1,124 @@
+//! A kernel has lost answers: everything is taken back from it, and what it does not know any more ends.
+//!
+//! ```text
+//!   apply ──has_lost──▶ recall, until nothing is left ──▶ what was never answered ends with EIO
+//!                            │ answered meanwhile               │ all else goes on
+//!                            ▼                                  ▼
+//!                       ends or starts again              every source is tried again
+//! ```
+//!
+//! Invariant: (L1) a buffer comes back from an operation that was never answered only if the kernel has
+//! nothing left; else it is left to the kernel, and counted.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::slots::InFlight;
+use started::PATIENCE_NS;
+
+/// How long one look for answers waits.
+const MOMENT_NS: u64 = 1_000_000;
+
+impl<K: Kernel> Proactor<K> {
+    /// Recovers, in a bounded time (a second).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn recover(&mut self) {
+        let until_ns = self.kernel.now_ns().saturating_add(PATIENCE_NS);
+        self.recovering = true;
+        let mut empty = false;
+        while !empty && self.looks_until(until_ns) {
+            empty = self.kernel.recall();
+            if !empty && !self.look_for_lost() {
+                break;
+            }
+        }
+        // What a device has is not found by a recall, and may still be answered.
+        while empty && self.files.in_kernel > 0 && self.looks_until(until_ns) {
+            if !self.look_for_lost() {
+                break;
+            }
+        }
+        self.kernel.recovered(&mut self.pool, empty);
+        self.recovering = false;
+        for index in self.sources.occupied().collect::<Vec<_>>() {
+            if self.sources[index].fd >= 0 {
+                self.end_lost(index, empty);
+            }
+        }
+        for slot in self.slots.occupied().collect::<Vec<_>>() {
+            self.end_lost_file(slot);
+        }
+    }
+
+    fn looks_until(&mut self, until_ns: u64) -> bool {
+        self.kernel.now_ns() < until_ns
+    }
+
+    fn look_for_lost(&mut self) -> bool {
+        let count = self.kernel.select(Some(MOMENT_NS));
+        count.map(|count| self.apply(count)).is_ok()
+    }
+
+    /// Ends what of a source was never answered. Its bytes may be gone: what is behind a write is torn.
+    fn end_lost(&mut self, index: u32, empty: bool) {
+        let state = &mut self.sources[index];
+        if state.has(REGISTERED) {
+            // Events may be lost as well, and the registration.
+            state.flags &= !(REGISTERED | WRITES_REGISTERED);
+            state.flags |= READABLE | WRITABLE | UNSETTLED;
+            state.flags |= if state.has(POLLS) { POLLED } else { 0 };
+        }
+        let polled = state.has(POLLED);
+        if state.has(READ_BUSY) {
+            state.flags &= !READ_BUSY;
+            self.busy -= 1;
+            let slot = self.sources[index].reads.head;
+            self.slots[slot].in_flight = InFlight::No;
+            if !empty {
+                self.leave(slot);
+            }
+            self.fail(slot, ErrorKind::Os(libc::EIO));
+            self.end_marked(self.sources[index].reads.head);
+        }
+        if self.sources[index].has(WRITE_BUSY) {
+            self.sources[index].flags &= !WRITE_BUSY;
+            self.busy -= 1;
+            let mut kind = ErrorKind::Os(libc::EIO);
+            while self.sources[index].writes.head != NOWHERE {
+                let slot = self.sources[index].writes.head;
+                let told = std::mem::replace(&mut self.slots[slot].in_flight, InFlight::No);
+                let left = told != InFlight::No && !empty;
+                let op = &mut self.slots[slot];
+                let unsent = op.buf.len() as u32 - op.moved;
+                if left {
+                    op.moved = 0;
+                    self.leave(slot);
+                }
+                self.fail(slot, told.ending().unwrap_or(kind));
+                if left {
+                    self.unqueue(index, unsent);
+                }
+                kind = ErrorKind::Torn;
+            }
+        }
+        if polled && !self.sources[index].has(FREEING) {
+            self.enqueue(index);
+        }
+        self.go_on(index);
+    }
+
+    /// Ends work on a file that the kernel has not answered: it may be done, or be done later.
+    fn end_lost_file(&mut self, slot: u32) {
+        let op = &mut self.slots[slot];
+        let by_threads = self.files.jobs.contains_key(&slot) || self.files.parked.contains(&slot);
+        if op.in_flight == InFlight::No || !op.code.is_file() || by_threads {
+            return;
+        }
+        let told = std::mem::replace(&mut op.in_flight, InFlight::No);
+        self.busy -= 1;
+        self.files.in_kernel -= 1;
+        self.leave(slot);
+        std::mem::forget(self.files.lists.remove(&slot));
+        self.fail_file(slot, ErrorKind::Os(libc::EIO), told.ending().is_some());
+    }
+}
