@@ -88,12 +88,11 @@ fn main() -> io::Result<()> {
                     drop(watcher.submit(read(source)));
                 }
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Cancelled => {
-                    drop(watcher.submit(Op::drained(source, LOW)));
-                }
                 Err(error) => {
                     reads.remove(&source);
-                    if error.raw_os_error().is_some() && watcher.free(source) {
+                    if error.kind() == ErrorKind::Cancelled {
+                        drop(watcher.submit(Op::drained(source, LOW)));
+                    } else if error.raw_os_error().is_some() && watcher.free(source) {
                         eprintln!("{error}");
                     }
                 }
