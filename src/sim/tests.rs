@@ -15,6 +15,7 @@ use crate::source::{Handle, Source};
 use crate::watcher::Watcher;
 
 mod counters;
+mod places;
 mod refusals;
 mod time;
 
