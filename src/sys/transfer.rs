@@ -39,10 +39,11 @@ fn known(moved: Moved) -> Moved {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> Moved {
     let mut at = offset as libc::off64_t;
-    // SAFETY: the offset lives on this stack.
-    known(crate::sys::sigpipe::without(|| {
+    let send = || {
+        // SAFETY: the offset lives on this stack.
         attempt!(unsafe { libc::sendfile64(socket, file, &mut at, len) })
-    }))
+    };
+    known(crate::sys::sigpipe::without(send))
 }
 
 /// As on Linux; what has gone out before an error is told apart from it.
@@ -59,9 +60,10 @@ pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> 
     #[cfg(not(target_vendor = "apple"))]
     let (answer, sent) = {
         let mut sent = 0;
-        // SAFETY: the count lives on this stack; no headers.
-        let mut send =
-            || attempt!(unsafe { libc::sendfile(file, socket, at, len, none, &mut sent, 0) });
+        let mut send = || {
+            // SAFETY: the count lives on this stack; no headers.
+            attempt!(unsafe { libc::sendfile(file, socket, at, len, none, &mut sent, 0) })
+        };
         (crate::sys::sigpipe::without(&mut send), sent)
     };
     let stopped = answer == -(libc::EAGAIN as Moved) || answer == -(libc::EINTR as Moved);
