@@ -62,7 +62,8 @@ fn in_roles<R: std::fmt::Debug>(name: &str, roles: impl IntoIterator<Item = R>, 
 /// not taken is begun again elsewhere, and so is what comes.
 #[test]
 fn a_filter_that_comes_later_loses_nothing() {
-    const COUNT: u64 = 200;
+    // No whole number of those that are submitted together.
+    const COUNT: u64 = 223;
     let roles = [(libc::EPERM, true), (libc::ENOSYS, true), (libc::EPERM, false)];
     in_roles("a_filter_that_comes_later_loses_nothing", roles, |(errno, has_aio)| {
         let directory = Directory::new();
@@ -85,7 +86,7 @@ fn a_filter_that_comes_later_loses_nothing() {
         };
         let open = ask(&mut b);
         let in_kernel = row(&b, RING).2 - taken;
-        assert!((1..COUNT / 2).contains(&in_kernel), "{in_kernel}: those that are not held back");
+        assert!((1..COUNT).contains(&in_kernel), "{in_kernel}: some are held back");
         if !has_aio {
             deny(&[libc::SYS_io_setup], errno);
         }
@@ -292,15 +293,15 @@ fn what_is_not_cached_is_the_rings() {
         let file = std::fs::File::open(directory.at("a")).unwrap();
         let read = b.watcher.attach(file.try_clone().unwrap()).unwrap();
         let mut at_once = 0;
-        // Now and then somebody else has read it.
-        for round in 1..=20 {
+        // To look makes the system read ahead; now and then the disk is as quick as the look.
+        for round in 1..=1000 {
             evict(&file);
             at_once = count(&b, "preadv2(RWF_NOWAIT) at submission");
             expect_same(&b.read_at(read, 64 << 10, 0), &all);
             if count(&b, "preadv2(RWF_NOWAIT) at submission") == at_once {
                 break;
             }
-            if round == 20 {
+            if round == 1000 {
                 return skip(Needs::Eviction, "what is not cached: it stays in memory");
             }
         }

@@ -4,7 +4,7 @@ use io_uring::{opcode, types};
 
 use super::registered::Descriptor;
 use super::{FILE, Ring};
-use crate::file::engine::EAGER;
+use crate::file::engine::{BATCH, EAGER};
 use crate::file::{FileFacts, FileRequest, FileWork};
 use crate::quirks::Quirk;
 
@@ -77,7 +77,7 @@ impl Ring {
         self.uring.push(entry.user_data(key | FILE));
         self.counts.files += 1;
         self.files_in_kernel += 1;
-        if self.files_in_kernel <= EAGER {
+        if self.files_in_kernel <= EAGER || self.counts.files.is_multiple_of(BATCH as u64) {
             self.flush();
         }
         true

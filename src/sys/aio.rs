@@ -339,7 +339,7 @@ impl Aio {
     }
 
     /// Requests that wait for [`flush`](Aio::flush).
-    #[cfg(all(test, not(miri)))]
+    #[inline]
     pub(crate) fn queued(&self) -> usize {
         self.queued.len()
     }

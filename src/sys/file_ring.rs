@@ -179,6 +179,12 @@ impl FileRing {
         self.denied.is_none() && !self.ring.submission().is_full()
     }
 
+    /// Requests that wait for [`flush`](FileRing::flush), and cancellations.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
     /// Requests that the kernel has: those whose completions have not been taken from it.
     #[inline]
     pub(crate) fn in_kernel(&self) -> u32 {

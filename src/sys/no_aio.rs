@@ -51,6 +51,9 @@ impl Aio {
     pub(crate) fn denied(&self) -> Option<i32> {
         match self.0 {}
     }
+    pub(crate) fn queued(&self) -> usize {
+        match self.0 {}
+    }
     pub(crate) fn in_kernel(&self) -> u32 {
         match self.0 {}
     }

@@ -44,6 +44,9 @@ impl FileRing {
     pub(crate) fn has_room(&mut self) -> bool {
         match self.0 {}
     }
+    pub(crate) fn queued(&self) -> usize {
+        match self.0 {}
+    }
     pub(crate) fn in_kernel(&self) -> u32 {
         match self.0 {}
     }

@@ -8,7 +8,7 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{EAGER, NOT_BEGUN, Request};
+use super::{BATCH, EAGER, NOT_BEGUN, Request};
 use crate::sys::aio::{Aio, NOWAIT};
 use crate::sys::fd::{AsRawFd, RawFd};
 use crate::sys::file_request::{Code, Completed};
@@ -39,7 +39,7 @@ impl Context {
         let rw_flags = if syncs { 0 } else { NOWAIT };
         // SAFETY: the caller's promise.
         unsafe { self.aio.push(Request { rw_flags, ..request }) };
-        if self.aio.in_kernel() < EAGER {
+        if self.aio.in_kernel() < EAGER || self.aio.queued() >= BATCH {
             self.aio.flush();
         }
     }

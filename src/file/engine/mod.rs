@@ -36,8 +36,9 @@ use crate::sys::file_ring::release;
 use stage::Stage;
 
 /// While the kernel has fewer operations on files, each is submitted by itself, so that a device that is
-/// nearly idle is not kept waiting; beyond, a turn's are submitted together.
+/// nearly idle is not kept waiting; beyond, so many together, and at a turn's end the rest.
 pub(crate) const EAGER: u32 = 8;
+pub(crate) const BATCH: usize = 16;
 
 /// The result of what was not begun and not told to end: it is begun again elsewhere.
 const NOT_BEGUN: i32 = -libc::ECANCELED;

@@ -8,7 +8,7 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{EAGER, NOT_BEGUN, Request};
+use super::{BATCH, EAGER, NOT_BEGUN, Request};
 use crate::sys::fd::RawFd;
 use crate::sys::file_request::Completed;
 use crate::sys::file_ring::FileRing;
@@ -33,7 +33,7 @@ impl Ring {
     pub(super) fn start(&mut self, request: Request) {
         // SAFETY: the caller's promise.
         unsafe { self.ring.push(request) };
-        if self.ring.in_kernel() < EAGER {
+        if self.ring.in_kernel() < EAGER || self.ring.queued() >= BATCH {
             self.ring.flush();
         }
     }
