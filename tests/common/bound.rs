@@ -52,8 +52,11 @@ pub fn receive<T>(from: &Receiver<T>, what: &str) -> T {
 /// calls that have no bound of their own.
 pub struct Watch(u64);
 
-/// Tests that run: which, named how, until when.
-static WATCHED: Mutex<(u64, Vec<(u64, String, Instant)>)> = Mutex::new((0, Vec::new()));
+/// A test that runs: its number, its name, when it has to be over.
+type Watched = (u64, String, Instant);
+
+/// How many there were, and those that run.
+static WATCHED: Mutex<(u64, Vec<Watched>)> = Mutex::new((0, Vec::new()));
 
 impl Watch {
     /// Watches over this thread's test.

@@ -208,10 +208,13 @@ impl Engines {
 
     /// Whether the ring is for such work, as far as the kernel is to be trusted with it.
     fn ring_serves(&mut self, writes: bool) -> bool {
-        self.ring.is_there()
-            && !self.quirks.applies(Quirk::ArmFiles)
-            && !self.quirks.applies(Quirk::PowerFiles)
-            && !(writes && self.quirks.applies(Quirk::FrozenWrites))
+        if !self.ring.is_there() {
+            return false;
+        }
+        let mut quirks = [Quirk::ArmFiles, Quirk::PowerFiles].into_iter();
+        let refused = quirks.any(|quirk| self.quirks.applies(quirk))
+            || writes && self.quirks.applies(Quirk::FrozenWrites);
+        !refused
     }
 
     /// Asks for the end of a request; its answer tells.
