@@ -485,7 +485,7 @@ fn a_short_write_is_not_the_whole() {
                 }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Os(libc::ENOSPC));
-                    assert!(error.bytes() as usize == written && written < 4000);
+                    assert!(error.bytes() == written && written < 4000);
                     assert_eq!(error.into_buf().len(), 4000);
                 }
                 other => panic!("{other:?}"),

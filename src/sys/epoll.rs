@@ -270,7 +270,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it has no such timers")]
     fn no_fallback_ends_a_wait_early() {
-        let fallbacks: [(fn(&Epoll) -> Timeouts, &str); 2] =
+        type Fallback = (fn(&Epoll) -> Timeouts, &'static str);
+        let fallbacks: [Fallback; 2] =
             [(Epoll::make_timer, "timer"), (|_| Timeouts::Milliseconds, "milliseconds")];
         for (to, name) in fallbacks {
             let mut epoll = falls_back(to, 4);

@@ -79,7 +79,7 @@ pub fn a_fifo_is_opened_as_its_flags_say<H: Harness>() {
     }
     let waits = b.submit(Op::open(d.at("fifo"), READ));
     // A thread is there for others meanwhile.
-    assert!(b.run(Op::stat(&d.at("fifo"))).result.is_ok());
+    assert!(b.run(Op::stat(d.at("fifo"))).result.is_ok());
     assert!(b.is_open(waits));
     let other = fs::File::options().write(true).open(d.at("fifo")).unwrap();
     let end = expect_opened(b.end(waits));

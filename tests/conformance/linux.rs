@@ -97,7 +97,7 @@ pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
         return skip(Needs::Luck, "a bound loop: there is one processor");
     }
     for &cpu in [all[0], all[all.len() - 1]].iter() {
-        let (all, name) = (all.clone(), format!("{}", H::NAME));
+        let (all, name) = (all.clone(), H::NAME.to_string());
         std::thread::spawn(move || {
             let mut b = H::bench_with(Watcher::builder().affinity(cpu).threads(2));
             assert_eq!(processors(), [cpu], "{name}");

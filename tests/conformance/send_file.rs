@@ -327,8 +327,10 @@ pub fn a_peer_that_is_gone_raises_no_signal<H: Harness>() {
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &only, std::ptr::null_mut()) };
         fail();
         assert_eq!(pending(), (true, false), "blocked and pending");
-        // SAFETY: this thread lives, and blocks it.
-        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
+        // SAFETY: it names this thread.
+        let this = unsafe { libc::pthread_self() };
+        // SAFETY: this thread runs.
+        unsafe { libc::pthread_kill(this, libc::SIGPIPE) };
         fail();
         assert_eq!(pending(), (true, true), "blocked and pending");
         set(libc::SIG_IGN);

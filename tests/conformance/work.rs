@@ -425,8 +425,12 @@ pub fn a_leased_file_is_copied_when_the_lease_is_given_back<H: Harness>() {
     const F_SETSIG: i32 = 10;
     let d = Directory::new();
     let mut b = H::bench();
-    let leased =
-        std::fs::File::options().read(true).write(true).create(true).open(d.at("from")).unwrap();
+    let leased = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(d.at("from"))
+        .unwrap();
     (&leased).write_all(b"leased").unwrap();
     let control = |command: i32, argument: i32| {
         // SAFETY: no memory is passed.

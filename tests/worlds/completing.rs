@@ -258,11 +258,9 @@ unsafe impl Kernel for Completing {
 
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
         let nothing = Answer { key: 0, write: false, moved: 0, data: Buf::default(), more: false };
-        match self.events.get(i.checked_sub(self.own)?)? {
-            &Event::Word { key, write, word } => {
-                Some(Answer { key, write, moved: word, ..nothing })
-            }
-            &Event::Try { key, write } => {
+        match *self.events.get(i.checked_sub(self.own)?)? {
+            Event::Word { key, write, word } => Some(Answer { key, write, moved: word, ..nothing }),
+            Event::Try { key, write } => {
                 let answer = self.at(key, write).and_then(|at| self.attempt(at, pool));
                 Some(answer.unwrap_or(nothing))
             }
