@@ -425,8 +425,10 @@ impl Thief {
     }
 
     fn number(&self, at: usize) -> &std::sync::atomic::AtomicU32 {
-        // SAFETY: one of the numbers at the start of the mapping, which stays.
-        unsafe { std::sync::atomic::AtomicU32::from_ptr(self.ring.add(at).cast()) }
+        // SAFETY: one of the numbers at the start of the mapping.
+        let number = unsafe { self.ring.add(at) };
+        // SAFETY: it is aligned, and the mapping stays.
+        unsafe { std::sync::atomic::AtomicU32::from_ptr(number.cast()) }
     }
 
     /// Takes all that are there; how many.
