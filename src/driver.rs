@@ -330,8 +330,8 @@ pub struct Counters {
     pub share_waits: u64,
     /// Times that accept found no descriptor left.
     pub descriptor_shortages: u64,
-    /// Times that accept answered an error of a connection, or of the network, and took none.
-    pub vain_accepts: u64,
+    /// Times that accept(2) failed with an error of a connection or of the network.
+    pub accept_errors: u64,
     /// Times that accept waited for room in the source table.
     pub table_waits: u64,
     /// Events for a source that was gone already.

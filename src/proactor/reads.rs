@@ -21,12 +21,12 @@ const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 /// What one accept counts for in a source's share of a turn, at least, and how many make up a share.
 const ACCEPT_COST: usize = 1024;
 const MOST_ACCEPTS: usize = 256;
-/// So many errors of connections in a row are followed by a pause.
-const VAIN_ACCEPTS: u32 = 16;
-/// After so many rounds of the same error it is the listener's: about a second.
-const VAIN_ROUNDS: u32 = 50;
-/// So many that the peers may cause: they can be a whole backlog.
-const ABORTED_ACCEPTS: u32 = 1024;
+/// Errors in a row after which accepts pause.
+const ERRORS_PER_PAUSE: u32 = 16;
+/// Pauses with the same error after which the accept ends with it: about a second.
+const PAUSES_BEFORE_END: u32 = 50;
+/// The same for errors that peers can cause: a whole backlog may have them.
+const ABORTS_PER_PAUSE: u32 = 1024;
 /// What an empty datagram counts for.
 const EMPTY_COST: usize = 1024;
 /// A read of so many bytes is one of bulk.
@@ -310,7 +310,7 @@ impl<K: Kernel> Proactor<K> {
                 self.slots[slot].count = 0;
                 self.block_read(index);
             }
-            Err(errno) if net::is_of_connection(errno) => self.accept_in_vain(index, slot, errno),
+            Err(errno) if net::is_of_connection(errno) => self.accept_failed(index, slot, errno),
             Err(libc::EMFILE | libc::ENFILE) => {
                 self.counts.descriptor_shortages += 1;
                 let fd = state.fd;
@@ -324,29 +324,29 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The connection is gone, or a signal came: the next one is worth a try. But a filter of system calls
-    /// or a network that is down can answer so again and again, without taking a connection away: then
-    /// accepts pause, and one that meets nothing else ends. (What peers and signals can cause ends none.)
+    /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter or
+    /// a network that is down can fail every accept without removing a connection. So accepts pause,
+    /// and an accept that meets only such errors ends. (Errors that peers and signals cause end none.)
     #[cold]
-    fn accept_in_vain(&mut self, index: u32, slot: u32, errno: i32) {
-        self.counts.vain_accepts += 1;
+    fn accept_failed(&mut self, index: u32, slot: u32, errno: i32) {
+        self.counts.accept_errors += 1;
         let op = &mut self.slots[slot];
-        // Where else the range of a file stands.
-        let (vain, last) = (&mut op.count, &mut op.offset);
+        // An accept does not use these fields otherwise: they hold the range of a file.
+        let (errors, last) = (&mut op.count, &mut op.offset);
         if *last != errno as u64 {
-            (*vain, *last) = (0, errno as u64);
+            (*errors, *last) = (0, errno as u64);
         }
-        *vain += 1;
+        *errors += 1;
         let harmless = matches!(errno, libc::ECONNABORTED | libc::EINTR);
-        let run = if harmless { ABORTED_ACCEPTS } else { VAIN_ACCEPTS };
-        if *vain % run != 0 {
+        let run = if harmless { ABORTS_PER_PAUSE } else { ERRORS_PER_PAUSE };
+        if *errors % run != 0 {
             return;
         }
-        if *vain == VAIN_ACCEPTS * VAIN_ROUNDS && !harmless {
+        if *errors == ERRORS_PER_PAUSE * PAUSES_BEFORE_END && !harmless {
             return self.fail(slot, ErrorKind::Os(errno));
         }
         if harmless {
-            *vain = 0;
+            *errors = 0;
         }
         self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
     }

@@ -25,7 +25,7 @@ pub fn an_accept_that_always_fails_ends<H: Harness>() {
             let counters = b.watcher.counters();
             let calls = counters.calls("accept");
             assert!((10..=2000).contains(&calls), "errno {errno}: {calls} calls");
-            assert_eq!(counters.vain_accepts, calls);
+            assert_eq!(counters.accept_errors, calls);
             assert!(counters.turns <= 2000, "errno {errno}: {counters:?}");
             // The rest goes on.
             b.pass(Duration::from_millis(1));
@@ -34,7 +34,7 @@ pub fn an_accept_that_always_fails_ends<H: Harness>() {
     });
 }
 
-/// What a peer can cause again and again ends no accept, but is not tried without a pause.
+/// Errors that a peer can cause end no accept, but make it pause.
 pub fn connections_that_are_gone_end_no_accept<H: Harness>() {
     let name = "denied::connections_that_are_gone_end_no_accept";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
@@ -46,8 +46,8 @@ pub fn connections_that_are_gone_end_no_accept<H: Harness>() {
         b.look_for(Duration::from_millis(200));
         assert!(b.is_open(accept));
         let counters = b.watcher.counters();
-        let vain = counters.vain_accepts;
-        assert!((1024..60_000).contains(&vain), "{vain} accepts in a fifth of a second");
+        let errors = counters.accept_errors;
+        assert!((1024..60_000).contains(&errors), "{errors} accepts in a fifth of a second");
         assert!(b.watcher.cancel(accept));
         expect_error(b.end(accept), ErrorKind::Cancelled);
         b.expect_all_ended();
