@@ -46,9 +46,26 @@ fn full(reason: Reason, limit: Limit) -> Option<u32> {
 }
 
 impl<W: World> Model<W> {
-    /// Requests that stand in the bounded queue: frees pass it.
-    fn queue_len(&self) -> usize {
-        self.requests.len().min(self.limits.queue)
+    /// Whether the queue is full for sure: each free that is queued for sure passes its bound or takes a place.
+    fn is_full(&self) -> bool {
+        let doubtful = |request: &&Request| matches!(request, Request::Free { sure: false, .. });
+        self.requests.len() - self.requests.iter().filter(doubtful).count() >= self.limits.queue
+    }
+
+    /// Whether the queue may be full: if all that may stand there does.
+    fn may_be_full(&self) -> bool {
+        self.requests.len() >= self.limits.queue
+    }
+
+    /// A free from elsewhere. One of a source that is free already, or for which a free is queued, is not
+    /// queued; of a source that is gone the loop alone knows whether its place is another's.
+    fn ask_to_free(&mut self, port: usize) {
+        let is_asked =
+            |request: &Request| matches!(*request, Request::Free { port: at, .. } if at == port);
+        if !self.closed && !self.requests.iter().any(is_asked) {
+            let sure = self.is_open(port);
+            self.requests.push_back(Request::Free { port, sure });
+        }
     }
 
     /// The loop takes what was asked for from elsewhere.
@@ -62,7 +79,7 @@ impl<W: World> Model<W> {
                     let call = self.call;
                     self.ops[op].cancelled_at.get_or_insert(call);
                 }
-                Request::Free(port) => self.freed(port),
+                Request::Free { port, .. } => self.freed(port),
                 Request::Post => {}
             }
         }
@@ -123,7 +140,7 @@ impl<W: World> Model<W> {
             // The loop looks at the queue before it says that the name is stale.
             self.flush();
         }
-        let must_meet_the_bound = how.remote && self.queue_len() == self.limits.queue;
+        let must_meet_the_bound = how.remote && self.is_full();
         let before = self.watcher.update_now();
         let answer = match how.remote {
             true => self.submitter.submit(op),
@@ -214,7 +231,7 @@ impl<W: World> Model<W> {
             _ if full(reason, Limit::Queue) == Some(limits.queue as u32) => {
                 // The id goes back to the loop, not into the reserve.
                 self.taken += 1;
-                remote && self.queue_len() == self.limits.queue
+                remote && self.may_be_full()
             }
             _ if full(reason, Limit::Reserve) == Some(limits.reserve as u32) => {
                 remote && (self.taken > 0 || few_left)
@@ -470,7 +487,7 @@ impl<W: World> Model<W> {
                     Reason::Closed => self.closed,
                     _ if full(reason, Limit::Queue).is_some() => {
                         self.taken += 1;
-                        self.queue_len() == self.limits.queue
+                        self.may_be_full()
                     }
                     _ => full(reason, Limit::Reserve).is_some() && (self.taken > 0 || few),
                 };
@@ -567,9 +584,7 @@ impl<W: World> Model<W> {
         let source = self.ports[port].source;
         if remote {
             self.submitter.free(source);
-            if !self.closed {
-                self.requests.push_back(Request::Free(port));
-            }
+            self.ask_to_free(port);
             return;
         }
         if self.ports[port].reserved {
@@ -592,7 +607,7 @@ impl<W: World> Model<W> {
 
     fn reattach(&mut self, port: usize) {
         let asked = self.requests.iter().any(|request| match *request {
-            Request::Attach(other) | Request::Free(other) => other == port,
+            Request::Attach(other) | Request::Free { port: other, .. } => other == port,
             Request::Submit(op) => self.ops[op].end == Some(port),
             _ => false,
         });
@@ -626,7 +641,7 @@ impl<W: World> Model<W> {
             _ => pending[which as usize % pending.len()],
         };
         if remote {
-            let full_queue = self.queue_len() == self.limits.queue;
+            let (full_queue, may_be_full) = (self.is_full(), self.may_be_full());
             match self.submitter.cancel(self.ops[op].ticket) {
                 Ok(()) => {
                     assert!(!full_queue && !self.closed);
@@ -636,7 +651,7 @@ impl<W: World> Model<W> {
                     let right = if self.closed {
                         reason == Reason::Closed
                     } else {
-                        full(reason, Limit::Queue).is_some() && full_queue
+                        full(reason, Limit::Queue).is_some() && may_be_full
                     };
                     assert!(right, "{reason:?}");
                 }
@@ -690,7 +705,7 @@ impl<W: World> Model<W> {
     fn post(&mut self, count: u8, elsewhere: bool) {
         for _ in 0..count {
             let (token, number) = (POSTED + self.next_post, self.next_post);
-            let full_queue = self.queue_len() == self.limits.queue;
+            let (full_queue, may_be_full) = (self.is_full(), self.may_be_full());
             let submitter = self.submitter.clone();
             let post = move || {
                 if number.is_multiple_of(3) {
@@ -715,7 +730,7 @@ impl<W: World> Model<W> {
                     self.requests.push_back(Request::Post);
                 }
                 Err(Reason::Closed) => assert!(self.closed),
-                Err(reason) => assert!(full(reason, Limit::Queue).is_some() && full_queue),
+                Err(reason) => assert!(full(reason, Limit::Queue).is_some() && may_be_full),
             }
         }
     }

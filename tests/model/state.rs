@@ -169,7 +169,11 @@ pub enum Request {
     Attach(usize),
     Submit(usize),
     Cancel(usize),
-    Free(usize),
+    /// `sure` if it is queued for sure: the source was there, and no other free of it stands there.
+    Free {
+        port: usize,
+        sure: bool,
+    },
     Post,
 }
 
