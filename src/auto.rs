@@ -23,7 +23,7 @@ use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
 /// The environment variable that names the driver.
 pub(crate) const VARIABLE: &str = "WINDLASS_DRIVER";
 
-/// What the reason of a choice begins with that neither program nor environment has made.
+/// The start of a reason for a choice that neither the program nor the environment has made.
 const BY_ITSELF: &str = "chosen automatically";
 
 /// Which driver a watcher runs on.
@@ -43,9 +43,9 @@ pub enum DriverKind {
     Epoll,
     /// The proactor on io_uring (Linux).
     ///
-    /// When its process is killed, the kernel ends the ring's requests, which hold listeners and
-    /// connections, a moment after the process: a server that is started again at once sometimes meets
-    /// `EADDRINUSE`, and should try to listen again for a second or two.
+    /// When a process is killed, the kernel ends the requests of its ring a moment later, and these
+    /// hold listeners and connections. A server that restarts at once may therefore get
+    /// `EADDRINUSE`, and should retry the listen for a second or two.
     Uring,
     /// The proactor on kqueue (macOS and the BSDs).
     Kqueue,
@@ -112,7 +112,7 @@ impl Auto {
             (DriverKind::Auto, Err(_)) => (kind, format!("{BY_ITSELF}: {CHOSEN}")),
             (kind, _) => (kind, "named by the program".into()),
         };
-        // The poll selector has nothing beside it, also where it is the system's.
+        // The poll selector has no file engine beside it, even where it is the system's selector.
         let beside = Selector::EDGES && !matches!(kind, DriverKind::Uring | DriverKind::Poll);
         let has = match files {
             FileBackend::Auto | FileBackend::Pool => true,
@@ -296,7 +296,7 @@ impl Driver for Auto {
     fn explain(&self) -> Explain {
         let mut explain = forward!(self.explain());
         if explain.reason.starts_with(BY_ITSELF) {
-            // Asked for by few, so that it is found out here and not where each watcher is built.
+            // Few programs ask, so we find out here and not when each watcher is built.
             if let Some(why) = file_ring::why_not_for_sockets() {
                 explain.row("sockets", "not io_uring", why, 0);
             }

@@ -8,41 +8,41 @@
 use crate::completion::{Completion, Completions};
 use crate::discard::discard;
 
-/// However few operations there may be, so many completions may wait: a table of few operations serves
-/// many sources whose writes end at once.
+/// The least bound on waiting completions: a small table of operations still serves many sources
+/// whose writes end at once.
 const LEAST: usize = 4096;
 
 /// Completions in the order in which they were made.
 ///
-/// Those of accepted operations always have room. What is submitted while more than a bound of them wait
-/// is refused, because it may end at once and never take a place in the table of operations. (The usual
-/// write looks at the bound only where memory would have to grow.)
+/// Completions of accepted operations always have room. While more completions wait than the bound,
+/// submissions are refused: an operation that ends at once never takes a place in the table of
+/// operations. (The usual write checks the bound only when the memory would have to grow.)
 #[derive(Debug)]
 pub(crate) struct Batch(Vec<Completion>, usize);
 
 impl Batch {
-    /// Submissions are refused when as many wait as there may be operations (a few thousand at least).
+    /// Refuses submissions while as many completions wait as `operations` (but at least 4096).
     pub(crate) fn new(operations: u32) -> Batch {
         Batch(Vec::new(), LEAST.max(operations as usize))
     }
 
-    /// How many may wait before submissions are refused.
+    /// The number of waiting completions from which submissions are refused.
     pub(crate) fn limit(&self) -> usize {
         self.1
     }
 
-    /// Changes that; what it was.
+    /// Changes the limit; returns the old one.
     pub(crate) fn set_limit(&mut self, limit: usize) -> usize {
         std::mem::replace(&mut self.1, limit)
     }
 
-    /// Whether a submission is to be refused.
+    /// Whether submissions are refused now.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= self.1
     }
 
-    /// Makes room for the completion of what is about to be submitted, unless too many wait.
+    /// Makes room for the completion of the next submission, unless too many completions wait.
     #[inline(always)]
     pub(crate) fn has_room(&mut self) -> bool {
         self.0.len() < self.0.capacity() || self.grow_to_limit()
@@ -53,7 +53,7 @@ impl Batch {
     fn grow_to_limit(&mut self) -> bool {
         let len = self.0.len();
         let left = self.1.saturating_sub(len);
-        // Exactly, so that there is no room beyond the bound that nobody looks at.
+        // Exactly: the usual write does not check the bound while there is spare capacity.
         self.0.reserve_exact(left.min(len.max(64)));
         left > 0
     }
@@ -123,7 +123,7 @@ impl Batch {
 }
 
 impl Drop for Batch {
-    /// What is in them is the program's.
+    /// Completions hold values of the program, whose `Drop` may panic.
     fn drop(&mut self) {
         self.0.drain(..).for_each(discard);
     }

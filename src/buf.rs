@@ -113,7 +113,7 @@ impl Buf {
     pub fn list<T: Into<Buf>>(parts: impl IntoIterator<Item = T>) -> Buf {
         let mut parts: Vec<Buf> = parts.into_iter().map(T::into).collect();
         if parts.iter().any(Buf::is_list) {
-            // What goes through a list takes its parts for plain ones.
+            // Code that walks a list expects parts that are no lists themselves.
             parts = parts.into_iter().flat_map(Buf::into_parts).collect();
         }
         let list = Box::into_raw(Box::new(parts));

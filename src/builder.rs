@@ -52,9 +52,10 @@ impl Builder {
 
     /// Most operations in flight, 1 to 2^24 - 2. Default 2^20.
     ///
-    /// As many completions, but 4096 at least, may wait to be taken before submissions are refused with
-    /// [`Limit::Completions`](crate::Limit::Completions): an operation that ends when it is submitted is
-    /// not in flight. (Those of accepted operations always have room.)
+    /// The same number, but at least 4096, bounds the completions that wait for delivery. Beyond
+    /// it, submissions are refused with [`Limit::Completions`](crate::Limit::Completions): an
+    /// operation that ends at submission never counts as in flight. (Completions of accepted
+    /// operations always have room.)
     pub fn operations(mut self, count: u32) -> Builder {
         self.config.operations = count;
         self
@@ -69,21 +70,24 @@ impl Builder {
     }
 
     /// How many ids of each kind are kept ready for other threads: the most that they can attach or
-    /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients is
-    /// accepted in one go; beyond, other threads are refused, or [wait](Submitter#back-pressure). At least 1 and
-    /// at most 2^16 and a quarter of the [sources](Builder::sources) or [operations](Builder::operations), as
-    /// which they count from the first [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) on. (Where
-    /// one is all that there may be, none is kept: other threads are refused.) Each pair of ids costs 32 bytes
-    /// at once, and the places of a source and an operation from that first submitter on.
+    /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients
+    /// is accepted in one go. Beyond, other threads are refused, or
+    /// [wait](Submitter#back-pressure). The range is 1 to 2^16, and at most a quarter of the
+    /// [sources](Builder::sources) or [operations](Builder::operations). Reserved ids count as
+    /// sources and operations from the first [`submitter`](Watcher::submitter) or
+    /// [`guard`](Watcher::guard) on. (With a limit of 1 source or operation nothing is reserved, so
+    /// other threads are refused.) Each pair of ids costs 32 bytes at once, and from the first
+    /// submitter on the places of a source and an operation.
     pub fn reserve(mut self, count: usize) -> Builder {
         self.config.reserve = count;
         self
     }
 
-    /// Most bytes of swap buffers, the memory of reads without a buffer; at least one buffer. Default
-    /// 64 MiB, allocated with need. Where they make eight buffers or more and half of them are in use, a
-    /// multishot read may keep an eighth of those that are free, and one in any case, before it
-    /// waits for a lease of its own to come back: a peer that sends and never reads stops nobody else.
+    /// Most bytes of swap buffers, the memory of reads without a buffer; at least one buffer.
+    /// Default 64 MiB, allocated with need. In a pool of eight buffers or more of which half are in
+    /// use, a multishot read may hold one buffer, or an eighth of the free ones if that is more.
+    /// Then it waits until a lease of its own comes back. So a peer that sends and never reads does
+    /// not stop other connections.
     pub fn swap_limit(mut self, bytes: usize) -> Builder {
         self.config.swap_limit = bytes;
         self
@@ -104,8 +108,8 @@ impl Builder {
         self
     }
 
-    /// What becomes of a write that would exceed the [`write_limit`](Builder::write_limit), from
-    /// whichever thread it comes. Default [`Overflow::Refuse`].
+    /// What happens to a write, from any thread, that would exceed the
+    /// [`write_limit`](Builder::write_limit). Default [`Overflow::Refuse`].
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;
@@ -191,9 +195,9 @@ impl Builder {
     }
 
     /// How many files the io_uring driver registers with its ring, each at its first operation: the
-    /// kernel then does not look the descriptor up for each one. 0, the default, is none; files beyond
-    /// go unregistered. Where the kernel refuses, and on other drivers, also with a ring for files beside
-    /// epoll, it has no effect, and [`explain`](Watcher::explain) says so.
+    /// kernel then does not look the descriptor up for each one. 0, the default, is none; files
+    /// beyond go unregistered. It has no effect where the kernel refuses, and on other drivers,
+    /// even with a ring for files beside epoll. [`explain`](Watcher::explain) says so.
     pub fn registered_files(mut self, count: u32) -> Builder {
         self.config.registered_files = count;
         self
@@ -223,16 +227,17 @@ impl Builder {
         self
     }
 
-    /// Says which known faults of io_uring are worked around, as a list of `name=on` and `name=off`;
-    /// [`explain`](Watcher::explain) names those in force. Watchers without a ring do not look at it.
-    /// Default: those that the running release has, changed by what `WINDLASS_QUIRKS` says in the same words.
+    /// Turns workarounds for known faults of io_uring on and off, as a list of `name=on` and
+    /// `name=off`; [`explain`](Watcher::explain) names those in force. Watchers without a ring
+    /// ignore it. Default: those that the running release has, changed by what `WINDLASS_QUIRKS`
+    /// says in the same words.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
         self
     }
 
-    /// Binds the thread that builds the watcher to processor `cpu` (from 0). The threads that do work for it may
-    /// run on all processors of the process nevertheless. Linux only.
+    /// Binds the thread that builds the watcher to processor `cpu` (from 0). Its worker threads may
+    /// still run on all processors of the process. Linux only.
     pub fn affinity(mut self, cpu: usize) -> Builder {
         self.affinity = Some(cpu);
         self
@@ -246,11 +251,12 @@ impl Builder {
     /// Builds the watcher; it belongs to the calling thread.
     ///
     /// # Errors
-    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …): its text begins with the call
-    /// that failed, [`Reason::of`](crate::Reason::of) has the errno. `InvalidInput` for a
-    /// processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a number of
-    /// threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that io_uring is not known to
-    /// have; `Unsupported` for a driver or file backend that this system does not have.
+    /// The system's error from setting up the driver (`EMFILE`, `ENOMEM` …): its text begins with
+    /// the failed call, and [`Reason::of`](crate::Reason::of) returns the errno. `InvalidInput` for
+    /// a processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a
+    /// number of threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that io_uring is
+    /// not known to have; `Unsupported` for a driver or file backend that this system does not
+    /// have.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;

@@ -35,7 +35,7 @@ pub struct Completion {
 // One cache line: completions are written here and read there, a batch at a time.
 const _: () = assert!(size_of::<Completion>() <= 64);
 
-// Bits of a ticket's index that no driver uses: they cost a completion no room.
+// Bits of a ticket's index that no driver uses: storing flags in them keeps a completion small.
 pub(crate) const MORE: u32 = 1 << 30;
 const LATE: u32 = 1 << 29;
 const CODE_SHIFT: u32 = 24;
@@ -45,8 +45,8 @@ const OURS: u32 = MORE | LATE | CODE;
 const _: () = assert!(Code::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
 
 impl Completion {
-    /// The final completion of an operation with this code (for authors of drivers). The indices of
-    /// tickets are below 2^24 or have the highest bit set beside such.
+    /// The final completion of an operation with this code (for authors of drivers). The index of a
+    /// ticket uses the lowest 24 bits and the highest bit only.
     #[inline(always)]
     pub fn new(
         code: Code,
@@ -69,7 +69,7 @@ impl Completion {
         self
     }
 
-    /// As [`and_more`](Completion::and_more), of flags in which the bit [`MORE`] says so.
+    /// As [`and_more`](Completion::and_more), if `flags` has the bit [`MORE`].
     #[inline(always)]
     pub(crate) fn and_more_as(mut self, flags: u32) -> Self {
         let index = self.ticket.index() | flags & MORE;
@@ -91,8 +91,9 @@ impl Completion {
         Ticket::from_parts(self.ticket.index() & !OURS, self.ticket.generation())
     }
 
-    /// Which operation this is of, however it ended; [`Code::Message`] for a message, which is of none.
-    /// What threads do (opening, renaming, jobs …) has one code, [`Code::Task`]: tokens tell it apart.
+    /// The kind of the operation that this completes, whether it succeeded or failed. A message,
+    /// which completes no operation, has [`Code::Message`]. All work of the threads (opening,
+    /// renaming, jobs …) shares [`Code::Task`]: tokens tell it apart.
     ///
     /// ```
     /// use std::time::Duration;
@@ -109,7 +110,7 @@ impl Completion {
     /// ```
     #[inline]
     pub fn code(&self) -> Code {
-        // A number beyond the codes is never stored.
+        // Only numbers of codes are stored.
         Code::ALL[((self.ticket.index() & CODE) >> CODE_SHIFT) as usize % Code::COUNT]
     }
 
@@ -225,7 +226,7 @@ pub enum Done {
     Path(PathBuf),
     /// What is in a directory.
     Entries(Vec<DirEntry>),
-    /// A part of what is in a directory.
+    /// A part of a directory's entries.
     Part(Box<DirPart>),
     /// How many bytes were copied.
     Copied(u64),

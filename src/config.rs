@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::file::FileBackend;
 
-/// What becomes of a write that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
+/// What happens to a write that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
     /// It is refused ([`Reason::Full`](crate::Reason::Full)); the source stays as it is.
     #[default]
     Refuse,
-    /// It is accepted and ends, with every operation of its source, in
-    /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow); the source is freed: a peer that does not
-    /// read loses its connection.
+    /// It is accepted, and the source is freed: the write and all other operations of the source
+    /// end with [`ErrorKind::Overflow`](crate::ErrorKind::Overflow). A peer that does not read
+    /// loses its connection.
     Close,
 }
 
@@ -34,7 +34,7 @@ pub struct Config {
     pub buffer_size: u32,
     /// Most bytes of writes that one source may have queued.
     pub write_limit: u32,
-    /// What becomes of a write that would exceed that. (Default [`Overflow::Refuse`].)
+    /// What happens to a write that would exceed `write_limit`. (Default [`Overflow::Refuse`].)
     pub write_overflow: Overflow,
     /// Bytes that are read from one source in a row before it goes to the back of the queue.
     pub source_bytes: usize,

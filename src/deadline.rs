@@ -83,8 +83,8 @@ impl Deadlines {
         }
     }
 
-    /// Gives the operation in `slot` another deadline, or its first one. Among equal ones it is the
-    /// youngest.
+    /// Gives the operation in `slot` another deadline, or its first one. It comes after equal
+    /// deadlines.
     pub fn set(&mut self, slot: u32, at_ns: u64) {
         self.remove(slot);
         self.push(slot, at_ns);

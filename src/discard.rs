@@ -1,9 +1,10 @@
-//! Drops what is the program's: its `Drop` is foreign code, and may panic.
+//! Drops values of the program: their `Drop` is foreign code, and may panic.
 //!
-//! A driver drops a program's value in few places: the closure of a job that was not begun, and the
-//! buffers, results and messages of a watcher that goes. There a panic must not end what the driver is
-//! about: an operation would lose its completion, memory that a kernel has could be freed. So it ends
-//! here: the panic hook has reported it, and it is [counted](panicked_drops).
+//! A driver drops a program's value in few places: the closure of a job that never ran, and the
+//! buffers, results and messages of a watcher that is dropped. A panic there must not unwind
+//! through the driver: an operation would lose its completion, or memory that the kernel uses could
+//! be freed. So this module catches and [counts](panicked_drops) the panic, after the panic hook
+//! has reported it.
 
 use std::any::Any;
 use std::mem;
@@ -12,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 
-/// How often in this process the `Drop` of a value that a watcher or one of its threads had to drop has
-/// panicked: of the closure of a job that was not begun, of a buffer's owner, of a message, of what a job
-/// had returned. Such a panic is reported by the panic hook and goes no further. It only grows.
+/// The number of panics in this process from a `Drop` that a watcher or one of its threads had to
+/// run: of the closure of a job that never ran, of a buffer's owner, of a message, of a job's
+/// result. The panic hook reports such a panic, and the watcher catches it. The number only grows.
 ///
 /// ```
 /// assert_eq!(windlass::panicked_drops(), 0);
@@ -23,7 +24,7 @@ pub fn panicked_drops() -> u64 {
     PANICKED.load(Ordering::Relaxed)
 }
 
-/// Drops a value of the program's; a panic of its `Drop` ends here.
+/// Drops a value of the program, and catches and counts a panic of its `Drop`.
 #[cold]
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
@@ -32,7 +33,7 @@ pub(crate) fn discard<T>(value: T) {
     }
 }
 
-/// Drops what a panic has left, which may panic as well.
+/// Drops the payload of a caught panic, whose `Drop` may panic as well.
 #[cold]
 pub(crate) fn discard_payload(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
@@ -40,8 +41,8 @@ pub(crate) fn discard_payload(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Drops all of `values`, also where a `Drop` panics; then the first panic goes on. (A vector goes on as
-/// well, but a second panic aborts the process.)
+/// Drops all of `values`, even if a `Drop` panics, and then resumes the first panic. (A vector does
+/// so too, but a second panic aborts the process.)
 pub(crate) fn drop_each<T>(values: Vec<T>) {
     let mut first = None;
     for value in values {

@@ -34,21 +34,21 @@
 //! - **C7 free, close, drop.** `free` ends a source's operations, then closes its descriptor;
 //!   completions already delivered survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
-//!   ordered after the writes queued before it. Dropping the driver closes what is open, asks kernel and
-//!   threads to end what they have, and waits for that for a bounded time (a second). A buffer that the
-//!   kernel may use for longer is left to it and [counted](crate::leaked_buffers), never freed; one that a
-//!   thread has goes when the thread is done. What is the program's and no completion brings back (the
-//!   closure of a job that was not begun; what is undelivered or queued when the driver goes) the driver
-//!   drops: a panic of its `Drop` ends there, after the panic hook, and is
-//!   [counted](crate::panicked_drops).
+//!   ordered after the writes queued before it. Dropping the driver closes what is open, asks
+//!   kernel and threads to end what they have, and waits for that for a bounded time (a second). A
+//!   buffer that the kernel may use for longer is left to it and [counted](crate::leaked_buffers),
+//!   never freed; one that a thread has goes when the thread is done. The driver drops the
+//!   program's values that no completion returns: the closure of a job that never ran, and
+//!   everything queued or undelivered when the driver is dropped. It catches a panic of their
+//!   `Drop`, after the panic hook, and [counts](crate::panicked_drops) it.
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
-//!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An idle
-//!   source holds no buffer. From half of the bound on a multishot read waits while its leases hold as
-//!   much as its source's share of what is left.
-//! - **C9 bounded and fair.** Every queue has a bound; a refusal names it (that of a source's writes
-//!   ends the source instead where [`Overflow::Close`](crate::Overflow::Close) says so). The completion of
-//!   an accepted operation always has room. One flooding source cannot
-//!   starve the others. Accepts wait while the source table is full.
+//!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An
+//!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
+//!   once its leases hold its source's share of the rest.
+//! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
+//!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
+//!   source instead.) The completion of an accepted operation always has room. One flooding source
+//!   cannot starve the others. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
 //!
@@ -217,11 +217,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         AlignedBuf::with_capacity(len, 4096)
     }
 
-    /// The time on the driver's clock, which is virtual on a simulated kernel. It may be as old as the last
-    /// [`complete`](Complete::complete).
+    /// The time on the driver's clock, which is virtual on a simulated kernel. The driver may have
+    /// read the clock as early as the last [`complete`](Complete::complete).
     fn now(&mut self) -> Instant;
 
-    /// The time now: the clock is asked.
+    /// Reads the clock and returns the time.
     fn update_now(&mut self) -> Instant {
         self.now()
     }
@@ -229,8 +229,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Gives an operation in flight another deadline, or a timer another time.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a read that rests without one, and of a driver without
-    /// this.
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a read without buffer and deadline, and from
+    /// a driver that does not reschedule.
     fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
         let _ = (ticket, due);
         Err(Reason::Unsupported)
@@ -296,12 +296,12 @@ impl ListenOptions {
     }
 }
 
-/// What a driver counts: to be had at any time, in a time that does not depend on how much there is.
+/// The counters of a driver. Reading them takes the same time at any number of operations.
 ///
-/// Most numbers only grow. What is said to be so *now* changes: `in_flight`, `sources`, the depths of queues
-/// (`remote_queue`, `ready_sources`, `waiting_sources`, `undelivered`, `queued_jobs`, `running_jobs`), and
-/// memory and places that are taken (`swap_bytes`, `leased_bytes`) or free (`free_…`): the credits that a
-/// program has left before submissions are refused, or reads wait.
+/// Most numbers only grow. Those marked *now* rise and fall: `in_flight`, `sources`, the depths of
+/// queues (`remote_queue`, `ready_sources`, `waiting_sources`, `undelivered`, `queued_jobs`,
+/// `running_jobs`), the memory in use (`swap_bytes`, `leased_bytes`), and the free places and
+/// memory (`free_…`). When a free number reaches zero, submissions are refused, or reads wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -325,8 +325,8 @@ pub struct Counters {
     pub budget_stops: u64,
     /// Times that a read had to wait for a lease.
     pub lease_waits: u64,
-    /// Times that a multishot read waited because it had its share of the swap buffers, of which half were
-    /// in use.
+    /// Times that a multishot read waited because its source held its share of the swap buffers
+    /// while half of them were in use.
     pub share_waits: u64,
     /// Times that accept found no descriptor left.
     pub descriptor_shortages: u64,
@@ -346,18 +346,19 @@ pub struct Counters {
     pub deliveries: u64,
     /// The most completions that one wait has delivered.
     pub largest_delivery: u64,
-    /// Bytes that were copied beside the kernel's own copy: what of a message did not fit into the swap buffer at
-    /// hand, and messages in more parts than one call takes. Over the bytes that the program has moved
-    /// it is the copies per byte: 0 but for these.
+    /// Bytes that the driver copied in addition to the kernel's copy: the part of a message that
+    /// did not fit into the current swap buffer, and messages in more parts than one call takes.
+    /// Divided by the bytes moved, this is the number of extra copies per byte.
     pub copied_bytes: u64,
-    /// Work on files that was handed back by the kernel mechanism that had it, and done by threads.
+    /// File operations that a kernel mechanism handed back and threads then did.
     pub fallbacks: u64,
     /// Bytes of swap buffers that exist, now.
     pub swap_bytes: u64,
-    /// Bytes of those in which leases stand, or which the kernel has, or which have come back and were not
-    /// needed since, now. (Whole buffers.)
+    /// Bytes of the swap buffers that leases or the kernel hold now, or that have come back and
+    /// were not reused yet. (Whole buffers.)
     pub leased_bytes: u64,
-    /// Places for operations that are free now. (What is kept for other threads is not.)
+    /// Places for operations that are free now. (Places in the reserve for other threads are not
+    /// free.)
     pub free_operations: u64,
     /// Places for sources that are free now.
     pub free_sources: u64,
@@ -367,14 +368,14 @@ pub struct Counters {
     pub remote_queue: u64,
     /// Sources that are ready and wait for their turn now.
     pub ready_sources: u64,
-    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (One that has gone
+    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (A source freed
     /// meanwhile counts until its turn comes.)
     pub waiting_sources: u64,
-    /// Completions that are made and not delivered now.
+    /// Completions that wait for delivery now.
     pub undelivered: u64,
-    /// Work for threads that none has begun now.
+    /// Jobs that no thread has begun, now.
     pub queued_jobs: u64,
-    /// Work that threads do now.
+    /// Jobs that run on threads now.
     pub running_jobs: u64,
     /// System calls by name, for those that were made.
     pub system_calls: Vec<(&'static str, u64)>,
@@ -468,7 +469,7 @@ pub struct OpParts {
     pub token: u64,
     /// When a timer fires.
     pub timer: Option<Due>,
-    /// When it ends at the latest; of a timer that has one beside its own time.
+    /// The operation's deadline; a timer may have one in addition to its own time.
     pub deadline: Option<Due>,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,

@@ -20,8 +20,8 @@ pub enum Limit {
     /// Operations in flight: [`Builder::operations`](crate::Builder::operations).
     Operations,
     /// Bytes of writes that one source may have queued:
-    /// [`Builder::write_limit`](crate::Builder::write_limit), where that
-    /// [refuses](crate::Overflow::Refuse).
+    /// [`Builder::write_limit`](crate::Builder::write_limit), with
+    /// [`Overflow::Refuse`](crate::Overflow::Refuse).
     Writes,
     /// Messages from other threads that wait for the loop: [`Builder::queue`](crate::Builder::queue).
     Queue,
@@ -29,17 +29,16 @@ pub enum Limit {
     Reserve,
     /// Jobs for worker threads whose completions were not taken yet.
     Jobs,
-    /// Completions that wait to be taken: [`Builder::operations`](crate::Builder::operations). An operation
-    /// that ends when it is submitted counts nowhere else.
+    /// Completions that wait for delivery: [`Builder::operations`](crate::Builder::operations). No
+    /// other bound counts an operation that ends at submission.
     Completions,
 }
 
 /// Why something was refused.
 ///
-/// No two mistakes look alike. Converted into an [`io::Error`] it keeps itself ([`Reason::of`]), and has
-/// this kind:
+/// An [`io::Error`] made from a reason keeps the reason ([`Reason::of`]) and has this kind:
 ///
-/// | refusal | kind | met by |
+/// | refusal | kind | cause |
 /// |---|---|---|
 /// | [`Full`](Reason::Full) | `ResourceBusy` | a bound of the [`Builder`](crate::Builder), which it names |
 /// | [`Stale`](Reason::Stale) | `NotFound` | a source or ticket that has ended |
@@ -53,9 +52,9 @@ pub enum Limit {
 /// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`](crate::Watcher::detach) with operations in flight |
 /// | [`Os`](Reason::Os) | the errno's | the system |
 ///
-/// A selector whose descriptor was closed by somebody else is the system's to tell: the wait fails with
-/// `EBADF`, or with `EINVAL` where the number is another descriptor's by then (epoll).
-/// How an accepted operation fails is an [`ErrorKind`].
+/// When other code has closed the selector's descriptor, the wait fails with `EBADF`, or on epoll
+/// with `EINVAL` if the number now belongs to another file. An accepted operation fails with an
+/// [`ErrorKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -81,17 +80,19 @@ pub enum Reason {
     /// The descriptor cannot do this: a regular file or directory, a listener that is read, a stream
     /// that accepts, a shared blocking listener.
     Unsupported,
-    /// The handle has no descriptor of this driver's kernel: a simulated one given to the system's, or one
-    /// of the system given to a simulation, or to another one's; or a simulated source is asked for
-    /// its descriptor.
+    /// The handle has no descriptor of this driver's kernel: a simulated handle on the system's
+    /// kernel, a handle of the system or of another simulation on a simulation; or the descriptor
+    /// of a simulated source was requested.
     NoDescriptor,
-    /// The driver's kernel has no files, and no threads for what blocks, as a simulated one.
+    /// The driver's kernel has no files and no threads for blocking work. A simulated kernel is
+    /// one.
     NoFiles,
-    /// A thread was to be bound to this processor, which does not exist or which the process may not use.
+    /// This processor, which a thread was to be bound to, does not exist, or the process may not
+    /// use it.
     NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
-    /// The thread would wait for itself: it is the one that the loop runs on.
+    /// The loop runs on this thread, so the thread would wait for itself.
     Deadlock,
     /// The system said no; the value is its errno (on Windows the C library's, `libc::EAGAIN` …).
     Os(i32),
@@ -171,8 +172,8 @@ impl From<Reason> for io::Error {
 }
 
 impl Reason {
-    /// The reason inside an [`io::Error`] that this crate made; of one that names the step at which a watcher
-    /// could not be built, the errno.
+    /// The reason inside an [`io::Error`] that this crate made. For an error of building a watcher,
+    /// this is the errno of the failed call.
     ///
     /// ```
     /// use windlass::{Reason, Watcher};
@@ -249,8 +250,9 @@ pub enum ErrorKind {
     /// The parent had submitted it when the process was forked; see
     /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     Forked,
-    /// More was written to its source than [`Builder::write_limit`](crate::Builder::write_limit) lets it
-    /// queue, and [`Overflow::Close`](crate::Overflow::Close) has freed the source.
+    /// The queued writes of the source exceeded
+    /// [`Builder::write_limit`](crate::Builder::write_limit), and
+    /// [`Overflow::Close`](crate::Overflow::Close) has freed the source.
     Overflow,
     /// The directory has more names than [`Op::read_dir`](crate::Op::read_dir) reads, 65,536:
     /// [`Op::read_dir_part`](crate::Op::read_dir_part) reads it.

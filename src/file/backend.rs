@@ -12,19 +12,20 @@ pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileBackend {
-    /// What serves best: a ring of io_uring, the driver's own or one beside epoll; where there is none, Linux
-    /// AIO for direct reads and syncs; threads for the rest. Or what the environment variable
-    /// `WINDLASS_FILES` names: `auto`, `aio`, `pool`, `uring`.
+    /// The best available: a ring of io_uring, the driver's own or one beside epoll; without a
+    /// ring, Linux AIO for direct reads and syncs; threads for the rest. The environment variable
+    /// `WINDLASS_FILES` overrides it: `auto`, `aio`, `pool`, `uring`.
     #[default]
     Auto,
-    /// Linux AIO for direct reads and for syncs. (A direct write could wait in io_submit(2): a thread does it.)
-    /// Building fails where it is not there, or the driver is not epoll.
+    /// Linux AIO for direct reads and for syncs. (Threads do direct writes, which could block in
+    /// io_submit(2).) Building fails on a system without Linux AIO, or with a driver other than
+    /// epoll.
     Aio,
     /// Threads only.
     Pool,
-    /// io_uring for direct I/O, syncs, and reads that the page cache does not have: the driver's own ring, or
-    /// one beside epoll. Building fails where it is not there, or the driver is neither. Where the kernel
-    /// takes no more from some time on (a filter that was loaded later), operations fail with its errno.
+    /// io_uring for direct I/O, syncs, and uncached reads: the driver's own ring, or one beside
+    /// epoll. Building fails on a system without io_uring, or with another driver. If the kernel
+    /// later denies io_uring (a seccomp filter loaded meanwhile), operations fail with its errno.
     Uring,
 }
 

@@ -14,7 +14,8 @@ use crate::sys::{Moved, descriptor, os_errno, os_error, path, transfer};
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
 /// is. When it fails, a target that it has made is removed; one that was there is left cut.
 ///
-/// `EISDIR` and `EINVAL` for what is no regular file; else what opening, reading, writing and closing say.
+/// `EISDIR` for a directory and `EINVAL` for other files that are not regular; else the errors of
+/// open(2), read(2), write(2) and close(2).
 pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
     match prepare(from, to, options) {
         Err(error) => (0, Err(errno_of(&error))),
@@ -22,7 +23,7 @@ pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
         Ok(Some(pair)) => {
             let (done, ended) = pair.fill(options);
             let made = pair.made;
-            // File systems of networks, and FUSE, tell here that bytes are lost.
+            // Network file systems and FUSE report lost data here.
             let closed = descriptor::close(OwnedFd::from(pair.to).into_raw_fd());
             let ended = ended.and(closed);
             if ended.is_err() && made {

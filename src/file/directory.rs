@@ -1,4 +1,4 @@
-//! What is in a directory: all of it where that is not too much, or part by part.
+//! The entries of a directory, up to a bound or part by part.
 
 use std::fmt;
 use std::fs::{self, ReadDir};
@@ -13,9 +13,9 @@ pub(crate) const MOST_ENTRIES: usize = 65_536;
 
 /// A directory that is read part by part: [`Op::read_dir_part`](crate::Op::read_dir_part).
 ///
-/// It stands before the next name and holds the directory open from the first part on; dropping it closes
-/// it. A name that stays while the directory is read comes once; one that is made or removed meanwhile
-/// comes or does not.
+/// It holds the directory open from the first part on, at the next name; dropping it closes the
+/// directory. Each name that exists throughout comes once. A name that is created or removed
+/// meanwhile may come or not.
 pub struct DirReader(Place);
 
 enum Place {
@@ -29,17 +29,17 @@ enum Place {
 pub struct DirPart {
     /// The next names, without `.` and `..`, in the file system's order.
     pub entries: Vec<DirEntry>,
-    /// What reads on; `None` at the end.
+    /// The reader for the next part; `None` at the end.
     pub rest: Option<DirReader>,
 }
 
 impl DirReader {
-    /// Stands at the start of a directory, which is opened when its first part is read.
+    /// A reader at the start of a directory. Reading the first part opens the directory.
     pub fn new(path: impl Into<PathBuf>) -> DirReader {
         DirReader(Place::Start(path.into()))
     }
 
-    /// Reads at most so many names; they are fewer at the end only.
+    /// Reads at most `most` names, and fewer only at the end.
     pub(crate) fn read(self, most: usize) -> io::Result<DirPart> {
         let mut names = match self.0 {
             Place::Start(path) => Box::new(fs::read_dir(path)?),
@@ -72,7 +72,7 @@ pub(crate) fn whole(path: PathBuf) -> io::Result<Option<Vec<DirEntry>>> {
 
 fn entry(found: io::Result<fs::DirEntry>) -> io::Result<DirEntry> {
     let found = found?;
-    // The kind comes with the name on most file systems; where it does not, the file is asked.
+    // Most file systems return the kind with the name; on others this calls lstat(2).
     let kind = found.file_type().map_or(FileKind::Unknown, stat::kind_of);
     Ok(DirEntry { name: found.file_name(), kind })
 }

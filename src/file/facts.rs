@@ -32,8 +32,9 @@ impl Facts {
         Facts(bits)
     }
 
-    /// Of a file that bypasses the page cache: its reads and writes take memory and offsets that are multiples of
-    /// these bytes, both powers of two. (For kernels of one's own.)
+    /// The facts of a file that bypasses the page cache. Memory addresses and offsets of its reads
+    /// and writes must be multiples of these numbers of bytes, both powers of two. (For authors of
+    /// kernels.)
     pub fn direct(memory: u32, offset: u32) -> Facts {
         let how = HowOpen { direct: true, ..HowOpen::default() };
         Facts::new(how, Some((memory.next_power_of_two(), offset.next_power_of_two())))

@@ -11,7 +11,7 @@
 //! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
 //! directory.rs  the names in a directory: all, or part by part
-//! engine/       what works on them without a thread, beside a selector
+//! engine/       engines that need no thread, beside a selector
 //! options.rs stat.rs    the public words
 //! ```
 

@@ -32,8 +32,8 @@ impl Engine for Context {
 }
 
 impl Context {
-    /// Takes a request, which is no write; the context has room. What would have to wait in io_submit(2)
-    /// comes back.
+    /// Takes a request other than a write; the context must have room. A request that would block
+    /// in io_submit(2) comes back.
     pub(super) fn start(&mut self, request: Request) {
         let syncs = matches!(request.code, Code::Fsync | Code::Fdsync);
         let rw_flags = if syncs { 0 } else { NOWAIT };
@@ -44,8 +44,8 @@ impl Context {
         }
     }
 
-    /// Takes the answers. What was denied is begun again elsewhere, unless AIO was asked for by name: then it
-    /// fails.
+    /// Takes the answers. A denied request starts again elsewhere, unless the program chose AIO by
+    /// name: then it fails.
     pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
         let start = into.len();
         self.aio.take(into);
@@ -55,7 +55,7 @@ impl Context {
         }
     }
 
-    /// Why it is given no more, if so.
+    /// Why AIO gets no more requests, if it was denied.
     pub(super) fn why_denied(&self) -> Option<String> {
         let error = self.aio.denied().map(io::Error::from_raw_os_error)?;
         Some(format!("io_submit(2) has failed since the context was made: {error}"))

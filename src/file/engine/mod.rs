@@ -1,6 +1,6 @@
-//! What works on files without a thread of ours waiting, beside a selector: a ring of io_uring, else Linux
-//! AIO. Either is opened by the first operation that it is for, and stands in the selector's wait by an
-//! eventfd.
+//! File engines beside a selector, which need no waiting thread of ours: a ring of io_uring, else
+//! Linux AIO. The first operation for an engine opens it; its eventfd stands in the selector's
+//! wait.
 //!
 //! ```text
 //!             direct reads   direct writes   syncs   reads that the page cache does not have
@@ -8,9 +8,9 @@
 //!   AIO            x                           x
 //! ```
 //!
-//! AIO is not given writes: io_submit(2) waits for a file system that is frozen (`sb_start_write`), which
-//! `RWF_NOWAIT` does not prevent, and the loop with it. A sync it hands to a thread of the kernel, and a read
-//! starts no write. What neither takes is for threads.
+//! AIO gets no writes: on a frozen file system io_submit(2) would block (`sb_start_write`) in spite
+//! of `RWF_NOWAIT`, and the loop with it. io_submit(2) hands a sync to a kernel thread, and a read
+//! starts no write. Threads do the rest.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -35,15 +35,18 @@ use crate::sys::file_request::{Code, Completed, Request};
 use crate::sys::file_ring::release;
 use stage::Stage;
 
-/// While the kernel has fewer operations on files, each is submitted by itself, so that a device that is
-/// nearly idle is not kept waiting; beyond, so many together, and at a turn's end the rest.
+/// While the kernel has fewer file operations than `EAGER`, each is submitted by itself, so that a
+/// nearly idle device does not wait. Beyond, `BATCH` are submitted together, and the rest at the
+/// end of the turn.
 pub(crate) const EAGER: u32 = 8;
 pub(crate) const BATCH: usize = 16;
 
-/// The result of what was not begun and not told to end: it is begun again elsewhere.
+/// The result of a request that the kernel has not begun and that was not cancelled: it starts
+/// again elsewhere.
 const NOT_BEGUN: i32 = -libc::ECANCELED;
 
-/// What a ring is for, what a context is for, and what is left of it, in the explanation.
+/// The rows of the explanation: work of a ring, work of AIO, and the work that AIO leaves to
+/// threads.
 const RING_WORK: &str = "direct reads, writes; syncs; uncached reads";
 const AIO_WORK: &str = "direct reads; syncs";
 const LEFT_WORK: &str = "direct reads, writes";
@@ -51,9 +54,9 @@ const LEFT_WORK: &str = "direct reads, writes";
 pub(crate) struct Engines {
     ring: Stage<ring::Ring>,
     aio: Stage<aio::Context>,
-    /// The program has named one of them: then what it refuses is an error.
+    /// The program has named an engine: then its refusals are errors.
     is_named: bool,
-    /// One of them is open: a wait without files looks at nothing else.
+    /// An engine is open. A wait without file work checks only this.
     is_open: bool,
     quirks: Quirks,
     answers: Vec<Completed>,
@@ -71,10 +74,10 @@ struct Left {
 }
 
 impl Engines {
-    /// Those that `config` lets be used, where a selector has edges to watch them by.
+    /// The engines that `config` allows. They need a selector with edges (`edges`).
     ///
     /// # Errors
-    /// `InvalidInput`: the list of quirks makes no sense.
+    /// `InvalidInput` for an invalid list of quirks.
     pub(crate) fn new(config: &Config, edges: bool) -> io::Result<Engines> {
         let lets = |named| {
             edges && matches!(config.files, files if files == FileBackend::Auto || files == named)
@@ -91,7 +94,7 @@ impl Engines {
         Ok(engines)
     }
 
-    /// None of them.
+    /// No engine.
     pub(crate) fn none() -> Engines {
         Engines {
             ring: Stage::NotWanted,
@@ -104,10 +107,10 @@ impl Engines {
         }
     }
 
-    /// Opens the one that was named, if one was, and has it watched.
+    /// Opens the engine that the program named, if any, and has its eventfd watched.
     ///
     /// # Errors
-    /// `Unsupported` with the step that was refused; what the system is short of.
+    /// `Unsupported` with the refused step; the errno of a shortage (`EMFILE`, `ENOMEM` …).
     pub(crate) fn open_named(
         &mut self,
         mut watch: impl FnMut(RawFd) -> io::Result<()>,
@@ -124,7 +127,8 @@ impl Engines {
         self.is_open = self.ring.get().is_some() || self.aio.get().is_some();
     }
 
-    /// Starts a request; false when threads are to do it. What is opened for it is given to `watch`.
+    /// Starts a request; false when threads are to do it. `watch` gets the eventfd of a newly
+    /// opened engine.
     pub(crate) fn start(
         &mut self,
         mut request: FileRequest<'_>,
@@ -141,7 +145,7 @@ impl Engines {
         }
         let words = words_of(&mut request);
         if self.ring_serves(writes) {
-            // What is refused is told by `explain`.
+            // `explain` reports the refusal.
             let _ = self.ring.open(&mut watch);
             self.note_open();
             if let Some(ring) = self.ring.get_mut() {
@@ -150,7 +154,7 @@ impl Engines {
                         ring.start(words);
                         return true;
                     }
-                    // One that was asked for by name is not replaced in silence.
+                    // An explicit choice never falls back.
                     Some(errno) if self.is_named => {
                         self.answers.push(Completed { key: words.key, result: -errno });
                         return true;
@@ -168,7 +172,7 @@ impl Engines {
             return false;
         }
         if moves && !facts.is_direct() {
-            // AIO would wait for it.
+            // AIO would block in io_submit(2).
             return false;
         }
         let _ = self.aio.open(&mut watch);
@@ -185,11 +189,11 @@ impl Engines {
         true
     }
 
-    /// Whether a read or write of this file can be done without waiting for it, as far as the file goes.
+    /// Whether this file allows an asynchronous read or write.
     fn takes(&mut self, request: &mut FileRequest<'_>, facts: Facts, writes: bool) -> bool {
         if !facts.is_direct() {
-            // A write into the page cache is punted to a thread of the kernel, which takes three times as
-            // long as one of ours.
+            // The ring hands a buffered write to a kernel thread, which takes three times as long
+            // as one of ours.
             return !writes;
         }
         let left = &mut self.left;
@@ -206,7 +210,7 @@ impl Engines {
         false
     }
 
-    /// Whether the ring is for such work, as far as the kernel is to be trusted with it.
+    /// Whether the ring does such work; the kernel's known faults exclude some.
     fn ring_serves(&mut self, writes: bool) -> bool {
         if !self.ring.is_there() {
             return false;
@@ -217,14 +221,14 @@ impl Engines {
         !refused
     }
 
-    /// Asks for the end of a request; its answer tells.
+    /// Cancels a request; its answer tells whether that succeeded.
     pub(crate) fn stop(&mut self, key: u64) {
         if let Some(ring) = self.ring.get_mut() {
             ring.ring.cancel(key);
         }
     }
 
-    /// Submits what is held back; whether there are answers already.
+    /// Submits the requests held back; returns whether answers are already there.
     #[inline(always)]
     pub(crate) fn flush(&mut self) -> bool {
         self.is_open && self.flush_open()
@@ -241,7 +245,7 @@ impl Engines {
         self.has_answers()
     }
 
-    /// Whether there are answers, also those of which no event tells.
+    /// Whether answers are there, including answers without an event.
     #[inline]
     pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
@@ -341,7 +345,7 @@ impl Engines {
     }
 }
 
-/// A request in the words of those that do it.
+/// A request in the form that the engines take.
 fn words_of(request: &mut FileRequest<'_>) -> Request {
     let (code, start, len) = match &mut request.work {
         FileWork::Read(to) => (Code::Read, to.as_mut_ptr(), to.len()),
@@ -356,7 +360,7 @@ fn words_of(request: &mut FileRequest<'_>) -> Request {
     Request { key: request.key, code, fd: request.fd, start, len, offset, rw_flags: 0 }
 }
 
-/// The array of a list is what such a request names.
+/// A request for a list names the list's array of `iovec`.
 fn vectored(code: Code, list: &FileList<'_>) -> (Code, *mut u8, usize) {
     let vectors = list.vectors();
     (code, vectors.as_ptr().cast_mut().cast(), vectors.len())

@@ -38,8 +38,8 @@ impl Ring {
         }
     }
 
-    /// Takes the answers. What the kernel has denied to take is begun again elsewhere, unless the ring was
-    /// asked for by name: then it fails.
+    /// Takes the answers. A request that the kernel denied starts again elsewhere, unless the
+    /// program chose the ring by name: then it fails.
     pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
         self.ring.take(into);
         if let Some(errno) = self.ring.denied() {
@@ -49,7 +49,7 @@ impl Ring {
         }
     }
 
-    /// Why the kernel takes no more, if so.
+    /// Why the kernel takes no more requests, if it denied one.
     pub(super) fn why_denied(&self) -> Option<String> {
         let error = self.ring.denied().map(io::Error::from_raw_os_error)?;
         let taken = self.ring.counters().submitted;

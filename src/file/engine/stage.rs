@@ -4,15 +4,15 @@ use std::io;
 
 use crate::sys::fd::RawFd;
 
-/// What is opened by its first use, and stands in a selector's wait.
+/// An engine that its first use opens, and that stands in a selector's wait.
 pub(super) trait Engine: Sized {
     /// Opens it.
     ///
     /// # Errors
-    /// `Unsupported` with the step that was refused; what the system is short of.
+    /// `Unsupported` with the refused step; the errno of a shortage (`EMFILE`, `ENOMEM` …).
     fn open() -> io::Result<Self>;
 
-    /// Becomes readable with each answer; to be watched for edges.
+    /// Becomes readable with each answer. Watch it for edges.
     fn event_fd(&self) -> RawFd;
 }
 
@@ -25,10 +25,10 @@ pub(super) enum Stage<E> {
 }
 
 impl<E: Engine> Stage<E> {
-    /// Opens one that is unused and has its descriptor watched.
+    /// Opens the engine if it is unused, and has its eventfd watched.
     ///
     /// # Errors
-    /// As of the engine; that it cannot be watched.
+    /// The errors of [`Engine::open`]; the error of watching the eventfd.
     #[cold]
     pub(super) fn open(
         &mut self,
@@ -54,7 +54,7 @@ impl<E: Engine> Stage<E> {
         Ok(())
     }
 
-    /// Whether it may still serve: neither unwanted nor refused.
+    /// Whether the engine may serve: neither unwanted nor refused.
     pub(super) fn is_there(&self) -> bool {
         matches!(self, Stage::Unused | Stage::Open(_))
     }
