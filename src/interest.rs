@@ -117,7 +117,7 @@ pub enum Mode {
     Level,
     /// Once each time the condition arises anew.
     Edge,
-    /// Once; then the registration rests until [`rearm`](crate::Reactor::rearm) arms it again. What
-    /// epoll calls edge-triggered and oneshot is the same: arming tells of conditions that hold.
+    /// One event; then the registration is disarmed until [`rearm`](crate::Reactor::rearm). Arming
+    /// reports conditions that already hold, so edge-triggered oneshot (epoll) would be the same.
     Oneshot,
 }

@@ -61,7 +61,7 @@ pub enum Code {
     SendFile,
     /// What threads do: opening, renaming, looking names up, work of the program.
     Task,
-    /// No operation: a message from another thread, as its completion says.
+    /// Not an operation: the code of a message from another thread.
     Message,
 }
 
@@ -147,9 +147,10 @@ const _: () = assert!(size_of::<Op>() <= 64);
 pub(crate) const MULTISHOT: u8 = 1;
 /// `deadline_ns` counts from the submission.
 pub(crate) const RELATIVE: u64 = 1 << 63;
-/// A timer has a deadline beside its own time: it stands where others have their offset in a file.
+/// A timer has a deadline in addition to its own time, in the field that file operations use for
+/// the offset.
 pub(crate) const LIMITED: u8 = 1 << 3;
-/// That counts from the submission.
+/// That deadline counts from the submission.
 const LIMITED_RELATIVE: u8 = 1 << 4;
 
 /// A time as an operation carries it: at least 1, clamped to 292 years.
@@ -203,7 +204,7 @@ impl Op {
     /// never early, late by no more than the wait's granularity. Timers of equal deadline complete
     /// in the order of submission.
     ///
-    /// A timer may have a deadline, too: the earlier of the two ends it, its own time with
+    /// A timer may have a deadline, too. The earlier of the two ends the timer: its own time with
     /// [`Done::Timer`](crate::Done::Timer), its deadline with
     /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline).
     pub fn timer(span: Duration) -> Op {
@@ -277,14 +278,14 @@ impl Op {
 
     /// Takes a connection from a listener.
     ///
-    /// Completes with [`Done::Accepted`](crate::Done::Accepted). With [`multishot`](Op::multishot) it
-    /// takes connections until it is cancelled. Connections that were aborted before they could be
-    /// taken are passed over. When descriptors run out (`EMFILE`, `ENFILE`) the connection at the
-    /// head is accepted and closed with a spare descriptor, so that its client is told, and the
+    /// Completes with [`Done::Accepted`](crate::Done::Accepted). With [`multishot`](Op::multishot)
+    /// it takes connections until it is cancelled. Connections that were aborted before they could
+    /// be taken are passed over. When descriptors run out (`EMFILE`, `ENFILE`) the connection at
+    /// the head is accepted and closed with a spare descriptor, so that its client is told, and the
     /// listener pauses; the operation stays in flight. It also waits while the watcher has no room
-    /// for another source. A network error (`ENETDOWN`, `EPROTO`) or a filter (`EPERM`) that takes no
-    /// connection away pauses the listener, too, and ends the operation when it has lasted for about a
-    /// second.
+    /// for another source. A network error (`ENETDOWN`, `EPROTO`) or the `EPERM` of a filter, which
+    /// removes no connection, pauses the listener, too. After about a second of such errors the
+    /// operation ends with the error.
     #[inline]
     pub const fn accept(listener: Source) -> Op {
         Op::plain(Code::Accept, listener)
@@ -383,7 +384,8 @@ impl Op {
 
     /// Frees the source after the writes that were queued before it: flush, then close.
     ///
-    /// A [`free`](crate::Watcher::free) behind it does not wait for the writes: it cuts the flush.
+    /// A [`free`](crate::Watcher::free) after it does not wait for the writes: it cuts the flush
+    /// short.
     ///
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
     /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
@@ -392,11 +394,13 @@ impl Op {
     /// everything is out, and [`Watcher::free`](crate::Watcher::free) closes. A source without operations
     /// closes within `submit` (not a file), and takes no place in the table of operations for it.
     ///
-    /// A file is closed by a worker thread once what is at work on it has ended, because close(2) frees on
-    /// the disk what a removed file had there (the loop does, where there is no room for another job); from then on neither a cancel nor a deadline stops it (the
-    /// completion is late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop. An error of close(2)
-    /// (`EIO`, `ENOSPC` or `EDQUOT`, which file systems of networks and FUSE tell no sooner) is the completion's: what
-    /// was written may be lost. The descriptor is closed nevertheless, and the source is gone.
+    /// A file is closed by a worker thread once what is at work on it has ended, because close(2)
+    /// frees on the disk what a removed file had there (the loop does, where there is no room for
+    /// another job); from then on neither a cancel nor a deadline stops it (the completion is
+    /// late). [`Watcher::free`](crate::Watcher::free) closes at once, on the loop. An error of
+    /// close(2) (`EIO`, `ENOSPC` or `EDQUOT`, which network file systems and FUSE may report only
+    /// here) becomes the completion's error: written data may be lost. The descriptor is closed and
+    /// the source is freed all the same.
     pub const fn close(source: Source) -> Op {
         Op::plain(Code::Close, source)
     }
@@ -409,11 +413,11 @@ impl Op {
     }
 
     /// Ends the operation with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) if it has not
-    /// ended by `deadline`. One that has passed already gives the operation a single try, if it is at
-    /// the head of its queue: data that is there wins. The source stays usable. A timer's own time
-    /// stays what it is: the earlier of the two ends it. Of `deadline` and
-    /// [`timeout`](Op::timeout) the last word counts. That of a [multishot](Op::multishot) operation is
-    /// for its whole life: a completion does not put it off.
+    /// ended by `deadline`. One that has passed already gives the operation a single try, if it is
+    /// at the head of its queue: data that is there wins. The source stays usable. A timer keeps
+    /// its own time: the earlier of the two ends it. Of `deadline` and [`timeout`](Op::timeout) the
+    /// last call counts. The deadline of a [multishot](Op::multishot) operation limits its whole
+    /// life: completions do not extend it.
     #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Op {
         let deadline_ns = bounded(clock::ns_of(deadline));
@@ -435,7 +439,7 @@ impl Op {
         self
     }
 
-    /// Gives a timer a deadline beside its own time.
+    /// Gives a timer a deadline in addition to its own time.
     #[cold]
     fn limit(mut self, ns: u64, flags: u8) -> Op {
         self.extra = Extra::offset(ns);
@@ -443,14 +447,14 @@ impl Op {
         self
     }
 
-    /// The deadline that a timer has beside its own time, as `deadline_ns` is; 0 is none.
+    /// A timer's deadline in addition to its own time, in the form of `deadline_ns`; 0 is none.
     pub(crate) fn limit_ns(&self) -> u64 {
         limit_ns(self.flags, &self.extra)
     }
 
-    /// Keeps the operation in flight after a completion, until it fails, ends or its
-    /// [deadline](Op::deadline), which no completion puts off, has come. Of accepts, buffer-less reads and
-    /// [`send_file`](Op::send_file); others ignore it.
+    /// Keeps the operation in flight after a completion, until it fails or ends, or its
+    /// [deadline](Op::deadline) passes, which completions do not extend. Of accepts, buffer-less
+    /// reads and [`send_file`](Op::send_file); others ignore it.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
         if matches!(self.code, Code::Read | Code::Accept | Code::SendFile) {

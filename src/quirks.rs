@@ -5,15 +5,15 @@
 //! is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
 //! [`Builder::quirks`](crate::Builder::quirks) says otherwise.
 //!
-//! Of the gates that libuv has before its rings (src/unix/linux.c) two concern what is done here with files,
-//! and are rows. Why the others are none stands in the tests, gate by gate.
+//! Of the gates that libuv has before its rings (src/unix/linux.c) two concern what is done here
+//! with files, and have rows. The tests say, gate by gate, why the others have none.
 
 use std::fmt;
 use std::io;
 
 use crate::driver::Explain;
 
-/// Why no ring is made with `IORING_SETUP_SQPOLL`.
+/// Why no ring uses `IORING_SETUP_SQPOLL`.
 pub(crate) const NO_SQPOLL: &str = "never SQPOLL: a thread of the kernel that spins for each ring, and that acts with \
      the rights that the process had before a setuid(2)";
 
@@ -123,8 +123,8 @@ const ROWS: &[Row] = &[
         action: "threads do the work: on 64-bit PowerPC programs lost registers and crashed",
         source: "https://github.com/libuv/libuv/issues/4283",
     },
-    // kiocb_start_write() did not look at IOCB_NOWAIT: io_uring_enter(2) waited for the thaw, and the loop
-    // with it. Mended in Linux 6.12 and in some stable releases.
+    // kiocb_start_write() ignored IOCB_NOWAIT: io_uring_enter(2), and the loop with it, blocked
+    // until the thaw. Fixed in Linux 6.12 and in some stable releases.
     Row {
         quirk: Quirk::FrozenWrites,
         name: "frozen-writes",
@@ -132,7 +132,7 @@ const ROWS: &[Row] = &[
         from: (0, 0),
         to: Some((6, 11)),
         concerns: "direct writes",
-        action: "threads do them: the submission of one to a frozen file system waits until it is thawed",
+        action: "threads do them: submitting one to a frozen file system blocks until the thaw",
         source: "Linux commit 1d60d74e8526, \"io_uring/rw: fix missing NOWAIT check for O_DIRECT start write\"",
     },
 ];
@@ -202,7 +202,7 @@ impl Quirks {
         Quirks { release, forces: std::array::from_fn(why), times: [0; ROWS.len()] }
     }
 
-    /// None of them, for those that use no ring.
+    /// No quirks, for drivers without a ring.
     pub(crate) fn none() -> Quirks {
         Quirks { release: String::new(), forces: [None; ROWS.len()], times: [0; ROWS.len()] }
     }

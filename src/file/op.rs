@@ -181,11 +181,12 @@ impl Op {
 
     /// Opens a file: [`Done::Opened`](crate::Done::Opened). It is closed on exec.
     ///
-    /// The open of a FIFO waits for its other end, and keeps a thread of the pool
-    /// ([`Builder::threads`](crate::Builder::threads)) for as long; no deadline and no cancel ends it. With
-    /// [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it waits for nothing: one that is to be read is
-    /// open at once, one that is to be written is `ENXIO` while it has no reader. Do so where others choose the
-    /// path. Devices can wait, too. A directory can be opened for reading only (`EISDIR`).
+    /// Opening a FIFO blocks a thread of the pool ([`Builder::threads`](crate::Builder::threads))
+    /// until the other end is open; no deadline or cancel ends it. With
+    /// [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it does not wait: an open for
+    /// reading succeeds at once, an open for writing fails with `ENXIO` while no reader has the
+    /// FIFO open. Use this flag for paths from untrusted input. Opening a device may block, too. A
+    /// directory opens for reading only (`EISDIR`).
     ///
     /// ```no_run
     /// use windlass::{Op, OpenOptions};
@@ -255,16 +256,16 @@ impl Op {
     }
 
     /// What is in a directory, without `.` and `..`, in no order:
-    /// [`Done::Entries`](crate::Done::Entries). One of more than 65,536 names ends with
-    /// [`ErrorKind::TooManyEntries`](crate::ErrorKind::TooManyEntries):
+    /// [`Done::Entries`](crate::Done::Entries). A directory of more than 65,536 names ends with
+    /// [`ErrorKind::TooManyEntries`](crate::ErrorKind::TooManyEntries);
     /// [`read_dir_part`](Op::read_dir_part) reads it.
     pub fn read_dir(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::ReadDir { path: path.into() })
     }
 
-    /// The next `most` names (1 to 65,536; what is beyond counts as that) of a directory of any size:
-    /// [`Done::Part`](crate::Done::Part), with what reads on unless this was the end. The last part may
-    /// be empty. After an error, or a cancel, the directory is read from its start again.
+    /// Reads the next `most` names (1 to 65,536, clamped) of a directory of any size:
+    /// [`Done::Part`](crate::Done::Part), with the reader for the next part unless this was the
+    /// end. The last part may be empty. After an error or a cancel, start again with a new reader.
     ///
     /// ```
     /// use windlass::{Completions, DirReader, Done, Op, Watcher};
@@ -290,9 +291,10 @@ impl Op {
     /// Copies a file with its permissions: by shared blocks where the file system can, else inside the
     /// kernel where it can, else through memory. [`Done::Copied`](crate::Done::Copied).
     ///
-    /// Both are regular files: a directory is `EISDIR`, a FIFO, socket or device `EINVAL`, and none is waited
-    /// for. An error of the target's close(2) (`EIO`, `ENOSPC` or `EDQUOT` of networks and FUSE) is the copy's.
-    /// A target that the copy has made is removed when it fails.
+    /// Both must be regular files: a directory is `EISDIR`; a FIFO, socket or device is `EINVAL`,
+    /// without waiting. An error of the target's close(2) (`EIO`, `ENOSPC` or `EDQUOT` from network
+    /// file systems and FUSE) fails the copy. A failed copy removes the target if it has created
+    /// it.
     pub fn copy_file(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
         Op::task(Source::NONE, Task::CopyFile { from: from.into(), to: to.into(), options })
     }

@@ -35,7 +35,7 @@ pub struct FileRequest<'a> {
 }
 
 impl FileRequest<'_> {
-    /// Whether direct I/O on a file of which this is known takes its memory, length and offset.
+    /// Whether direct I/O on a file with these facts takes the request's memory, length and offset.
     pub(crate) fn is_aligned(&mut self, facts: FileFacts) -> bool {
         let offset = self.offset;
         let fits = |start: *mut u8, len| facts.fits(start, len, offset);

@@ -26,7 +26,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Refuses what is no regular file: `EISDIR` for a directory, `EINVAL` for all else.
+    /// Refuses files that are not regular: `EISDIR` for a directory, `EINVAL` for others.
     pub(crate) const fn check_regular(self) -> Result<(), i32> {
         match self {
             FileKind::File => Ok(()),

@@ -74,7 +74,7 @@ pub(crate) enum Task {
     MakeTemp { template: PathBuf },
     /// → `Value::Entries`, without `.` and `..`, in the file system's order; or `Value::TooMany`.
     ReadDir { path: PathBuf },
-    /// → `Value::Part`, of at most so many names.
+    /// → `Value::Part`, with at most this number of names.
     ReadDirPart { reader: DirReader, most: usize },
     /// Bytes and permissions; the bytes of the outcome are those copied.
     CopyFile { from: PathBuf, to: PathBuf, options: CopyOptions },
@@ -94,8 +94,8 @@ pub(crate) enum Task {
     NameOf { address: SocketAddr },
     /// A range is in the page cache, as far as it can be read.
     Fetch { fd: RawFd, offset: u64, len: usize },
-    /// → `Value::Closed`. What the last descriptor of a removed file had on the disk is freed here. With an
-    /// error it is closed, too.
+    /// → `Value::Closed`. Closing the last descriptor of a removed file frees its disk space, which
+    /// takes time. An error closes the descriptor as well.
     Close(Handle),
     /// → `Value::Job`.
     Run(Job),
@@ -127,7 +127,7 @@ pub(crate) enum Value {
     Path(PathBuf),
     Entries(Vec<DirEntry>),
     Part(Box<DirPart>),
-    /// Nothing: a directory has more names than one operation reads.
+    /// The directory has more names than one operation reads.
     TooMany,
     Addresses(Vec<SocketAddr>),
     HostName(HostName),
@@ -249,7 +249,7 @@ impl Task {
         match self {
             Task::ReadAt { buf, .. } | Task::WriteAt { buf, .. } => buf,
             task => {
-                // A job's closure is the program's.
+                // The closure of a job belongs to the program, and its `Drop` may panic.
                 discard(task);
                 Buf::NONE
             }

@@ -174,7 +174,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     pub(super) fn unqueue(&mut self, index: u32, bytes: u32) {
         let state = &mut self.sources[index];
-        // A write that has closed its source may have made the count wrap.
+        // A write that closed its source may have wrapped the count.
         state.queued_bytes = state.queued_bytes.wrapping_sub(bytes);
         if state.has(POLLS) {
             self.run_drains(index);
@@ -199,7 +199,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn expire(&mut self, slot: u32) {
         let op = &self.slots[slot];
         if op.code != Code::Timer || op.count != 0 {
-            // Its deadline, not its own time.
+            // The timer's deadline came, not its own time.
             if !self.ends_in_last_try(slot) {
                 self.fail(slot, ErrorKind::Deadline);
             }
@@ -240,15 +240,15 @@ impl<K: Kernel> Proactor<K> {
         self.slots.find(slot, generation).is_none()
     }
 
-    /// Whether a ticket is that of a read that rests in its source.
+    /// Whether a ticket belongs to a read that rests in its source.
     pub(super) fn rests(&self, ticket: Ticket) -> bool {
         self.sources.peek(ticket.index() & !RESTS).is_some_and(|state| {
             state.has(RESTING) && state.read_generation == ticket.generation().get()
         })
     }
 
-    /// Takes what is queued if that submits the operation of this ticket: another thread may have told this
-    /// one before the queue did.
+    /// Serves the queue if it may hold the submission of this ticket: another thread may have
+    /// handed the ticket to the program before the loop took the request.
     pub(super) fn take_submitted(&mut self, ticket: Ticket) {
         let kept = self.slots.find(ticket.index(), ticket.generation());
         if !self.serving && kept.is_some_and(|op| op.reserved) {
@@ -333,7 +333,8 @@ impl<K: Kernel> Proactor<K> {
         let error = Error::new(kind, 0, Buf::NONE);
         self.batch.push(Completion::new(Code::Read, source, ticket, token, Err(error)));
         if self.batch.is_full() {
-            // One that comes to rest does not look whether it is to be refused: the next one does.
+            // A read that comes to rest skips the check for waiting completions: the next
+            // submission checks.
             self.sources[index].flags |= READABLE;
         }
         if !self.waits.is_empty() {
@@ -353,7 +354,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Ends the operations of a source, and the source with them.
+    /// Ends a source and its operations.
     pub(super) fn end_source(&mut self, index: u32, kind: ErrorKind) {
         self.end_operations(index, kind);
         if self.is_in_kernel(index) {

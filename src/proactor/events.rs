@@ -150,7 +150,7 @@ impl<K: Kernel> Proactor<K> {
 #[cold]
 #[inline(never)]
 fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
-    // A scarce pool is not for all to take: then the source has its turn with the others.
+    // While the pool is scarce, the source waits for its turn with the others.
     if *turn_bytes <= 0 || pool.is_scarce() && pool.is_still_scarce() {
         return None;
     }

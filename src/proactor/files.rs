@@ -452,7 +452,7 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         op.in_flight = InFlight::No;
         let (code, index, token) = (op.code, op.source, op.token);
-        // A thread closes it: see `close_file`.
+        // A thread closes the file: see `close_file`.
         let closes = index != NOWHERE && self.sources[index].fd < 0;
         let code = if closes { Code::Close } else { code };
         let ticket = self.ticket(slot);

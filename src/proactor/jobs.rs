@@ -85,7 +85,7 @@ impl<K: Kernel> Proactor<K> {
         let handle = self.kernel.release(fd, Kind::File);
         let task = Task::Close(handle);
         if let Err((task, _)) = self.employ(slot, Lane::Normal, Class::Quick, task) {
-            // There is no thread to be had.
+            // The system gives no thread.
             self.worked(slot, task.run(), false);
         }
     }

@@ -109,8 +109,9 @@ pub unsafe trait Kernel {
     /// each `select` what is waited for.
     const EDGES: bool = true;
 
-    /// Whether a TCP socket that is registered for writes tells of room only where a write has found
-    /// none. Where each acknowledgement tells, it is registered for writes when one waits.
+    /// Whether a TCP socket registered for writes reports room only after a write found none. If
+    /// each acknowledgement reports room, the socket is registered for writes only while a write
+    /// waits.
     const QUIET_WRITES: bool = true;
 
     /// Whether it can know files and memory beforehand.
@@ -134,8 +135,8 @@ pub unsafe trait Kernel {
         clock::now_ns()
     }
 
-    /// A turn of the loop begins: a kernel whose time is virtual lets it take some. A turn that has
-    /// something to deliver does not ask the selector.
+    /// Called at the start of each turn: a kernel with virtual time advances it here. (A turn with
+    /// completions to deliver does not call `select`.)
     #[inline(always)]
     fn turn(&mut self) {}
 
@@ -211,26 +212,27 @@ pub unsafe trait Kernel {
         let _ = (key, write);
     }
 
-    /// How many buffers a read without one that is [started](Kernel::start_recv) would find.
+    /// The number of buffers available to a buffer-less read that is [started](Kernel::start_recv)
+    /// now.
     fn buffers(&mut self, pool: &mut Pool) -> usize {
         pool.available(false)
     }
 
-    /// Whether answers were lost since [`recovered`](Kernel::recovered): what was started may never be
-    /// answered. Asked after each `select`.
+    /// Whether the kernel has lost answers since [`recovered`](Kernel::recovered): some started
+    /// operations may never be answered. Called after each `select`.
     fn has_lost(&mut self) -> bool {
         false
     }
 
-    /// Asks for the end of everything that was started, and of the registrations; true when nothing is
-    /// left of it (but for work on files), so that its memory is free. Called before a `select`, again and
-    /// again.
+    /// Cancels all started operations and all registrations. Returns true when the kernel holds
+    /// nothing any more (except file work), so that their memory is free. Called repeatedly, before
+    /// each `select`.
     fn recall(&mut self) -> bool {
         true
     }
 
-    /// Begins anew with nothing started and nothing registered; `empty` if a `recall` has said that nothing
-    /// is left.
+    /// Starts over with nothing started and nothing registered. `empty` if a `recall` has returned
+    /// true.
     fn recovered(&mut self, pool: &mut Pool, empty: bool) {
         let _ = (pool, empty);
     }

@@ -1,4 +1,5 @@
-//! A kernel has lost answers: everything is taken back from it, and what it does not know any more ends.
+//! Recovery when a kernel has lost answers: the driver takes everything back, and ends the
+//! operations that the kernel no longer knows.
 //!
 //! ```text
 //!   apply ──has_lost──▶ recall, until nothing is left ──▶ what was never answered ends with EIO
@@ -7,19 +8,19 @@
 //!                       ends or starts again              every source is tried again
 //! ```
 //!
-//! Invariant: (L1) a buffer comes back from an operation that was never answered only if the kernel has
-//! nothing left; else it is left to the kernel, and counted.
+//! Invariant: (L1) an unanswered operation returns its buffer only if the kernel holds nothing any
+//! more; else the buffer is leaked to the kernel, and counted.
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
 use started::PATIENCE_NS;
 
-/// How long one look for answers waits.
+/// The timeout of one `select` for answers.
 const MOMENT_NS: u64 = 1_000_000;
 
 impl<K: Kernel> Proactor<K> {
-    /// Recovers, in a bounded time (a second).
+    /// Recovers within one second.
     #[cold]
     #[inline(never)]
     pub(super) fn recover(&mut self) {
@@ -32,7 +33,7 @@ impl<K: Kernel> Proactor<K> {
                 break;
             }
         }
-        // What a device has is not found by a recall, and may still be answered.
+        // A recall does not find requests that a device has; their answers may still come.
         while empty && self.files.in_kernel > 0 && self.looks_until(until_ns) {
             if !self.look_for_lost() {
                 break;
@@ -59,11 +60,12 @@ impl<K: Kernel> Proactor<K> {
         count.map(|count| self.apply(count)).is_ok()
     }
 
-    /// Ends what of a source was never answered. Its bytes may be gone: what is behind a write is torn.
+    /// Ends the unanswered operations of a source. Bytes of a lost write may be gone, so the writes
+    /// after it are torn.
     fn end_lost(&mut self, index: u32, empty: bool) {
         let state = &mut self.sources[index];
         if state.has(REGISTERED) {
-            // Events may be lost as well, and the registration.
+            // Events and the registration may be lost, too.
             state.flags &= !(REGISTERED | WRITES_REGISTERED);
             state.flags |= READABLE | WRITABLE | UNSETTLED;
             state.flags |= if state.has(POLLS) { POLLED } else { 0 };
@@ -107,7 +109,7 @@ impl<K: Kernel> Proactor<K> {
         self.go_on(index);
     }
 
-    /// Ends work on a file that the kernel has not answered: it may be done, or be done later.
+    /// Ends unanswered file work: the kernel may have done it, or may do it later.
     fn end_lost_file(&mut self, slot: u32) {
         let op = &mut self.slots[slot];
         let by_threads = self.files.jobs.contains_key(&slot) || self.files.parked.contains(&slot);

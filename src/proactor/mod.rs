@@ -114,7 +114,7 @@ pub struct Proactor<K: Kernel> {
     reason: String,
     /// The clock as it was last read in this turn.
     now_ns: u64,
-    /// What the program was told of the clock since the last turn; 0 for nothing.
+    /// The time that the program has read since the last turn; 0 if it has read none.
     told_ns: u64,
     /// Completions that were delivered since the kernel was last asked.
     unasked: usize,
@@ -138,20 +138,21 @@ pub struct Proactor<K: Kernel> {
     loose: u32,
     /// Why the last read or write was refused, and its buffer: their answers travel in one register.
     refusal: (Reason, Buf),
-    /// The kernel has lost answers, and gives everything back.
+    /// The kernel has lost answers, and the driver takes everything back.
     recovering: bool,
     /// A request of another thread is being served.
     serving: bool,
-    /// The write that is being submitted exceeds its source's bound and ends it.
+    /// The write being submitted exceeds its source's bound, and ends the source.
     exceeds: bool,
     forks: u32,
     /// The forks that the process had seen when that was looked at last.
     shares: u32,
     /// Sources, by place, that another process has open as well, since a fork.
     inherited: HashSet<u32>,
-    /// The remote flag says that we sleep, or other threads wait for ids: the next turn begins with them.
+    /// The remote flag says that the loop sleeps, or other threads wait for ids: the next turn
+    /// begins with requests.
     dozing: bool,
-    /// Other threads wait for ids, and there was none.
+    /// Other threads wait for ids, and the tables had none.
     starving: bool,
     closed: bool,
 }
@@ -546,7 +547,7 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     #[inline]
     fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
-        // Asked for each message, by a program that minds its slow peers.
+        // Inlined: a program with slow peers calls this for each message.
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && !state.has(RESERVED | FREEING)
@@ -642,7 +643,8 @@ impl<K: Kernel> Driver for Proactor<K> {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// As `queued_bytes`, of a source that is gone, or of which this thread does not know yet.
+    /// `queued_bytes` for a source that was freed, or that another thread's queued request
+    /// attaches.
     #[cold]
     #[inline(never)]
     fn queued_bytes_of_other(&mut self, source: Source) -> Result<usize, Reason> {
@@ -671,7 +673,7 @@ impl<K: Kernel> Drop for Proactor<K> {
         let last = Last { is_ours: self.check_fork().is_ok(), begun, proactor: self };
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
-            // One second for all of them.
+            // One second for all of them together.
             let until_ns = proactor.kernel.now_ns().saturating_add(started::PATIENCE_NS);
             proactor.close_all();
             if proactor.busy > 0 {
@@ -684,7 +686,7 @@ impl<K: Kernel> Drop for Proactor<K> {
     }
 }
 
-/// What a driver that goes does last, whatever panics before.
+/// The last steps of dropping a driver, which run even if an earlier step panics.
 struct Last<'a, K: Kernel> {
     proactor: &'a mut Proactor<K>,
     begun: bool,

@@ -50,12 +50,13 @@ pub struct Os<S: Select = Selector> {
     waker: Arc<Ender>,
     calls: Calls,
     spare: Option<OwnedFd>,
-    /// Listeners whose connections are neither TCP nor Unix sockets: each of these is asked what it is.
+    /// Listeners whose connections are neither TCP nor Unix sockets: the kind of each connection is
+    /// queried.
     odd_listeners: Vec<RawFd>,
     engines: Engines,
 }
 
-/// Has a selector watch what says that work on files has ended.
+/// Has a selector watch the eventfd that reports finished file work.
 fn watch<S: Select>(selector: &mut S, fd: RawFd) -> io::Result<()> {
     selector.add(fd, FILES, Ready::READABLE, Mode::Edge)
 }
@@ -70,8 +71,8 @@ impl Wake for Ender {
 }
 
 impl<S: Select> Os<S> {
-    /// Opens the selector. What does work on files beside it is opened by the first operation that is for it;
-    /// if it was asked for by name, now.
+    /// Opens the selector. Its first operation opens a file engine; an engine chosen by name opens
+    /// now.
     pub(crate) fn new(config: &Config) -> io::Result<Os<S>> {
         let mut os = Os::without_engines(config.events)?;
         os.engines = Engines::new(config, S::EDGES)?;
@@ -79,7 +80,7 @@ impl<S: Select> Os<S> {
         Ok(os)
     }
 
-    /// Opens the selector, which takes so many events at most in one wait. Threads do all work on files.
+    /// Opens the selector, which takes at most `events` events per wait. Threads do all file work.
     pub(crate) fn without_engines(events: usize) -> io::Result<Os<S>> {
         clock::start();
         let mut selector = S::new(events)?;
@@ -278,7 +279,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
             let _ = self.selector.remove(fd);
         }
         self.odd_listeners.retain(|&listener| listener != fd);
-        // Of sockets and pipes it says nothing; what is written to files is vouched for by `Op::close`.
+        // Errors of close(2) on sockets and pipes mean nothing; `Op::close` reports those of files.
         let _ = descriptor::close(fd);
     }
 
@@ -435,8 +436,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn connect_result(&mut self, fd: RawFd) -> i32 {
         self.calls.getsockopt += 1;
         match net::pending_error(fd) {
-            // No error is also what a connection that goes on has, and one that was never begun: one that is
-            // made is writable, and has not hung up.
+            // A connection in progress, or never begun, has no error either. An established
+            // connection is writable and not hung up.
             0 => match self.poll(fd, Ready::WRITABLE) {
                 Ok(ready) if ready.is_empty() => libc::EINPROGRESS,
                 Ok(ready) if ready.intersects(Ready::HANGUP) => net::peer_error(fd),

@@ -73,7 +73,7 @@ impl<K: Kernel> Proactor<K> {
     unsafe fn lease(&mut self, len: u32, room: u32, own: Option<Lent>) -> Buf {
         if let Some(mut own) = own {
             let key = own.owner();
-            // SAFETY: the same promise; a chunk of its own has room for all of it.
+            // SAFETY: the same promise; the read's own chunk has room for all of it.
             let data = unsafe { own.commit(len) };
             self.pool.take_back(own);
             self.waits.shares.take(key);
@@ -87,7 +87,7 @@ impl<K: Kernel> Proactor<K> {
         unsafe { self.spill.set_len((len - room) as usize) };
         // SAFETY: the kernel has filled the room.
         match unsafe { self.pool.commit_with(&self.spill) } {
-            // Put together, and from there into another swap buffer.
+            // Joined here, then copied into another swap buffer.
             Ok(lease) => {
                 self.counts.copied_bytes += 2 * u64::from(len);
                 Buf::from(lease)

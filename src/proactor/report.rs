@@ -22,13 +22,14 @@ pub(super) struct Counts {
     pub(super) stale_events: u64,
     pub(super) idle_ns: u64,
     pub(super) lateness: [u64; 8],
-    /// Completions after which their operation went on; of reads that rest on, the flag's bit for each.
+    /// Completions after which the operation continued, counted in units of the flag bit for reads
+    /// that rest on.
     pub(super) went_on: u64,
     pub(super) rested_on: u64,
-    /// Sources in the table that the program does not have: kept for other threads, or freed and not
-    /// gone yet.
+    /// Sources in the table that the program does not own: in reserve for other threads, or freed
+    /// but still occupied.
     pub(super) hidden: u32,
-    /// Bytes that were copied once more than the kernel does.
+    /// Bytes that the driver copied in addition to the kernel's copy.
     pub(super) copied_bytes: u64,
     pub(super) deliveries: u64,
     pub(super) largest_delivery: usize,
@@ -38,7 +39,8 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn count_all(&self) -> Counters {
         let queued: u64 = self.counts.submitted.iter().sum();
         let submitted = queued + self.counts.inline_writes + self.counts.messages;
-        // What has been made is final but for those that went on: nothing is looked through.
+        // All completions but those of continued operations were final, so we need not scan a
+        // table.
         let made = self.counts.completed + self.batch.len() as u64;
         let went_on = self.counts.went_on + self.counts.rested_on / u64::from(RESTING);
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
@@ -80,7 +82,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Operations in flight and sources, as they are found one by one.
+    /// Operations in flight and sources, counted one by one.
     #[cfg(test)]
     pub(crate) fn count_one_by_one(&self) -> (u64, u64) {
         let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
@@ -89,7 +91,7 @@ impl<K: Kernel> Proactor<K> {
         (in_flight as u64, u64::from(self.sources.len()) - with(RESERVED | FREEING) as u64)
     }
 
-    /// A source of the table becomes one that the program does not have.
+    /// A source of the table no longer belongs to the program.
     pub(super) fn hide(&mut self, index: u32, flags: u32) {
         let state = &mut self.sources[index];
         self.counts.hidden += u32::from(!state.has(RESERVED | FREEING));

@@ -11,7 +11,8 @@ use crate::source::Kind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
-/// A request is being served until this goes, also by a panic (of a kernel of somebody's own).
+/// Marks that a request is being served, until dropped: a kernel written outside the crate may
+/// panic.
 struct Serving<'a, K: Kernel>(&'a mut Proactor<K>);
 
 impl<K: Kernel> Drop for Serving<'_, K> {
@@ -42,7 +43,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Takes those that are queued now, however many, unless too many completions wait.
+    /// Serves all requests that are queued now, unless too many completions wait.
     #[cold]
     pub(super) fn take_queued(&mut self) {
         for _ in 0..self.remote.len() {
@@ -108,8 +109,8 @@ impl<K: Kernel> Proactor<K> {
         // The next place that is occupied is the reserved one.
         self.slots[ticket.index()].reserved = false;
         self.slots.reopen(ticket.index());
-        // It is its own: the limit does not refuse it, also while the table is beyond the limit. Nor does
-        // the number of completions that wait: it is accepted already.
+        // The place is reserved for this request, so no limit of the table refuses it. Nor does the
+        // bound on waiting completions: the request is accepted already.
         let limit = self.slots.limit();
         self.slots.set_limit(u32::MAX);
         let completions = self.batch.set_limit(usize::MAX);
@@ -157,7 +158,7 @@ impl<K: Kernel> Proactor<K> {
             Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong | Reason::NoProcessor(_) => {
                 ErrorKind::Os(libc::EINVAL)
             }
-            // (A deadlock is told to other threads only.)
+            // (Only other threads get `Deadlock`.)
             Reason::Unsupported
             | Reason::NoDescriptor
             | Reason::NoFiles
@@ -192,7 +193,7 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(Code::Message, Source::NONE, ticket, token, Ok(done)));
     }
 
-    /// Tells what is there to other threads, which may free it from now on.
+    /// Publishes the existing sources to other threads, which may free them from now on.
     pub(super) fn open_to_others(&mut self) {
         for index in self.sources.occupied() {
             let state = &self.sources[index];
@@ -202,7 +203,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Keeps ids ready for other threads. Where threads wait and the tables are full, each turn tries again.
+    /// Keeps ids ready for other threads. While threads wait and the tables are full, each turn
+    /// tries again.
     pub(super) fn fill_reserve(&mut self) {
         let Proactor { remote, sources, slots, counts, .. } = self;
         self.starving = remote.fill(

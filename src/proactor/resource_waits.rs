@@ -1,30 +1,31 @@
-//! Sources that wait for what runs out: memory for a read, a share of it, room in the table.
+//! Sources that wait for a resource: memory for a read, a share of it, or room in the table.
 //!
-//! Each kind has a line, first come, first served. As many are let go as there is of what they wait for,
-//! never all: those for whom nothing is left would only come back. What a line holds are names; one whose
-//! source is gone, or waits no more, is passed over when its turn comes.
+//! Each resource has a first-come, first-served queue. A turn resumes as many sources as it has
+//! resources for, never all: the others would only wait again. A queue holds names of sources; it
+//! skips a name whose source was freed or waits no more.
 
 use std::collections::VecDeque;
 
 use super::shares::Shares;
 use crate::source::Source;
 
-/// So many names may be in a line, and twice as many as there are sources, before those that wait no more
-/// are forgotten.
+/// A queue drops stale names when it has more than this, and more than twice as many names as there
+/// are sources.
 const MOST_GONE: usize = 64;
 
-/// The waits of a driver.
+/// The queues of a driver.
 #[derive(Debug, Default)]
 pub(super) struct ResourceWaits {
-    /// Reads that the loop does, for a swap buffer.
-    pub(super) leases: Line,
-    /// Reads that the kernel is to do, for a swap buffer in its hands.
-    pub(super) buffers: Line,
-    /// How many of those the kernel was given since it was asked last: it has not seen them.
+    /// Reads by the loop that wait for a swap buffer.
+    pub(super) leases: WaitQueue,
+    /// Reads by the kernel that wait until it holds a swap buffer.
+    pub(super) buffers: WaitQueue,
+    /// The number of reads started since the last `select`: the kernel's number of free buffers
+    /// does not reflect them yet.
     pub(super) begun: usize,
-    /// Accepts, for a place in the table of sources.
-    pub(super) places: Line,
-    /// Multishot reads that hold their share of the swap buffers.
+    /// Accepts that wait for a place in the table of sources.
+    pub(super) places: WaitQueue,
+    /// Multishot reads that wait because they hold their share of the swap buffers.
     pub(super) shares: Shares,
 }
 
@@ -36,12 +37,12 @@ impl ResourceWaits {
             && self.shares.is_idle()
     }
 
-    /// Whether the kernel is to be asked before it is known for how many more it has buffers.
+    /// Whether the kernel must be entered before we know for how many more reads it has buffers.
     pub(super) fn are_pressing(&self) -> bool {
         self.begun > 0 && !self.buffers.is_empty()
     }
 
-    /// How many names stand in the lines.
+    /// The number of names in the queues.
     pub(super) fn len(&self) -> usize {
         self.leases.names.len() + self.buffers.names.len() + self.places.names.len()
     }
@@ -51,50 +52,52 @@ impl ResourceWaits {
     }
 }
 
-/// Who waits for one thing.
+/// The sources that wait for one resource.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     names: VecDeque<Source>,
-    /// How many were let go last, if nobody has come since.
-    let_go: usize,
-    /// How many names were looked at.
+    /// The number resumed last, if no source has joined since.
+    resumed: usize,
+    /// The number of names examined.
     #[cfg(test)]
     looks: usize,
 }
 
-impl Line {
+impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Adds a source at the end; `sources` is how many there are, and `waits` tells whether one still waits.
+    /// Adds a source at the end. `sources` is the number of sources; `waits` tells whether a source
+    /// still waits.
     pub(super) fn push(
         &mut self,
         source: Source,
         sources: u32,
         waits: impl FnMut(&Source) -> bool,
     ) {
-        self.let_go = 0;
+        self.resumed = 0;
         if self.names.len() > MOST_GONE + 2 * sources as usize {
             self.names.retain(waits);
         }
         self.names.push_back(source);
     }
 
-    /// How many are to be let go when there is `left` of what they wait for and `ahead` sources are about to
-    /// run before them. At least one, so that those ahead do not starve them; twice as many as last if
-    /// these have left some and nobody is ahead: one swap buffer serves many small messages.
-    pub(super) fn share_out(&mut self, left: usize, ahead: usize) -> usize {
+    /// The number of sources to resume when `left` units of the resource are free and `ahead`
+    /// sources run first. At least one, so that the sources ahead do not starve the queue. Twice
+    /// the last number if those left some units and no source is ahead: one swap buffer serves many
+    /// small messages.
+    pub(super) fn quota(&mut self, left: usize, ahead: usize) -> usize {
         let count = match (left, ahead) {
             (0, _) => 0,
-            (_, 0) => left.max(2 * self.let_go),
+            (_, 0) => left.max(2 * self.resumed),
             _ => left.saturating_sub(ahead).max(1),
         };
-        self.let_go = count.min(self.names.len());
-        self.let_go
+        self.resumed = count.min(self.names.len());
+        self.resumed
     }
 
-    /// Takes the next name; it may be of one that waits no more.
+    /// Takes the next name, which may be stale.
     pub(super) fn next(&mut self) -> Option<Source> {
         #[cfg(test)]
         {
@@ -113,46 +116,48 @@ mod tests {
         Source::from_parts(index, NonZeroU32::MIN)
     }
 
-    /// Four thousand wait, buffers come back one by one: each is a look at one source, in their order.
+    /// Four thousand sources wait and buffers come back one by one: each buffer examines one
+    /// source, in order.
     #[test]
     fn one_buffer_is_one_look() {
         const MANY: u32 = 4000;
-        let mut line = Line::default();
-        (0..MANY).for_each(|i| line.push(name(i), MANY, |_| true));
+        let mut queue = WaitQueue::default();
+        (0..MANY).for_each(|i| queue.push(name(i), MANY, |_| true));
         for turn in 0..3 * MANY {
-            // Every third turn one has come back; who is let go uses it up and comes again.
+            // Every third turn a buffer has come back; the resumed source uses it up and waits
+            // again.
             let left = usize::from(turn % 3 == 0);
-            for _ in 0..line.share_out(left, 0) {
-                let next = line.next().expect("all of them wait");
+            for _ in 0..queue.quota(left, 0) {
+                let next = queue.next().expect("all of them wait");
                 assert_eq!(next.index(), turn / 3 % MANY);
-                line.push(next, MANY, |_| true);
+                queue.push(next, MANY, |_| true);
             }
         }
-        assert_eq!(line.looks, MANY as usize);
+        assert_eq!(queue.looks, MANY as usize);
     }
 
-    /// Where one buffer serves many, they are let go in few turns; where some run ahead, only so many more
-    /// as there is left for.
+    /// If one buffer serves many sources, few turns resume all of them. If sources run ahead, only
+    /// the rest of the resource counts.
     #[test]
     fn as_many_as_there_is_left_for() {
-        let mut line = Line::default();
-        (0..100).for_each(|i| line.push(name(i), 100, |_| true));
-        assert_eq!([0, 1, 1, 1, 1].map(|left| line.share_out(left, 0)), [0, 1, 2, 4, 8]);
-        assert_eq!(line.share_out(0, 0), 0);
-        assert_eq!([1, 7].map(|left| line.share_out(left, 0)), [1, 7]);
-        line.push(name(100), 100, |_| true);
-        assert_eq!(line.share_out(3, 0), 3, "somebody came back: not twice as many");
-        assert_eq!([0, 2, 5, 9].map(|ahead| line.share_out(5, ahead)), [6, 3, 1, 1]);
-        assert_eq!(line.share_out(1000, 0), 101, "not more than there are");
+        let mut queue = WaitQueue::default();
+        (0..100).for_each(|i| queue.push(name(i), 100, |_| true));
+        assert_eq!([0, 1, 1, 1, 1].map(|left| queue.quota(left, 0)), [0, 1, 2, 4, 8]);
+        assert_eq!(queue.quota(0, 0), 0);
+        assert_eq!([1, 7].map(|left| queue.quota(left, 0)), [1, 7]);
+        queue.push(name(100), 100, |_| true);
+        assert_eq!(queue.quota(3, 0), 3, "a source joined: not twice as many");
+        assert_eq!([0, 2, 5, 9].map(|ahead| queue.quota(5, ahead)), [6, 3, 1, 1]);
+        assert_eq!(queue.quota(1000, 0), 101, "not more than there are");
     }
 
-    /// Names that wait no more take a bounded room, however often one waits and is cancelled.
+    /// Stale names take bounded room, however often a source waits and is cancelled.
     #[test]
     fn a_line_is_bounded() {
-        let mut line = Line::default();
+        let mut queue = WaitQueue::default();
         for i in 0..100_000 {
-            line.push(name(i), 10, |waiting| waiting.index() + 1 == i);
-            assert!(line.names.len() <= MOST_GONE + 2 * 10 + 1);
+            queue.push(name(i), 10, |waiting| waiting.index() + 1 == i);
+            assert!(queue.names.len() <= MOST_GONE + 2 * 10 + 1);
         }
     }
 }

@@ -1,64 +1,66 @@
-//! Shares of the swap buffers: how many of a scarce pool a multishot read may keep in use.
+//! Shares of the swap buffers: how many buffers of a scarce pool a multishot read may hold.
 //!
-//! A multishot read takes what comes, whether or not anybody is done with what came before. One whose peer
-//! sends and never reads would take the whole pool, and all reads would stop. So, when the pool is
-//! [scarce](crate::swap::Pool::is_scarce), each read of a multishot one gets a swap buffer of its own,
-//! which is counted until it comes back, and a source may have as many in use as an eighth of those that
-//! are free, and one in any case. This is the dynamic threshold of shared-memory switches (Choudhury and
-//! Hahne, 1998): however many take all that they get, some is left for those that come.
+//! A multishot read goes on while the program still holds its earlier leases. If its peer sends and
+//! never reads, it would take the whole pool, and all reads would stop. So while the pool is
+//! [scarce](crate::swap::Pool::is_scarce), each attempt of a multishot read gets a swap buffer of
+//! its own, which counts until it comes back. A source may hold one buffer, or an eighth of the
+//! free buffers if that is more. This is the dynamic threshold of shared-memory switches (Choudhury
+//! and Hahne, 1998): however many sources take their full share, some buffers stay free for new
+//! ones.
 //!
-//! A source with its share waits here. It goes on when a buffer of its own comes back, or when so many
-//! others do that its share has grown.
+//! A source that holds its share waits here. It resumes when one of its own buffers comes back, or
+//! when enough others do that its share grows.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The free buffers count for so many times a source's share.
+/// A source's share is the number of free buffers divided by this.
 const PART: usize = 8;
-/// So many entries of the heap may be stale, and as many as there are shares, before these are forgotten.
+/// Stale heap entries are dropped when there are more than this, and more than there are shares.
 const MOST_GONE: usize = 64;
 
-/// What a source has in use, by the key of its name.
+/// The buffers that a source holds.
 #[derive(Debug)]
 struct Share {
     held: u32,
-    /// Names its entry in the heap; 0 while it does not wait.
+    /// The key of its heap entry; 0 while it does not wait.
     order: u64,
 }
 
-/// What the multishot reads have in use, and those that wait.
+/// The buffers that multishot reads hold, and the reads that wait.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     held: HashMap<u64, Share>,
-    /// Those that wait, the smallest share first, equal ones in their order; with stale entries.
+    /// The waiting sources, the smallest share first, equal shares in order of arrival. Entries may
+    /// be stale.
     waiting: BinaryHeap<Reverse<(u32, u64, u64)>>,
-    /// How many wait.
+    /// The number of waiting sources.
     count: usize,
     order: u64,
 }
 
-/// Most buffers that one source may have in use while `free` are free.
+/// The most buffers that one source may hold while `free` are free.
 fn most(free: usize, scarce: bool) -> usize {
     if scarce { (free / PART).max(1) } else { usize::MAX }
 }
 
 impl Shares {
-    /// Nobody waits.
+    /// Whether no source waits.
     pub(super) fn is_idle(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether a source may take one more while `free` are free.
+    /// Whether a source may take one more buffer while `free` are free.
     pub(super) fn may_take(&self, key: u64, free: usize) -> bool {
         self.held.get(&key).is_none_or(|share| (share.held as usize) < most(free, true))
     }
 
-    /// A source has taken one.
+    /// A source has taken a buffer.
     pub(super) fn take(&mut self, key: u64) {
         self.held.entry(key).or_insert(Share { held: 0, order: 0 }).held += 1;
     }
 
-    /// One has come back; true when its source waits, and is to go on.
+    /// A buffer has come back; true if its source waits, and is to resume.
     pub(super) fn came_back(&mut self, key: u64) -> bool {
         let Some(share) = self.held.get_mut(&key) else { return false };
         share.held -= 1;
@@ -70,7 +72,7 @@ impl Shares {
         waits
     }
 
-    /// A source waits: it [may take](Shares::may_take) no more.
+    /// A source begins to wait, because it [may take](Shares::may_take) no more.
     pub(super) fn wait(&mut self, key: u64) {
         if self.waiting.len() > MOST_GONE + 2 * self.held.len() {
             let held = &self.held;
@@ -87,7 +89,7 @@ impl Shares {
         }
     }
 
-    /// The next one whose share has grown, now that `free` are free.
+    /// The next source whose share has grown, now that `free` buffers are free.
     pub(super) fn next(&mut self, free: usize, scarce: bool) -> Option<u64> {
         while let Some(&Reverse((held, order, key))) = self.waiting.peek() {
             let share = self.held.get_mut(&key).filter(|share| share.order == order);
@@ -109,10 +111,10 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// One that never gives back gets a ninth of what is free, two get a tenth each, and so on; and
-    /// each gets one.
+    /// One source that never returns a buffer gets a ninth of the pool, two get a tenth each, and
+    /// so on. Each gets at least one.
     #[test]
-    fn some_is_left_however_many_take_all() {
+    fn greedy_sources_leave_free_buffers() {
         for takers in [1, 2, 10, 100] {
             let (mut shares, mut free) = (Shares::default(), 512);
             let mut stopped = 0;
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_when_its_own_come_back_or_others_do() {
+    fn a_waiting_source_resumes_when_buffers_come_back() {
         let mut shares = Shares::default();
         for (key, held) in [(1, 1), (2, 3), (3, 1)] {
             (0..held).for_each(|_| shares.take(key));
@@ -148,8 +150,9 @@ mod tests {
         assert!(!shares.came_back(9), "no one's");
         assert!(!shares.may_take(2, 8));
         shares.wait(2);
-        // The share grows to two: the first that came of those with one, then the next.
-        assert_eq!(shares.next(0, false), None, "nothing to be had");
+        // The share grows to two: of the sources with one buffer, the first to arrive resumes
+        // first.
+        assert_eq!(shares.next(0, false), None, "no buffer is free");
         assert_eq!([(); 4].map(|()| shares.next(16, true)), [Some(1), Some(3), Some(2), None]);
         assert!(shares.is_idle());
         shares.wait(1);
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_no_more_takes_a_bounded_room() {
+    fn stale_entries_take_bounded_room() {
         let mut shares = Shares::default();
         for key in 0..100_000 {
             shares.take(key);

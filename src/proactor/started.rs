@@ -185,7 +185,8 @@ impl<K: Kernel> Proactor<K> {
                 (libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::EAGAIN, Some(kind)) => {
                     self.fail(slot, kind);
                 }
-                // One that goes on does so without the kernel where the pool is scarce.
+                // While the pool is scarce, a multishot read continues in the loop, not in the
+                // kernel.
                 (libc::ENOBUFS, None)
                     if !(op.multishot && self.pool.is_scarce())
                         && self.kernel.buffers(&mut self.pool) == 0 =>
@@ -263,7 +264,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Asks the kernel for the end of an operation that it has: the answer ends it.
+    /// Cancels an operation in the kernel: the kernel's answer ends it.
     pub(super) fn stop(&mut self, slot: u32, kind: ErrorKind) {
         let op = &mut self.slots[slot];
         if op.in_flight.ending().is_some() {
@@ -399,13 +400,13 @@ impl<K: Kernel> Proactor<K> {
             }
             match self.kernel.select(Some(left)) {
                 Ok(count) => self.apply(count),
-                // What has ended is told without it.
+                // Answers that have already come need no wait.
                 Err(_) => return self.take_file_answers(),
             }
         }
     }
 
-    /// Leaves the buffer of an operation to the kernel.
+    /// Leaks the buffer of an operation to the kernel.
     pub(super) fn leave(&mut self, slot: u32) {
         let buf = self.slots[slot].buf.take();
         LEAKED.fetch_add(u64::from(buf.room() + buf.len() > 0), Ordering::Relaxed);

@@ -43,9 +43,9 @@ pub(super) const CONNECTING: u32 = 1 << 14;
 pub(super) const PREPARED: u32 = 1 << 15;
 /// It is prepared and takes reads and writes of bytes: not a listener, not a connect's.
 pub(super) const BYTES: u32 = 1 << 16;
-/// The kernel has its read, and answers.
+/// The kernel has the source's read, and will answer.
 pub(super) const READ_BUSY: u32 = 1 << 17;
-/// The kernel has its write, and answers.
+/// The kernel has the source's write, and will answer.
 pub(super) const WRITE_BUSY: u32 = 1 << 18;
 /// The selector knows that writes may wait.
 pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
@@ -55,7 +55,7 @@ pub(super) const DOUBTED: u32 = 1 << 28;
 
 /// A read without buffer and deadline rests in the source itself, ahead of its queue.
 pub(super) const RESTING: u32 = 1 << 29;
-/// The resting read is a multishot one: the bit that says so of a completion.
+/// The resting read is multishot. The bit is that of a completion's flag `MORE`.
 pub(super) const RESTING_MORE: u32 = MORE;
 /// It is freed, and goes when the kernel has answered.
 pub(super) const FREEING: u32 = 1 << 31;

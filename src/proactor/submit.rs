@@ -456,8 +456,9 @@ impl<K: Kernel> Proactor<K> {
         } else {
             self.place(code, index, token)?
         };
-        // It is queued whatever it exceeds, and ends with the others in `finish_write_start`: so it has
-        // its place before any other is vacated, which may be the one kept for another thread.
+        // We queue the write in spite of the limit, and `finish_write_start` ends it with the
+        // others. So it takes its own place before any other place becomes vacant, which may be
+        // reserved for another thread.
         self.exceeds = exceeds;
         let state = &mut self.sources[index];
         state.queued_bytes = state.queued_bytes.wrapping_add(len as u32);
@@ -529,24 +530,25 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Closed);
         }
         let ticket = self.place(Code::Timer, NOWHERE, token)?;
-        // Where others have their offset in a file.
+        // The field that file operations use for the offset.
         self.slots[ticket.index()].offset = 0;
         if limit_ns == 0 {
             self.set_deadline(ticket, due_ns);
             return Ok(ticket);
         }
-        // Both count from one moment.
+        // Both times count from the same instant.
         let now_ns = self.kernel.now_ns();
         self.slots[ticket.index()].offset = absolute(limit_ns, now_ns);
         self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
         Ok(ticket)
     }
 
-    /// Sets a timer's own time, beside the deadline that it may have: the earlier of them ends it.
+    /// Sets a timer's own time. If the timer has a deadline, too, the earlier of the two ends it.
     fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
         let op = &mut self.slots[slot];
         let limit_ns = op.offset;
-        // One whose time has come fires, whatever its deadline, as data that is there wins.
+        // A timer whose time has come fires even if its deadline has passed, as available data wins
+        // over a read's deadline.
         let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
         op.count = u32::from(ends);
         self.deadlines.set(slot, if ends { limit_ns } else { due_ns });
@@ -625,14 +627,14 @@ impl<K: Kernel> Proactor<K> {
         Ok(source.index())
     }
 
-    /// Occupies a place for an operation, unless too many completions wait.
+    /// Takes a place for an operation, unless too many completions wait.
     #[inline(always)]
     pub(super) fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
         self.check_completions()?;
         self.occupy(code, source, token)
     }
 
-    /// Whether what is submitted now may end now.
+    /// Whether the completions have room for an operation that ends at submission.
     #[inline(always)]
     pub(super) fn check_completions(&mut self) -> Result<(), Reason> {
         if self.batch.is_full() { Err(self.full_of_completions()) } else { Ok(()) }
@@ -748,7 +750,7 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// When that is, if it counts from `now_ns` or is absolute.
+/// The absolute time of `due_ns`, which is relative to `now_ns` or absolute.
 fn absolute(due_ns: u64, now_ns: u64) -> u64 {
     if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
 }

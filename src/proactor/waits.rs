@@ -1,6 +1,6 @@
 //! What a direction that is not worth trying waits for: the selector, a time, a lease; and polls.
 
-use super::resource_waits::Line;
+use super::resource_waits::WaitQueue;
 use super::*;
 use crate::error::ErrorKind;
 use crate::source::Kind;
@@ -9,11 +9,11 @@ use crate::swap::Lent;
 /// How long a direction pauses when the kernel's memory has run out.
 pub(super) const MEMORY_PAUSE_NS: u64 = 1_000_000;
 
-/// Memory for one read that the pool has lent.
+/// Memory from the pool for one read.
 pub(super) struct Memory {
     pub(super) start: *mut u8,
     pub(super) room: u32,
-    /// The chunk, if it is for this read alone.
+    /// The chunk, if only this read uses it.
     pub(super) own: Option<Lent>,
 }
 
@@ -76,10 +76,10 @@ impl<K: Kernel> Proactor<K> {
 
     /// Lets the selector know the source, and that `writes` wait.
     ///
-    /// On Linux TCP says that it is writable only to somebody who was told to wait, so that one
-    /// registration does for both directions. kqueue says it at each acknowledgement (`sowwakeup`), and
-    /// Unix and datagram sockets each time the other side has read (`unix_write_space`,
-    /// `sock_def_write_space` in Linux): they are asked when a write waits.
+    /// On Linux a TCP socket reports room only after a write found none, so one registration serves
+    /// both directions. kqueue reports room at each acknowledgement (`sowwakeup`); Unix and
+    /// datagram sockets do each time the peer reads (`unix_write_space`, `sock_def_write_space` in
+    /// Linux). Those sockets are registered for writes only while a write waits.
     #[inline]
     pub(super) fn register(&mut self, index: u32, writes: bool) -> Result<(), i32> {
         let state = &mut self.sources[index];
@@ -112,7 +112,7 @@ impl<K: Kernel> Proactor<K> {
         self.wait_in(index, |waits| &mut waits.leases);
     }
 
-    /// A read of the source, which the kernel is to do, waits for a swap buffer in its hands.
+    /// A read of the source that the kernel will do waits until the kernel holds a swap buffer.
     #[cold]
     pub(super) fn wait_for_buffer(&mut self, index: u32) {
         self.counts.lease_waits += 1;
@@ -126,54 +126,54 @@ impl<K: Kernel> Proactor<K> {
         self.wait_in(index, |waits| &mut waits.places);
     }
 
-    fn wait_in(&mut self, index: u32, line: impl Fn(&mut ResourceWaits) -> &mut Line) {
+    fn wait_in(&mut self, index: u32, queue: impl Fn(&mut ResourceWaits) -> &mut WaitQueue) {
         let state = &mut self.sources[index];
         state.flags |= WAITING;
         let name = state.name(index);
         let (count, sources) = (self.sources.len(), &mut self.sources);
-        line(&mut self.waits).push(name, count, |name| {
+        queue(&mut self.waits).push(name, count, |name| {
             let state = sources.find(name.index(), name.generation());
             state.is_some_and(|state| state.has(WAITING))
         });
     }
 
-    /// Lets those go on for whom there is what they wait for, as many as there is.
+    /// Resumes waiting sources, as many as there are resources for.
     #[cold]
     #[inline(never)]
     pub(super) fn retry_waiting(&mut self) {
         let ahead = self.ready.len() + self.bulk.len();
         if !self.waits.places.is_empty() {
             let vacant = self.sources.limit().saturating_sub(self.sources.len());
-            // Those in the batch need places, too.
+            // Accepted sockets in the batch need places, too.
             let room = (vacant as usize).saturating_sub(self.accepted);
-            self.let_some_go(room, ahead, |waits| &mut waits.places);
+            self.resume_waiting(room, ahead, |waits| &mut waits.places);
         }
         if !self.waits.buffers.is_empty() {
             let left = self.kernel.buffers(&mut self.pool).saturating_sub(self.waits.begun);
-            self.let_some_go(left, ahead, |waits| &mut waits.buffers);
+            self.resume_waiting(left, ahead, |waits| &mut waits.buffers);
         }
         if !self.waits.leases.is_empty() || !self.waits.shares.is_idle() {
             let left = self.pool.available(!self.waits.shares.is_idle());
-            self.let_some_go(left, ahead, |waits| &mut waits.leases);
+            self.resume_waiting(left, ahead, |waits| &mut waits.leases);
             self.retry_shares();
         }
     }
 
-    fn let_some_go(
+    fn resume_waiting(
         &mut self,
         left: usize,
         ahead: usize,
-        line: impl Fn(&mut ResourceWaits) -> &mut Line,
+        queue: impl Fn(&mut ResourceWaits) -> &mut WaitQueue,
     ) {
-        let mut count = line(&mut self.waits).share_out(left, ahead);
+        let mut count = queue(&mut self.waits).quota(left, ahead);
         while count > 0 {
-            let Some(source) = line(&mut self.waits).next() else { return };
-            count -= usize::from(self.goes_on(source));
+            let Some(source) = queue(&mut self.waits).next() else { return };
+            count -= usize::from(self.resume(source));
         }
     }
 
-    /// A source that has waited is tried again; false where it waits no more.
-    fn goes_on(&mut self, source: Source) -> bool {
+    /// Retries a waiting source; false if it does not wait any more.
+    fn resume(&mut self, source: Source) -> bool {
         let waits = self.state(source).filter(|state| state.has(WAITING));
         let Some(state) = waits else { return false };
         state.flags &= !WAITING;
@@ -183,7 +183,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Takes note of the swap buffers that have come back to the shares they belong to.
+    /// Credits returned swap buffers to the shares of their sources.
     pub(super) fn note_owners(&mut self) {
         while let Some(key) = self.pool.take_owner() {
             if self.waits.shares.came_back(key) {
@@ -195,11 +195,11 @@ impl<K: Kernel> Proactor<K> {
     fn share_goes_on(&mut self, key: u64) {
         if let Some(state) = self.sources.find_key(key as u32, (key >> 32) as u32) {
             let source = state.name(key as u32);
-            self.goes_on(source);
+            self.resume(source);
         }
     }
 
-    /// Lets multishot reads go on that may take more than they have, as many as there are free buffers.
+    /// Resumes multishot reads below their share, as many as there are free buffers.
     fn retry_shares(&mut self) {
         self.note_owners();
         let (free, scarce) = (self.pool.free_chunks(), self.pool.is_scarce());
@@ -209,8 +209,9 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Memory for a read of the source: the chunk at hand, or one of its own for a multishot read while the
-    /// pool is scarce. None where there is none, or none for this source: then it waits.
+    /// Memory for a read of the source: the current chunk, or while the pool is scarce a chunk of
+    /// its own for a multishot read. `None` if no chunk is free, or the source holds its share:
+    /// then the source waits.
     #[inline]
     pub(super) fn memory(&mut self, index: u32, multishot: bool) -> Option<Memory> {
         if multishot && self.pool.is_scarce() {
@@ -245,7 +246,7 @@ impl<K: Kernel> Proactor<K> {
         Some(Memory { start, room, own: Some(own) })
     }
 
-    /// Memory that was not used.
+    /// Returns unused memory.
     #[inline]
     pub(super) fn give_back(&mut self, memory: Memory) {
         if let Some(own) = memory.own {

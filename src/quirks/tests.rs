@@ -1,4 +1,4 @@
-//! Which releases have what, and how the gates of others are answered.
+//! The quirks of each release, and a check against the gates of libuv.
 
 use super::*;
 
@@ -98,14 +98,14 @@ fn direct_writes_before_a_freeze_was_looked_at() {
     }
 }
 
-/// How a gate of libuv is answered here.
+/// How this crate answers a gate of libuv.
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 enum Answer {
     /// By a row.
     Row(Quirk),
-    /// The releases behind it are too old for any ring: up to this one, by what is asked for.
+    /// Releases up to this one are too old for any ring: they lack a required feature.
     TooOld(Release, &'static str),
-    /// The ring is not asked for these.
+    /// The driver does not use these operations.
     Unused(&'static [&'static str]),
     /// By how rings are made.
     NoSqpoll,
@@ -145,7 +145,7 @@ fn every_gate_of_libuv_is_answered() {
                 }
                 assert!(row.source.ends_with(gate.split(' ').next_back().unwrap()), "{gate}");
             }
-            // What is asked for came with 5.17.
+            // The required features came with 5.17.
             Answer::TooOld(last, asked) => {
                 assert!(*last < (5, 17), "{gate}");
                 assert!(crate::sys::file_ring::FEATURES.contains(asked), "{gate}");
@@ -165,7 +165,7 @@ fn every_gate_of_libuv_is_answered() {
     }
 }
 
-/// What cannot be read may be anything, but is on the architecture that it is on.
+/// An unreadable release may have any quirk, but only of its own architecture.
 #[test]
 fn an_unknown_release_has_everything() {
     for arch in ["x86_64", "arm", "powerpc64"] {
