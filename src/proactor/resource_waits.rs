@@ -153,7 +153,7 @@ mod tests {
 
     /// Stale names take bounded room, however often a source waits and is cancelled.
     #[test]
-    fn a_line_is_bounded() {
+    fn a_wait_queue_is_bounded() {
         let mut queue = WaitQueue::default();
         for i in 0..100_000 {
             queue.push(name(i), 10, |waiting| waiting.index() + 1 == i);

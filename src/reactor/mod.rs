@@ -80,7 +80,7 @@ const WAKE: u64 = u64::MAX;
 /// | there | here |
 /// |---|---|
 /// | the descriptor is borrowed and must be deregistered before it is closed | the watch owns it and its last item gives it back |
-/// | a oneshot registration stays, disarmed; its error and hang-up may be told all the same | it stays, and tells nothing before [`rearm`](Reactor::rearm) |
+/// | a oneshot registration stays, disarmed, but may still report errors and hang-ups | it stays, and reports nothing before [`rearm`](Reactor::rearm) |
 /// | an event is named by a key that may meanwhile be somebody else's | by a [`Ticket`] too: a stale one is an error |
 /// | `register` twice is `EEXIST` | two watches of one file are two duplicates; both report |
 ///
@@ -88,9 +88,9 @@ const WAKE: u64 = u64::MAX;
 ///
 /// Errors and hang-ups ([`Ready::ALWAYS`]) are reported whether asked for or not, a half-close of
 /// the peer ([`Ready::READ_CLOSED`]) to who asks for it or for [`Ready::READABLE`]. A spurious item
-/// is possible, as with poll(2): use non-blocking reads and writes. On kqueue a socket's hang-up is told
-/// as such where [`Ready::WRITABLE`] is asked for, else as a half-close; urgent data is told on macOS
-/// only; in [`Mode::Level`] an end that nobody reads for is told once.
+/// is possible, as with poll(2): use non-blocking reads and writes. kqueue reports a socket's
+/// hang-up as one if the watch includes [`Ready::WRITABLE`], else as a half-close; urgent data is
+/// told on macOS only; in [`Mode::Level`] an end that nobody reads for is told once.
 pub struct Reactor<S: Select = Selector> {
     /// Before the table, so that the registrations end before the descriptors close.
     selector: S,
@@ -155,9 +155,9 @@ impl<S: Select> Reactor<S> {
         Ok(())
     }
 
-    /// Arms a watch in [`Mode::Oneshot`] again, for the same or something else. Conditions that hold
-    /// already are reported by the next wait. A watch of another mode, which is always armed, has its
-    /// interest changed.
+    /// Arms a watch in [`Mode::Oneshot`] again, with the same or another interest. The next wait
+    /// reports conditions that already hold. A watch of another mode is always armed; only its
+    /// interest changes.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -172,7 +172,7 @@ impl<S: Select> Reactor<S> {
     /// theirs.write_all(b"hello")?;
     /// assert_eq!(reactor.complete(Wait::Forever, &mut items)?, 1);
     /// ours.read_exact(&mut [0; 3])?;
-    /// assert_eq!(reactor.complete(Wait::Now, &mut items)?, 0); // it rests
+    /// assert_eq!(reactor.complete(Wait::Now, &mut items)?, 0); // it is disarmed
     /// reactor.rearm(ticket, Ready::READABLE)?;
     /// assert_eq!(reactor.complete(Wait::Forever, &mut items)?, 1); // two bytes are left
     /// # Ok::<(), std::io::Error>(())
@@ -216,9 +216,10 @@ impl<S: Select> Reactor<S> {
         self.stale_events
     }
 
-    /// Makes the copy of the reactor in a forked child the child's own; where there was no fork it does
-    /// nothing. The watches go on, on a selector of the child's own, so that conditions that hold are reported
-    /// once more; a oneshot that rests, rests on. A [`Waker`] from before the fork stays the parent's.
+    /// Makes the copy of the reactor in a forked child the child's own; where there was no fork it
+    /// does nothing. The watches go on, on a selector of the child's own, so that conditions that
+    /// hold are reported once more; a disarmed oneshot stays disarmed. A [`Waker`] from before the
+    /// fork still wakes the parent.
     ///
     /// # Errors
     /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and this can be
@@ -251,7 +252,7 @@ impl<S: Select> Reactor<S> {
             let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
             let ticket = Ticket::from_parts(key as u32, generation);
             match self.watches.find(ticket.index(), generation) {
-                // A oneshot that rests: kqueue has a filter per direction, each of which tells once.
+                // A disarmed oneshot: kqueue has a filter per direction, and each reports once.
                 Some(watch) if !watch.armed => {}
                 Some(watch) => {
                     watch.armed = watch.mode != Mode::Oneshot;

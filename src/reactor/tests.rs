@@ -24,10 +24,10 @@ mod modes;
 mod ends;
 
 #[cfg(unix)]
-use ends::{a_pipe_without_its_other_end_is_hung_up, ones_own_shutdown_is_no_hang_up};
-use modes::{a_oneshot_that_rests_tells_nothing, an_echo_runs_in_every_mode};
+use ends::{a_pipe_without_its_other_end_is_hung_up, own_shutdown_is_no_hang_up};
+use modes::{a_disarmed_oneshot_reports_nothing, an_echo_runs_in_every_mode};
 
-/// How long a wait may take whose end is certain.
+/// The longest time for a wait that must end.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A reactor for tests: one that takes its time may not see an imitated edge twice.
@@ -148,14 +148,14 @@ fn now<S: Select>(reactor: &mut Reactor<S>) -> Vec<Readiness> {
     items.into_iter().collect()
 }
 
-/// Waits for as long as a test may; how many items there were, if something has ended the wait.
+/// Waits for up to `BOUND`; returns the number of items, or `None` after a timeout.
 fn ended<S: Select>(reactor: &mut Reactor<S>, items: &mut Completions<Readiness>) -> Option<usize> {
     let until = Instant::now() + BOUND;
     let count = reactor.complete(Wait::Until(until), items).ok()?;
     (Instant::now() < until).then_some(count)
 }
 
-/// As `ended`; what nothing ends is a failure with a name.
+/// As `ended`, but a timeout fails the test and names `what`.
 #[track_caller]
 fn wait_for<S: Select>(
     reactor: &mut Reactor<S>,
@@ -190,7 +190,7 @@ fn life_of_a_watch<S: Select + Fresh>(mode: Mode) {
         reader.read_exact(&mut [0; 8]).unwrap();
         assert!(now(&mut reactor).is_empty(), "{name}: drained");
 
-        // It arises anew: only a oneshot rests, until it is armed again.
+        // A new edge: only a disarmed oneshot stays silent.
         write();
         if mode == Mode::Oneshot {
             assert!(now(&mut reactor).is_empty(), "{name}: it rests");
@@ -386,7 +386,7 @@ fn another_thread_ends_the_wait<S: Select + Fresh>() {
     }
     waker.wake();
     assert_eq!(reactor.complete(Wait::Forever, &mut items).unwrap(), 0);
-    assert_eq!(reactor.stale_events(), 0, "a wake is nobody's event");
+    assert_eq!(reactor.stale_events(), 0, "a wake is not an event");
 }
 
 #[cfg(unix)] // selectors have a descriptor there
@@ -491,7 +491,7 @@ fn a_forked_child_watches_for_itself() {
         let waker = reactor.waker();
         waker.wake();
         let woken = ended(&mut reactor, &mut items) == Some(0);
-        // What rested rests on, and is armed here.
+        // A disarmed oneshot stays disarmed; this arms it.
         let armed = reactor.rearm(resting, Ready::WRITABLE).is_ok()
             && ended(&mut reactor, &mut items) == Some(1)
             && items.drain(..).all(|item| item.ticket == resting);
@@ -540,12 +540,12 @@ macro_rules! per_selector {
 per_selector! {
     #[cfg(unix)]
     #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
-    ones_own_shutdown_is_no_hang_up;
+    own_shutdown_is_no_hang_up;
     #[cfg(unix)]
     #[cfg_attr(miri, ignore = "Miri's epoll does not know pipes without a reader")]
     a_pipe_without_its_other_end_is_hung_up;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
-    a_oneshot_that_rests_tells_nothing;
+    a_disarmed_oneshot_reports_nothing;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
     an_echo_runs_in_every_mode;
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]

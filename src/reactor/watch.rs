@@ -67,8 +67,9 @@ pub struct Readiness {
     pub token: u64,
     /// The conditions that hold; none in the last item of a watch.
     pub ready: Ready,
-    /// The watch goes on: more items may follow, of a oneshot when it is armed again. A watch that is
-    /// [cancelled](crate::Submit::cancel) ends in exactly one item without.
+    /// The watch continues: more items may follow, for a oneshot after
+    /// [`rearm`](crate::Reactor::rearm). A [cancelled](crate::Submit::cancel) watch ends with
+    /// exactly one item with `more` false.
     pub more: bool,
     /// In the last item, the watch's descriptor. Dropped with the item, it closes.
     pub fd: Option<OwnedFd>,
@@ -85,7 +86,7 @@ pub(super) struct Registration {
     pub(super) fd: Option<OwnedFd>,
     pub(super) mode: Mode,
     pub(super) interest: Ready,
-    /// May report something: false of a oneshot that has, until it is armed again.
+    /// Whether the watch may report: false for a oneshot between its item and its next arming.
     pub(super) armed: bool,
 }
 

@@ -1,15 +1,16 @@
-//! Two queues that are taken as one: one with a bound, and an overflow for what must not be refused.
+//! Two queues read as one: a bounded queue, and an overflow for requests that must not be refused.
 //!
 //! Invariants:
 //!
-//! - (I1) What a thread has queued is taken in the order in which it queued it, whichever queue had room;
-//!   so is what another thread queues after it was told of that.
-//! - (I2) While something stands in the overflow, what can be refused is.
+//! - (I1) The loop takes the requests of a thread in the order in which the thread queued them,
+//!   from whichever queue. A request that another thread queues after learning of an earlier
+//!   request comes after that request.
+//! - (I2) While the overflow has entries, all refusable requests are refused.
 //!
-//! An entry of the overflow counts as there until it is handed out: nothing is queued past it (I2). It is
-//! handed out when the queue was found empty *after* it was taken from the overflow: what stood before it
-//! when it came is gone then. That the queue was empty before says nothing, because it may have been filled
-//! since.
+//! An overflow entry counts until it is handed out, so no request passes it (I2). The loop hands it
+//! out once it finds the bounded queue empty *after* taking the entry from the overflow: the
+//! requests queued before the entry are gone by then. An empty queue before that moment proves
+//! nothing, because another thread may have filled it since.
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -18,15 +19,15 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A queue of many threads that put something in and one that takes.
+/// A queue with many producers and one consumer.
 pub(super) trait Queue<T> {
-    /// Puts an item in, or hands it back where there is no room.
+    /// Adds an item, or hands it back if there is no room.
     fn try_push(&self, item: T) -> Result<(), T>;
-    /// Takes the oldest item; it does not miss one whose `try_push` has returned.
+    /// Takes the oldest item. It never misses an item whose `try_push` has returned.
     fn try_pop(&self) -> Option<T>;
 }
 
-/// Both ends of a channel: it lives as long as those who share it.
+/// Both ends of a channel, which lives as long as its owners.
 pub(super) struct Channel<T> {
     pub(super) sender: Sender<T>,
     pub(super) receiver: Receiver<T>,
@@ -46,7 +47,7 @@ impl<T> Channel<T> {
 
 impl<T> Queue<T> for Channel<T> {
     fn try_push(&self, item: T) -> Result<(), T> {
-        // The other end is here, so that "no room" is the only refusal.
+        // `self` has the other end, so "no room" is the only refusal.
         self.sender.try_send(item).map_err(|refused| refused.into_inner())
     }
 
@@ -56,12 +57,12 @@ impl<T> Queue<T> for Channel<T> {
 }
 
 impl<T> Inbox<Channel<T>> {
-    /// Whether something that can be refused would not be, as it looks now.
+    /// Whether a refusable request would be accepted now.
     pub(super) fn has_room(&self) -> bool {
         self.behind.load(Ordering::SeqCst) == 0 && !self.queue.sender.is_full()
     }
 
-    /// How many items stand in the queues.
+    /// The number of items in the queues.
     pub(super) fn len(&self) -> usize {
         self.queue.receiver.len() + self.overflow.receiver.len()
     }
@@ -71,7 +72,7 @@ impl<T> Inbox<Channel<T>> {
 pub(super) struct Inbox<Q> {
     pub(super) queue: Q,
     overflow: Q,
-    /// Entries that came to the overflow and were not handed out.
+    /// Overflow entries that were not handed out yet.
     behind: AtomicUsize,
 }
 
@@ -80,7 +81,7 @@ impl<Q> Inbox<Q> {
         Inbox { queue, overflow, behind: AtomicUsize::new(0) }
     }
 
-    /// Queues what can be refused, or hands it back.
+    /// Queues a refusable item, or hands it back.
     pub(super) fn send<T>(&self, item: T) -> Result<(), T>
     where
         Q: Queue<T>,
@@ -91,7 +92,7 @@ impl<Q> Inbox<Q> {
         }
     }
 
-    /// Queues what must not be refused.
+    /// Queues an item that must not be refused.
     pub(super) fn insist<T>(&self, item: T)
     where
         Q: Queue<T>,
@@ -103,7 +104,7 @@ impl<Q> Inbox<Q> {
         }
     }
 
-    /// Takes the next item. `held` is the one that has left the overflow and waits for its turn.
+    /// Takes the next item. `held` is the item that has left the overflow and waits for its turn.
     pub(super) fn take<T>(&self, held: &mut Option<T>) -> Option<T>
     where
         Q: Queue<T>,
@@ -154,7 +155,7 @@ mod loom_tests {
         }
     }
 
-    /// Takes until `last` has come, and what is there then.
+    /// Takes items until `last` has come, and then the rest.
     fn take_until(
         inbox: &Inbox<Shelf>,
         last: u32,
@@ -178,7 +179,7 @@ mod loom_tests {
         model.check(move || body(Arc::new(Inbox::new(Shelf::new(1), Shelf::new(usize::MAX)))));
     }
 
-    /// I1: a free behind an attach, which finds the queue filled by another thread.
+    /// I1: a free after an attach finds the queue filled by another thread.
     #[test]
     fn nothing_is_overtaken_through_the_overflow() {
         explore(|inbox| {
@@ -201,7 +202,7 @@ mod loom_tests {
         });
     }
 
-    /// I1 and I2: what the same thread queues behind its entry in the overflow does not pass it.
+    /// I1 and I2: a thread's later request does not pass its entry in the overflow.
     #[test]
     fn nothing_passes_the_overflow() {
         explore(|inbox| {
@@ -225,7 +226,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    /// A channel that lets others run between two looks of the one who takes.
+    /// A channel that lets other threads run between two looks of the consumer.
     struct Slow(Channel<u64>);
 
     impl Queue<u64> for Slow {
@@ -245,7 +246,7 @@ mod tests {
     /// I1 with real threads and the real channels.
     #[test]
     #[cfg_attr(miri, ignore = "a race of 10,000 pairs: too slow")]
-    fn what_overflows_stays_behind_what_was_queued() {
+    fn overflow_entries_stay_behind_earlier_requests() {
         const PAIRS: u64 = 10_000;
         /// What the other thread fills the queue with.
         const FILLER: u64 = u64::MAX;

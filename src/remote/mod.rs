@@ -25,7 +25,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What another thread asks of the loop.
+/// A request from another thread to the loop.
 pub enum Request {
     /// Own this descriptor under this reserved name.
     Attach(Source, Handle),
@@ -68,8 +68,8 @@ struct Shared {
     bell: Bell,
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
-    /// What they have queued. The overflow is for what found the queue full and cannot be refused: frees, and
-    /// ids that were not used.
+    /// The queued requests. The overflow takes requests that cannot be refused while the queue is
+    /// full: frees, and returns of unused ids.
     inbox: Inbox<Channel<Request>>,
     /// Ids in reserve.
     sources: Channel<Source>,
@@ -84,13 +84,13 @@ struct Shared {
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// The longest queue: its memory is taken when it is made, some 100 bytes for each request.
+/// The longest queue. It allocates its memory at once, some 100 bytes for each request.
 const MOST_QUEUED: usize = 1 << 20;
 /// The largest reserve of a kind.
 const MOST_RESERVED: usize = 1 << 16;
 
 impl Shared {
-    /// Whether this is a fork of the process that the loop is in.
+    /// Whether this process is a fork of the loop's process.
     fn is_forked(&self) -> bool {
         self.forks != fork::generation()
     }
@@ -113,17 +113,17 @@ impl Shared {
 /// The loop's end.
 pub struct Remote {
     shared: Arc<Shared>,
-    /// The request that has left the overflow and waits for its turn.
+    /// The request that has left the overflow and waits for its turn (see `inbox.rs`).
     held: Option<Request>,
     /// Whether a submitter was ever given out; until then nothing is reserved.
     in_use: bool,
-    /// Requests were taken since the threads that wait for room were told so.
+    /// The loop has taken requests since it last woke the threads that wait for room.
     has_room: bool,
 }
 
 impl Remote {
-    /// A queue for `queue` requests (1 to 2^20) and a reserve of so many sources and tickets (2^16 of each
-    /// at most).
+    /// A queue for `queue` requests (1 to 2^20), and a reserve of `sources` sources and `tickets`
+    /// tickets (at most 2^16 of each).
     pub fn new(queue: usize, sources: u32, tickets: u32, wake: impl Wake + 'static) -> Remote {
         fork::watch();
         let queue = Channel::bounded(queue.clamp(1, MOST_QUEUED));
@@ -146,9 +146,9 @@ impl Remote {
         self.in_use
     }
 
-    /// This source is there: other threads may free it. A driver says it of every source that it gives to its
-    /// user, and of those that are there when it is asked for the first submitter: the free of another name
-    /// is dropped. (Of what other threads attach it need not say it.)
+    /// Tells that `source` exists, so that other threads may free it. A driver calls this for every
+    /// source that it gives to its user, and at the first submitter for all existing sources. A
+    /// free of any other name is dropped. (Sources that other threads attach need no call.)
     #[inline]
     pub fn opened(&self, source: Source) {
         if self.in_use {
@@ -169,32 +169,32 @@ impl Remote {
         move || shared.ring()
     }
 
-    /// As [`waker`](Remote::waker), for what may be less urgent.
+    /// As [`waker`](Remote::waker), with an urgency.
     pub(crate) fn teller(&self) -> impl Fn(Urgency) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |urgency| shared.tell(urgency)
     }
 
-    /// Before the loop blocks for a short time, after which it takes what there is: false when it must not,
-    /// because something has come.
+    /// Call before the loop blocks for a short time and then takes all requests. False if it must
+    /// not block, because a request has come.
     #[inline]
     pub(crate) fn nap(&self) -> bool {
         self.shared.bell.nap()
     }
 
-    /// Before the loop blocks: false when it must not, because something has come.
+    /// Call before the loop blocks. False if it must not block, because a request has come.
     #[inline]
     pub fn doze(&self) -> bool {
         self.shared.bell.doze()
     }
 
-    /// Whether something may have come.
+    /// Whether a request may have come.
     #[inline]
     pub fn has_rung(&self) -> bool {
         self.shared.bell.has_rung()
     }
 
-    /// At the start of a turn: true when requests may be queued, which the loop must then take.
+    /// Call at the start of a turn. True if requests may be queued: then the loop must take them.
     #[inline]
     pub fn rouse(&self) -> bool {
         let rung = self.shared.bell.rouse();
@@ -204,7 +204,7 @@ impl Remote {
         rung
     }
 
-    /// How many requests are queued.
+    /// The number of queued requests.
     pub(crate) fn len(&self) -> usize {
         self.shared.inbox.len() + usize::from(self.held.is_some())
     }
@@ -219,9 +219,9 @@ impl Remote {
         Some(request)
     }
 
-    /// Asks `source` and `ticket` for ids until the reserve is full or they have none, and wakes the threads
-    /// that wait for room; to be called when requests were taken. True when threads wait and there was no id
-    /// for them: it is then to be called again when a place has become vacant.
+    /// Fills the reserve with ids from `source` and `ticket` until it is full or they return none,
+    /// and wakes the threads that wait for room. Call it after taking requests. True if threads
+    /// wait and no id was left for them: then call it again when a place has become vacant.
     pub fn fill(
         &mut self,
         mut source: impl FnMut() -> Option<Source>,
@@ -234,7 +234,7 @@ impl Remote {
         while !sources.sender.is_full() {
             let Some(id) = source() else { break };
             names.reserve(id);
-            // Only this thread sends, so a channel that was not full takes it.
+            // Only this thread sends, so a channel that was not full has room.
             let _ = sources.sender.try_send(id);
             self.has_room = true;
         }
@@ -243,20 +243,20 @@ impl Remote {
             let _ = tickets.sender.try_send(id);
             self.has_room = true;
         }
-        // Only then: threads that were woken for nothing would ring for ids, and be woken again.
+        // Only then: threads woken without room would wake the loop for ids, and be woken again.
         if std::mem::take(&mut self.has_room) {
             room.tell();
         }
         (sources.sender.is_empty() || tickets.sender.is_empty()) && room.is_waited_for()
     }
 
-    /// From here on submitters are refused, and those that wait are. What was queued before can still be taken; nothing is
-    /// queued after this returns.
+    /// Refuses submitters from now on, and threads that wait for room. Requests queued before can
+    /// still be taken. No request is queued after this returns.
     pub fn close(&mut self) {
         self.shared.gate.fetch_or(CLOSED, Ordering::SeqCst);
         if self.shared.is_forked() {
-            // Whoever was inside at the fork is not in this process and will never come out; nor does anybody
-            // wait for room in this one.
+            // Threads inside `send` at the fork do not exist in this process, so their count never
+            // falls; and no thread of this process waits for room.
             return;
         }
         self.shared.room.tell();
@@ -268,8 +268,8 @@ impl Remote {
 }
 
 impl Remote {
-    /// After `close`: false when threads were about to queue something as the process forked, who are not in
-    /// this one and never will have.
+    /// After `close`: false if a thread was inside `send` when the process forked. That thread does
+    /// not exist in the child.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared.gate.load(Ordering::SeqCst) == CLOSED
     }
@@ -279,11 +279,11 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
         if !self.is_quiet() {
-            // Whoever empties the channel would wait for them.
+            // Emptying the channel would wait for those threads.
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // The queue lives as long as a submitter: what is in it must not.
+        // The queue lives as long as a submitter; its requests must not.
         while let Some(request) = self.take() {
             discard(request);
         }

@@ -1,35 +1,35 @@
-//! Which sources other threads may free: frees of others, and of those that are being freed already, are not
-//! queued, so that frees need no more memory than there are sources (C9).
+//! Which sources other threads may free. A free of any other name, or of a source with a queued
+//! free, is not queued: so queued frees never outnumber the sources (C9).
 //!
-//! A place's entry says whose it was last, by the generation. The loop alone gives places out; another thread
-//! changes an entry only from what it says of the same generation, so that one that comes late changes
-//! nothing.
+//! The entry of a place holds the generation of its last source. Only the loop gives places out.
+//! Other threads change an entry by compare-exchange with the same generation, so a late change has
+//! no effect.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::source::Source;
 
-/// Kept for other threads: there is nothing to free yet.
+/// In reserve for other threads: no source to free yet.
 const RESERVED: u64 = 1;
-/// There may be something to free.
+/// A source may exist.
 const OPEN: u64 = 2;
 /// A free is queued.
 const FREEING: u64 = 3;
 
-/// The first chunk has so many entries, each next one twice as many as the one before.
+/// The number of entries in the first chunk. Each next chunk has twice as many.
 const FIRST: u32 = 256;
 /// Enough for 2^24 places, the most that a table has.
 const CHUNKS: usize = 17;
 
-/// The entries, by the place of the source.
+/// The entries, indexed by the place of the source.
 #[derive(Default)]
 pub(super) struct Names {
     chunks: [OnceLock<Box<[AtomicU64]>>; CHUNKS],
 }
 
 impl Names {
-    /// The chunk of a place and its number there.
+    /// The chunk of a place, and the index there.
     fn find(index: u32) -> Option<(usize, usize)> {
         let at = index.checked_add(FIRST)?;
         let chunk = (at.ilog2() - FIRST.ilog2()) as usize;
@@ -45,7 +45,7 @@ impl Names {
         u64::from(source.generation().get()) << 32 | state
     }
 
-    /// The loop has given a place out.
+    /// Called when the loop gives a place out.
     fn give(&self, source: Source, state: u64) {
         let Some((chunk, at)) = Names::find(source.index()) else { return };
         let entries = self.chunks[chunk].get_or_init(|| {
@@ -55,29 +55,30 @@ impl Names {
         entries[at].store(Names::word(source, state), Ordering::Relaxed);
     }
 
-    /// The entry says `to` from now on, if it says `from`.
+    /// Changes the entry from state `from` to `to`; false if it has another state.
     fn change(&self, source: Source, from: u64, to: u64) -> bool {
         let Some(entry) = self.entry(source) else { return false };
         let (from, to) = (Names::word(source, from), Names::word(source, to));
         entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The loop has opened this source. (Who learns the name learns of this, too: hence no ordering.)
+    /// The loop has opened this source. (A thread that learns the name has synchronized with this
+    /// store: hence no ordering.)
     pub(super) fn open(&self, source: Source) {
         self.give(source, OPEN);
     }
 
-    /// The loop keeps this name for other threads.
+    /// The loop puts this name in reserve.
     pub(super) fn reserve(&self, source: Source) {
         self.give(source, RESERVED);
     }
 
-    /// Another thread has attached something under a name in reserve.
+    /// Another thread has attached a handle under a name in reserve.
     pub(super) fn attach(&self, source: Source) {
         self.change(source, RESERVED, OPEN);
     }
 
-    /// Whether a free of this source is to be queued.
+    /// Whether to queue a free of this source.
     pub(super) fn free(&self, source: Source) -> bool {
         self.change(source, OPEN, FREEING)
     }
@@ -125,12 +126,12 @@ mod tests {
         assert!(!names.free(first), "it is queued");
         names.taken(first);
         assert!(names.free(first));
-        // The place is another's, with the free of the first still in the queue.
+        // The place has a new source, and the free of the first is still queued.
         names.open(second);
         assert!(!names.free(first));
         assert!(names.free(second));
         names.taken(first);
-        assert!(!names.free(second), "the queued one is another's");
+        assert!(!names.free(second), "the queued free is of another source");
     }
 
     #[test]
@@ -143,6 +144,6 @@ mod tests {
         assert!(names.free(first));
         names.reserve(second);
         names.attach(first);
-        assert!(!names.free(first) && !names.free(second), "who comes late changes nothing");
+        assert!(!names.free(first) && !names.free(second), "a late change has no effect");
     }
 }

@@ -1,10 +1,10 @@
 //! Where threads wait for room in the queue and in the reserve.
 //!
-//! Invariant: (W1) a thread says that it waits, looks for room, and then sleeps; the loop makes room, and then
-//! looks for threads that wait. A fence on either side stands between the two, so that one of them sees the
-//! other: no thread sleeps beside room that it was not told of.
+//! Invariant: (W1) a thread registers as waiting, looks for room, and then sleeps. The loop makes
+//! room, and then looks for waiting threads. A fence between the two steps on each side ensures
+//! that one side sees the other: no thread sleeps while there is room for it.
 //!
-//! The loop pays a fence for each time that it makes room, and a lock only if threads wait.
+//! The loop pays a fence each time it makes room, and a lock only if threads wait.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -20,10 +20,11 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// Marks a thread that may be the loop's: it has asked for the submitter and no turn was taken since.
+/// Marks a thread that may be the loop's: it has called `submitter`, and the loop has taken no turn
+/// since.
 const PERHAPS: u64 = 1 << 63;
 
-/// Whether a thread would wait for itself.
+/// Whether the loop runs on the calling thread, which then must not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     /// The loop runs on another thread.
@@ -34,11 +35,11 @@ pub(super) enum Runs {
     Here,
 }
 
-/// Threads that wait for room.
+/// The threads that wait for room.
 pub(super) struct Room {
-    /// How many threads wait, or are about to.
+    /// The number of threads that wait, or are about to.
     waiting: AtomicUsize,
-    /// How often they were told.
+    /// How often the loop has woken them.
     told: Mutex<u64>,
     bell: Condvar,
     /// The number of the thread that the loop runs on; 0 while that is unknown.
@@ -59,20 +60,21 @@ impl Room {
         self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The calling thread is about to wait. It looks for room after this, before each sleep.
+    /// Registers the calling thread as waiting. After this, and before each sleep, it looks for
+    /// room.
     pub(super) fn enter(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         Waiting { room: self, told: *self.told() }
     }
 
-    /// Whether threads wait. After making room, or closing.
+    /// Whether threads wait. Call it after making room, or after closing.
     pub(super) fn is_waited_for(&self) -> bool {
         fence(Ordering::SeqCst);
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Room was made, or there will never be any: wakes the threads that wait.
+    /// Wakes the waiting threads: the loop has made room, or never will.
     pub(super) fn tell(&self) {
         if self.is_waited_for() {
             *self.told() += 1;
@@ -88,7 +90,7 @@ impl Room {
         }
     }
 
-    /// The loop may run on the calling thread, if it was not seen on another.
+    /// Notes that the loop may run on the calling thread, unless it was seen on another.
     pub(super) fn may_run_here(&self) {
         if self.runner.load(Ordering::Relaxed) == 0 {
             self.runner.store(number() | PERHAPS, Ordering::Relaxed);
@@ -123,7 +125,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Sleeps until there may be room; false when `until` has come before.
+    /// Sleeps until there may be room; false after `until`.
     pub(super) fn sleep(&mut self, until: Option<Instant>) -> bool {
         let mut told = self.room.told();
         while *told == self.told {
@@ -149,7 +151,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A number of the calling thread that no other has, from 1.
+/// A unique number of the calling thread, from 1.
 fn number() -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     thread_local! {
@@ -169,8 +171,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// W1: threads that wait for room get it, however the loop and they meet. (One that sleeps for good is a
-    /// deadlock, which loom reports.)
+    /// W1: waiting threads get room in every interleaving with the loop. (loom reports a thread
+    /// that sleeps for ever as a deadlock.)
     #[test]
     fn no_room_is_missed() {
         let mut model = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! The other threads' end: what they may ask for, what is refused, and what waits for room.
+//! The handle of other threads: their requests, refusals, and waits for room.
 
 use std::any::Any;
 use std::fmt;
@@ -18,27 +18,27 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long the thread that has asked for the submitter waits for a turn of the loop on another thread.
+/// How long the thread that called `submitter` waits for a turn of the loop on another thread.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Attaches, submits, cancels and frees from any thread.
 ///
-/// Requests are taken in the order in which they were queued, at the start of the loop's next turn. (A
-/// [`free`](Submitter::free), which is never refused, may stand behind a full queue: until the loop has taken
-/// it, the queue counts as full.)
-/// Every refusal hands back what was given: when the queue or the reserve of ids is full
-/// ([`Reason::Full`] names which), when the watcher is closed, and in a forked child, which has no
-/// part in its parent's loop ([`Reason::Forked`]).
+/// The loop takes requests in queue order, at the start of its next turn. (A
+/// [`free`](Submitter::free), which is never refused, may stand behind a full queue: until the loop
+/// has taken it, the queue counts as full.) Every refusal hands the argument back: when the queue
+/// is full or the reserve of ids is empty ([`Reason::Full`] names which), when the watcher is
+/// closed, and in a forked child, which cannot reach its parent's loop ([`Reason::Forked`]).
 ///
 /// # Back-pressure
-/// Between two turns of the loop, other threads can submit as many operations, and attach as many descriptors,
-/// as there are ids in [reserve](crate::Builder::reserve) (2048 of each by default), and queue as many requests
-/// as the [queue](crate::Builder::queue) holds (4096 by default). Beyond, [`submit`](Submitter::submit),
-/// [`attach`](Submitter::attach) and [`post`](Submitter::post) refuse at once. A thread that may wait calls
+/// Between two turns of the loop, other threads can submit as many operations, and attach as many
+/// descriptors, as there are ids in [reserve](crate::Builder::reserve) (2048 of each by default),
+/// and queue as many requests as the [queue](crate::Builder::queue) holds (4096 by default).
+/// Beyond, [`submit`](Submitter::submit), [`attach`](Submitter::attach) and
+/// [`post`](Submitter::post) refuse at once. A thread that may wait calls
 /// [`submit_wait`](Submitter::submit_wait), [`attach_wait`](Submitter::attach_wait) or
-/// [`post_wait`](Submitter::post_wait): they sleep until the loop has made room, for so long at most as they
-/// are told. So a broadcast to any number of clients loses no write. What bounds the bytes that a slow client
-/// has queued is [`Builder::write_limit`](crate::Builder::write_limit).
+/// [`post_wait`](Submitter::post_wait), which sleep until the loop has made room, up to a timeout.
+/// So a broadcast to any number of clients loses no write.
+/// [`Builder::write_limit`](crate::Builder::write_limit) bounds the queued bytes of a slow client.
 ///
 /// ```
 /// use windlass::{Done, Watcher};
@@ -67,7 +67,7 @@ impl Submitter {
         Submitter { shared }
     }
 
-    /// Passes the gate, or says that the watcher is closed or another process's.
+    /// Passes the gate; refused if the watcher is closed or belongs to another process.
     pub(super) fn enter(&self) -> Result<Gate<'_>, Reason> {
         if self.shared.is_forked() {
             return Err(Reason::Forked);
@@ -115,7 +115,8 @@ impl Submitter {
         };
         match self.send(Request::Attach(source, handle)) {
             Ok(()) => {
-                // Not before it is queued: a free by guess must not stand before it and count as queued.
+                // Not before the request is queued: a free of a guessed name must not stand before
+                // it and count as queued.
                 self.shared.names.attach(source);
                 Ok(source)
             }
@@ -129,7 +130,7 @@ impl Submitter {
 
     /// Submits an operation.
     ///
-    /// What only the loop can see comes as the operation's completion, with its buffer:
+    /// Refusals that only the loop can see come as the operation's completion, with its buffer:
     ///
     /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
     /// |---|---|
@@ -158,8 +159,8 @@ impl Submitter {
         }
     }
 
-    /// As [`attach`](Submitter::attach), but waits for room in the queue and in the reserve, for `timeout` of
-    /// real time at most.
+    /// As [`attach`](Submitter::attach), but waits up to `timeout` (real time) for room in the
+    /// queue and in the reserve.
     ///
     /// # Errors
     /// As for [`submit_wait`](Submitter::submit_wait); the handle comes back.
@@ -171,9 +172,9 @@ impl Submitter {
         self.persist(handle.into(), timeout, |handle| self.attach(handle))
     }
 
-    /// As [`submit`](Submitter::submit), but waits for room in the queue and in the reserve, for `timeout` of
-    /// real time at most: from zero, which does not wait, to any length. Threads that wait are served in no
-    /// order, each one's operations in its own.
+    /// As [`submit`](Submitter::submit), but waits up to `timeout` (real time) for room in the
+    /// queue and in the reserve. Zero does not wait; any length is allowed. Waiting threads are
+    /// served in no particular order; the operations of one thread keep their order.
     ///
     /// ```
     /// use std::time::Duration;
@@ -195,17 +196,18 @@ impl Submitter {
     /// ```
     ///
     /// # Errors
-    /// The operation comes back with its buffer, and the reason: [`Reason::Full`] with the bound that was met
-    /// last, when `timeout` has passed; [`Reason::Closed`], also when the watcher closes meanwhile;
-    /// [`Reason::Forked`] in a forked child, at once; [`Reason::Deadlock`] at once where it would have to wait
-    /// on the thread that the loop runs on. (That is the thread of its last turn with requests. Before the
-    /// first, the thread that has asked for the first submitter counts as the loop's, but is given 100 ms for a
-    /// turn of a watcher that has moved to another.)
+    /// The operation comes back with its buffer, and the reason: [`Reason::Full`] after `timeout`,
+    /// with the last exceeded bound; [`Reason::Closed`] if the watcher is closed or closes
+    /// meanwhile; [`Reason::Forked`] at once in a forked child; [`Reason::Deadlock`] at once if it
+    /// would have to wait on the loop's own thread. (The loop's thread is the one of its last turn
+    /// with requests. Before the first such turn, it is the thread that called
+    /// [`submitter`](crate::Watcher::submitter) first; that thread waits 100 ms, in case the
+    /// watcher has moved to another thread.)
     pub fn submit_wait(&self, op: Op, timeout: Duration) -> Result<Ticket, Rejected<Op>> {
         self.persist(op, timeout, |op| self.submit(op))
     }
 
-    /// As [`post`](Submitter::post), but waits for room in the queue, for `timeout` of real time at most.
+    /// As [`post`](Submitter::post), but waits up to `timeout` (real time) for room in the queue.
     ///
     /// # Errors
     /// As for [`submit_wait`](Submitter::submit_wait); the value comes back.
@@ -220,7 +222,7 @@ impl Submitter {
             .map_err(|Rejected { op, reason }| Rejected { op: *op, reason })
     }
 
-    /// Tries until there is room, `timeout` has passed, or there will never be room.
+    /// Retries until there is room, `timeout` has passed, or the refusal is permanent.
     fn persist<T, R>(
         &self,
         item: T,
@@ -267,9 +269,9 @@ impl Submitter {
         self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
     }
 
-    /// Frees a source: its pending operations end, its descriptor is closed. Never refused for want
-    /// of room; after the watcher's close there is nothing left to free. A name that is stale, or that a free
-    /// is queued for already, is not queued: frees take no more room than there are sources.
+    /// Frees a source: its pending operations end, its descriptor is closed. A full queue never
+    /// refuses it; after the watcher's close nothing is left to free. A free of a stale name, or of
+    /// a source with a queued free, is dropped, so queued frees never outnumber the sources.
     pub fn free(&self, source: Source) {
         if self.shared.names.free(source) {
             self.give_back(Request::Free(source));
@@ -327,8 +329,8 @@ impl Submitter {
         }
     }
 
-    /// What cannot be refused: frees, and the return of an id that was not used. It keeps its place
-    /// behind what was queued before; the overflow is bounded by the number of ids and sources.
+    /// Queues a request that cannot be refused: a free, or the return of an unused id. It stays
+    /// behind earlier requests. The number of ids and sources bounds the overflow.
     pub(super) fn give_back(&self, request: Request) {
         let Ok(gate) = self.enter() else { return };
         self.shared.inbox.insist(request);
@@ -346,8 +348,8 @@ impl Drop for Gate<'_> {
     }
 }
 
-/// Owns a source: dropping it frees the source, from any thread. The loop does it in its next turn, also
-/// where its own thread has dropped the guard; until then the source is there.
+/// Owns a source: dropping the guard frees the source, from any thread. The loop frees it in its
+/// next turn, even if the loop's own thread drops the guard. Until then the source exists.
 ///
 /// ```
 /// use windlass::Watcher;

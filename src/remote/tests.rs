@@ -48,7 +48,7 @@ fn refusals_give_everything_back() {
     assert!(remote.take().is_none());
 }
 
-/// What could not be refused stands behind the queue; what comes later must not pass it.
+/// A free stands behind the full queue, and later requests must not pass it.
 #[test]
 fn nothing_passes_a_free() {
     let mut remote = Remote::new(2, 1, 1, Nothing);
@@ -59,7 +59,7 @@ fn nothing_passes_a_free() {
     submitter.free(source(0));
     assert!(matches!(remote.take(), Some(Request::Post(1, _))));
     let full = Reason::Full { limit: Limit::Queue, count: 2 };
-    assert_eq!(submitter.wake(3), Err(full), "there is room, but not for this one");
+    assert_eq!(submitter.wake(3), Err(full), "the queue has room, but the overflow has an entry");
     assert!(matches!(remote.take(), Some(Request::Post(2, _))));
     submitter.free(source(1));
     assert!(matches!(remote.take(), Some(Request::Free(_))));
@@ -98,7 +98,7 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
     let mut remote = Some(Remote::new(4, 4, 4, Nothing));
     let submitter = remote.as_mut().expect("it is there").submitter();
     let inside = submitter.enter().unwrap();
-    // One of them waits for room, and another is about to.
+    // One thread waits for room, and another is about to.
     let waiting = submitter.shared.room.enter();
     let locked = submitter.shared.room.lock();
     let said = fork::said_by_a_child(|| {
@@ -115,7 +115,7 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
     remote.expect("it is the child's that is gone").close();
 }
 
-/// What stands behind a message whose drop panics goes with it.
+/// Requests behind a message whose `Drop` panics are dropped, too.
 #[test]
 fn a_drop_that_panics_keeps_nothing_alive() {
     struct Bomb;
@@ -134,7 +134,7 @@ fn a_drop_that_panics_keeps_nothing_alive() {
     assert_eq!(submitter.wake(3), Err(Reason::Closed));
 }
 
-/// C9: however often a source is freed, and names that are none are, what is queued is one free.
+/// C9: repeated frees of a source and frees of invalid names queue one free only.
 #[test]
 fn frees_have_a_bound() {
     let mut remote = Remote::new(1, 1, 1, Nothing);
@@ -155,7 +155,7 @@ fn frees_have_a_bound() {
 const LONG: Duration = Duration::from_secs(60);
 const FULL: Reason = Reason::Full { limit: Limit::Queue, count: 1 };
 
-/// A queue for one request, which is there, and ids.
+/// A queue for one request, full, and ids in reserve.
 fn stuffed() -> (Remote, Submitter) {
     let mut remote = Remote::new(1, 4, 4, Nothing);
     let submitter = remote.submitter();
@@ -166,7 +166,7 @@ fn stuffed() -> (Remote, Submitter) {
         || places.1.next().map(|slot| Ticket::from_parts(slot, generation)),
     );
     submitter.wake(0).unwrap();
-    // The loop was seen on another thread.
+    // The loop runs on another thread.
     let remote = std::thread::spawn(move || {
         remote.rouse();
         remote
@@ -218,7 +218,7 @@ fn a_wait_for_room_ends_in_time() {
     let start = Instant::now();
     assert_eq!(submitter.post_wait(1, (), Duration::ZERO).unwrap_err().reason, FULL);
     assert!(start.elapsed() < LONG);
-    // A wait that is longer than time itself.
+    // The longest possible timeout.
     std::thread::scope(|scope| {
         let post = scope.spawn(|| submitter.post_wait(2, (), Duration::MAX));
         until_waiting(&submitter, 1);
@@ -229,7 +229,7 @@ fn a_wait_for_room_ends_in_time() {
     assert!(matches!(remote.take(), Some(Request::Post(2, Some(_)))));
 }
 
-/// Every thread that waits gets room, also where each turn makes room for one.
+/// Every waiting thread gets room, even if each turn makes room for one request.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of waits: too slow")]
 fn threads_that_wait_take_their_turns() {
@@ -251,7 +251,7 @@ fn threads_that_wait_take_their_turns() {
             while let Some(request) = remote.take() {
                 let Request::Post(token, Some(_)) = request else { continue };
                 let (thread, i) = ((token >> 32) as usize, token & u64::from(u32::MAX));
-                assert_eq!(i, last[thread] + 1, "each one's are in order");
+                assert_eq!(i, last[thread] + 1, "out of order");
                 (last[thread], count) = (i, count + 1);
             }
             remote.fill(|| None, || None);
@@ -272,7 +272,7 @@ fn the_loop_does_not_wait_for_itself() {
     assert!(remote.rouse());
     let refused = submitter.post_wait(2, "text", LONG).unwrap_err();
     assert_eq!((refused.reason, refused.op), (Reason::Deadlock, "text"));
-    assert!(start.elapsed() < LONG / 2, "it has waited");
+    assert!(start.elapsed() < LONG / 2, "the loop's thread waited");
     // The watcher moves, and takes its first turn there while this thread waits.
     let mut remote = Remote::new(1, 1, 1, Nothing);
     let submitter = remote.submitter();

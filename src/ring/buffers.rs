@@ -97,7 +97,7 @@ impl Buffers {
         self.held() > 0
     }
 
-    /// As [`fill`](Buffers::fill): how many it holds.
+    /// As [`fill`](Buffers::fill); returns how many buffers the kernel holds.
     pub(super) fn filled_up(&mut self, pool: &mut Pool) -> usize {
         self.fill(pool);
         self.held().into()
@@ -147,7 +147,8 @@ impl Buffers {
     /// that receives which go on have used up.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        // While the pool is scarce no receive goes on in the kernel, which knows no shares.
+        // While the pool is scarce no multishot receive continues in the kernel, which knows no
+        // shares.
         if std::mem::take(&mut self.lacking) && !pool.is_scarce() {
             self.fill(pool);
         }
@@ -189,7 +190,7 @@ impl Buffers {
 }
 
 impl Buffers {
-    /// The kernel's ring knows none of them any more: they go back to the pool.
+    /// The kernel's buffer ring is unregistered: its buffers go back to the pool.
     pub(super) fn give_back(mut self, pool: &mut Pool) {
         for chunk in self.lent.drain(..).flatten() {
             pool.take_back(chunk);

@@ -1,4 +1,4 @@
-//! Work on files that the ring does.
+//! File work on the ring.
 
 use io_uring::{opcode, types};
 
@@ -8,7 +8,7 @@ use crate::file::engine::{BATCH, EAGER};
 use crate::file::{FileFacts, FileRequest, FileWork};
 use crate::quirks::Quirk;
 
-/// The entry of work on a file, which is named one way or the other.
+/// The entry of a file request, by descriptor or by registered index.
 macro_rules! file_entry {
     ($fd:expr, $offset:expr, $work:expr, $registered:expr) => {
         match $work {
@@ -47,12 +47,13 @@ macro_rules! file_entry {
 }
 
 impl Ring {
-    /// Starts work on a file; false when threads are to do it.
+    /// Starts a file request; false when threads are to do it.
     pub(super) fn start_on_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         if !self.serves_files || facts.is_refused() {
             return false;
         }
-        // A buffered write is punted to a kernel thread, which takes three times as long.
+        // The ring hands a buffered write to a kernel thread, which takes three times as long as
+        // one of ours.
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if writes && (!facts.is_direct() || facts.appends()) {
             return false;

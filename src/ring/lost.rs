@@ -1,10 +1,11 @@
-//! Lost completions: a full queue, and no memory to keep what did not fit. The kernel counts them, and says
-//! so once (`EBADR`).
+//! Lost completions: the completion queue was full, and the kernel had no memory for its overflow
+//! list. The kernel counts them, and reports them once (`EBADR`).
 //!
-//! Which they were nobody knows. A receive that took of a provided buffer may be among them, so where the
-//! bytes of the next one start is not known either: from then on what lies in such buffers is dropped, and
-//! its reads end with `EIO`. Everything is cancelled; what has answered when a cancel twice finds nothing
-//! was not lost. Then the buffers are registered anew.
+//! The kernel does not say which completions it lost. A receive into a provided buffer may be among
+//! them, so the offset of the next receive's bytes is unknown, too: the driver drops the bytes in
+//! such buffers, and ends their reads with `EIO`. It cancels everything. Once a cancel of
+//! everything finds nothing twice in a row, all completions still missing are lost. Then the driver
+//! registers the buffers anew.
 
 use io_uring::{opcode, types};
 
@@ -15,36 +16,37 @@ use crate::proactor::WAKE;
 use crate::quirks::Quirk;
 use crate::swap::Pool;
 
-/// So often in a row a cancel of everything finds nothing, and nothing else is answered.
+/// The number of cancels in a row that find nothing, without any other answer, until recovery is
+/// complete.
 const ENOUGH: u32 = 2;
 
 #[derive(Default)]
 pub(super) struct Lost {
-    /// Completions were lost, and what the ring had is not all back.
+    /// Completions were lost, and recovery is not complete.
     pub(super) recalls: bool,
-    /// The last cancel of everything has found nothing; and something else was answered beside it.
+    /// The last cancel of everything has found nothing; and another answer came since.
     found_nothing: bool,
     others: bool,
-    /// Times that it found nothing, in a row.
+    /// Cancels in a row that found nothing.
     empty: u32,
     /// How often completions were lost.
     pub(super) times: u64,
 }
 
 impl Lost {
-    /// The cancel of everything has found so many.
+    /// Notes the result of the cancel of everything.
     pub(super) fn found(&mut self, result: i32) {
         self.found_nothing = result == 0 || result == -libc::ENOENT;
     }
 
-    /// Something else was answered.
+    /// Notes another answer.
     pub(super) fn other(&mut self) {
         self.others = true;
     }
 }
 
 impl Ring {
-    /// Asks for the end of everything, unless nothing is left.
+    /// Cancels everything, unless nothing is left.
     pub(super) fn recall_all(&mut self) -> bool {
         let lost = &mut self.lost;
         lost.empty = if lost.found_nothing && !lost.others { lost.empty + 1 } else { 0 };
@@ -57,8 +59,8 @@ impl Ring {
         false
     }
 
-    /// The ring begins anew: with other buffers, and its own poll.
-    pub(super) fn begin_anew(&mut self, pool: &mut Pool, empty: bool, buffer_bytes: u32) {
+    /// The ring starts over, with new buffers and a new wake poll.
+    pub(super) fn start_over(&mut self, pool: &mut Pool, empty: bool, buffer_bytes: u32) {
         self.uring.forgive();
         self.lost = Lost { times: self.lost.times, ..Lost::default() };
         self.runs = Runs::default();
@@ -70,7 +72,7 @@ impl Ring {
                 // The kernel may still write into them.
                 std::mem::forget(buffers);
             }
-            // Without, reads wait for a poll.
+            // Without buffers, reads wait for a poll.
             self.buffers = match self.quirks.has(Quirk::WholeBuffers) {
                 true => None,
                 false => Buffers::new(&self.uring, buffer_bytes).ok().flatten(),

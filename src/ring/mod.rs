@@ -10,9 +10,9 @@
 //! completion whose name is stale is dropped, its bytes given back. At most one read and one write
 //! of a source are in the kernel.
 //!
-//! What the ring holds outlives a process that is killed by a moment: the kernel ends its requests, and then
-//! closes listeners and connections, in work of its own. Who listens at the same address at once sometimes
-//! meets `EADDRINUSE`.
+//! The requests of a ring outlive a killed process by a moment: the kernel ends them in deferred
+//! work, and only then closes listeners and connections. A process that listens at the same address
+//! at once may get `EADDRINUSE`.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -269,7 +269,7 @@ unsafe impl Kernel for Ring {
             self.recycle_messages();
         }
         self.uring.take(&mut self.events, self.most_events);
-        // Before the first of them is looked at: those that came later may lie in the wrong bytes.
+        // Before we look at the first completion: the later ones may name the wrong bytes.
         if self.uring.has_lost() && !self.lost.recalls {
             self.lost.recalls = true;
             self.lost.times += 1;
@@ -327,7 +327,7 @@ unsafe impl Kernel for Ring {
                     let more = cqueue::buffer_more(flags);
                     answer.data = buffers.filled(pool, id, len, more, answer.more);
                     if self.lost.recalls {
-                        // Whose bytes these are is not known.
+                        // The receive of these bytes is unknown.
                         answer.data = Buf::NONE;
                         answer.moved = -(libc::EIO as isize);
                     }
@@ -498,7 +498,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn recovered(&mut self, pool: &mut Pool, empty: bool) {
-        self.begin_anew(pool, empty, self.buffer_bytes);
+        self.start_over(pool, empty, self.buffer_bytes);
     }
 
     fn renew(&self, config: &Config) -> io::Result<Ring> {

@@ -1,4 +1,4 @@
-//! What is told of ends: of one direction, of both, of the other end of a pipe.
+//! Reports of ends: of one direction, of both, of the other end of a pipe.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
 
@@ -6,13 +6,13 @@ use socket2::Socket;
 
 use super::*;
 
-/// Waits until `wanted` is told; answers all that was.
+/// Waits until `wanted` is reported; returns all reported conditions.
 fn told_until<S: Select>(reactor: &mut Reactor<S>, ticket: Ticket, wanted: Ready) -> Ready {
     let until = Instant::now() + BOUND;
     let (mut told, mut items) = (Ready::NONE, Completions::new());
     while !told.contains(wanted) {
         assert!(Instant::now() < until, "{told:?} without {wanted:?} in {BOUND:?}");
-        // Of no effect but for a oneshot, and for an edge which then tells what holds.
+        // This changes only a oneshot, and an edge, which then reports conditions that hold.
         reactor.rearm(ticket, Ready::READABLE | Ready::WRITABLE).unwrap();
         let soon = Instant::now() + Duration::from_millis(20);
         reactor.complete(Wait::Until(soon), &mut items).unwrap();
@@ -27,8 +27,8 @@ fn tcp() -> (Socket, Socket) {
     (a.into(), listener.accept().unwrap().0.into())
 }
 
-/// The answer is still to come: who drops the connection at a hang-up would lose it.
-pub(super) fn ones_own_shutdown_is_no_hang_up<S: Select + Fresh>() {
+/// The answer is still to come: a program that drops the connection at a hang-up would lose it.
+pub(super) fn own_shutdown_is_no_hang_up<S: Select + Fresh>() {
     let (a, b) = streams();
     for (mut ours, mut theirs) in [(a.into(), b.into()), tcp()] {
         for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
@@ -37,7 +37,7 @@ pub(super) fn ones_own_shutdown_is_no_hang_up<S: Select + Fresh>() {
             let watch = Watch::dup(&ours, both).unwrap().mode(mode);
             let ticket = reactor.submit(watch).unwrap();
             assert_eq!(only(now(&mut reactor)).ready, Ready::WRITABLE, "{mode:?}");
-            // Once, and in the other modes' turns again, which does no harm.
+            // Repeated for each mode, which does no harm.
             let _ = ours.shutdown(Shutdown::Write);
             if mode == Mode::Oneshot {
                 reactor.rearm(ticket, both).unwrap();
@@ -50,7 +50,7 @@ pub(super) fn ones_own_shutdown_is_no_hang_up<S: Select + Fresh>() {
             assert_eq!(told, both, "{mode:?}: the answer, and no more");
             ours.read_exact(&mut [0; 6]).unwrap();
         }
-        // Both directions are shut now, whichever was first: once more in each mode.
+        // Both directions are shut now, in either order: each mode reports once more.
         theirs.shutdown(Shutdown::Write).unwrap();
         for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
             let mut reactor = S::fresh();
@@ -60,7 +60,7 @@ pub(super) fn ones_own_shutdown_is_no_hang_up<S: Select + Fresh>() {
             assert!(told.contains(Ready::READABLE | Ready::READ_CLOSED), "{mode:?}: {told:?}");
         }
     }
-    // The end of the peer's direction comes behind one's own while both are watched.
+    // The peer's end comes after our own while both are watched.
     let (a, b) = streams();
     for (ours, theirs) in [(a.into(), b.into()), tcp()] {
         let mut reactor = S::fresh();
@@ -77,7 +77,7 @@ pub(super) fn ones_own_shutdown_is_no_hang_up<S: Select + Fresh>() {
     }
 }
 
-/// A pipe has one direction: its end is told to whichever side is left.
+/// A pipe has one direction: the remaining side sees the end.
 pub(super) fn a_pipe_without_its_other_end_is_hung_up<S: Select + Fresh>() {
     let gone = Ready::HANGUP | Ready::ERROR;
     for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {

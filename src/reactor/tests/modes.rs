@@ -1,15 +1,15 @@
-//! What the modes have in common, and what a oneshot does between its item and its next arming.
+//! The behaviour common to all modes, and a oneshot between its item and `rearm`.
 
 use std::io::ErrorKind::WouldBlock;
 use std::sync::mpsc;
 
 use super::*;
 
-/// More than two sockets hold.
+/// More bytes than the buffers of two sockets hold.
 const BYTES: usize = if cfg!(windows) { 16 << 20 } else { 1 << 20 };
 
-/// In both directions, whatever comes: each of kqueue's filters would tell once.
-pub(super) fn a_oneshot_that_rests_tells_nothing<S: Select + Fresh>() {
+/// In both directions, whatever arrives: each of kqueue's filters would report once.
+pub(super) fn a_disarmed_oneshot_reports_nothing<S: Select + Fresh>() {
     let both = Ready::READABLE | Ready::WRITABLE;
     let (mut socket, mut peer) = streams();
     let mut reactor = S::fresh();
@@ -20,7 +20,7 @@ pub(super) fn a_oneshot_that_rests_tells_nothing<S: Select + Fresh>() {
     reactor.rearm(ticket, both).unwrap();
     let item = only(now(&mut reactor));
     assert_eq!((item.ticket, item.ready, item.more), (ticket, both, true));
-    // For something else; what is read only in part is told again.
+    // With another interest; unread bytes are reported again.
     socket.read_exact(&mut [0]).unwrap();
     reactor.rearm(ticket, Ready::READABLE).unwrap();
     assert_eq!(only(now(&mut reactor)).ready, Ready::READABLE);
@@ -29,7 +29,7 @@ pub(super) fn a_oneshot_that_rests_tells_nothing<S: Select + Fresh>() {
     assert!(now(&mut reactor).is_empty(), "armed, and nothing has come");
     peer.write_all(b"z").unwrap();
     assert_eq!(only(now(&mut reactor)).ready, Ready::READABLE);
-    // Nor of the end, before it is armed.
+    // Nor the end, before it is armed.
     drop(peer);
     assert!(now(&mut reactor).is_empty(), "it rests");
     reactor.rearm(ticket, Ready::READABLE).unwrap();
@@ -38,9 +38,9 @@ pub(super) fn a_oneshot_that_rests_tells_nothing<S: Select + Fresh>() {
     assert_eq!((reactor.len(), reactor.stale_events()), (1, 0));
 }
 
-/// Many bytes through an echo that waits for one direction at a time; the peer does not read before the
-/// echo had to wait for it. Who is told once drains; who is told again, or arms again, may leave
-/// something for later.
+/// Many bytes through an echo that waits for one direction at a time. The peer does not read before
+/// the echo had to wait for it. The edge mode drains the socket; the other modes may leave bytes
+/// for later.
 pub(super) fn an_echo_runs_in_every_mode<S: Select + Fresh>() {
     for mode in [Mode::Level, Mode::Edge, Mode::Oneshot] {
         let (mut socket, peer) = streams();
