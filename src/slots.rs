@@ -19,8 +19,8 @@ pub const NOWHERE: u32 = u32::MAX;
 /// The generation of a place that was never occupied.
 pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
-/// The most places that a table may have: the highest bits of a ticket's index are a completion's, and
-/// the last two numbers below them name no place.
+/// The most places of a table: completions use the highest bits of a ticket's index, and the last
+/// two numbers below them name no place.
 pub(crate) const MOST: u32 = (1 << 24) - 2;
 
 const CHUNK_BITS: u32 = 8;
@@ -66,7 +66,7 @@ pub(crate) fn another_start() -> u32 {
 
 #[cfg(test)]
 thread_local! {
-    /// How often a table was looked through on this thread: for tests of what must not.
+    /// How often this thread scanned a table, for tests of code that must not.
     pub(crate) static LOOKED_THROUGH: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -127,7 +127,7 @@ impl<T: Entry> Table<T> {
         Some((index, generation, entry))
     }
 
-    /// Changes how many places there may be (1 to 2^24 - 2). Those occupied beyond it stay.
+    /// Changes the limit of places (1 to 2^24 - 2). Occupied places beyond it stay.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.clamp(1, MOST);
     }
@@ -279,7 +279,7 @@ pub enum InFlight {
     Freed,
     /// It ends because the driver was closed.
     Closed,
-    /// It ends because its source was closed with too much to write.
+    /// The operation ends because its source overflowed with queued writes.
     Overflow,
 }
 

@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticke
 pub enum Kind {
     /// Not looked at yet; the first operation asks the kernel.
     Unknown = 0,
-    /// A connected or connecting TCP or MPTCP socket: a read that ends short has met the end of what is there.
+    /// A connected or connecting TCP or MPTCP socket: a short read has emptied the socket.
     Stream = 8,
     /// A Unix stream socket: its reads can stop short at passed descriptors.
     UnixStream = 9,
@@ -150,7 +150,7 @@ enum Origin {
     Virtual(Box<Virtual>),
 }
 
-/// A descriptor of another kernel: what closes it, and the address of its other end.
+/// A descriptor of another kernel: its owner, which closes it, and the address of its peer.
 #[derive(Clone)]
 struct Virtual {
     owner: Arc<dyn VirtualDescriptor>,
@@ -196,8 +196,8 @@ impl Handle {
         Handle { fd: fd.into_raw_fd(), kind, fresh: true, origin }
     }
 
-    /// A descriptor of another kernel than the system's, closed through `owner`, and the address of its
-    /// other end, of an accepted or connected internet socket (for authors of kernels).
+    /// A descriptor of a kernel other than the system's, which `owner` closes. `peer` is the peer's
+    /// address of an accepted or connected internet socket. (For authors of kernels.)
     pub fn from_virtual(
         fd: RawFd,
         kind: Kind,
@@ -260,7 +260,7 @@ impl Handle {
         raw
     }
 
-    /// Closes it, and says what close(2) says: an errno. It is closed in any case.
+    /// Closes the descriptor and returns the errno of close(2). The descriptor is closed even then.
     pub(crate) fn close(self) -> Result<(), i32> {
         if self.is_virtual() {
             return Ok(());

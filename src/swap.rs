@@ -47,9 +47,9 @@ struct Chunk {
     size: u32,
     next: AtomicPtr<Chunk>,
     pool: Arc<Shared>,
-    /// Whose it is while it is leased, if it is one source's alone; 0 if not.
+    /// The key of the source that alone uses the chunk while it is leased; 0 if none.
     owner: AtomicU64,
-    /// It counts as lent.
+    /// The chunk counts as lent to a kernel.
     lent: AtomicBool,
 }
 
@@ -270,14 +270,15 @@ pub struct Pool {
     chunk_size: u32,
     /// A chunk with less room than this is retired: no read gets a smaller buffer.
     least_room: u32,
-    /// The same for the usual reads: more than there can be while the pool is scarce.
+    /// `least_room` for the usual reads; while the pool is scarce it exceeds every chunk, so they
+    /// take none.
     usual_room: u32,
     free: Vec<NonNull<Chunk>>,
     allocated: usize,
     limit_chunks: usize,
-    /// How many are lent to a kernel.
+    /// The number of chunks lent to a kernel.
     lent: usize,
-    /// Whose chunks have come back.
+    /// The owners of returned chunks.
     owners: Vec<u64>,
 }
 
@@ -319,14 +320,13 @@ impl Pool {
         self.room_at_hand(self.least_room).or_else(|| self.refill())
     }
 
-    /// As [`space`](Pool::space), in the chunk at hand only, and none while the pool is scarce: it is not
-    /// for all to take then.
+    /// As [`space`](Pool::space), in the current chunk only, and none while the pool is scarce.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
         self.room_at_hand(self.usual_room)
     }
 
-    /// What is left of the chunk at hand, if that is as much as `least`.
+    /// The rest of the current chunk, if it has at least `least` bytes.
     #[inline(always)]
     fn room_at_hand(&mut self, least: u32) -> Option<(*mut u8, u32)> {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
@@ -435,16 +435,16 @@ impl Pool {
         chunk
     }
 
-    /// Says that we starve, then looks again: a lease that drops meanwhile sees the flag or its chunk is
-    /// seen here.
+    /// Sets the `starving` flag, then looks again: a lease that drops meanwhile sees the flag, or
+    /// we see its chunk.
     fn starve(&mut self) {
         self.shared.starving.store(true, Ordering::SeqCst);
         self.take_returned();
     }
 
-    /// Lends a chunk to a kernel that fills it by itself, and of which it has `held` already. A kernel
-    /// cannot be asked to give one back: three quarters always stay for reads that the loop does, or one
-    /// chunk of a few.
+    /// Lends a chunk to a kernel that fills it by itself and already has `held` chunks. A kernel
+    /// gives no chunk back on request, so three quarters of the pool, or at least one chunk, stay
+    /// for reads by the loop.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
         let kept = if self.has_shares() { self.limit_chunks * 3 / 4 } else { 1 };
         if held >= self.limit_chunks - kept {
@@ -453,8 +453,9 @@ impl Pool {
         self.lend_to(0)
     }
 
-    /// Lends a chunk for one read of the source with this key, which is
-    /// [told](Pool::take_owner) when the chunk comes back with all its leases gone; 0 for none.
+    /// Lends a chunk for one read of the source with this key (0 for none).
+    /// [`take_owner`](Pool::take_owner) returns the key once the last lease of the chunk is
+    /// dropped.
     pub(crate) fn lend_to(&mut self, owner: u64) -> Option<Lent> {
         let chunk = self.obtain()?;
         self.lent += 1;
@@ -484,7 +485,7 @@ impl Pool {
         if header.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
             trace::gone(lent.chunk.as_ptr());
             let owner = header.owner.swap(0, Ordering::Relaxed);
-            // Without a lease it was nobody's.
+            // Without a lease the chunk has no owner.
             if owner != 0 && lent.rest != FULL {
                 self.owners.push(owner);
             }
@@ -513,7 +514,7 @@ impl Pool {
         self.shared.drain(|chunk| {
             // SAFETY: the pool's alone (S1).
             let header = unsafe { chunk.as_ref() };
-            // One that was dropped, not taken back.
+            // A chunk whose leases were dropped, not one taken back unused.
             *lent -= usize::from(header.lent.swap(false, Ordering::Relaxed));
             let owner = header.owner.swap(0, Ordering::Relaxed);
             if owner != 0 {
@@ -523,7 +524,7 @@ impl Pool {
         });
     }
 
-    /// The owner of a chunk that has come back since the pool was asked last.
+    /// The owner of a chunk that has come back since the last call.
     pub(crate) fn take_owner(&mut self) -> Option<u64> {
         self.owners.pop()
     }
@@ -555,7 +556,8 @@ impl Pool {
         self.allocated * self.chunk_size as usize
     }
 
-    /// Bytes of chunks that leases or a kernel hold, or that have come back and were not taken since.
+    /// Bytes of chunks that leases or a kernel hold, or that have come back and were not reused
+    /// yet.
     pub fn leased_bytes(&self) -> usize {
         let at_hand = usize::from(self.current != no_chunk());
         (self.allocated - self.free.len() - at_hand) * self.chunk_size as usize
@@ -582,7 +584,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Whose it is.
+    /// The key of the source that owns the chunk.
     pub(crate) fn owner(&self) -> u64 {
         // SAFETY: it holds tokens of it (S3).
         unsafe { self.chunk.as_ref() }.owner.load(Ordering::Relaxed)

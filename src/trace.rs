@@ -1,10 +1,10 @@
 //! Which buffers are held, and by whose making: to find what keeps memory that should have come back.
 //!
-//! With the feature `trace-buffers` every [`AlignedBuf`](crate::AlignedBuf), and every swap buffer that is
-//! kept by leases only, is in a table from when it is handed out until it comes back. Memory that is handed out
-//! or comes back twice, which the library's own mistakes alone can do, is a panic. The table is one for the
-//! process, under a lock: for debugging, and not for a forked child of several threads. It allocates when more
-//! is held than ever before, and for a backtrace.
+//! With the feature `trace-buffers` every [`AlignedBuf`](crate::AlignedBuf), and every swap buffer
+//! that is kept by leases only, is in a table from when it is handed out until it comes back.
+//! Memory that is handed out or comes back twice, which the library's own mistakes alone can do, is
+//! a panic. The table is one for the process, under a lock: for debugging, and not for a forked
+//! child of several threads. It allocates for a new maximum of held buffers, and for a backtrace.
 //!
 //! ```
 //! use windlass::AlignedBuf;
@@ -64,7 +64,7 @@ type Table = HashMap<usize, Held, BuildHasherDefault<DefaultHasher>>;
 
 static TABLE: Mutex<Table> = Mutex::new(HashMap::with_hasher(BuildHasherDefault::new()));
 
-/// What stands for a backtrace where none is wanted: one for all, so that an entry allocates nothing.
+/// The shared placeholder for a disabled backtrace, so that an entry does not allocate.
 static NOWHERE: LazyLock<Arc<Backtrace>> = LazyLock::new(|| Arc::new(Backtrace::disabled()));
 
 fn table() -> MutexGuard<'static, Table> {

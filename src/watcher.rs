@@ -221,12 +221,12 @@ impl<D: Driver> Watcher<D> {
     /// does not end the wait: a handler tells the loop through a descriptor that it reads (the example
     /// `echo`), or through a [`Submitter`] from a thread that waits for signals.
     ///
-    /// With nothing in flight it waits for other threads, which a [`Submitter`] may reach it from at any
-    /// time: where there are none, it blocks for ever. (On a [simulation](crate::sim) it fails then.)
+    /// With nothing in flight it waits for requests of other threads through a [`Submitter`].
+    /// Without such threads it blocks for ever. (On a [simulation](crate::sim) it fails instead.)
     ///
     /// # Errors
-    /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in a
-    /// child process; what the kernel reports for the wait itself (`EBADF`, `EINVAL`: somebody else has
+    /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in
+    /// a child process; the kernel's errors of the wait itself (`EBADF`, `EINVAL`: other code has
     /// closed the selector's descriptor). See [`Reason::of`].
     #[inline]
     pub fn wait(&mut self, done: &mut Completions) -> io::Result<usize> {
@@ -253,14 +253,14 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Now, done)
     }
 
-    /// Ends the operations of a source ([`ErrorKind::Freed`](crate::ErrorKind::Freed)) and closes its
-    /// descriptor at once. False for a stale source. To close after the writes that are queued, submit
-    /// [`Op::close`], and do not free behind it: that ends the close, and the writes before it with what
-    /// was not out yet.
+    /// Ends the operations of a source ([`ErrorKind::Freed`](crate::ErrorKind::Freed)) and closes
+    /// its descriptor at once. False for a stale source. To close after the writes that are queued,
+    /// submit [`Op::close`], and do not free the source after it: a free ends the close and the
+    /// unsent writes before it.
     ///
-    /// Completions that were there already survive it: what a program submits for their source then is
-    /// refused as [`Reason::Stale`], which is not an error for a server with several operations in flight
-    /// on a source.
+    /// Completions already made are still delivered. Later submissions for their source are refused
+    /// with [`Reason::Stale`]; a server with several operations in flight per source should expect
+    /// that.
     ///
     /// ```
     /// # use windlass::{Completions, Op, Reason, Watcher};
@@ -402,27 +402,28 @@ impl<D: Driver> Watcher<D> {
         self.driver.aligned_buf(len)
     }
 
-    /// Binds a source to a guard that frees it when dropped, from any thread: at the loop's next turn.
+    /// Binds a source to a guard. Dropping the guard, on any thread, frees the source in the loop's
+    /// next turn.
     pub fn guard(&mut self, source: Source) -> SourceGuard {
         SourceGuard::new(source, self.driver.submitter())
     }
 
-    /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's. The clock is
-    /// asked once between two waits; what the program does meanwhile does not show in it. Spans
-    /// ([`Op::timer`], [`Op::timeout`]) count from their submission by the clock itself.
+    /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's. The
+    /// watcher reads the clock once between two waits, so the time stands still while the program
+    /// works. Spans ([`Op::timer`], [`Op::timeout`]) count from the real time of their submission.
     pub fn now(&mut self) -> Instant {
         self.driver.now()
     }
 
-    /// Asks the clock, and answers the time: until the next wait that is [`now`](Watcher::now).
+    /// Reads the clock and returns the time. [`now`](Watcher::now) returns it until the next wait.
     pub fn update_now(&mut self) -> Instant {
         self.driver.update_now()
     }
 
-    /// Gives an operation in flight another deadline, which counts from now: to a timer another time, to
-    /// others, however many bytes they have moved, a [`timeout`](Op::timeout) anew, or their first. A
-    /// deadline that a timer has beside its own time stays. Among equal ones it is the youngest. One
-    /// entry moves in a heap: an idle timeout is pushed back with each message at little cost.
+    /// Gives a timer a new time, or another operation in flight a new [`timeout`](Op::timeout),
+    /// counted from now. The operation may have had no deadline before, and may have moved any
+    /// number of bytes. A timer keeps its deadline. The new deadline comes after equal ones. The
+    /// call moves one entry in a heap, so a program can extend an idle timeout with each message.
     ///
     /// ```
     /// use std::time::Duration;
@@ -436,9 +437,10 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// [`Reason::Stale`]: the operation has ended, or is about to. [`Reason::Unsupported`]: a read without a
-    /// buffer that was submitted without a deadline has no place for one; submit it with a
-    /// [`timeout`](Op::timeout), if a long one. [`Reason::Forked`].
+    /// - [`Reason::Stale`]: the operation has ended, or is about to.
+    /// - [`Reason::Unsupported`]: a read without a buffer that was submitted without a deadline;
+    ///   submit it with a long [`timeout`](Op::timeout) instead.
+    /// - [`Reason::Forked`]: in a forked child.
     pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
         self.driver.reschedule(ticket, Due::After(span))
     }
@@ -467,12 +469,12 @@ impl<D: Driver> Watcher<D> {
         self.driver.pollable()
     }
 
-    /// Binds the calling thread, on which the loop runs, to processor `cpu` (from 0). The threads that it makes for
-    /// its work from then on may run on all processors of the process.
+    /// Binds the calling thread, on which the loop runs, to processor `cpu` (from 0). Worker
+    /// threads started later may still run on all processors of the process.
     ///
     /// # Errors
-    /// [`Reason::NoProcessor`] for one that does not exist or may not be used; [`Reason::Closed`] after
-    /// `close`; `Unsupported` where the system has no such binding.
+    /// [`Reason::NoProcessor`] for a processor that does not exist or that the process may not use;
+    /// [`Reason::Closed`] after `close`; `Unsupported` where the system has no such binding.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
         // One that is closed, or another process's, says so of any source. (A submitter would reserve ids.)
         match self.driver.fd(Source::NONE) {

@@ -89,8 +89,8 @@ faults! {
     emfile: Emfile,
     /// The connection that an accept would take is gone (`ECONNABORTED`); its client is reset.
     aborted: Aborted,
-    /// An accept is refused (`EPERM`), and the connection stays; no event follows. An accept that meets
-    /// nothing else for about a second ends with it.
+    /// An accept fails with `EPERM` and the connection stays; no event follows. An accept that
+    /// meets only this error for about a second ends with it.
     denied: Denied,
     /// A connection breaks: both ends are reset (`ECONNRESET`) when either reads or writes.
     reset: Reset,

@@ -53,9 +53,9 @@
 //! # Time
 //!
 //! It passes only while a watcher waits, and by [`Sim::advance`]. Each turn of a watcher takes a
-//! microsecond ([`Sim::set_turn`]) whatever it finds, so that the deadlines of a busy program come, also
-//! where it is busy with nops or with messages of its own. A wait in which nothing happens ends exactly
-//! at its timeout. When nothing can ever happen, `wait` fails with
+//! microsecond ([`Sim::set_turn`]), so that the deadlines of a busy program come, even if the
+//! program only submits nops or posts messages to itself. A wait in which nothing happens ends
+//! exactly at its timeout. When nothing can ever happen, `wait` fails with
 //! [`Deadlock`](io::ErrorKind::Deadlock) instead of blocking.
 //!
 //! # Several watchers
@@ -165,9 +165,9 @@ impl Sim {
         self.enter().buffer = bytes.max(1);
     }
 
-    /// How much virtual time each turn of a watcher takes from now on; a wait is one turn or more.
-    /// Default 1 µs, at least 1 ns, which is what zero gives: if turns took nothing, no deadline of a busy
-    /// program would ever come.
+    /// Sets the virtual time that each turn of a watcher takes; a wait is one turn or more. Default
+    /// 1 µs, at least 1 ns; zero counts as 1 ns, because with turns that take no time no deadline
+    /// of a busy program would ever come.
     pub fn set_turn(&self, span: Duration) {
         self.enter().schedule.turn_ns = clock::ns_of_duration(span).max(1);
     }

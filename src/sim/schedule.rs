@@ -10,8 +10,8 @@ use crate::proactor::WAKE;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;
-/// What a turn costs. Time must pass while there is always something to do, or no deadline of a busy
-/// program would ever come.
+/// The virtual time of a turn. Time must pass in a program that always has work, or its deadlines
+/// would never come.
 const TURN_NS: u64 = 1_000;
 /// How many keys of gone registrations a selector remembers, to report them in error.
 const REMEMBERED: usize = 16;
@@ -31,7 +31,7 @@ pub(super) struct Selector {
 /// The clock and the agenda.
 pub(super) struct Schedule {
     pub(super) now_ns: u64,
-    /// What a turn costs; never 0.
+    /// The virtual time of a turn; never 0.
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
     /// When which socket (and which use of its place) is reported late. The running number keeps

@@ -374,7 +374,7 @@ fn a_full_backlog_makes_clients_wait() {
     assert_eq!(done.iter().filter(accepted).count(), 5);
 }
 
-/// An accept that meets nothing but an error that leaves the connection there.
+/// An accept whose only result is an error that leaves the connection in place.
 #[test]
 fn an_accept_that_is_always_denied_ends() {
     let sim = Sim::with_faults(1, Faults { denied: 1.0, ..Faults::none() });
@@ -388,7 +388,7 @@ fn an_accept_that_is_always_denied_ends() {
     let (denied, took) = (sim.injected().denied, watcher.update_now() - start);
     assert_eq!((denied, watcher.counters().accept_errors), (800, 800));
     assert!(took > Duration::from_millis(900) && took < Duration::from_secs(2), "{took:?}");
-    // Now and then it harms nobody, however long.
+    // Occasional errors end no accept, however long they go on.
     sim.set_faults(Faults { denied: 0.9, ..Faults::none() });
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Accepted(_))));

@@ -290,7 +290,7 @@ impl World {
         self.sockets[fd as usize].local.address()
     }
 
-    /// The internet address that an accepted connection came from, whatever became of it since.
+    /// The internet address that an accepted connection came from, even after the peer has closed.
     pub(super) fn accepted_from(&self, fd: RawFd) -> Option<SocketAddr> {
         self.sockets[fd as usize].remote.ip()
     }

@@ -1,26 +1,26 @@
-//! How much of a pool is left, and from when on that is too little for everybody to take what comes.
+//! How many chunks of a pool are free, and from when on the pool is scarce.
 
 use std::sync::atomic::Ordering;
 
 use super::Pool;
 
-/// A pool of fewer chunks has no shares: what one read takes is too much of it.
+/// A pool of fewer chunks has no shares: one read takes too large a part of it.
 const LEAST_CHUNKS: usize = 8;
 
 impl Pool {
-    /// Whether it is large enough to be shared out.
+    /// Whether the pool is large enough for shares.
     pub(super) fn has_shares(&self) -> bool {
         self.limit_chunks >= LEAST_CHUNKS
     }
 
-    /// Half of the pool is in use: what is left is for all.
+    /// Updates whether half of the pool is in use.
     pub(super) fn note_scarcity(&mut self) {
         let used = self.allocated - self.free.len() - self.lent;
         let scarce = self.has_shares() && used * 2 >= self.limit_chunks;
         self.usual_room = if scarce { u32::MAX } else { self.least_room };
     }
 
-    /// Whether half of the pool is in use, as far as it was looked at.
+    /// Whether half of the pool was in use when last checked.
     #[inline(always)]
     pub(crate) fn is_scarce(&self) -> bool {
         self.usual_room != self.least_room
@@ -36,18 +36,18 @@ impl Pool {
         self.is_scarce()
     }
 
-    /// How many chunks can be had without waiting, other than the one at hand.
+    /// The number of chunks available without waiting, except the current one.
     pub(crate) fn free_chunks(&mut self) -> usize {
         self.is_still_scarce();
         self.free.len() + self.limit_chunks - self.allocated
     }
 
-    /// How many chunks with room there are. If `awaited`, or where there is none, the pool wakes its driver
-    /// when one comes back.
+    /// The number of chunks with room. If `awaited`, or if there is none, the pool wakes its driver
+    /// when a chunk comes back.
     pub fn available(&mut self, awaited: bool) -> usize {
         let at_hand = self.room_at_hand(self.least_room).is_some();
         if !at_hand {
-            // So that it is told when it comes back.
+            // So that the returning chunk wakes the driver.
             self.retire();
         }
         let count = self.free_chunks() + usize::from(at_hand);

@@ -14,7 +14,7 @@ mod system {
 
     use crate::error::Reason;
 
-    /// The processors that the process had before the first thread was bound here.
+    /// The processors of the process before the first thread was bound here.
     static ALL: OnceLock<CpuSet> = OnceLock::new();
 
     thread_local! {
@@ -27,7 +27,7 @@ mod system {
     /// Binds the calling thread to processor `cpu`.
     ///
     /// # Errors
-    /// [`Reason::NoProcessor`] for one that does not exist or may not be used.
+    /// [`Reason::NoProcessor`] for a processor that does not exist or that the process may not use.
     pub(crate) fn bind(cpu: usize) -> io::Result<()> {
         if ALL.get().is_none() {
             let all = sched_getaffinity(THIS).map_err(io::Error::from)?;
@@ -41,13 +41,14 @@ mod system {
         Ok(())
     }
 
-    /// What a thread that the calling one makes has to do first: one that is bound would hand its only
-    /// processor down, and what threads do for a loop would run where the loop runs.
+    /// The first step of a thread that the calling thread spawns. A thread inherits the affinity of
+    /// its parent: without this step, the workers of a bound loop would share the loop's only
+    /// processor.
     pub(crate) fn unbind_of() -> impl FnOnce() + Send + 'static {
         let all = if BOUND.get() { ALL.get().copied() } else { None };
         move || {
             if let Some(all) = all {
-                // They may have become fewer since: then it stays where it is.
+                // The process may have fewer processors by now: then the thread stays where it is.
                 let _ = sched_setaffinity(THIS, &all);
             }
         }
@@ -73,7 +74,7 @@ mod system {
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
-    /// Nothing is handed down.
+    /// Threads inherit no affinity here.
     pub(crate) fn unbind_of() -> impl FnOnce() + Send + 'static {
         || {}
     }

@@ -268,7 +268,7 @@ impl Aio {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there, or
     /// denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no error.
     pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
-        // Without it contexts would pile up.
+        // Without this, contexts would pile up.
         let answer = attempt!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
             return judge("io_destroy(2)", -answer as i32).map(Err);
@@ -344,7 +344,7 @@ impl Aio {
         self.queued.len()
     }
 
-    /// The errno with which io_submit(2) was denied since the context was opened, if it was.
+    /// The errno, if io_submit(2) was denied after the context was opened.
     #[inline]
     pub(crate) fn denied(&self) -> Option<i32> {
         self.denied
@@ -518,8 +518,8 @@ impl Aio {
 }
 
 impl Drop for Aio {
-    /// Waits for nothing: io_destroy(2) returns when the last request has ended, which may be never. So a
-    /// context whose requests have not ended stays, with their memory, until the process ends.
+    /// Does not wait: io_destroy(2) returns when the last request has ended, which may be never. So
+    /// a context with requests in flight stays, with their memory, until the process ends.
     fn drop(&mut self) {
         if self.forks != fork::generation() {
             // The parent's, with its requests.
@@ -527,7 +527,7 @@ impl Drop for Aio {
         }
         self.reap(&mut Vec::new());
         if self.in_kernel == 0 {
-            // Where it is denied since the context was opened, that stays, too.
+            // If io_destroy(2) was denied after the context was opened, the context stays, too.
             destroy(self.context);
         }
     }

@@ -81,10 +81,11 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Closes `fd`, which the caller owns. It is gone in any case: an errno (`ENOSPC`, `EDQUOT` and `EIO` of NFS
-/// and FUSE, `EINTR`) says that what was written may be lost, and the number may be another file's already.
+/// Closes `fd`, which the caller owns. The descriptor is closed even on an error. The errno
+/// (`ENOSPC`, `EDQUOT` and `EIO` of NFS and FUSE, `EINTR`) means that written data may be lost; the
+/// number may already belong to another file.
 pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
-    // SAFETY: the caller owns the descriptor; errors of close(2) leave it closed.
+    // SAFETY: the caller owns the descriptor, which close(2) closes even on an error.
     match attempt!(unsafe { libc::close(fd) }) {
         0 => Ok(()),
         error => Err(-error as i32),

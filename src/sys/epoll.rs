@@ -5,9 +5,9 @@
 //!
 //! The kernel writes at most as many events as the vector has capacity for, and says how many.
 //!
-//! Where there is no epoll_pwait2 a timerfd stands in the wait, so that a timeout is still one of nanoseconds.
-//! Its event is taken out of what is reported, and the room that it took is filled again, so that a
-//! full list of events means what it means elsewhere: there may be more.
+//! Without epoll_pwait2 a timerfd in the wait gives timeouts their nanoseconds. We remove its event
+//! from the list and refill its place, so that a full list still means that there may be more
+//! events.
 
 use std::io;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ pub struct Epoll {
     timeouts: Timeouts,
 }
 
-/// The key of the timer's event: no name of a source or watch.
+/// The key of the timer's event: not the name of any source or watch.
 const TIMER: u64 = u64::MAX - 2;
 
-/// How a wait ends at its time.
+/// How a wait times out.
 enum Timeouts {
     /// epoll_pwait2.
     Nanoseconds,
-    /// A timerfd, where the kernel does not have that (before 5.11) or a filter denies it; whether it
-    /// is set. Every time that it reaches is an edge, so it is never read.
+    /// A timerfd, where the kernel lacks epoll_pwait2 (before 5.11) or a filter denies it, and
+    /// whether it is set. Each expiry is an edge, so it is never read.
     Timer(OwnedFd, bool),
-    /// Where there is no timerfd either.
+    /// Milliseconds, without a timerfd, too.
     Milliseconds,
 }
 
@@ -63,7 +63,7 @@ impl Select for Epoll {
         // SAFETY: no memory is passed.
         let made = check!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
         let fd = made.map_err(|error| step::at("epoll_create1(2)", error))?;
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.clamp(1, 1 << 16);
         let timeouts = if cfg!(miri) { Timeouts::Milliseconds } else { Timeouts::Nanoseconds };
@@ -162,7 +162,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// A timer in the wait, or milliseconds where the system has none to give.
+    /// A timer in the wait, or milliseconds if the system gives no timerfd.
     #[cold]
     fn make_timer(&self) -> Timeouts {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
@@ -170,7 +170,7 @@ impl Epoll {
         let Ok(fd) = check!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }) else {
             return Timeouts::Milliseconds;
         };
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         let timer = unsafe { OwnedFd::from_raw_fd(fd) };
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
         match self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, edge) {
@@ -179,11 +179,11 @@ impl Epoll {
         }
     }
 
-    /// Sets the timer to go off in so many nanoseconds; 0 is never.
+    /// Sets the timer to expire in `ns` nanoseconds; 0 is never.
     fn set_timer(&mut self, ns: u64) -> Option<()> {
         let Timeouts::Timer(timer, is_set) = &mut self.timeouts else { return None };
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // As far as the kernel's own clock goes.
+        // Clamped to the range of the kernel's clock.
         let value = descriptor::timespec(ns.min(i64::MAX as u64));
         let spec = libc::itimerspec { it_interval: never, it_value: value };
         let (fd, old) = (timer.as_raw_fd(), std::ptr::null_mut());
@@ -193,7 +193,7 @@ impl Epoll {
         (answer == 0).then_some(())
     }
 
-    /// Takes the timer's event out, and looks for another one where the list was full.
+    /// Removes the timer's event, and looks for another event if the list was full.
     #[cold]
     fn leave_timer_out(&mut self) {
         let Some(at) = self.events.iter().position(|event| event.u64 == TIMER) else { return };
@@ -208,7 +208,7 @@ impl Epoll {
             let start = room.as_mut_ptr().cast::<libc::epoll_event>();
             // SAFETY: room for one event.
             let more = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), start, 1, 0) };
-            // SAFETY: the kernel has written it, if there was one.
+            // SAFETY: the kernel has written the event, if there was one.
             unsafe { self.events.set_len(len + usize::from(more == 1)) };
         }
     }
@@ -256,7 +256,7 @@ mod tests {
         epoll
     }
 
-    /// Waits for nothing, for so long.
+    /// Waits for `ns` without any event.
     fn wait(epoll: &mut Epoll, ns: u64) -> Duration {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(60) {
@@ -293,10 +293,10 @@ mod tests {
         assert!(shortest < Duration::from_micros(900), "{shortest:?}");
     }
 
-    /// A full list says that there may be more, also when the timer's event stood in it.
+    /// A full list still means that there may be more events when it contained the timer's event.
     #[test]
     #[cfg_attr(miri, ignore = "it has no such timers")]
-    fn the_timers_event_is_told_to_nobody_and_takes_no_room() {
+    fn the_timers_event_is_hidden_and_takes_no_room() {
         let mut epoll = falls_back(Epoll::make_timer, 2);
         let bells: Vec<WakeFd> = (0..3).map(|_| WakeFd::new().unwrap()).collect();
         epoll.set_timer(1).unwrap();
@@ -304,13 +304,13 @@ mod tests {
         let mut entry = libc::pollfd { fd: timer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry on the stack.
         assert_eq!(unsafe { libc::poll(&mut entry, 1, 60_000) }, 1, "the timer goes off");
-        // Ready behind the timer: it stands first in the kernel's list.
+        // These become ready after the timer, which stands first in the kernel's list.
         for (key, bell) in bells.iter().enumerate() {
             epoll.add(bell.raw(), key as u64, Ready::WRITABLE, Mode::Level).unwrap();
         }
         assert_eq!(epoll.select(Some(0)).unwrap(), 2, "a full list");
         assert!((0..2).all(|i| epoll.event(i).0 < 3));
-        // Set for later and not reached, it ends no wait without a timeout.
+        // A timer that has not expired ends no wait without a timeout.
         epoll.set_timer(3_600_000_000_000).unwrap();
         assert_eq!(epoll.select(None).unwrap(), 2);
         assert!(matches!(epoll.timeouts, Timeouts::Timer(_, false)));

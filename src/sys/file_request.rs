@@ -1,8 +1,8 @@
-//! Requests for work on files, as what does it beside a selector is told them: a ring, or Linux AIO.
+//! File requests in the form that the engines beside a selector take: a ring, or Linux AIO.
 
 use crate::sys::fd::RawFd;
 
-/// What a request does; the numbers are those of Linux AIO, `IOCB_CMD_*` (linux/aio_abi.h).
+/// The operation of a request. The numbers are those of Linux AIO, `IOCB_CMD_*` (linux/aio_abi.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Code {
@@ -14,7 +14,7 @@ pub(crate) enum Code {
     Fsync = 2,
     /// fdatasync(2): likewise.
     Fdsync = 3,
-    /// Stays in the kernel until the descriptor is ready: what tests fill a context with.
+    /// Stays in the kernel until the descriptor is ready. Tests fill a context with it.
     #[cfg(all(test, target_os = "linux", not(any(miri, windlass_kqueue))))]
     Poll = 5,
     /// Reads into an array of `iovec`.
@@ -24,25 +24,25 @@ pub(crate) enum Code {
 }
 
 /// One request.
-// Elsewhere it is made, and taken by nothing.
+// Systems without an engine make requests, but nothing reads their fields.
 #[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// What its completion is known by.
+    /// Identifies its completion.
     pub(crate) key: u64,
     pub(crate) code: Code,
     pub(crate) fd: RawFd,
-    /// The memory, or an array of `iovec`, which is read at submission only.
+    /// The memory, or an array of `iovec`, which the kernel reads at submission only.
     pub(crate) start: *mut u8,
     /// Bytes, or vectors (at most `IOV_MAX`, 1024). The kernel moves at most 2 GiB less a page.
     pub(crate) len: usize,
-    /// In the file, in bytes. More than `i64::MAX` is `EINVAL`.
+    /// The offset in the file, in bytes. More than `i64::MAX` is `EINVAL`.
     pub(crate) offset: u64,
     /// `RWF_*` of preadv2(2), of reads and writes.
     pub(crate) rw_flags: u32,
 }
 
-/// What a completion says.
+/// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completed {
     pub(crate) key: u64,

@@ -1,11 +1,11 @@
 //! A ring of io_uring(7) for files alone, beside a selector: its completions make an eventfd readable.
 //!
-//! It is never waited in. What the kernel puts off runs at the end of any system call (no
-//! `DEFER_TASKRUN`), and completions are taken where the kernel maps them: what is in the kernel is
-//! answered also where io_uring_enter(2) is denied from some time on.
+//! The loop never waits in it. Deferred work of the kernel runs at the end of any system call (no
+//! `DEFER_TASKRUN`), and the loop reads completions from the mapped queue. So requests in the
+//! kernel are answered even if io_uring_enter(2) is denied later.
 //!
-//! It knows nothing of operations or buffers: whoever pushes a request promises that the memory which
-//! the request names stays what it is until the request's completion.
+//! It knows nothing of operations or buffers: the caller of `push` promises that the memory of a
+//! request stays valid until the request's completion.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -32,13 +32,13 @@ pub(crate) use crate::sys::uring::release;
 
 /// Entries of the submission queue. The completion queue has eight times as many.
 const SUBMISSIONS: u32 = 256;
-/// Requests that may be in the ring at a time: with a cancellation for each they fit into the completion
-/// queue, which so never overflows.
+/// The most requests in the ring at a time. With a cancellation for each, they fit into the
+/// completion queue, so it never overflows.
 const MOST: u32 = 1024;
-/// The key of cancellations. They are answered only when they fail.
+/// The key of cancellations. They complete only when they fail.
 const CANCEL: u64 = u64::MAX;
 
-/// As for the ring of a driver, but nothing is deferred to the next enter.
+/// As for the ring of a driver, but without work deferred to the next enter.
 const LADDER: &[&[Flag]] = &[
     // 6.6
     &[SINGLE_ISSUER, COOP_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP, NO_SQARRAY],
@@ -50,10 +50,10 @@ const LADDER: &[&[Flag]] = &[
     &[CQSIZE, CLAMP],
 ];
 
-/// The features that are asked for; the last came with Linux 5.17.
+/// The required features; the last came with Linux 5.17.
 pub(crate) const FEATURES: &str = "the features NODROP, SUBMIT_STABLE, CQE_SKIP (Linux 5.17)";
 
-/// The operations that are used.
+/// The required operations.
 pub(crate) const OPERATIONS: &[(u8, &str)] = &[
     (opcode::Nop::CODE, "NOP"),
     (opcode::Read::CODE, "READ"),
@@ -67,12 +67,12 @@ pub(crate) const OPERATIONS: &[(u8, &str)] = &[
 const REGISTER: &str = "io_uring_register(2)";
 const ENTER: &str = "io_uring_enter(2)";
 
-/// What has been done so far.
+/// Counters since the ring was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Calls of io_uring_enter(2).
     pub(crate) enters: u64,
-    /// Requests that it took.
+    /// Requests that the kernel took.
     pub(crate) submitted: u64,
 }
 
@@ -80,11 +80,11 @@ pub(crate) struct Counters {
 pub(crate) struct FileRing {
     ring: IoUring,
     event_fd: WakeFd,
-    /// What the submission queue holds, by key, in its order.
+    /// The keys of the entries in the submission queue, in order.
     queued: VecDeque<u64>,
     in_kernel: u32,
     most: u32,
-    /// What was queued when the kernel began to deny.
+    /// The keys of the entries that were queued when the kernel first denied.
     returned: Vec<u64>,
     denied: Option<i32>,
     counters: Counters,
@@ -95,8 +95,8 @@ impl FileRing {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// With the step: the system is short of something (descriptors, memory). That io_uring is not there,
-    /// or denied, is an answer and no error.
+    /// A shortage of the system (descriptors, memory), with the step. A missing or denied io_uring
+    /// is not an error but `Ok(Err(Refused))`.
     pub(crate) fn open() -> io::Result<Result<FileRing, Refused>> {
         let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
@@ -130,7 +130,7 @@ impl FileRing {
             counters: Counters::default(),
             setup,
         };
-        // A submission tells whether there may be others.
+        // The first submission shows whether the kernel takes others.
         this.queue(0, &opcode::Nop::new().build());
         this.flush();
         let mut taken = Vec::new();
@@ -162,7 +162,7 @@ impl FileRing {
         self.ring.params().is_setup_sqpoll()
     }
 
-    /// Becomes readable with each completion; it is to be watched for edges and not to be read.
+    /// Becomes readable with each completion. Watch it for edges, and do not read it.
     pub(crate) fn event_fd(&self) -> RawFd {
         self.event_fd.raw()
     }
@@ -179,19 +179,19 @@ impl FileRing {
         self.denied.is_none() && !self.ring.submission().is_full()
     }
 
-    /// Requests that wait for [`flush`](FileRing::flush), and cancellations.
+    /// Requests and cancellations that wait for [`flush`](FileRing::flush).
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         self.queued.len()
     }
 
-    /// Requests that the kernel has: those whose completions have not been taken from it.
+    /// Requests that the kernel has, including completions not taken yet.
     #[inline]
     pub(crate) fn in_kernel(&self) -> u32 {
         self.in_kernel
     }
 
-    /// The errno with which the kernel has refused to take more, if it has: for good.
+    /// The errno, if the kernel has denied io_uring_enter(2). It stays denied.
     #[inline]
     pub(crate) fn denied(&self) -> Option<i32> {
         self.denied
@@ -201,12 +201,12 @@ impl FileRing {
         self.counters
     }
 
-    /// Queues a request for the next `flush`; there is room.
+    /// Queues a request for the next `flush`. There must be room.
     ///
     /// # Safety
-    /// The memory that it names stays what it is, and nobody's else if it is read into, until the
-    /// completion with its key has been taken, or for ever if the ring is dropped before. An array of
-    /// `iovec` stays until the request has been submitted.
+    /// The memory that the request names stays valid, and exclusive if the kernel writes to it,
+    /// until the completion with its key has been taken, or for ever if the ring is dropped before.
+    /// An array of `iovec` stays valid until the request has been submitted.
     #[inline]
     pub(crate) unsafe fn push(&mut self, request: Request) {
         let Request { key, code, fd, start, len, offset, .. } = request;
@@ -226,7 +226,7 @@ impl FileRing {
         self.queue(key, &entry);
     }
 
-    /// Asks for the end of a request; its completion tells.
+    /// Cancels a request; its completion tells whether that succeeded.
     pub(crate) fn cancel(&mut self, key: u64) {
         if self.ring.submission().is_full() {
             self.flush();
@@ -240,7 +240,7 @@ impl FileRing {
     #[inline]
     fn queue(&mut self, key: u64, entry: &Entry) {
         let entry = entry.clone().user_data(key);
-        // SAFETY: promised by whoever pushes it.
+        // SAFETY: the caller's promise.
         if unsafe { self.ring.submission().push(&entry) }.is_ok() {
             self.queued.push_back(key);
         } else {
@@ -249,8 +249,8 @@ impl FileRing {
         }
     }
 
-    /// Submits what is queued. What the kernel has no memory for stays queued until another `flush`, for
-    /// which the next completion is the time.
+    /// Submits the queued requests. A request that the kernel has no memory for stays queued until
+    /// another `flush`, which should follow the next completion.
     pub(crate) fn flush(&mut self) {
         while self.denied.is_none() && !self.queued.is_empty() {
             self.counters.enters += 1;
@@ -266,13 +266,13 @@ impl FileRing {
             match answer.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
                 Ok(_) | Err(libc::EINTR) => {}
                 Err(libc::EAGAIN | libc::EBUSY) if self.in_kernel > 0 => return,
-                // Denied; or there is no completion to come that would be the time to try again.
+                // Denied; or no completion will come after which to try again.
                 Err(errno) => self.deny(errno),
             }
         }
     }
 
-    /// The kernel's head says what it has taken.
+    /// The kernel's head shows the taken entries.
     fn note_submitted(&mut self) {
         let left = self.ring.submission().len();
         let taken = self.queued.len() - left;
@@ -284,26 +284,27 @@ impl FileRing {
         }
     }
 
-    /// What is queued stays in a queue that the kernel never looks at again.
+    /// Queued entries stay in a queue that the kernel never reads again.
     #[cold]
     fn deny(&mut self, errno: i32) {
         self.denied = Some(errno);
         self.returned.extend(self.queued.drain(..).filter(|&key| key != CANCEL));
     }
 
-    /// Takes what the kernel has denied to take.
+    /// Takes the key of a request that the kernel denied.
     pub(crate) fn take_returned(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.returned)
     }
 
-    /// Whether there is something to take, without asking the kernel.
+    /// Whether completions are there, without a system call.
     #[inline]
     pub(crate) fn has_completed(&self) -> bool {
-        // SAFETY: nobody else looks at the completion queue meanwhile: it is neither shared nor entered.
+        // SAFETY: the completion queue has no other user meanwhile: it is neither shared nor
+        // entered.
         !self.returned.is_empty() || unsafe { !self.ring.completion_shared().is_empty() }
     }
 
-    /// Takes the completions that are there, without a system call.
+    /// Takes the available completions, without a system call.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut Vec<Completed>) {
         for entry in self.ring.completion() {
@@ -316,11 +317,13 @@ impl FileRing {
     }
 }
 
-/// Why a ring is not chosen for sockets where nobody has chosen: it cannot be had (the smallest is made, and
-/// goes), or it is not worth it.
+/// Why `auto` does not choose a ring for sockets: the system has none (this makes the smallest ring
+/// and drops it), or it is no faster.
 pub(crate) fn why_not_for_sockets() -> Option<String> {
     let why = match climb(&[&[]], 1) {
-        Ok(Ok(_)) => "it is there, but no faster on sockets: measured, PERFORMANCE.md".to_owned(),
+        Ok(Ok(_)) => {
+            "io_uring is available, but measured no faster on sockets (PERFORMANCE.md)".to_owned()
+        }
         Ok(Err(refused)) => refused.to_string(),
         Err(error) => format!("io_uring is not available: io_uring_setup(2): {error}"),
     };

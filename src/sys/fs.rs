@@ -274,19 +274,20 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
     }
 }
 
-/// As [`open`], of a regular file only, and what is known of it: `EISDIR` for a directory, `EINVAL` for all
-/// else. The open of a FIFO would wait for its other end, and that of a device for whatever it likes, so the
-/// first try waits for nothing, and what it has opened waits again when it is known to be a file.
+/// As [`open`], for regular files only, with the file's `stat`: `EISDIR` for a directory, `EINVAL`
+/// for others. Opening a FIFO blocks until the other end is open, and opening a device may block,
+/// too. So we open with `O_NONBLOCK`, and clear the flag once the file turns out to be regular.
 pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
     let check = |known: &Stat| known.kind().check_regular().map_err(os_error);
     let opened = open(path, flags | libc::O_NONBLOCK, mode, false).or_else(|error| {
         match os_errno(&error) {
-            // A FIFO without a reader, a socket, a device that is not there.
+            // A FIFO without a reader, a socket, or a missing device.
             Some(libc::ENXIO | libc::EOPNOTSUPP | libc::ENODEV) => {
                 check(&stat::of_path(path, true)?)?;
                 Err(error)
             }
-            // A regular file that somebody has a lease on (fcntl(2)): he is told, and gives it back.
+            // Another process holds a lease on the regular file (fcntl(2)): the open has notified
+            // it, and it will release the lease.
             Some(libc::EAGAIN) => {
                 check(&stat::of_path(path, true)?)?;
                 open(path, flags, mode, false)

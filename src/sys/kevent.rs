@@ -106,7 +106,7 @@ pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u6
     event
 }
 
-/// What is told of a pipe to be written that has no reader any more.
+/// Reported for a pipe's write end without readers.
 pub(super) const GONE: Ready = Ready::from_bits(Ready::WRITABLE.bits() | Ready::ERROR.bits());
 
 /// The filters of one descriptor, by the flags that they were added with; 0 is none.
@@ -116,14 +116,14 @@ pub(super) struct Known {
     write: u16,
     /// What was asked for: events tell more.
     on: Ready,
-    /// Its directions end one by one.
+    /// A socket, whose directions end one by one.
     pub(super) is_socket: bool,
-    /// Which directions have told their end.
+    /// The directions whose end was reported.
     ended: Ready,
 }
 
 impl Known {
-    /// The filters that this interest needs, of a socket or something else.
+    /// The filters for this interest, on a socket or another file.
     pub(super) fn wanted(on: Ready, mode: Mode, is_socket: bool) -> Known {
         let flags = raw::EV_ADD
             | match mode {
@@ -210,12 +210,12 @@ pub(super) fn receipt(change: &Event, answer: &Event) -> Receipt {
 }
 
 impl Known {
-    /// The conditions that an event tells of this descriptor; `None` when there are none. The end of the
-    /// file is not one of them: it comes when a read finds it, behind what is still to be read.
+    /// The conditions that an event reports for this descriptor, or `None`. A file's end is not
+    /// among them: a read finds it, after the remaining bytes.
     pub(super) fn conditions(&mut self, event: &Event) -> Option<Ready> {
         let flags = event.flags;
         let told = if flags & raw::EV_ERROR != 0 {
-            // A change that could wait has failed: whoever waits tries, and sees.
+            // A deferred change has failed: the waiting operation tries, and gets the error.
             match event.data as i32 {
                 0 => Ready::NONE,
                 libc::EPIPE if event.filter == raw::EVFILT_WRITE => GONE,
@@ -228,7 +228,7 @@ impl Known {
             if flags & raw::EV_EOF != 0 {
                 self.ended |= own;
                 told |= self.end(reads);
-                // The socket's error comes with its end.
+                // The end carries the socket's error.
                 told |= if event.fflags != 0 { Ready::ERROR } else { Ready::NONE };
             }
             if raw::OOBAND.is_some_and(|bit| flags & bit != 0) {
@@ -240,8 +240,8 @@ impl Known {
         (!told.is_empty()).then_some(told)
     }
 
-    /// What the end of a direction says. A socket cannot send any more after its own shutdown, too: only
-    /// when it has nothing to hear either, it is hung up.
+    /// The conditions at the end of a direction. The write direction also ends with the socket's
+    /// own shutdown, so the socket is hung up only when the read direction has ended, too.
     fn end(&self, reads: bool) -> Ready {
         let both = Ready::READABLE | Ready::WRITABLE;
         let hung_up = !self.is_socket || self.ended.contains(both);
@@ -375,7 +375,7 @@ mod tests {
                 prop_assert_eq!(told.contains(own), on.contains(own));
                 prop_assert!(!told.intersects(other));
                 prop_assert_eq!(told.contains(Ready::READ_CLOSED), ended && !writes);
-                // Of a socket, when the other direction has ended before.
+                // On a socket whose other direction has already ended.
                 let hung_up = !is_socket || before == other;
                 prop_assert_eq!(told.contains(Ready::HANGUP), ended && hung_up);
                 prop_assert_eq!(told.contains(Ready::ERROR), ended && fflags != 0);

@@ -1,12 +1,12 @@
 //! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]; what is told
 //! and answered, and which changes may wait, in [`kevent`](super::kevent).
 //!
-//! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait are
-//! put together, so that a watch that is told once gets one. A registration goes with the *number* of
-//! a descriptor: the kernel ends it when that is closed, whoever else has the file open, and what is
-//! known here of the number, changes that wait for it too, is [forgotten](Select::forget), or it would
-//! be taken for its next owner's. A queue is not inherited by a forked child, where its number may be
-//! somebody else's: nothing is called there.
+//! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait
+//! are put together, so that a oneshot watch gets one. A registration belongs to the *number* of a
+//! descriptor. The kernel ends it when the number is closed, even if other descriptors have the
+//! file open. The state and the deferred changes of the number are then
+//! [forgotten](Select::forget), or they would apply to its next owner. A forked child does not
+//! inherit a queue, and its number may be another file there: the child makes no call on it.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -290,8 +290,8 @@ mod tests {
     use super::*;
     use crate::sys::fd::AsRawFd;
 
-    /// A number that is used again is registered anew, whatever was known of it or waits for it; what
-    /// its first owner had is told to nobody, though another descriptor has the file open.
+    /// A reused number is registered anew, despite old state and deferred changes. Events of its
+    /// first owner are not reported, although another descriptor has the file open.
     #[test]
     fn a_closed_number_is_forgotten() {
         let mut selector = Kqueue::new(8).unwrap();
@@ -300,7 +300,7 @@ mod tests {
         let _kept = first.try_clone().unwrap();
         let fd = first.as_raw_fd();
         selector.add(fd, 1, both, Mode::Edge).unwrap();
-        // The same again waits for the next wait.
+        // The same change is deferred to the next wait.
         selector.modify(fd, 2, both, Mode::Edge).unwrap();
         assert_eq!(selector.later.len(), 2);
         selector.forget(fd);
@@ -311,7 +311,7 @@ mod tests {
         selector.add(second.as_raw_fd(), 3, both, Mode::Edge).unwrap();
         assert_eq!(selector.select(Some(0)).unwrap(), 1);
         assert_eq!(selector.event(0), (3, Ready::WRITABLE));
-        // What is not known is nothing to forget.
+        // Forgetting an unknown number has no effect.
         selector.forget(1 << 20);
     }
 }

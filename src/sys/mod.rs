@@ -156,8 +156,9 @@ pub trait Select: Sized {
     const EDGES: bool;
     /// Whether closing the last descriptor of a file ends its registration.
     const FORGETS_CLOSED: bool;
-    /// Whether a TCP socket that is registered for writes tells of room only where a write has found
-    /// none. Where each acknowledgement tells, it is registered for writes when one waits.
+    /// Whether a TCP socket registered for writes reports room only after a write found none. If
+    /// each acknowledgement reports room, the socket is registered for writes only while a write
+    /// waits.
     const QUIET_WRITES: bool = true;
 
     /// A selector whose `select` takes so many events at most.
@@ -175,7 +176,8 @@ pub trait Select: Sized {
     /// Ends a registration.
     fn remove(&mut self, fd: RawFd) -> io::Result<()>;
 
-    /// The descriptor is being closed, and the kernel [ends](Select::FORGETS_CLOSED) what it has of it.
+    /// The descriptor is being closed, and the kernel [ends](Select::FORGETS_CLOSED) its
+    /// registration.
     #[inline(always)]
     fn forget(&mut self, fd: RawFd) {
         let _ = fd;

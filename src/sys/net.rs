@@ -154,8 +154,9 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     Ok(kind_by(family, kind, protocol(fd, family, kind)))
 }
 
-/// What kind of connected socket one of a family, a type and a protocol is. Of streams only TCP and MPTCP (and
-/// Unix sockets, but for passed descriptors) fill a read with all that is there: SCTP ends it at a message.
+/// The kind of a connected socket with this family, type and protocol. Only TCP and MPTCP streams
+/// (and Unix streams, except at passed descriptors) fill a read with all available bytes: SCTP ends
+/// a read at a message.
 fn kind_by(family: i32, kind: i32, protocol: i32) -> Kind {
     const MPTCP: i32 = 262;
     let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
@@ -170,13 +171,13 @@ fn kind_by(family: i32, kind: i32, protocol: i32) -> Kind {
     }
 }
 
-/// The protocol of a socket; 0 where the system does not say.
+/// The protocol of a socket; 0 if the system does not tell.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn protocol(fd: RawFd, _family: i32, _kind: i32) -> i32 {
     option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL).unwrap_or(0)
 }
 
-/// There is no way to ask, and TCP is what there is.
+/// This system cannot tell, and only has TCP.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn protocol(_: RawFd, family: i32, kind: i32) -> i32 {
     let internet = matches!(family, libc::AF_INET | libc::AF_INET6);

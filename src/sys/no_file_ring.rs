@@ -1,4 +1,4 @@
-//! What stands in for a ring for files where there is no io_uring: it is always refused.
+//! The ring for files on systems without io_uring: always refused.
 
 #![allow(unsafe_code)] // `push` has the signature that `file_ring.rs` has
 
@@ -27,7 +27,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// There is never one.
+/// Never exists.
 pub(crate) struct FileRing(Infallible);
 
 #[allow(clippy::unused_self)]
@@ -78,12 +78,12 @@ impl FileRing {
     }
 }
 
-/// There is nothing to say of it.
+/// No reason: this system has no io_uring.
 pub(crate) fn why_not_for_sockets() -> Option<String> {
     None
 }
 
-/// No release is asked for.
+/// Quirks do not depend on the release here.
 pub(crate) fn release() -> String {
     String::new()
 }

@@ -1,15 +1,16 @@
-//! Calls that know no `MSG_NOSIGNAL`, without SIGPIPE.
+//! Suppresses SIGPIPE in calls that take no `MSG_NOSIGNAL`.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
 //! Sets of signals are locals, which sigemptyset(3) makes valid.
 
-/// Makes a call that raises SIGPIPE for this thread if the peer of a socket is gone; the program does not
-/// see it, whatever it does with the signal. One that was pending before stays.
+/// Runs `call`, which raises SIGPIPE for this thread if a socket's peer is gone, and hides the
+/// signal from the program, however the program handles it. A SIGPIPE that was pending before stays
+/// pending.
 ///
-/// What the program does with it is asked each time, because it can change. (Another thread that changes it
-/// during the call is too late for this one.)
+/// We query the program's disposition each time, because it can change. (A change by another thread
+/// during the call comes too late.)
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 pub(crate) fn without<T>(call: impl FnOnce() -> T) -> T {
     if is_ignored() {
@@ -33,7 +34,7 @@ pub(crate) fn without<T>(call: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// There is no call that takes a pending signal.
+/// This system has no sigtimedwait(2) to take a pending signal.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 pub(crate) fn without<T>(call: impl FnOnce() -> T) -> T {
     call()
@@ -41,7 +42,7 @@ pub(crate) fn without<T>(call: impl FnOnce() -> T) -> T {
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn is_ignored() -> bool {
-    // SAFETY: all zeroes is a valid action, and room for one.
+    // SAFETY: all zeroes is a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is set; the action lives across the call.
     let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) } == 0;
@@ -60,7 +61,7 @@ fn empty() -> libc::sigset_t {
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn only_sigpipe() -> libc::sigset_t {
     let mut set = empty();
-    // SAFETY: a valid set, and a signal that there is.
+    // SAFETY: a valid set and a valid signal.
     unsafe { libc::sigaddset(&mut set, libc::SIGPIPE) };
     set
 }
@@ -71,7 +72,7 @@ fn contains(set: &libc::sigset_t) -> bool {
     unsafe { libc::sigismember(set, libc::SIGPIPE) == 1 }
 }
 
-/// Whether one waits for this thread, or for the process.
+/// Whether SIGPIPE is pending for this thread or the process.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn is_pending() -> bool {
     let mut set = empty();

@@ -1,4 +1,4 @@
-//! Errors of making something: which step met them.
+//! Errors with the step that failed.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 
 use crate::sys::os_errno;
 
-/// An error of the system, and the call that met it.
+/// An error of the system, and the call that failed.
 #[derive(Debug)]
 pub(crate) struct Step {
     call: &'static str,
@@ -32,8 +32,8 @@ impl Error for Step {
     }
 }
 
-/// The error with the call that met it.
-#[cfg_attr(windows, allow(dead_code))] // what it calls at the building does not fail
+/// Adds the failed call to an error.
+#[cfg_attr(windows, allow(dead_code))] // building a watcher makes no call there that can fail
 #[cold]
 pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), Step { call, error })

@@ -34,8 +34,8 @@ fn known(moved: Moved) -> Moved {
 }
 
 /// sendfile(2): up to `len` bytes at `offset` of `file` to `socket`. 0 is the end of the file. A
-/// blocking socket is waited for; a non-blocking one answers `-EAGAIN`, and a part where there was room
-/// for one. It knows no `MSG_NOSIGNAL`: a peer that is gone would raise SIGPIPE.
+/// blocking socket is waited for; a non-blocking one answers `-EAGAIN`, and a part where there was
+/// room for one. It takes no `MSG_NOSIGNAL`: a disconnected peer would raise SIGPIPE.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> Moved {
     let mut at = offset as libc::off64_t;

@@ -34,7 +34,7 @@ const LEAST: u32 = 64;
 pub(crate) struct Refused {
     pub(crate) step: &'static str,
     pub(crate) errno: i32,
-    /// What `kernel.io_uring_disabled` says, where it denies the setup.
+    /// The value of `kernel.io_uring_disabled`, if that denies the setup.
     disabled: Option<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Refused {
     }
 }
 
-/// The call that makes a ring, and the file that says to whom it is denied (Linux 6.6).
+/// The call that makes a ring, and the sysctl that disables it (Linux 6.6).
 const SETUP: &str = "io_uring_setup(2)";
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
@@ -179,9 +179,9 @@ pub(crate) struct Uring {
     backlog: VecDeque<Entry>,
     enters: u64,
     setup: String,
-    /// Lost completions that are dealt with.
+    /// Lost completions that recovery has handled.
     lost: u32,
-    /// The kernel says once more that completions were lost, which is known.
+    /// The kernel reports lost completions once more, which we already know.
     told: bool,
 }
 
@@ -190,7 +190,7 @@ pub(super) fn says_no(errno: i32) -> bool {
     matches!(errno, libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP)
 }
 
-/// What an error of `call` means: refused, or an error of the system.
+/// Sorts an error of `call`: a refusal, or an error of the system.
 pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<Refused> {
     match error.raw_os_error() {
         Some(errno) if says_no(errno) => Ok(Refused::new(call, errno)),
@@ -198,7 +198,7 @@ pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<Refused>
     }
 }
 
-/// What an error of the question which operations there are means: `EINVAL` says that it cannot be asked.
+/// Sorts an error of the probe of operations: `EINVAL` means that the kernel has no probe.
 pub(super) fn judge_probe(error: io::Error) -> io::Result<Refused> {
     const PROBE: &str = "io_uring_register(2) of a probe (Linux 5.6)";
     match error.raw_os_error() {
@@ -306,7 +306,7 @@ impl Uring {
                     // The kernel wants its completions taken first, or is short of memory for the
                     // moment: what waits is submitted by the next call.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
-                    // Completions were lost: it is counted as well, and said once.
+                    // Completions were lost. The kernel also counts them, and reports them once.
                     Some(libc::EBADR) if std::mem::take(&mut self.told) || self.has_lost() => {
                         return Ok(());
                     }
@@ -372,14 +372,14 @@ impl Uring {
         !self.ring.completion().is_empty()
     }
 
-    /// Whether completions were lost that were not [forgiven](Uring::forgive): the queue was full, and there
-    /// was no memory to keep them.
+    /// Whether completions were lost since [`forgive`](Uring::forgive): the queue was full, and the
+    /// kernel had no memory to keep them.
     #[inline]
     pub(crate) fn has_lost(&mut self) -> bool {
         self.ring.completion().overflow() != self.lost
     }
 
-    /// What was lost until now is dealt with.
+    /// Marks the completions lost until now as handled.
     pub(crate) fn forgive(&mut self) {
         (self.lost, self.told) = (self.ring.completion().overflow(), true);
     }
@@ -422,7 +422,7 @@ impl Uring {
         }
     }
 
-    /// Takes the ring of provided buffers back: no receive that starts later uses it.
+    /// Unregisters the ring of provided buffers: later receives do not use it.
     pub(crate) fn unregister_buffers(&self) -> io::Result<()> {
         self.ring.submitter().unregister_buf_ring(0)
     }

@@ -137,7 +137,8 @@ impl<W: Work> Cell<W> {
 }
 
 impl<W: Work> Drop for Cell<W> {
-    /// Work that nobody runs, or a result that nobody takes: a worker, or the loop, goes on.
+    /// Drops a job that never ran, or a result that was never taken. A panic of its `Drop` does not
+    /// stop the worker or the loop.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let work @ (State::Waiting(_) | State::Ended(_)) = mem::replace(state, State::Vacant) {

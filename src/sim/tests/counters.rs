@@ -1,16 +1,16 @@
-//! Counters: right at every moment, and never looked through for.
+//! Counters: exact at every moment, without a scan of a table.
 
 use super::*;
 use crate::buf::Buf;
 use crate::slots::LOOKED_THROUGH;
 use crate::source::Ticket;
 
-/// The counters, compared with what is found one by one, and without a look through a table.
+/// Compares the counters with a count one by one, and checks that reading them scans no table.
 #[track_caller]
 fn check(watcher: &Simulated, context: &str) -> (u64, u64) {
     let before = LOOKED_THROUGH.get();
     let counters = watcher.counters();
-    assert_eq!(LOOKED_THROUGH.get(), before, "a table was looked through");
+    assert_eq!(LOOKED_THROUGH.get(), before, "the counters scanned a table");
     let counted = (counters.in_flight, counters.sources);
     assert_eq!(counted, watcher.driver().count_one_by_one(), "{context}: in flight, sources");
     counted
@@ -88,18 +88,18 @@ fn program(seed: u64) {
     assert_eq!(ended, begun, "exactly once");
     let counters = watcher.counters();
     assert_eq!(counters.submitted, begun);
-    assert!(counters.completed > ended, "multishot reads have gone on");
+    assert!(counters.completed > ended, "no multishot read has continued");
 }
 
 #[test]
-fn counts_are_what_is_found_one_by_one() {
+fn counters_equal_a_count_one_by_one() {
     (1..=20).for_each(program);
 }
 
-/// 200,000 operations in flight cost the counters nothing: no table is looked through, and what is read is
-/// as much as with none.
+/// With 200,000 operations in flight, reading the counters scans no table and costs as much as with
+/// none.
 #[test]
-fn counters_look_through_nothing_however_much_there_is() {
+fn counters_scan_no_table() {
     let sim = Sim::new(1);
     let mut watcher = watcher(&sim);
     for _ in 0..2_000 {
@@ -119,7 +119,7 @@ fn counters_look_through_nothing_however_much_there_is() {
     assert_eq!(watcher.counters().free_operations, free - 1);
 }
 
-/// Copies, batches and depths, compared with what was done.
+/// Compares copied bytes, batches and queue depths with the operations done.
 #[test]
 fn depths_batches_and_copies_are_counted() {
     let sim = Sim::new(1);
@@ -155,7 +155,7 @@ fn depths_batches_and_copies_are_counted() {
     assert_eq!(counters.free_swap_bytes + counters.leased_bytes, start.free_swap_bytes);
     assert_eq!(counters.copied_bytes, 0, "a stream's bytes are copied by the kernel alone");
 
-    // Datagrams in which the space at hand is too small are put together.
+    // A datagram larger than the rest of the current buffer is joined by a copy.
     let (one, two) = (([10, 0, 0, 1], 53), ([10, 0, 0, 2], 53));
     let from = watcher.attach(sim.datagram(one).unwrap()).unwrap();
     let to = watcher.attach(sim.datagram(two).unwrap()).unwrap();
@@ -180,7 +180,7 @@ fn depths_batches_and_copies_are_counted() {
         assert!(more == 0 || more == 2 * len as u64, "{more} bytes");
         copied += more;
     }
-    assert!(copied > 0, "some did not fit in the rest of a swap buffer");
+    assert!(copied > 0, "every datagram fitted into the rest of a swap buffer");
     let counters = watcher.counters();
     assert!(counters.leased_bytes >= 4 * (64 << 10), "{counters:?}");
 }

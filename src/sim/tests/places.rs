@@ -1,20 +1,20 @@
-//! Places of sockets and of watchers that are used again while something of their past is under way.
+//! Reuse of the places of sockets and watchers while events of the old owner are under way.
 
 use std::io::IoSlice;
 
 use super::*;
 
-/// The keys that a look at this selector finds.
+/// The keys that one `select` of this selector reports.
 fn keys(sim: &Sim, selector: u32) -> Vec<u64> {
     let mut events = Vec::new();
     sim.enter().select(selector, Some(0), 8, &mut events);
     events.into_iter().map(|(key, _)| key).collect()
 }
 
-/// A socket is closed while it stands in a selector's queue: its next owner is reported once, and to
-/// its own selector.
+/// A socket is closed while it stands in a selector's queue: the next socket in its place is
+/// reported once, and to its own selector.
 #[test]
-fn a_place_that_is_used_again_has_nothing_of_its_past() {
+fn a_reused_place_has_no_old_events() {
     for same in [true, false] {
         let sim = Sim::new(1);
         let other = sim.clone();
@@ -37,9 +37,9 @@ fn a_place_that_is_used_again_has_nothing_of_its_past() {
     }
 }
 
-/// Whoever wakes a watcher that is gone wakes nobody: the clock goes on.
+/// Waking a dropped watcher has no effect: the clock goes on.
 #[test]
-fn a_wake_of_a_watcher_that_is_gone_is_nothing() {
+fn a_wake_of_a_dropped_watcher_has_no_effect() {
     let sim = Sim::new(1);
     let gone = sim.clone();
     let waker = gone.make_waker();

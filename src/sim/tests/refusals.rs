@@ -1,10 +1,10 @@
-//! What a simulation does not have it refuses by its own name.
+//! A simulation refuses unsupported operations with a reason of their own.
 
 use super::*;
 use crate::error::Reason;
 
 #[test]
-fn files_jobs_and_look_ups_are_refused_as_what_this_kernel_lacks() {
+fn files_jobs_and_look_ups_are_refused_with_no_files() {
     let sim = Sim::new(1);
     let mut watcher = watcher(&sim);
     let (a, _b) = sim.pair();

@@ -1,9 +1,9 @@
-//! What time does in the simulation.
+//! Virtual time in the simulation.
 
 use super::*;
 
-/// A program that always has something to do gets older: what it resubmits for ever, or is posted for
-/// ever, does not keep its timer from coming. The same seed is the same run still.
+/// The timer of a program that always has work still fires, whether the program resubmits nops for
+/// ever or posts messages for ever. The same seed still gives the same run.
 #[test]
 fn a_busy_program_still_sees_its_timer() {
     const SPAN: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ fn a_busy_program_still_sees_its_timer() {
     assert_eq!(run(false, None), run(false, None));
 }
 
-/// A turn costs time whatever it finds; a wait for a time that is far takes exactly until then.
+/// Every turn takes time; a wait for a distant time ends exactly then.
 #[test]
 fn a_turn_takes_its_time() {
     let sim = Sim::new(1);

@@ -568,7 +568,7 @@ fn the_alignment_that_is_told_is_enough() {
     }
 }
 
-/// A drop waits for nothing: the memory of what had not ended stays the kernel's.
+/// A drop does not wait: the memory of requests in flight is leaked to the kernel.
 #[test]
 fn dropped_with_everything_in_flight() {
     const EACH: usize = 1 << 20;
@@ -583,7 +583,7 @@ fn dropped_with_everything_in_flight() {
         for (i, block) in memory.iter_mut().enumerate() {
             aio.put(read(&file, block, i * EACH, i as u64));
         }
-        // It ends with the pipe.
+        // The request ends with the pipe.
         aio.put(stuck(&pipe, 99));
         aio.flush();
         // Never submitted: nothing comes of it.
@@ -591,7 +591,7 @@ fn dropped_with_everything_in_flight() {
         let context = aio.context;
         drop(aio);
         drop(writer);
-        // It is there: only this one waits until all has ended.
+        // The context exists: only this io_destroy(2) waits until all requests have ended.
         assert_eq!(destroy(context), 0);
         assert!(memory.iter().enumerate().all(|(i, block)| block[..] == pattern(EACH, i as u64)));
     }
@@ -759,7 +759,7 @@ fn the_ring_needs_no_call() {
     assert!(results.is_none_or(|found| found == (BLOCK as i32, false)));
 }
 
-/// A context that cannot be destroyed any more stays.
+/// A context stays if a filter denies io_destroy(2).
 #[test]
 fn dropped_where_io_destroy_is_denied_since() {
     let Some(file) = direct(1) else { return };

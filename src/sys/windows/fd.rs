@@ -70,7 +70,8 @@ pub(crate) fn of_socket(socket: SOCKET) -> Option<RawFd> {
     fd
 }
 
-/// Closes what a number names, which is gone in any case; an error says that what was written may be lost.
+/// Closes the file or socket of a number, even on an error; an error means that written data may be
+/// lost.
 pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
     let done = if is_file(fd) {
         // SAFETY: the caller owns the handle.

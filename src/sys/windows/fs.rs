@@ -172,7 +172,8 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
         .open(path)
 }
 
-/// As [`open`], of a regular file only, and what is known of it: `EISDIR` for a directory, `EINVAL` for all else.
+/// As [`open`], for regular files only, with the file's `stat`: `EISDIR` for a directory, `EINVAL`
+/// for others.
 pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
     let opened = open(path, flags, mode, false)?;
     let known = stat::of_descriptor(opened.as_raw_fd())?;
