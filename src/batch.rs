@@ -16,46 +16,64 @@ const LEAST: usize = 4096;
 ///
 /// Completions of accepted operations always have room. While more completions wait than the bound,
 /// submissions are refused: an operation that ends at once never takes a place in the table of
-/// operations. (The usual write checks the bound only when the memory would have to grow.)
+/// operations.
+///
+/// Invariant: (B1) `room` is the smaller of capacity and bound, so that one comparison checks both.
 #[derive(Debug)]
-pub(crate) struct Batch(Vec<Completion>, usize);
+pub(crate) struct Batch {
+    done: Vec<Completion>,
+    limit: usize,
+    room: usize,
+}
 
 impl Batch {
     /// Refuses submissions while as many completions wait as `operations` (but at least 4096).
     pub(crate) fn new(operations: u32) -> Batch {
-        Batch(Vec::new(), LEAST.max(operations as usize))
+        Batch { done: Vec::new(), limit: LEAST.max(operations as usize), room: 0 }
     }
 
     /// The number of waiting completions from which submissions are refused.
     pub(crate) fn limit(&self) -> usize {
-        self.1
+        self.limit
     }
 
     /// Changes the limit; returns the old one.
     pub(crate) fn set_limit(&mut self, limit: usize) -> usize {
-        std::mem::replace(&mut self.1, limit)
+        let before = std::mem::replace(&mut self.limit, limit);
+        self.note_room();
+        before
+    }
+
+    /// Restores B1 after the capacity or the bound has changed.
+    #[inline(always)]
+    fn note_room(&mut self) {
+        self.room = self.done.capacity().min(self.limit);
     }
 
     /// Whether submissions are refused now.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= self.1
+        self.done.len() >= self.limit
     }
 
     /// Makes room for the completion of the next submission, unless too many completions wait.
     #[inline(always)]
     pub(crate) fn has_room(&mut self) -> bool {
-        self.0.len() < self.0.capacity() || self.grow_to_limit()
+        self.done.len() < self.room || self.grow_to_limit()
     }
 
     #[cold]
     #[inline(never)]
     fn grow_to_limit(&mut self) -> bool {
-        let len = self.0.len();
-        let left = self.1.saturating_sub(len);
-        // Exactly: the usual write does not check the bound while there is spare capacity.
-        self.0.reserve_exact(left.min(len.max(64)));
-        left > 0
+        let len = self.done.len();
+        let left = self.limit.saturating_sub(len);
+        if left == 0 {
+            return false;
+        }
+        // Exactly: memory beyond the bound would not be used.
+        self.done.reserve_exact(left.min(len.max(64)));
+        self.note_room();
+        true
     }
 
     /// Adds one.
@@ -69,15 +87,17 @@ impl Batch {
     /// Makes room for one more.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) {
-        if self.0.len() == self.0.capacity() {
-            self.grow();
+        if self.done.len() == self.done.capacity() {
+            self.grow(64);
         }
     }
 
     /// Makes room for `count` more.
     #[inline]
     pub(crate) fn reserve(&mut self, count: usize) {
-        self.0.reserve(count);
+        if self.done.capacity() - self.done.len() < count {
+            self.grow(count);
+        }
     }
 
     /// Adds one. Nothing can unwind while the completion is in hand, so that the compiler builds it
@@ -87,44 +107,89 @@ impl Batch {
     /// Room was [made](Batch::make_room) and not used up since.
     #[inline(always)]
     pub(crate) unsafe fn put(&mut self, completion: Completion) {
-        let len = self.0.len();
-        debug_assert!(len < self.0.capacity());
-        let end = self.0.as_mut_ptr().wrapping_add(len);
+        let len = self.done.len();
+        debug_assert!(len < self.done.capacity());
+        let end = self.done.as_mut_ptr().wrapping_add(len);
         // SAFETY: there is room for one more behind the first `len`, says the caller.
         unsafe { end.write(completion) };
         // SAFETY: it was written right above.
-        unsafe { self.0.set_len(len + 1) };
+        unsafe { self.done.set_len(len + 1) };
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
-        self.0.reserve(64);
+    fn grow(&mut self, count: usize) {
+        self.done.reserve(count);
+        self.note_room();
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.done.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.done.len()
     }
 
     pub(crate) fn last_mut(&mut self) -> Option<&mut Completion> {
-        self.0.last_mut()
+        self.done.last_mut()
     }
 
     /// Moves all of it behind what is in `out`: by a swap where nothing is.
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
-        out.take_from(&mut self.0)
+        let count = out.take_from(&mut self.done);
+        self.note_room();
+        count
     }
 }
 
 impl Drop for Batch {
     /// Completions hold values of the program, whose `Drop` may panic.
     fn drop(&mut self) {
-        self.0.drain(..).for_each(discard);
+        self.done.drain(..).for_each(discard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::Done;
+    use crate::op::Code;
+    use crate::source::{Source, Ticket};
+    use std::num::NonZeroU32;
+
+    fn completion() -> Completion {
+        let ticket = Ticket::from_parts(0, NonZeroU32::MIN);
+        Completion::new(Code::Nop, Source::NONE, ticket, 0, Ok(Done::Nop))
+    }
+
+    /// Submits as the usual write does until it is refused; how many wait then.
+    fn fill(batch: &mut Batch) -> usize {
+        while batch.len() < 64 * LEAST && batch.has_room() {
+            batch.push(completion());
+        }
+        batch.len()
+    }
+
+    /// What memory there is, by operations that had a place or from a delivery, is no way around the bound.
+    #[test]
+    fn memory_at_hand_is_not_room() {
+        let mut batch = Batch::new(8);
+        assert_eq!(fill(&mut batch), LEAST);
+        batch.push(completion());
+        assert_eq!(fill(&mut batch), LEAST + 1, "one beyond has made room for many");
+        let mut out = Completions::new();
+        batch.deliver(&mut out);
+        (0..2 * LEAST).for_each(|_| batch.push(completion()));
+        batch.deliver(&mut out);
+        out.clear();
+        batch.deliver(&mut out);
+        assert_eq!(fill(&mut batch), LEAST, "what was delivered has left room for many");
+        batch.set_limit(usize::MAX);
+        assert!(batch.has_room());
+        batch.set_limit(LEAST);
+        assert!(!batch.has_room());
     }
 }
