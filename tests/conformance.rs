@@ -374,6 +374,8 @@ macro_rules! system {
                 submitters_wake_the_foreign_loop
                 bursts_from_a_thread_arrive_whole
                 a_lease_from_another_thread_wakes_the_foreign_loop
+                a_share_that_grows_wakes_the_foreign_loop
+                room_in_the_table_wakes_the_foreign_loop
             }
             pipes {
                 a_megabyte_through_a_pipe

@@ -609,6 +609,10 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
+        if !self.waits.is_empty() && self.check_fork().is_ok() {
+            // The program may have made room, or given memory back, since the last turn.
+            self.retry_waiting();
+        }
         let quiet = self.batch.is_empty() && !self.has_ready();
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
         if !quiet || answered || self.doubts.are_new() || self.remote.has_rung() {

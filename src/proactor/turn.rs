@@ -45,7 +45,11 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(());
             }
             if wait == Wait::Now {
-                // Nothing is here: whoever embeds this loop now sleeps on its descriptor.
+                // Nothing is here: whoever embeds this loop now sleeps on its descriptor. For what has begun
+                // to wait in this turn there may be something, and who gives it back is to wake the loop.
+                if !self.waits.is_empty() {
+                    self.retry_waiting();
+                }
                 self.dozing = !self.has_ready() && self.remote.doze() || self.starving;
             }
             if self.is_over(wait) {

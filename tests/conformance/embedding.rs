@@ -125,3 +125,62 @@ pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
         join(thread, "the drop of a lease");
     }
 }
+
+/// Whether the foreign loop would go on: it sleeps as it is told, and has been woken.
+fn is_woken<D: Driver>(b: &mut Bench<D>, bound: Duration) -> bool {
+    let timeout = b.watcher.next_timeout();
+    timeout == Some(Duration::ZERO)
+        || system::wait_readable(b.watcher.pollable().unwrap(), Some(bound))
+}
+
+/// A read that has had its share of the swap buffers goes on when they come back, also where the wait that
+/// has found that out was the last one.
+pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
+    const CHUNK: usize = 4096;
+    let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(64 * CHUNK);
+    let mut b = H::bench_with(builder);
+    let mut kept = Vec::new();
+    let (here, there) = UnixStream::pair().unwrap();
+    let source = b.watcher.attach(here).unwrap();
+    for _ in 0..40 {
+        (&there).write_all(&[1; CHUNK]).unwrap();
+        b.watcher.submit(Op::read(source)).unwrap();
+        kept.append(&mut embedded(&mut b));
+    }
+    let (here, there) = UnixStream::pair().unwrap();
+    let source = b.watcher.attach(here).unwrap();
+    b.watcher.submit(Op::read(source).multishot()).unwrap();
+    let mut done = Completions::new();
+    let (read, mut sent) = (kept.len(), 0);
+    // A driver may find out that it has had its share before there is more.
+    while b.watcher.counters().share_waits == 0 || kept.len() == read + sent {
+        assert!(kept.len() < 100, "no share of a scarce pool is used up");
+        (&there).write_all(&[2]).unwrap();
+        sent += 1;
+        b.watcher.try_wait(&mut done).unwrap();
+        kept.append(&mut done.drain(..).collect());
+    }
+    let thread = std::thread::spawn(move || drop(kept));
+    assert!(is_woken(&mut b, BOUND), "nothing tells that the read can go on");
+    join(thread, "the drop of the leases");
+    assert_eq!(embedded(&mut b)[0].bytes(), 1);
+}
+
+/// An accept that waits for room in the table goes on when the program makes it.
+pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
+    let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
+    let at = b.watcher.local_address(listener).unwrap();
+    let (other, _peer) = UnixStream::pair().unwrap();
+    let other = b.watcher.attach(other).unwrap();
+    let accept = b.watcher.submit(Op::accept(listener)).unwrap();
+    let _client = std::net::TcpStream::connect(at.ip().expect("of TCP")).unwrap();
+    let start = std::time::Instant::now();
+    while b.watcher.counters().table_waits == 0 {
+        assert!(start.elapsed() < BOUND, "the accept does not wait for room");
+        assert_eq!(b.watcher.try_wait(&mut Completions::new()).unwrap(), 0);
+    }
+    assert!(b.watcher.free(other));
+    assert!(is_woken(&mut b, BOUND), "nothing tells that the accept can go on");
+    assert_eq!(embedded(&mut b)[0].ticket(), accept);
+}
