@@ -10,8 +10,8 @@
 //! each entry stands, which the others do not; `BTreeMap` is given the key to remove, and `BinaryHeap`
 //! cannot remove.
 //!
-//! `watcher` is a watcher on epoll with a million timers in flight: all submitted, all given another
-//! time and all cancelled, in another order, all delivered.
+//! `watcher` is a watcher on epoll with a million timers in flight: it submits, reschedules,
+//! cancels (in another order) and delivers all of them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -259,8 +259,7 @@ impl Million {
         }
     }
 
-    /// Submits them all, gives them all another time, cancels them all, delivers them all: how long each
-    /// of these takes.
+    /// Submits, reschedules, cancels and delivers all timers; returns the time of each step.
     fn round(&mut self) -> [Duration; 4] {
         let all = u64::from(STANDING);
         let order = |i: u64| i * STRIDE % all;

@@ -4,9 +4,10 @@
 //! cargo bench --bench files [-- FILTER]
 //! ```
 //!
-//! Each group has a row for epoll with a ring for files (`ring`), with Linux AIO (`aio`), with threads
-//! (`pool`), io_uring (`uring`) and io_uring with threads (`uring_pool`), as far as they are there. Numbers
-//! are operations in flight; the throughput counts operations, or bytes where that is what matters.
+//! Each group has a row for epoll with a ring for files (`ring`), with Linux AIO (`aio`), with
+//! threads (`pool`), io_uring (`uring`) and io_uring with threads (`uring_pool`), as far as the
+//! system has them. Numbers are operations in flight; the throughput counts operations, or bytes
+//! where that is what matters.
 //!
 //! - `direct`: 4 KiB from random places, `O_DIRECT`: what the device gives.
 //! - `cached`: the same from the page cache, beside a bare loop of pread(2).

@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can take the descriptors that this needs.
+    // Before a burst of connections can use up the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals))?;
     watcher.submit(Op::accept(listener).multishot())?;

@@ -4,8 +4,8 @@
 //! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]
 //! ```
 //!
-//! With `--multishot` a connection is read whether or not its answers are out: one whose client does not read
-//! them is not read on before most of them are.
+//! With `--multishot` the server reads a connection before its answers are sent. If a client does
+//! not read its answers, the server stops reading until most of them are sent.
 //!
 //! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
 
@@ -19,10 +19,10 @@ mod shared;
 use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Watcher};
 
 const STOP: u64 = 1;
-/// A connection with so many bytes to be written is not read on, before so few are left.
+/// The server stops reading a connection at `HIGH` queued bytes, and resumes at `LOW`.
 const HIGH: usize = 4 << 20;
 const LOW: usize = 1 << 20;
-/// After a read of so many bytes it is looked how many are to be written.
+/// A read of this many bytes checks the queued bytes.
 const MUCH: usize = 16 << 10;
 
 fn main() -> io::Result<()> {
@@ -30,7 +30,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
     let listener = shared::listen(&mut watcher, address)?; // backlog 4096, TCP_NODELAY
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can take the descriptors that this needs.
+    // Before a burst of connections can use up the descriptors that this needs.
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals).token(STOP))?;
     watcher.submit(Op::accept(listener).multishot())?;
@@ -38,7 +38,7 @@ fn main() -> io::Result<()> {
     let read = |source| {
         if multishot { Op::read(source).multishot() } else { Op::read(source) }
     };
-    // The multishot reads, to be cancelled.
+    // The tickets of the multishot reads, for cancelling.
     let mut reads = HashMap::new();
     let mut done = Completions::new();
     let mut stop_by = None;
@@ -71,7 +71,7 @@ fn main() -> io::Result<()> {
                     drop(watcher.submit(Op::close(source)));
                 }
                 Ok(Done::Read(data)) => {
-                    // What a client sends little by little is bounded by its share of the swap buffers.
+                    // The client's share of the swap buffers bounds small messages.
                     let much = multishot && data.len() >= MUCH;
                     drop(watcher.submit(Op::write(source, data)));
                     if much && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {

@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
     watcher.submit(Op::read(signals))?;
     let mut done = Completions::new();
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // Which file it is about, also when the disk is full.
+    // Names the file, also when the disk is full.
     let about = |error| io::Error::other(format!("{}: {error}", path.display()));
     let file = match one(&mut watcher, &mut done, Op::open(path, options)).map_err(about)? {
         Done::Opened(file) => watcher.attach(file)?,

@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
     let threads = options.take("--threads").or_else(|| thread::available_parallelism().ok());
     options.end();
 
-    // Before a burst of connections can take the descriptors that this needs.
+    // Before a burst of connections can use up the descriptors that this needs.
     let mut watcher = Watcher::new()?;
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals))?;

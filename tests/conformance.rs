@@ -568,7 +568,7 @@ macro_rules! everything {
         system! { $driver $harness
             denied {
                 an_accept_that_always_fails_ends
-                connections_that_are_gone_end_no_accept
+                aborted_connections_end_no_accept
                 an_interrupted_connect_is_no_connection
             }
             linux {
@@ -590,7 +590,7 @@ macro_rules! everything {
     };
 }
 
-/// And what is tried without the kernel's word: not on a ring.
+/// Attempts without an event from the kernel: not on a ring.
 #[cfg(unix)]
 macro_rules! selecting {
     ($driver:ident $harness:ident) => {
@@ -600,7 +600,7 @@ macro_rules! selecting {
             }
             attempts {
                 a_unix_echo_costs_one_read_and_one_write
-                a_unix_echo_is_read_when_it_is_its_turn
+                a_unix_echo_is_read_after_its_event
                 first_reads_are_tried_where_they_find_something
                 writes_are_explained_by_when_they_went_out
             }
@@ -682,7 +682,7 @@ macro_rules! files {
                 a_file_that_is_cut_tears_what_is_behind
                 a_file_that_waits_can_be_cancelled
                 blocking_sockets_are_given_back_as_they_were
-                a_peer_that_is_gone_raises_no_signal
+                a_disconnected_peer_raises_no_signal
                 the_end_of_a_file_needs_no_room
             }
             $($more)*
@@ -697,7 +697,7 @@ macro_rules! all_files {
         files! { $driver $harness
             denied {
                 a_close_that_fails_says_so
-                a_copy_whose_close_fails_is_none
+                a_copy_whose_close_fails_is_removed
             }
             direct_io {
                 an_error_of_the_device_comes_with_what_was_read
@@ -707,7 +707,7 @@ macro_rules! all_files {
                 direct_reads_and_writes
                 direct_lists_are_their_bytes
                 direct_lists_that_are_not_aligned
-                what_is_not_aligned_is_no_kernels
+                unaligned_requests_go_to_threads
                 direct_lists_are_appended_once
                 direct_work_is_cancelled_or_done
                 work_that_comes_back_to_a_full_pool_waits

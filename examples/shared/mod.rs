@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use windlass::{Address, Source, Watcher};
 
-/// Listens at an address, before the loop starts. While it is in use, tries again for two seconds: when a
-/// server on io_uring is killed, the kernel ends what the ring held, also its listener, a moment later.
+/// Listens at an address, before the loop starts. While the address is in use, retries for two
+/// seconds: when a server on io_uring is killed, the kernel closes its listener a moment later.
 #[allow(dead_code)] // not every example listens
 pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Result<Source> {
     let at = at.into();

@@ -1,7 +1,7 @@
-//! What a client asks for: a GET or HEAD of HTTP/1 without a body, and which bytes.
+//! A client's request: a GET or HEAD of HTTP/1 without a body, and a byte range.
 //!
-//! What two readers could understand in two ways is refused, and the connection is closed behind it: what one
-//! of them takes for a body, the other would take for the next request.
+//! The parser refuses ambiguous requests, and the server then closes the connection: one reader
+//! might take bytes for a body that another takes for the next request.
 
 use httparse::{Header, Status};
 use percent_encoding::percent_decode_str;
@@ -22,23 +22,23 @@ pub(crate) struct Request {
     pub(crate) shape: Shape,
 }
 
-/// What there is to know to answer anything at all.
+/// The parts of a request that any answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) head_only: bool,
     pub(crate) keep: bool,
 }
 
-/// The status that refuses a request, and how that is answered.
+/// The status that refuses a request, and the shape of the answer.
 pub(crate) type Refusal = (&'static str, Shape);
 
-/// The request at the start of `input`, and its length there; or what refuses it.
+/// The request at the start of `input`, with its length; or the refusal.
 pub(crate) fn parse(input: &[u8]) -> Result<Status<(usize, Request)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let parsing = parsed.parse(input);
     let method = parsed.method.unwrap_or_default();
-    // The answer to a HEAD has no body, whatever it says.
+    // The answer to a HEAD never has a body.
     let shape = Shape { head_only: method == "HEAD", keep: false };
     let refuse = |status| Err((status, shape));
     let target = parsed.path.unwrap_or_default();
@@ -70,7 +70,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Status<(usize, Request)>, Refusal> {
     let keep =
         !fields.list("connection", "close") && (newer || fields.list("connection", "keep-alive"));
     let shape = Shape { keep, ..shape };
-    // There is no validator that a client could have had for If-Range.
+    // The server sends no validators, so If-Range never matches.
     let conditional = fields.of("if-range").next().is_some();
     let range = fields.only("range").filter(|_| !shape.head_only && !conditional);
     Ok(Status::Complete((len, Request { path, range, shape })))
@@ -92,12 +92,12 @@ impl<'a> Fields<'a> {
         values.next().filter(|_| values.next().is_none())
     }
 
-    /// Whether a word stands in the lists that all fields of this name are.
+    /// Whether a word is in the lists of the fields with this name.
     fn list(&self, name: &str, word: &str) -> bool {
         self.of(name).any(|value| value.split(',').any(|item| item.trim() == word))
     }
 
-    /// Whether nothing but the head comes, by all that is said of it.
+    /// Whether all fields say that no body follows the head.
     fn say_no_body(&self) -> bool {
         let lengths = self.of("content-length").count();
         let is_zero = |len: String| number(&len) == Some(0);
@@ -117,14 +117,15 @@ fn path(target: &str) -> Option<String> {
     (path.starts_with('/') && !path.contains('\0')).then(|| path.into_owned())
 }
 
-/// A number of digits and nothing else; one that is too large is the largest.
+/// A number of digits only; a larger number counts as the maximum.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// What `bytes=a-b`, `bytes=a-` or `bytes=-n` means of `size` bytes: from where to where, or nothing
-/// that is there. `None` for what a server may ignore: other units, several ranges, nonsense.
+/// The range of `bytes=a-b`, `bytes=a-` or `bytes=-n` in `size` bytes: start and end, or
+/// `Some(None)` if it lies outside. `None` for ranges that a server may ignore: other units,
+/// several ranges, syntax errors.
 pub(crate) fn range(text: &str, size: u64) -> Option<Option<(u64, u64)>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let (from, end) = match (first, last) {
@@ -161,7 +162,7 @@ mod tests {
         match of(head) {
             Err((told, shape)) => {
                 assert_eq!(told, status, "{head:?}");
-                assert!(!shape.keep, "{head:?}: what follows is nobody's request");
+                assert!(!shape.keep, "{head:?}: the connection must be closed");
                 assert_eq!(shape.head_only, head.starts_with("HEAD"), "{head:?}");
             }
             Ok(request) => panic!("{head:?} is taken: {request:?}"),
@@ -169,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_requests_are_refused() {
         for method in ["GET", "HEAD"] {
             for fields in [
-                // Whoever believes the second one takes five bytes for a body.
+                // A reader that believes the second field takes five bytes for a body.
                 "Host: a\nContent-Length: 0\nContent-Length: 5\n",
                 "Host: a\nContent-Length: 0\nContent-Length: 0\n",
                 "Host: a\nContent-Length: 0, 5\n",

@@ -677,12 +677,12 @@ unsafe impl Kernel for Ring {
         let none = format!("times that the kernel had none left; it is to hold {held} now");
         explain.row("buffers", "the pool", none, counts.starved);
         if counts.unaligned > 0 {
-            let unaligned = "memory, offset or length is not aligned as the file wants it";
+            let unaligned = "memory, offset or length is not aligned as the file requires";
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
         }
         explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
         if self.lost.times > 0 {
-            let why = "all was cancelled; what was never answered has ended with EIO";
+            let why = "everything was cancelled; unanswered operations ended with EIO";
             explain.row("completions", "lost by the kernel", why, self.lost.times);
         }
         self.registered.explain(explain);

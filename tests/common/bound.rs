@@ -1,4 +1,4 @@
-//! Waits with a bound: what hangs becomes a failure that says what was missing.
+//! Waits with a bound: a hang becomes a failure that names the missing event.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,8 +12,8 @@ use windlass::{Completions, Driver, Watcher};
 pub const BOUND: Duration = Duration::from_secs(60);
 /// How long a whole test may take.
 pub const WHOLE: Duration = Duration::from_secs(300);
-/// When the process of a test that is not over is ended: later than what says more, also on a machine that has
-/// much else to do.
+/// The age at which a hanging test's process is ended. The other bounds, which report more, come
+/// first even on a busy machine.
 const LAST: Duration = Duration::from_secs(900);
 
 /// Waits for the next batch; answers how many completions it has, at least one.
@@ -24,7 +24,7 @@ pub fn wait_for<D: Driver>(watcher: &mut Watcher<D>, done: &mut Completions, wha
     count
 }
 
-/// Looks again and again until `holds`: for what no event tells.
+/// Polls until `holds`, for conditions without an event.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + BOUND;
@@ -34,14 +34,14 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a thread answers.
+/// The result of a thread.
 #[track_caller]
 pub fn join<T>(thread: JoinHandle<T>, what: &str) -> T {
     until(what, || thread.is_finished());
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The next thing that comes through a channel.
+/// The next value from a channel.
 #[track_caller]
 pub fn receive<T>(from: &Receiver<T>, what: &str) -> T {
     match from.recv_timeout(BOUND) {

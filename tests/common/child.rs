@@ -20,7 +20,7 @@ pub fn in_child(name: &str, body: impl FnOnce()) {
     let child = spawn(name, name);
     let (status, out) = finish(child);
     assert!(status && out.contains(MARK), "the child failed:\n{out}");
-    // What it leaves out, this test leaves out.
+    // Passes the child's skips on.
     for line in out.lines().filter(|line| line.starts_with("SKIP: ")) {
         let _ = writeln!(std::io::stderr(), "{line}");
     }

@@ -1,4 +1,4 @@
-//! Random programs that proptest draws and makes small when they fail.
+//! Random programs that proptest draws, and shrinks when they fail.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestError, TestRunn
 
 use super::seeds::runs;
 
-/// Runs so many programs from the fixed seed, and so many from a fresh one; a failure is made small, and
-/// told with what repeats it.
+/// Runs `fixed` programs from the fixed seed and `fresh` programs from a fresh seed. A failure is
+/// shrunk, and reported with the command that repeats it.
 #[track_caller]
 pub fn random<S: Strategy>(
     suite: &str,

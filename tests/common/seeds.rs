@@ -20,14 +20,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// What repeats it, for the message of a failure.
+    /// The variables that repeat the run, for the message of a failure.
     pub fn again(&self) -> String {
         format!("WINDLASS_SEED={} WINDLASS_PROGRAMS={}", self.seed, self.programs)
     }
 }
 
-/// The runs of a suite that draws its programs one after the other: so many from the fixed seed, and so
-/// many from a fresh one.
+/// The runs of a suite that draws its programs one after the other: `fixed` programs from the fixed
+/// seed, and `fresh` from a fresh seed.
 pub fn runs(suite: &str, fixed: u32, fresh: u32) -> Vec<Run> {
     let programs = setting("WINDLASS_PROGRAMS");
     let all = match setting("WINDLASS_SEED") {
@@ -41,8 +41,8 @@ pub fn runs(suite: &str, fixed: u32, fresh: u32) -> Vec<Run> {
     all
 }
 
-/// Runs `program` for each seed of a suite with one program per seed: `0..fixed`, and so many from a fresh
-/// one on.
+/// Runs `program` for each seed of a suite with one program per seed: `0..fixed`, and `fresh` seeds
+/// from a fresh one on.
 pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) {
     let programs: Option<u32> = setting("WINDLASS_PROGRAMS");
     let spans = match setting("WINDLASS_SEED") {

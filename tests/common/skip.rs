@@ -1,14 +1,14 @@
 //! Tests that cannot run here say so; where they can, a skip is a failure.
 //!
-//! Where `CI` is set, every mechanism of [`Needs`] is expected of the system that has it. A machine that
-//! lacks one all the same names it in `WINDLASS_LACKS` (`io_uring,userfaultfd`), so that its
-//! workflow shows what it does not test.
+//! Where `CI` is set, the system must have every mechanism of [`Needs`]. A machine that lacks one
+//! anyway names it in `WINDLASS_LACKS` (`io_uring,userfaultfd`), so that its workflow shows the
+//! gap.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// What a test needs of the machine.
+/// A mechanism that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Linux 6.1 or later, and no filter that refuses it.
@@ -33,7 +33,7 @@ pub enum Needs {
     Seqpacket,
     /// A limit of some ten thousand descriptors.
     Descriptors,
-    /// What no machine is expected to have: a later kernel, a setting by hand.
+    /// Mechanisms that no machine must have: a later kernel, a manual setting.
     Luck,
 }
 
@@ -56,7 +56,7 @@ impl Needs {
         }
     }
 
-    /// Whether the system has it, on a machine that lacks these.
+    /// Whether the system should have it, on a machine that lacks those in `lacking`.
     pub fn is_expected(self, lacking: &str) -> bool {
         let linux = cfg!(target_os = "linux") && !cfg!(miri);
         let has = match self {
@@ -69,7 +69,7 @@ impl Needs {
     }
 }
 
-/// Says on standard error that a test is left out, and why: the caller returns.
+/// Reports a skipped test and the reason on standard error. The caller then returns.
 ///
 /// # Panics
 /// Where `CI` is set and the machine should have what is missing.

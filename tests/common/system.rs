@@ -183,7 +183,7 @@ const fn step(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// From here on the calls `numbers` of this thread, and of those that it makes, fail with `errno`.
+/// From now on the calls `numbers` fail with `errno`, on this thread and on threads that it starts.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn deny(numbers: &[i64], errno: i32) {
     // The number of the call stands first in seccomp's data.

@@ -55,11 +55,11 @@ pub fn handles_know_their_peer<H: Harness>() {
     let here = b.watcher.attach(connected).unwrap();
     let there = b.watcher.attach(accepted).unwrap();
     assert_eq!(b.watcher.peer_address(here).unwrap(), at);
-    // A Unix address is none of the internet.
+    // A Unix address is not an internet address.
     assert_eq!((a.is_some(), c.is_some()), (at.ip().is_some(), at.ip().is_some()));
     assert_eq!(a, b.watcher.local_address(here).unwrap().ip());
     assert_eq!(c, at.ip());
-    // One that comes out of the watcher again knows it still.
+    // A detached handle still has its peer.
     assert_eq!(b.watcher.detach(there).unwrap().peer(), a);
 }
 

@@ -1,4 +1,5 @@
-//! What a driver on a selector tries by itself, in system calls: on a ring the kernel does it.
+//! The system calls that a driver on a selector tries without an event. On a ring the kernel makes
+//! these attempts.
 
 use std::io::{Read, Write};
 
@@ -33,9 +34,9 @@ pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
     assert!(reads <= MESSAGES + MESSAGES / 4, "{reads} for {MESSAGES}");
 }
 
-/// Where more sources are ready than a wait takes, none is read before its event has come: that one
-/// would then be read for nothing.
-pub fn a_unix_echo_is_read_when_it_is_its_turn<H: Harness>() {
+/// If more sources are ready than a wait takes, no source is read before its event: the event would
+/// then cause a useless read.
+pub fn a_unix_echo_is_read_after_its_event<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().events(1));
     let pairs: Vec<_> = (0..8)
         .map(|_| {
@@ -50,7 +51,7 @@ pub fn a_unix_echo_is_read_when_it_is_its_turn<H: Harness>() {
     }
     let start = std::time::Instant::now();
     let (mut before, mut reads) = (b.watcher.counters(), 0);
-    // The sources are doubted for 200 ms.
+    // The driver rechecks the sources for 200 ms.
     while start.elapsed() < std::time::Duration::from_millis(700) {
         let c = b.next();
         match c.result {
@@ -70,8 +71,8 @@ pub fn a_unix_echo_is_read_when_it_is_its_turn<H: Harness>() {
     assert!(reads > 200 && calls <= reads - 100 + 8, "{calls} for {}", reads - 100);
 }
 
-/// Where clients let their servers wait, the first read of a connection is not tried before it is
-/// registered; where they do not, it is again, and there is no registration.
+/// If clients send late, the driver registers a connection before its first read. If they send
+/// early, it reads first again, and does not register.
 pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
     const MANY: u64 = 160;
     let mut b = H::bench();
@@ -97,7 +98,7 @@ pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
         (grown("recv"), grown("register"))
     };
     let (reads, registrations) = calls(&mut b, b"");
-    // Of a socket that was std's there may be duplicates: its registration is taken back.
+    // A socket from std may have duplicates, so its registration is removed.
     assert!((MANY..=2 * MANY).contains(&registrations), "{registrations}");
     assert!((MANY + 4..=MANY + 4 + MANY / 16).contains(&reads), "{reads} for {MANY}");
     let (reads, registrations) = calls(&mut b, b"at once");
@@ -106,7 +107,7 @@ pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// `explain` tells writes that were out at once from those that had to wait, of whatever kind.
+/// `explain` counts writes sent at submission and queued writes in separate rows.
 pub fn writes_are_explained_by_when_they_went_out<H: Harness>() {
     let mut b = H::bench();
     let writes = |b: &Bench<H::Driver>| -> (u64, u64) {

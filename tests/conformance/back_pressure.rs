@@ -145,8 +145,8 @@ pub fn a_full_queue_of_writes_refuses<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A write beyond the bound is accepted, and ends with all others of its source, each once; the source
-/// is gone, and no other is concerned.
+/// A write beyond the bound is accepted, and ends with all other operations of its source, each
+/// once. The source is freed, and other sources are unaffected.
 pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
     let builder = Watcher::builder().write_limit(100_000);
     let mut b = H::bench_with(builder.write_overflow(Overflow::Close));
@@ -172,7 +172,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
             Op::write(writer, memory)
         };
         let last = b.submit(last.token(9).timeout(Duration::from_secs(3600)));
-        // The descriptor is closed when the kernel has let go of it; the name is stale at once.
+        // The descriptor is closed once the kernel has released it; the name is stale at once.
         assert_eq!(b.refuse(Op::write(writer, "more")).0, Reason::Stale);
         assert!(!b.watcher.free(writer) && !b.watcher.cancel(last));
         let (sent, back) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
@@ -200,7 +200,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
         b.expect_all_ended();
         assert_eq!(b.watcher.counters().in_flight, 0);
     }
-    // One that finds none queued is accepted whatever its length, as ever.
+    // A write on an empty queue is accepted at any length, as before.
     b.narrow(here);
     let whole = b.submit(Op::write(here, pattern(1 << 20, 1)));
     expect_same(&b.read_exact(there, 1 << 20), &pattern(1 << 20, 1));
@@ -210,8 +210,9 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What is served for another thread has its name already. Whether the write is refused or closes its
-/// source, every name stays its own: what comes behind it in the same turn, for any source, ends once.
+/// A request of another thread has its reserved ticket already. Whether the write is refused or
+/// closes its source, tickets stay unique: later requests of the same turn, for any source, end
+/// once.
 pub fn an_overflow_may_come_from_another_thread<H: Harness>() {
     for overflow in [Overflow::Refuse, Overflow::Close] {
         let builder = Watcher::builder().write_limit(1000).write_overflow(overflow).reserve(8);

@@ -150,7 +150,8 @@ pub fn completions_name_their_source<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// However it ended, and whoever submitted it. (The ledger compares the codes of all other tests, too.)
+/// For every kind of end and every submitting thread. (The ledger compares the codes in all other
+/// tests, too.)
 pub fn completions_say_which_operation_they_were<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();

@@ -1,4 +1,4 @@
-//! C9: what one source and one turn read, in bytes, where the loop reads.
+//! C9: the budgets in bytes of one source and of one turn, where the loop reads.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ const CHUNK: usize = 1024;
 const SOURCE: usize = 2 * CHUNK;
 const TURN: usize = 2 * SOURCE;
 
-/// Six sources have 32 KiB each. Each has its share in turn, in their order, and a wait delivers
-/// what a turn may read; each end of a share is counted.
+/// Six sources have 32 KiB each. Each reads its share in turn, in order; a wait delivers one turn's
+/// budget; each end of a share is counted.
 pub fn shares_of_bytes_are_served_in_turn<H: Harness>() {
     const SOURCES: usize = 6;
     const BYTES: usize = 32 << 10;
@@ -43,8 +43,8 @@ pub fn shares_of_bytes_are_served_in_turn<H: Harness>() {
             let others = left.iter().any(|&(source, left)| source != c.source && left > CHUNK);
             assert!(in_a_row <= SOURCE + CHUNK || !others, "{in_a_row} of one in a row");
         }
-        // What was tried at submission comes with the first. Of others, an event may have brought a
-        // chunk of each.
+        // The first wait also delivers the reads tried at submission. An event may have brought one
+        // chunk of each other source.
         let most = TURN + SOURCES * CHUNK;
         assert!(waits == 1 || in_this_wait < most, "{in_this_wait} in one turn");
     }

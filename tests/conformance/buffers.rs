@@ -158,7 +158,7 @@ pub fn a_shared_buffer_in_many_writes<H: Harness>() {
 pub fn empty_buffers_are_refused<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
-    // What a vector is of need not be said: one kind alone becomes a buffer.
+    // The element type is inferred: only one kind of `Vec` becomes a buffer.
     let op = Op::read_exact(here, Vec::with_capacity(4), 5);
     assert_eq!(b.refuse(op).0, Reason::BadCount);
     let empty = Vec::new();

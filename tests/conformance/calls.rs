@@ -44,7 +44,7 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
             (&*client).read_exact(&mut answer).unwrap();
             assert_eq!(answer[..], pattern(100, round));
         }
-        // What is acknowledged would tell of room by now.
+        // Acknowledgements would have reported room by now.
         b.look();
     }
     let after = b.watcher.counters();
@@ -57,7 +57,7 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
         "uring" => (0, 0..=0), // the ring does them
         _ => (messages, messages..=messages + messages / 10),
     };
-    // Nor is anybody told of room who does not wait for it.
+    // Nor is room reported while no write waits.
     let events = after.events - before.events;
     assert!(H::STAMP == "uring" || events <= messages + messages / 10, "{events} events");
     assert_eq!(grown("send"), writes);

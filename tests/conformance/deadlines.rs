@@ -57,7 +57,7 @@ pub fn read_exact_expires_with_what_it_has<H: Harness>() {
     b.expect_alive(here, there);
 }
 
-/// What it has brought does not put its end off.
+/// Its completions do not extend the deadline.
 pub fn a_deadline_of_a_multishot_is_for_its_whole_life<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -66,7 +66,7 @@ pub fn a_deadline_of_a_multishot_is_for_its_whole_life<H: Harness>() {
     let ticket = b.submit(Op::read(here).multishot().timeout(span));
     let mut reads = 0;
     let end = 'run: loop {
-        assert!(b.watcher.now() < start + 100 * span, "{reads} reads have put its end off");
+        assert!(b.watcher.now() < start + 100 * span, "{reads} reads extended the deadline");
         b.write(there, "x");
         b.pass(span / 12);
         for c in b.now() {

@@ -1,5 +1,5 @@
-//! Calls that always fail, as filters of system calls and broken networks make them: each is an error of
-//! its operation, and no loop spins. Each test runs in a process of its own.
+//! Calls that always fail, as under seccomp filters or on broken networks: each failure is an error
+//! of its operation, and no loop spins. Each test runs in a process of its own.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use windlass::{CopyOptions, ErrorKind, Op, Reason, Watcher};
 use crate::common::system::{Directory, deny, deny_of};
 use crate::common::*;
 
-/// Errors that accept(2) tells of single connections, told again and again.
+/// accept(2) keeps failing with an error of a single connection.
 pub fn an_accept_that_always_fails_ends<H: Harness>() {
     let name = "denied::an_accept_that_always_fails_ends";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
@@ -27,7 +27,7 @@ pub fn an_accept_that_always_fails_ends<H: Harness>() {
             assert!((10..=2000).contains(&calls), "errno {errno}: {calls} calls");
             assert_eq!(counters.accept_errors, calls);
             assert!(counters.turns <= 2000, "errno {errno}: {counters:?}");
-            // The rest goes on.
+            // The rest of the watcher works.
             b.pass(Duration::from_millis(1));
             b.expect_all_ended();
         }
@@ -35,8 +35,8 @@ pub fn an_accept_that_always_fails_ends<H: Harness>() {
 }
 
 /// Errors that a peer can cause end no accept, but make it pause.
-pub fn connections_that_are_gone_end_no_accept<H: Harness>() {
-    let name = "denied::connections_that_are_gone_end_no_accept";
+pub fn aborted_connections_end_no_accept<H: Harness>() {
+    let name = "denied::aborted_connections_end_no_accept";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
         let mut b = H::bench();
         let (listener, at) = b.listen();
@@ -54,7 +54,7 @@ pub fn connections_that_are_gone_end_no_accept<H: Harness>() {
     });
 }
 
-/// close(2) of a file that tells, as late as it can, that bytes are lost.
+/// close(2) of a file reports lost data.
 pub fn a_close_that_fails_says_so<H: Harness>() {
     let name = "denied::a_close_that_fails_says_so";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
@@ -67,7 +67,7 @@ pub fn a_close_that_fails_says_so<H: Harness>() {
             let file = b.watcher.attach(file).unwrap();
             deny_of(libc::SYS_close, fd, errno);
             if !threads {
-                // The loop does it.
+                // The loop closes the file.
                 deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
             }
             let close = b.submit(Op::close(file));
@@ -81,9 +81,9 @@ pub fn a_close_that_fails_says_so<H: Harness>() {
     });
 }
 
-/// The same of a file that is a copy: it is not kept.
-pub fn a_copy_whose_close_fails_is_none<H: Harness>() {
-    let name = "denied::a_copy_whose_close_fails_is_none";
+/// If close(2) of a copy's target fails, the copy fails and the target is removed.
+pub fn a_copy_whose_close_fails_is_removed<H: Harness>() {
+    let name = "denied::a_copy_whose_close_fails_is_removed";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
         let directory = Directory::new();
         std::fs::write(directory.at("a"), "bytes").unwrap();
@@ -98,7 +98,7 @@ pub fn a_copy_whose_close_fails_is_none<H: Harness>() {
         assert_eq!(copy.bytes(), 5);
         expect_errno(copy, &[libc::EIO]);
         assert!(!directory.at("b").exists());
-        // SAFETY: the filter has kept the number open, and it is nobody's.
+        // SAFETY: the filter has kept the number open, and nothing owns it.
         unsafe { libc::syscall(libc::SYS_close_range, numbers[1], numbers[1], 0) };
         let copy = b.run(Op::copy_file(directory.at("a"), directory.at("c"), CopyOptions::new()));
         expect_errno(copy, &[libc::EIO]);
@@ -107,7 +107,8 @@ pub fn a_copy_whose_close_fails_is_none<H: Harness>() {
     });
 }
 
-/// A signal that comes into a connect leaves it going on; one that was never begun has no peer, and says so.
+/// A signal during a connect leaves it in progress; a connect that never began ends with
+/// `ENOTCONN`.
 pub fn an_interrupted_connect_is_no_connection<H: Harness>() {
     let name = "denied::an_interrupted_connect_is_no_connection";
     child::in_child(&format!("{}::{name}", H::STAMP), || {

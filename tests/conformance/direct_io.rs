@@ -10,7 +10,7 @@ use crate::common::*;
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
-/// Direct I/O is left out in this directory.
+/// Skips direct I/O in this directory.
 #[track_caller]
 fn no_direct(directory: &Directory, kind: ErrorKind) {
     skip(Needs::Direct, format_args!("direct I/O in {}: {kind:?}", directory.path().display()));
@@ -227,8 +227,8 @@ pub fn direct_lists_that_are_not_aligned<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What the file says that it does not take is given to no kernel first, and `explain` counts it.
-pub fn what_is_not_aligned_is_no_kernels<H: Harness>() {
+/// An unaligned request goes straight to threads, and `explain` counts it.
+pub fn unaligned_requests_go_to_threads<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();
     let path = directory.at("a");
@@ -262,7 +262,7 @@ pub fn what_is_not_aligned_is_no_kernels<H: Harness>() {
     }
     assert_eq!(count(&b, "the kernel", ""), before, "the kernel was given one");
     let has_kernel = matches!(H::STAMP, "epoll_uring" | "epoll_aio" | "uring_files");
-    let told = count(&b, "threads", "is not aligned as the file wants it");
+    let told = count(&b, "threads", "is not aligned as the file requires");
     assert_eq!(told, if has_kernel { asked } else { 0 });
     assert_eq!(before, u64::from(has_kernel));
     b.expect_all_ended();

@@ -1,4 +1,4 @@
-//! C7: what is the program's may panic when it is dropped. Operations end all the same, once.
+//! C7: values of the program may panic in `Drop`. Operations still end exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl Drop for Loud {
     }
 }
 
-/// Makes them, and knows how many are gone.
+/// Makes `Loud` values, and counts the dropped ones.
 #[derive(Default)]
 struct Maker {
     gone: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl Maker {
     }
 }
 
-/// Buffers come back with the completion, whoever has ended the operation: the driver drops none.
+/// Buffers come back with the completion, however the operation ended: the driver drops none.
 pub fn loud_buffers_come_back<H: Harness>() {
     let maker = Maker::default();
     for ends in ["cancel", "deadline", "free", "close"] {
@@ -92,8 +92,7 @@ pub fn loud_buffers_come_back<H: Harness>() {
     }
 }
 
-/// Writes that are queued or done and not delivered, messages that wait or are not delivered: all go with
-/// the watcher.
+/// Dropping the watcher drops queued writes, undelivered completions, and messages.
 pub fn a_watcher_drops_all_that_is_loud<H: Harness>() {
     let maker = Maker::default();
     let mut made = 0;
@@ -116,12 +115,12 @@ pub fn a_watcher_drops_all_that_is_loud<H: Harness>() {
         let before = panicked_drops();
         drop(b);
         assert_eq!(maker.gone(), made, "all are gone, each once");
-        // A list goes on with the first panic of its parts.
+        // A list resumes the first panic of its parts.
         assert!(panicked_drops() >= before + 10, "{closes}");
     }
 }
 
-/// A closure that is not called is dropped where the operation ends.
+/// A closure that never runs is dropped when its operation ends.
 pub fn loud_closures_lose_no_completion<H: Harness>() {
     let maker = Maker::default();
     let mut b = H::bench_with(Watcher::builder().threads(1));
@@ -140,7 +139,7 @@ pub fn loud_closures_lose_no_completion<H: Harness>() {
     let ticket = submitter.submit(maker.job()).unwrap();
     submitter.cancel(ticket).unwrap();
     expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
-    // A name that another thread has told can be used at once, as before.
+    // A ticket from another thread is usable at once, as before.
     let (far, _near) = b.pair();
     let handle = b.watcher.detach(far).unwrap();
     let source = submitter.attach(handle).unwrap();
@@ -172,7 +171,7 @@ pub fn loud_closures_lose_no_completion<H: Harness>() {
     assert!(panicked_drops() >= before + 8);
 }
 
-/// Of writes to a file that is freed, or closed with the watcher, the buffers come back.
+/// Writes to a file return their buffers when the file is freed or the watcher closed.
 pub fn loud_buffers_of_files_come_back<H: Harness>() {
     let directory = Directory::new();
     let maker = Maker::default();
@@ -205,7 +204,8 @@ pub fn loud_buffers_of_files_come_back<H: Harness>() {
     }
 }
 
-/// On the worker's thread: what the closure holds goes when it has run, before its value is there.
+/// On the worker's thread: the closure's captures are dropped after it has run, before its result
+/// exists.
 pub fn a_job_whose_own_drop_panics_is_its_error<H: Harness>() {
     let maker = Maker::default();
     let mut b = H::bench_with(Watcher::builder().threads(1));
@@ -219,7 +219,7 @@ pub fn a_job_whose_own_drop_panics_is_its_error<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What jobs have returned and nobody has taken goes with the watcher; so do closures that wait.
+/// Dropping the watcher drops job results that were not taken, and closures that wait.
 pub fn loud_results_go_with_the_watcher<H: Harness>() {
     let maker = Maker::default();
     let mut b = H::bench_with(Watcher::builder().threads(1));

@@ -165,7 +165,8 @@ pub fn a_full_table_of_sources_refuses<H: Harness>() {
     b.expect_alive(here, there);
 }
 
-/// What ends when it is submitted takes no place: the completions that wait are bounded instead.
+/// An operation that ends at submission takes no place, so the waiting completions have a bound of
+/// their own.
 pub fn completions_that_wait_are_bounded<H: Harness>() {
     const MANY: usize = 2_000_000;
     let mut b = H::bench_with(Watcher::builder().operations(8));
@@ -193,7 +194,7 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
     }
     b.expect_alive(here, there);
 
-    // Operations that have a place and are cancelled, or come to rest, are no way around it.
+    // Cancelled operations and resting reads do not evade the bound.
     for rests in [false, true] {
         let mut accepted = 0;
         while accepted <= MANY {
@@ -214,8 +215,8 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What other threads have submitted is accepted: its completions have room, and no more is taken than
-/// waits at the bound.
+/// Completions of other threads' operations always have room. At the bound, the loop takes no more
+/// requests.
 pub fn completions_of_other_threads_are_bounded<H: Harness>() {
     const MANY: usize = 200_000;
     let mut b = H::bench_with(Watcher::builder().operations(8));
@@ -233,7 +234,7 @@ pub fn completions_of_other_threads_are_bounded<H: Harness>() {
             Err(rejected) => {
                 assert!(matches!(rejected.reason, Reason::Full { limit: Limit::Reserve, .. }));
                 refused += 1;
-                // This asks the loop for what is queued, which it does not take now.
+                // This makes the loop look at the queue, which it does not take now.
                 b.watcher.cancel(last.expect("one was accepted"));
             }
         }

@@ -1,4 +1,4 @@
-//! FIFOs, directories, sockets and devices where a file is expected, and how a FIFO is opened.
+//! FIFOs, directories, sockets and devices in place of a file, and the open of a FIFO.
 
 use std::ffi::CString;
 use std::fs;
@@ -21,7 +21,7 @@ fn make_fifo(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
-/// A copy waits for no other end of a FIFO: however many there are, the threads stay.
+/// A copy never waits for the other end of a FIFO: many such copies block no thread.
 pub fn only_regular_files_are_copied<H: Harness>() {
     let d = Directory::new();
     let mut b = H::bench_with(Watcher::builder().threads(2));
@@ -45,7 +45,7 @@ pub fn only_regular_files_are_copied<H: Harness>() {
         expect_errno(b.run(Op::copy_file(device, d.at("new"), new)), &[libc::EINVAL]);
         expect_errno(b.run(Op::copy_file(d.at("file"), device, new)), &[libc::EINVAL]);
     }
-    // One whose other ends are there: nothing is taken from it, nothing comes.
+    // A FIFO with both ends open: the copy reads and writes nothing.
     let mut ends = fs::File::options().read(true).write(true).open(d.at("fifo")).unwrap();
     ends.write_all(b"kept").unwrap();
     expect_errno(b.run(Op::copy_file(d.at("fifo"), d.at("new"), new)), &[libc::EINVAL]);
@@ -89,7 +89,7 @@ pub fn a_fifo_is_opened_as_its_flags_say<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A directory is no file to read, write, cut or send.
+/// Reading, writing, truncating or sending a directory fails.
 pub fn a_directory_is_no_file<H: Harness>() {
     let d = Directory::new();
     let mut b = H::bench();

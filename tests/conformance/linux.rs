@@ -90,7 +90,7 @@ fn processors() -> Vec<usize> {
     (0..1024).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// The loop has one processor, the threads that work for it have all.
+/// The loop has one processor; its worker threads have all.
 pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
     let all = processors();
     if all.len() < 2 {
@@ -105,7 +105,7 @@ pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
             for job in jobs {
                 assert_eq!(expect_returned::<Vec<usize>>(b.end(job)), all, "{name}");
             }
-            // Another one, and from a thread that has one already.
+            // Another processor, from a thread that is already bound.
             let other = all[usize::from(cpu == all[0])];
             let mut b = H::bench();
             b.watcher.set_affinity(other).unwrap();
@@ -124,7 +124,7 @@ pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
     assert_eq!(processors(), all, "this thread was not bound");
 }
 
-/// Other stream protocols than TCP: what they are is asked, also of what they accept.
+/// Stream protocols other than TCP: the driver queries the protocol, also of accepted sockets.
 pub fn streams_of_other_protocols<H: Harness>() {
     const MPTCP: i32 = 262;
     const SCTP: i32 = 132;

@@ -167,7 +167,7 @@ pub fn names_come_and_go<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// C9: one operation reads so many names and no more; parts read any directory, each name once.
+/// C9: one operation reads a bounded number of names; parts read any directory, each name once.
 pub fn a_directory_is_read_in_bounded_parts<H: Harness>() {
     const MOST: usize = 65_536;
     let d = directories().pop().unwrap();
@@ -200,7 +200,7 @@ pub fn a_directory_is_read_in_bounded_parts<H: Harness>() {
     for most in [0, 1, 3, 5, 10, 11] {
         assert_eq!(all(&mut b, most).len(), 10, "{most} at a time");
     }
-    // What is refused, or ends early, leaves nothing open.
+    // Refused reads and reads that end early leave no descriptor open.
     errno(b.run(Op::read_dir_part(DirReader::new(d.at("none")), 1)), libc::ENOENT);
     errno(b.run(Op::read_dir_part(DirReader::new(d.at("1")), 1)), libc::ENOTDIR);
     b.expect_all_ended();

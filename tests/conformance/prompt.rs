@@ -85,7 +85,8 @@ pub fn reads_take_whole_buffers_while_they_are_short<H: Harness>() {
             let data = expect_read(c);
             b.submit(Op::read(source).token(2));
             if counters.lease_waits > 0 {
-                // All of them are held: nobody gets one before the oldest is let go.
+                // The program holds all buffers: no read gets one before the oldest lease is
+                // dropped.
                 (bytes, reads) = (bytes + data.len(), reads + 1);
             }
             held.push_back(data);

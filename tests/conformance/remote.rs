@@ -217,7 +217,7 @@ pub fn an_empty_reserve_names_its_bound<H: Harness>() {
     }
 }
 
-/// What a chat does in one tick: with the default settings no write is refused.
+/// One tick of a chat server: with the default settings no write is refused.
 pub fn a_broadcast_to_hundreds_loses_no_write<H: Harness>() {
     const CLIENTS: usize = 1500;
     let _alone = hungry();
@@ -235,8 +235,8 @@ pub fn a_broadcast_to_hundreds_loses_no_write<H: Harness>() {
     }
 }
 
-/// A thread that waits for room is refused in time, with all that it has given; the one that the loop runs on,
-/// which would wait for itself, at once.
+/// A thread that waits for room is refused at its timeout, and gets its arguments back. The loop's
+/// own thread is refused at once.
 pub fn a_wait_for_room_is_bounded<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().queue(2));
     let (here, there) = b.pair();
@@ -253,7 +253,7 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
     submitter.wake(2).unwrap();
     let refused = submitter.post_wait(3, String::from("own"), hour).unwrap_err();
     assert_eq!((refused.reason, refused.op.as_str()), (Reason::Deadlock, "own"));
-    assert!(start.elapsed() < BOUND, "it has waited for itself");
+    assert!(start.elapsed() < BOUND, "the loop's thread waited");
 
     let handle = b.watcher.detach(there).unwrap();
     let span = Duration::from_millis(20);
@@ -273,7 +273,7 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
         refused.op
     });
     b.take(2);
-    // What was refused can be tried again; nothing waits where there is room.
+    // A refused operation can be retried; with room, no call waits.
     let (there, write) = on_thread(|| {
         let there = submitter.attach_wait(handle, span).unwrap();
         (there, submitter.submit_wait(Op::write(there, "again"), span).unwrap())

@@ -291,11 +291,11 @@ pub fn the_end_of_a_file_needs_no_room<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// sendfile(2) knows no `MSG_NOSIGNAL`: a peer that is gone raises no SIGPIPE nevertheless, whatever the program
-/// does with that signal, and one that the program has pending stays.
+/// sendfile(2) takes no `MSG_NOSIGNAL`. Still, a disconnected peer raises no SIGPIPE, however the
+/// program handles the signal, and a pending SIGPIPE of the program stays.
 #[cfg(unix)]
-pub fn a_peer_that_is_gone_raises_no_signal<H: Harness>() {
-    let name = "send_file::a_peer_that_is_gone_raises_no_signal";
+pub fn a_disconnected_peer_raises_no_signal<H: Harness>() {
+    let name = "send_file::a_disconnected_peer_raises_no_signal";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
         let (_directory, mut b, file) = source::<H>(LEN);
         let mut fail = || {

@@ -1,5 +1,5 @@
-//! C8 and C9 where swap buffers run out: who waits for one gets it in its turn, with room for a whole read,
-//! and a multishot read takes no more than its share.
+//! C8 and C9 when swap buffers run out: waiting reads get whole buffers in turn, and a multishot
+//! read takes no more than its share.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const ECHO: u64 = 3;
 const PING: u64 = 4;
 const PONG: u64 = 5;
 
-/// A client that sends and does not read, and what became of what it has sent.
+/// A client that sends and does not read, and the state of the bytes it has sent.
 struct Flood {
     flooder: Source,
     flooded: Source,
@@ -39,7 +39,8 @@ impl Flood {
         Flood { flooder, flooded, kept: keeps.then(Vec::new), bytes: 0 }
     }
 
-    /// Fifty others send a message and wait for its echo, so many times each; all reads are multishot.
+    /// Fifty other clients send a message and wait for its echo, `rounds` times each; all reads are
+    /// multishot.
     fn beside<H: Harness>(&mut self, b: &mut Bench<H::Driver>, clients: &[Source], rounds: usize) {
         for &client in clients {
             b.submit(Op::write(client, "ping").token(PING));
@@ -86,7 +87,7 @@ impl Flood {
         }
     }
 
-    /// Until the flood stands still, and has for a while.
+    /// Runs until the flood has stood still for a while.
     fn settle<H: Harness>(&mut self, b: &mut Bench<H::Driver>) {
         let mut before = None;
         while before != Some(self.bytes) {
@@ -100,7 +101,7 @@ impl Flood {
     }
 }
 
-/// R21's test in both shapes.
+/// One flooding client beside fifty others.
 fn flood_beside_fifty<H: Harness>(keeps: bool) {
     let mut b = H::bench_with(small_pool());
     let pairs = b.pairs(50);
@@ -114,13 +115,13 @@ fn flood_beside_fifty<H: Harness>(keeps: bool) {
     let counters = b.watcher.counters();
     assert!(counters.swap_bytes as usize <= CHUNKS * CHUNK, "{counters:?}");
     assert!(counters.share_waits > 0, "it has had its share: {counters:?}");
-    // It sleeps: nothing turns while nothing comes.
+    // The loop sleeps while no bytes come.
     b.pass(Duration::from_millis(100));
     let turns = b.watcher.counters().turns - counters.turns;
     assert!(turns < 20, "{turns} turns while all wait");
-    // And others go on all the same.
+    // The other clients still go on.
     flood.beside::<H>(&mut b, &clients, 2);
-    // It goes on when its leases come back: the client reads, or the program lets them go.
+    // The flood resumes when its leases come back: the client reads, or the program drops them.
     let before = flood.bytes;
     let wanted = before + 4 * CHUNKS * CHUNK;
     match &mut flood.kept {
@@ -154,7 +155,7 @@ pub fn leases_that_are_kept_are_a_share_only<H: Harness>() {
     flood_beside_fifty::<H>(true);
 }
 
-/// Ten clients send and never read: each has its share, and there is some for others.
+/// Ten clients send and never read: each gets its share, and some buffers stay free.
 pub fn ten_floods_leave_some<H: Harness>() {
     let mut b = H::bench_with(small_pool());
     let pairs = b.pairs(10);
@@ -175,7 +176,7 @@ pub fn ten_floods_leave_some<H: Harness>() {
         if std::mem::replace(&mut last, bytes) == bytes {
             break;
         }
-        assert!(bytes <= CHUNKS * CHUNK, "more than there is");
+        assert!(bytes <= CHUNKS * CHUNK, "more bytes than the pool has");
     }
     assert!(floods.iter().all(|flood| flood.bytes > 0), "each has one at least");
     assert!(b.watcher.counters().share_waits >= 10);
@@ -183,7 +184,7 @@ pub fn ten_floods_leave_some<H: Harness>() {
     b.watcher.close();
 }
 
-/// Sixty sources wait, and leases come back one by one: each lets one go on, not all of them.
+/// Sixty sources wait, and leases come back one by one: each lease resumes one source, not all.
 pub fn one_lease_lets_one_read_go_on<H: Harness>() {
     const MANY: usize = 60;
     let mut b = H::bench_with(Watcher::builder().buffer_size(1024).swap_limit(4 * 1024));
@@ -198,7 +199,7 @@ pub fn one_lease_lets_one_read_go_on<H: Harness>() {
     let mut held: VecDeque<Buf> = VecDeque::new();
     let mut served = 0;
     while served < MANY {
-        // What has come is held until nothing more does.
+        // The test holds all leases until no more bytes come.
         let come = b.now();
         if come.is_empty() {
             held.pop_front();

@@ -157,7 +157,7 @@ pub fn a_connect_with_a_passed_deadline_ends<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The source of a connect is nobody's until it is connected, whoever makes its name up.
+/// A connecting source cannot be used, even by a program that guesses its name.
 #[cfg(unix)] // Windows refuses where there is no room
 pub fn a_connect_in_flight_has_no_name<H: Harness>() {
     let mut b = H::bench();
@@ -167,7 +167,7 @@ pub fn a_connect_in_flight_has_no_name<H: Harness>() {
     let connect = b.submit(Op::connect(at));
     assert_eq!(b.watcher.counters().sources, 2);
     for index in (0..64).filter(|&index| index != used.index()) {
-        // As all names of places that were used once.
+        // The names of all places in their first reuse.
         let name = Source::from_parts(index, used.generation());
         assert_eq!(b.refuse(Op::read(name)).0, Reason::Stale);
         assert_eq!(b.refuse(Op::read(name).multishot()).0, Reason::Stale);

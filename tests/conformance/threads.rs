@@ -108,7 +108,7 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
     assert!(ended.is_empty());
 }
 
-/// C9: a free that found the queue full stays behind the attach and the operation that were queued before it.
+/// I1: a free on a full queue stays behind the attach and the operation that were queued before it.
 pub fn a_free_overtakes_nothing<H: Harness>() {
     const PAIRS: u64 = 20_000;
     let mut b = H::bench_with(Watcher::builder().queue(1));
@@ -184,7 +184,7 @@ pub fn a_broadcast_to_thousands_waits_for_room<H: Harness>() {
     }
 }
 
-/// Threads that wait get their turns, through a queue and a reserve for one each.
+/// Every waiting thread gets room, through a queue and a reserve of one entry each.
 pub fn threads_that_wait_get_room<H: Harness>() {
     const EACH: u64 = 300;
     let mut b = H::bench_with(Watcher::builder().queue(1).reserve(1));
@@ -213,7 +213,8 @@ pub fn threads_that_wait_get_room<H: Harness>() {
     b.expect_quiet();
 }
 
-/// A thread that waits for an id gets one when an operation ends, although nothing else tells the loop to look.
+/// A thread that waits for an id gets one when an operation ends, even if no other request wakes
+/// the loop.
 pub fn threads_wait_for_places_in_a_full_table<H: Harness>() {
     let hour = std::time::Duration::from_secs(3600);
     for _ in 0..20 {
@@ -229,7 +230,7 @@ pub fn threads_wait_for_places_in_a_full_table<H: Harness>() {
                 submitter.wake(0).unwrap();
             });
             assert_eq!(b.next().token, 0, "the first is in flight");
-            // The loop sleeps while the other waits; nothing comes of it, and neither keeps the other awake.
+            // The loop sleeps while the other thread waits, and neither keeps the other awake.
             let before = b.watcher.counters().turns;
             let mut done = Completions::new();
             b.watcher.wait_timeout(&mut done, std::time::Duration::from_millis(5)).unwrap();

@@ -96,8 +96,8 @@ pub fn a_huge_timer_does_not_fire<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The earlier of a timer's own time and its deadline ends it: at its time it fires, before that it
-/// ends by its deadline; never earlier than the one that ends it.
+/// The earlier of a timer's own time and its deadline ends it, and never early: at its own time it
+/// fires, at an earlier deadline it ends with `Deadline`.
 pub fn the_earlier_of_a_timer_and_its_deadline_wins<H: Harness>() {
     let mut b = H::bench();
     let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
@@ -107,9 +107,9 @@ pub fn the_earlier_of_a_timer_and_its_deadline_wins<H: Harness>() {
         Op::timer(soon).deadline(start + late),
         Op::timer_at(start + soon).timeout(late),
         Op::timer_at(start + soon).deadline(start + late),
-        // At the very time of its deadline its own has come, too.
+        // The deadline equals the timer's own time.
         Op::timer_at(start + soon).deadline(start + soon),
-        // The last word counts.
+        // The last call counts.
         Op::timer(soon).timeout(Duration::from_millis(1)).timeout(late),
     ];
     let end = [
@@ -133,8 +133,8 @@ pub fn the_earlier_of_a_timer_and_its_deadline_wins<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A timer whose time has come when it is submitted fires, whatever its deadline: as data that is there
-/// wins. One whose deadline has passed and whose time has not ends at the next wait.
+/// A timer whose time has come at submission fires even if its deadline has passed, as available
+/// data wins over a read's deadline. If only its deadline has passed, it ends at the next wait.
 pub fn a_timer_whose_deadline_has_passed<H: Harness>() {
     let mut b = H::bench();
     b.pass(Duration::from_millis(2));
@@ -158,8 +158,8 @@ pub fn a_timer_whose_deadline_has_passed<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// libuv's timer_again, for every operation: a timer, and the deadline of what is in flight, can be moved
-/// to and fro; none fires at its old time.
+/// Like libuv's timer_again, for every operation: a program can reschedule timers and deadlines
+/// earlier and later, and none fires at its old time.
 pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -196,7 +196,7 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
         assert!(b.watcher.now() >= start + 3 * soon);
         assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
     }
-    // What ended before its deadline is stale, as is what ended within submit.
+    // An operation that ended before its deadline is stale, as is one that ended at submission.
     let ticket = b.submit(Op::read(here).timeout(late));
     b.write(there, "x");
     assert_eq!(&*expect_read(b.end(ticket)), b"x");
@@ -209,7 +209,7 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A timer that is moved keeps the deadline that it has beside its own time.
+/// A rescheduled timer keeps its deadline.
 pub fn a_moved_timer_keeps_its_deadline<H: Harness>() {
     let mut b = H::bench();
     let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
@@ -222,8 +222,8 @@ pub fn a_moved_timer_keeps_its_deadline<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Equal deadlines end in the order in which they were given, whatever has them; one that was moved is the
-/// youngest.
+/// Equal deadlines end in the order of their calls, for all kinds of operations; a rescheduled one
+/// comes last.
 pub fn equal_deadlines_end_in_order_whatever_has_them<H: Harness>() {
     let mut b = H::bench();
     let pairs = b.pairs(20);
@@ -244,7 +244,7 @@ pub fn equal_deadlines_end_in_order_whatever_has_them<H: Harness>() {
     }
     let mut ends = b.take(20);
     if H::NAME == "io_uring" {
-        // What the kernel has ends when it has answered.
+        // An operation in the kernel ends with the kernel's answer.
         ends.retain(|c| c.code() == Code::Timer);
         wanted.retain(|&ticket| ends.iter().any(|c| c.ticket() == ticket));
         assert_eq!(ends.len(), 13);
@@ -254,7 +254,8 @@ pub fn equal_deadlines_end_in_order_whatever_has_them<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The clock is asked once between two waits, or when the program says so; it never runs backwards.
+/// The watcher reads the clock once between two waits, or on `update_now`; time never runs
+/// backwards.
 pub fn the_time_stands_still_between_waits<H: Harness>() {
     let mut b = H::bench();
     let first = b.watcher.now();

@@ -419,7 +419,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
     }
 }
 
-/// A lease is given back to who opens the file (fcntl(2)): a copy waits for that, and does not fail.
+/// The holder of a file lease (fcntl(2)) releases it when another process opens the file: a copy
+/// waits for that, and does not fail.
 pub fn a_leased_file_is_copied_when_the_lease_is_given_back<H: Harness>() {
     // libc has it for Android only.
     const F_SETSIG: i32 = 10;
@@ -436,7 +437,7 @@ pub fn a_leased_file_is_copied_when_the_lease_is_given_back<H: Harness>() {
         // SAFETY: no memory is passed.
         unsafe { libc::fcntl(leased.as_raw_fd(), command, argument) }
     };
-    // The signal that tells of it is one that is ignored.
+    // The signal of the lease is ignored.
     assert_eq!(control(F_SETSIG, libc::SIGURG), 0);
     assert_eq!(control(libc::F_SETLEASE, libc::F_WRLCK), 0);
     let copy = b.submit(Op::copy_file(d.at("from"), d.at("to"), CopyOptions::new()));

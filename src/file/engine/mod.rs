@@ -293,10 +293,10 @@ impl Engines {
                 (ring, open.why_denied().unwrap_or_else(how), taken)
             }
             Stage::Refused(why) => ("not a ring of io_uring", why.clone(), 0),
-            Stage::Unused => (ring, "none so far: made by the first of them".into(), 0),
+            Stage::Unused => (ring, "not opened yet: the first such operation opens it".into(), 0),
             Stage::NotWanted => (
                 "not a ring of io_uring",
-                "another is asked for, or it cannot be watched".into(),
+                "another backend was chosen, or the selector cannot watch it".into(),
                 0,
             ),
         };
@@ -313,15 +313,19 @@ impl Engines {
                 ("Linux AIO", open.why_denied().unwrap_or_else(how), taken)
             }
             Stage::Refused(why) => ("not Linux AIO", why.clone(), 0),
-            Stage::Unused => ("Linux AIO", "none so far: where there is no ring".into(), 0),
-            Stage::NotWanted => {
-                ("not Linux AIO", "another is asked for, or it cannot be watched".into(), 0)
+            Stage::Unused => {
+                ("Linux AIO", "not opened yet: serves where no ring is available".into(), 0)
             }
+            Stage::NotWanted => (
+                "not Linux AIO",
+                "another backend was chosen, or the selector cannot watch it".into(),
+                0,
+            ),
         };
         explain.row(AIO_WORK, mechanism, reason, count);
         let left = &self.left;
         for (reason, count) in [
-            ("memory, offset or length is not aligned as the file wants it", left.unaligned),
+            ("memory, offset or length is not aligned as the file requires", left.unaligned),
             (
                 "the file is appended to: what is written in part must not be written again",
                 left.appended,
@@ -331,7 +335,7 @@ impl Engines {
                 "AIO would wait in io_submit(2) for a frozen file system, so would the ring of an old kernel",
                 left.writes,
             ),
-            ("the kernel had as many as it is given at a time", left.full),
+            ("the kernel already had the most requests at a time", left.full),
         ] {
             if count > 0 {
                 explain.row(LEFT_WORK, "threads", reason, count);
