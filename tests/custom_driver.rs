@@ -241,7 +241,7 @@ impl Submit for PollDriver {
             Due::At(at) => at.saturating_duration_since(start).as_nanos() as u64,
         };
         let (timer, deadline) = (parts.timer.map(at), parts.deadline.map(at));
-        // What ends a timer: its own time, or a deadline before that.
+        // A timer ends at its own time, or at an earlier deadline.
         let fires = timer.is_some_and(|at| at <= now || deadline.is_none_or(|end| at <= end));
         place.offset = u64::from(!fires);
         let first = if fires { timer } else { deadline };

@@ -18,10 +18,10 @@ use windlass::{
     Reason, Received, Source, Target, VirtualDescriptor, WAKE, Watcher,
 };
 
-/// The descriptors of a file: as one that bypasses the page cache, and as one that does not.
+/// The descriptors of a file, with and without `O_DIRECT`.
 const DIRECT: RawFd = 2;
 const BUFFERED: RawFd = 3;
-/// What a direct file's offsets are multiples of.
+/// Offsets in a direct file are multiples of this.
 const BLOCK: u32 = 512;
 
 /// What a pipe holds.
@@ -43,7 +43,7 @@ struct State {
     edges: VecDeque<u64>,
     woken: bool,
     panics: bool,
-    /// The file, how much of it moves at a time, how long it may become, and what was answered.
+    /// The file, the most bytes per call, its maximum length, and the answers.
     file: Vec<u8>,
     piece: usize,
     longest: usize,
@@ -52,12 +52,12 @@ struct State {
 }
 
 impl State {
-    /// Moves one piece between memory and file; how much that is, or an errno.
+    /// Moves one piece between memory and file; returns its length, or an errno.
     fn work(&mut self, work: FileWork<'_>, offset: usize) -> isize {
         self.started += 1;
         let (file, mut left) = (&mut self.file, self.piece);
         let mut at = offset.min(file.len());
-        // SAFETY: the parts of a list are memory that can be written until the answer, and nobody else's.
+        // SAFETY: the parts of a list are exclusive, writable memory until the answer.
         let part = |(start, len)| unsafe { std::slice::from_raw_parts_mut(start, len) };
         let mut read = |to: &mut [u8]| {
             let count = to.len().min(left).min(file.len() - at);
@@ -402,12 +402,12 @@ fn a_kernel_that_panics_is_served_again() {
     submitter.attach(a).unwrap();
     let wait = || watcher.try_wait(&mut Completions::new());
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
-    // Its name is known here before the loop has looked at the queue.
+    // The program knows the ticket before the loop has looked at the queue.
     let b = submitter.attach(b).unwrap();
     watcher.submit(Op::read(b)).unwrap();
 }
 
-/// A watcher with a file of these bytes of which so many move at a time, by both its descriptors.
+/// A watcher with both descriptors of a file of these bytes, which moves `most` bytes per call.
 fn file_watcher(
     bytes: &[u8],
     piece: usize,
@@ -431,7 +431,8 @@ fn list(sizes: &[usize], part: impl Fn(usize) -> Buf) -> Vec<Buf> {
     sizes.iter().map(|&size| part(size)).collect()
 }
 
-/// A kernel may read less than was asked for: only nothing, or in a direct file less than whole blocks, is the end.
+/// A kernel may read less than requested: only an empty read, or in a direct file less than whole
+/// blocks, is the end.
 #[test]
 fn a_short_read_is_not_the_end_of_the_file() {
     let whole: Vec<u8> = (0..4096u32).map(|i| (i % 251) as u8).collect();
@@ -439,7 +440,7 @@ fn a_short_read_is_not_the_end_of_the_file() {
     for (len, asked, starts) in [
         (4096, 4096, [4, 4]),
         (4096, 3000, [3, 3]),
-        // Where the end is a block's, nothing says so but a read of nothing.
+        // If the file ends at a block's end, only an empty read shows it.
         (2048, 4096, [3, 3]),
         (2000, 4096, [2, 3]),
         (0, 4096, [1, 1]),
@@ -459,7 +460,8 @@ fn a_short_read_is_not_the_end_of_the_file() {
     }
 }
 
-/// A kernel may write less than it was given: the rest follows, and what fails then says how much is written.
+/// A kernel may write less than requested: the driver writes the rest, and a later failure tells
+/// how much was written.
 #[test]
 fn a_short_write_is_not_the_whole() {
     let whole: Vec<u8> = (0..4000u32).map(|i| (i % 251) as u8).collect();

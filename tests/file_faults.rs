@@ -32,11 +32,11 @@ fn page() -> AlignedBuf {
     AlignedBuf::with_capacity(4096, 4096)
 }
 
-/// What `explain` says of the work that is a ring's, and of what is left where there is AIO.
+/// The operations of the rows of `explain` for a ring and for AIO.
 const RING: &str = "direct reads, writes; syncs; uncached reads";
 const AIO: &str = "direct reads; syncs";
 
-/// By what, why, and how often.
+/// The mechanism, the reason, and the count.
 fn row(b: &Bench<windlass::Auto>, operation: &str) -> (String, String, u64) {
     let explain = b.watcher.explain();
     let row = explain.rows.iter().find(|row| row.operation == operation);
@@ -66,8 +66,8 @@ fn expect_files_work(b: &mut Bench<windlass::Auto>, directory: &Directory) {
     b.expect_all_ended();
 }
 
-/// By default what is denied is done by what is left, the ring before AIO before threads, and `explain` says
-/// why; by name there is an error.
+/// By default the next available mechanism does the work of a denied one, in the order ring, AIO,
+/// threads, and `explain` says why. A mechanism chosen by name is an error.
 #[test]
 fn a_denied_setup_is_told() {
     const NAME: &str = "a_denied_setup_is_told";
@@ -116,8 +116,8 @@ fn a_denied_setup_is_told() {
     }
 }
 
-/// Where there is no ring, AIO has the direct reads and the syncs, and threads the direct writes: those
-/// would wait in io_submit(2).
+/// Without a ring, AIO does direct reads and syncs. Threads do direct writes, which could block in
+/// io_submit(2).
 #[test]
 fn aio_does_what_it_can_where_there_is_no_ring() {
     child::in_child("aio_does_what_it_can_where_there_is_no_ring", || {
@@ -154,7 +154,7 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
         b.cross(here, there, b"over epoll");
         expect_files_work(&mut b, &directory);
         assert!(row(&b, RING).1.contains("io_uring_setup(2)"));
-        // So does that of sockets, where nothing was asked for.
+        // So does the row of sockets, if the program chose no driver.
         let (by, why, _) = row(&b, "sockets");
         assert!(by == "not io_uring" && why.contains("io_uring_setup(2): Operation not"), "{why}");
         assert!(row(&b, AIO).1.contains("io_setup(2)"));
@@ -162,7 +162,7 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
     });
 }
 
-/// Where sockets could be on a ring, `explain` says why they are not; of what was named there is nothing to say.
+/// `explain` says why sockets are not on a ring, unless the program chose the driver.
 #[test]
 fn sockets_that_the_ring_is_not_given_are_explained() {
     let of = |b: &Bench<windlass::Auto>| {
@@ -176,8 +176,8 @@ fn sockets_that_the_ring_is_not_given_are_explained() {
     assert!(of(&bench(epoll())).is_none());
 }
 
-/// `kernel.io_uring_disabled` is said where it denies the ring, for sockets and for files. It is one number for
-/// the whole system: this one runs by itself, with `WINDLASS_EXHAUST=1`.
+/// `explain` names `kernel.io_uring_disabled` where it denies the ring, for sockets and for files.
+/// The setting is global: this test runs alone, with `WINDLASS_EXHAUST=1`.
 #[test]
 fn a_disabled_ring_is_told() {
     const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
@@ -418,7 +418,7 @@ fn a_file_that_is_too_big() {
             let c = b.run(Op::write_at(direct, buf, 16 << 10));
             let buf = expect_unmoved(c, ErrorKind::Os(libc::EFBIG));
             assert_eq!(buf.into_aligned().unwrap().len(), 4096);
-            // What crosses the limit is written up to it: the kernel answers with less than it was given.
+            // A write across the limit stops there: the kernel answers with a short count.
             let whole = AlignedBuf::from_slice(&pattern(20 << 10, 2), 4096);
             let (bytes, buf) =
                 expect_error(b.run(Op::write_at(direct, whole, 0)), ErrorKind::Os(libc::EFBIG));
@@ -468,11 +468,11 @@ impl AsRef<[u8]> for Marked {
     }
 }
 
-/// What has ended when a watcher goes, and was not asked for, goes with it: its file is closed, its memory
-/// freed. That holds also where the loop hears nothing of the end.
+/// Dropping a watcher also closes the files and frees the memory of finished requests whose answers
+/// the loop has not taken.
 #[test]
-fn what_ends_unheard_goes_with_the_watcher() {
-    child::in_child("what_ends_unheard_goes_with_the_watcher", || {
+fn untaken_answers_are_dropped_with_the_watcher() {
+    child::in_child("untaken_answers_are_dropped_with_the_watcher", || {
         let directory = Directory::new();
         let before = system::descriptors();
         for closes in [true, false] {
@@ -492,7 +492,7 @@ fn what_ends_unheard_goes_with_the_watcher() {
                 b.watcher.close();
             }
             drop(b);
-            assert!(!system::is_open(number), "it is open without anybody");
+            assert!(!system::is_open(number), "the file is still open");
             assert_eq!(std::sync::Arc::strong_count(&marker), 1, "a buffer is left");
             assert_eq!(windlass::leaked_buffers(), 0);
             drop(ear);
@@ -513,7 +513,7 @@ fn what_ends_unheard_goes_with_the_watcher() {
     });
 }
 
-/// Whether there is something to take, by itself.
+/// Whether answers are there, without a wait.
 fn has_answers(b: &mut Bench<windlass::Auto>) -> bool {
     b.watcher.next_timeout() == Some(std::time::Duration::ZERO)
 }
@@ -638,7 +638,7 @@ fn choices_that_cannot_be() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{count}: {error}");
     }
     if std::env::var_os("WINDLASS_DRIVER").is_none() {
-        // Sockets are served by what serves them anyway.
+        // The driver of sockets stays the same.
         for files in [FileBackend::Uring, FileBackend::Aio] {
             assert_eq!(build(DriverKind::Auto, files).unwrap().explain().driver, "epoll");
         }

@@ -1,4 +1,4 @@
-//! A ring for files beside epoll, where the system takes it away, mistrusts it, or is asked too much of.
+//! A ring for files beside epoll: denied later, excluded by a quirk, or impossible to make.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // filters need libc
@@ -28,21 +28,21 @@ fn page() -> AlignedBuf {
     AlignedBuf::with_capacity(4096, 4096)
 }
 
-/// Of the first row with this operation: by what, why, and how often.
+/// The mechanism, reason and count of the first row with this operation.
 fn row(b: &Bench<Auto>, operation: &str) -> (String, String, u64) {
     let rows = b.watcher.explain().rows;
     let row = rows.into_iter().find(|row| row.operation == operation).expect("there is a row");
     (row.mechanism, row.reason, row.count)
 }
 
-/// How often the kernel has handed work back.
+/// The number of requests that the kernel handed back.
 fn handed_back(b: &Bench<Auto>) -> u64 {
     let rows = b.watcher.explain().rows;
     let row = rows.iter().find(|row| row.mechanism == "the kernel, then threads");
     row.expect("there is a row").count
 }
 
-/// Runs the test again in a process of its own for each role; `body` is told which.
+/// Runs the test again in a process of its own for each role, which `body` gets.
 fn in_roles<R: std::fmt::Debug>(name: &str, roles: impl IntoIterator<Item = R>, body: impl Fn(R)) {
     const MARK: &str = "the role is played to its end";
     let is_child = std::env::var_os("WINDLASS_TEST_CHILD").is_some();
@@ -58,11 +58,11 @@ fn in_roles<R: std::fmt::Debug>(name: &str, roles: impl IntoIterator<Item = R>, 
     }
 }
 
-/// A filter that is loaded when the ring is there and has work: what the kernel has is answered, what it had
-/// not taken is begun again elsewhere, and so is what comes.
+/// A filter loaded while the ring has work: the kernel answers the requests it has; the driver
+/// starts untaken and new requests elsewhere.
 #[test]
 fn a_filter_that_comes_later_loses_nothing() {
-    // No whole number of those that are submitted together.
+    // Not a multiple of the batch size.
     const COUNT: u64 = 223;
     let roles = [(libc::EPERM, true), (libc::ENOSYS, true), (libc::EPERM, false)];
     in_roles("a_filter_that_comes_later_loses_nothing", roles, |(errno, has_aio)| {
@@ -113,7 +113,7 @@ fn a_filter_that_comes_later_loses_nothing() {
     });
 }
 
-/// What was asked for by name is replaced by nothing: then operations fail, with their buffers.
+/// A ring chosen by name is never replaced: its operations fail, with their buffers.
 #[test]
 fn a_named_ring_that_is_taken_away_fails() {
     in_roles("a_named_ring_that_is_taken_away_fails", [libc::EPERM, libc::ENOSYS], |errno| {
@@ -130,7 +130,7 @@ fn a_named_ring_that_is_taken_away_fails() {
             expect_errno(b.run(Op::sync(file)), &[errno]);
         }
         assert_eq!(std::fs::read(directory.at("a")).unwrap(), [1; 4096]);
-        // What never was the ring's goes on.
+        // Work that the ring never does goes on.
         let cached = b.make_file(directory.at("b"));
         b.write_at(cached, "cached", 0);
         assert_eq!(b.read_at(cached, 10, 0), b"cached");
@@ -138,7 +138,7 @@ fn a_named_ring_that_is_taken_away_fails() {
     });
 }
 
-/// The same of AIO.
+/// The same for AIO.
 #[test]
 fn aio_that_is_taken_away_loses_nothing() {
     let roles = [FileBackend::Auto, FileBackend::Aio];
@@ -164,7 +164,7 @@ fn aio_that_is_taken_away_loses_nothing() {
     });
 }
 
-/// A kernel whose ring waits for a frozen file system is given no direct writes; it still has the rest.
+/// A ring that would block on a frozen file system gets no direct writes, but all other work.
 #[test]
 fn direct_writes_that_the_ring_is_not_given() {
     const NAME: &str = "direct_writes_that_the_ring_is_not_given";
@@ -199,9 +199,9 @@ fn direct_writes_that_the_ring_is_not_given() {
     println!("by threads, as it should be");
 }
 
-/// What is registered with the ring of a driver is not with one beside epoll: that is said.
+/// A ring beside epoll registers no files or memory, and `explain` says so.
 #[test]
-fn what_cannot_be_registered_is_told() {
+fn explain_names_unused_registrations() {
     let builder = epoll().files(FileBackend::Uring).registered_files(8).registered_bytes(1 << 20);
     let mut b = bench(builder);
     let directory = Directory::new();
@@ -215,7 +215,7 @@ fn what_cannot_be_registered_is_told() {
     b.expect_all_ended();
 }
 
-/// No thread of the kernel looks for submissions, and why is said.
+/// No kernel thread polls for submissions, and `explain` says why.
 #[test]
 fn submissions_are_not_polled_for() {
     for builder in [epoll(), Watcher::builder().driver(DriverKind::Uring)] {
@@ -232,8 +232,8 @@ fn submissions_are_not_polled_for() {
     }
 }
 
-/// What was asked for by name and cannot be made is an error of the build, with the step; by itself the watcher
-/// goes on without it.
+/// Building fails, with the step, if a ring chosen by name cannot be made. Without such a choice
+/// the watcher works without a ring.
 #[test]
 fn a_named_ring_that_cannot_be_made_says_the_step() {
     let calls = [
@@ -277,9 +277,9 @@ fn evict(file: &std::fs::File) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
-/// A read that the page cache does not have is the ring's, and wakes no thread; AIO would wait for it.
+/// An uncached read goes to the ring and wakes no thread; AIO would block on it.
 #[test]
-fn what_is_not_cached_is_the_rings() {
+fn uncached_reads_go_to_the_ring() {
     let directory = Directory::new();
     let all = pattern(64 << 10, 1);
     std::fs::write(directory.at("a"), &all).unwrap();
@@ -293,7 +293,7 @@ fn what_is_not_cached_is_the_rings() {
         let file = std::fs::File::open(directory.at("a")).unwrap();
         let read = b.watcher.attach(file.try_clone().unwrap()).unwrap();
         let mut at_once = 0;
-        // To look makes the system read ahead; now and then the disk is as quick as the look.
+        // The check starts read-ahead, and sometimes the disk is as fast as the check.
         for round in 1..=1000 {
             evict(&file);
             at_once = count(&b, "preadv2(RWF_NOWAIT) at submission");
@@ -309,7 +309,7 @@ fn what_is_not_cached_is_the_rings() {
         let by_ring = files != FileBackend::Aio;
         assert_eq!(count(&b, "a ring of io_uring"), u64::from(by_ring), "{files:?}");
         assert_eq!(count(&b, " of 4 threads"), u64::from(!by_ring), "{files:?}");
-        // Now it is cached.
+        // Now the page is cached.
         expect_same(&b.read_at(read, 64 << 10, 0), &all);
         assert_eq!(count(&b, "preadv2(RWF_NOWAIT) at submission"), at_once + 1);
         b.expect_all_ended();

@@ -390,7 +390,7 @@ fn random_programs_on_poll() {
     random_programs::<PollPool>();
 }
 
-/// C9: one operation reads so many names and no more; parts read the others.
+/// C9: one operation reads a bounded number of names; parts read the others.
 #[test]
 fn a_directory_beyond_the_bound_is_told_and_read_in_parts() {
     const MOST: usize = 65_536;

@@ -75,7 +75,7 @@ impl Forked {
     }
 }
 
-/// Its alarm has ended it.
+/// Whether the child's alarm has ended it.
 fn hangs(status: i32) -> bool {
     libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM
 }

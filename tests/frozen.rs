@@ -1,5 +1,5 @@
-//! A file system that is frozen, as for a snapshot: what is written to it waits until it is thawed, and nothing
-//! else does. Each test in a process of its own, on disks of its own.
+//! A frozen file system, as for a snapshot: only writes to it wait until the thaw. Each test runs
+//! in a process of its own, on disks of its own.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // mounts and freezing need libc
@@ -23,7 +23,7 @@ use windlass::{
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
-/// Who does the work on files.
+/// The drivers and file backends.
 const ALL: [(DriverKind, FileBackend); 6] = [
     (DriverKind::Epoll, FileBackend::Auto),
     (DriverKind::Epoll, FileBackend::Uring),
@@ -33,7 +33,7 @@ const ALL: [(DriverKind, FileBackend); 6] = [
     (DriverKind::Poll, FileBackend::Pool),
 ];
 
-/// The longest that a file system stays frozen, whatever hangs.
+/// A guard thaws the file system after this time, even if the test hangs.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Much less than that, and more than a busy machine keeps a loop waiting.
 const PROMPT: Duration = Duration::from_secs(3);
@@ -66,12 +66,12 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What the kernel still has of it keeps it until that has ended.
+        // Requests in the kernel keep the mount until they have ended.
         let _ = run("umount", &["-l".as_ref(), &self.0]);
     }
 }
 
-/// A disk, and another one in a file of the first: what is written to that passes through the first.
+/// A disk, and another disk in a file of the first: writes to the second pass through the first.
 struct Disks {
     inner: Disk,
     outer: Disk,
@@ -95,7 +95,7 @@ impl Disks {
     }
 }
 
-/// A frozen file system; it is thawed when this goes, or when it has taken too long.
+/// A frozen file system. Dropping this thaws it; so does a guard after `LONGEST`.
 struct Frozen {
     thaws: Sender<()>,
     guard: Option<JoinHandle<()>>,
@@ -139,7 +139,7 @@ fn promptly<T>(what: &str, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// How many threads of this process stand in a call that nothing ends, those of its rings among them.
+/// The number of threads of this process in uninterruptible calls, including those of its rings.
 fn held() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("it is mounted");
     let stats =
@@ -149,7 +149,7 @@ fn held() -> usize {
         .count()
 }
 
-/// Memory of which one knows whether it is there.
+/// Memory with a marker that tells whether it still exists.
 struct Marked(AlignedBuf, #[allow(dead_code)] Arc<()>);
 
 impl AsRef<[u8]> for Marked {
@@ -166,7 +166,7 @@ struct Stuck {
     direct: Ticket,
     buffered: Ticket,
     sync: Ticket,
-    /// Counts who has the bytes of the direct write.
+    /// Counts the owners of the direct write's bytes.
     marker: Arc<()>,
 }
 
@@ -190,7 +190,7 @@ fn stuck(disks: &Disks, driver: DriverKind, files: FileBackend) -> (Stuck, Froze
     let write = Op::write_at(cached, vec![2; 4096], 4096);
     let buffered = promptly("to submit a buffered write", || b.submit(write));
     let sync = promptly("to submit a sync", || b.submit(Op::sync(inner)));
-    // What is not begun could be taken back. (A sync by AIO is a thread's that is the system's.)
+    // A cancel could take back a request that has not begun. (A kernel thread does a sync by AIO.)
     let begun = if files == FileBackend::Aio { 2 } else { 3 };
     until("writes and sync are held", || held() >= begun);
     (Stuck { b, pair, cached, direct, buffered, sync, marker }, frozen)
@@ -242,7 +242,7 @@ fn sockets_and_timers_go_on_beside_a_frozen_file_system() {
     });
 }
 
-/// A drop waits for a second and no longer; what the kernel has by then is left to it, and counted.
+/// A drop waits one second at most. It leaks the buffers in the kernel, and counts them.
 #[test]
 fn a_watcher_goes_while_a_file_system_is_frozen() {
     const NAME: &str = "a_watcher_goes_while_a_file_system_is_frozen";
@@ -256,7 +256,8 @@ fn a_watcher_goes_while_a_file_system_is_frozen() {
         println!("dropped within {took:?}");
         assert!(took < Duration::from_millis(2500), "it took {took:?}");
         let leaked = windlass::leaked_buffers() - before;
-        // A thread keeps its buffer until it is done; so does a kernel, and nobody hears when it is.
+        // A thread keeps its buffer until it is done. So does the kernel, but no answer arrives any
+        // more.
         let by_ring = matches!(files, FileBackend::Uring | FileBackend::Auto);
         assert_eq!(leaked, u64::from(by_ring));
         assert_eq!(Arc::strong_count(&marker), 2, "memory was freed that is still read");

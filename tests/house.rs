@@ -130,7 +130,7 @@ fn what_a_system_has_is_not_skipped_in_ci() {
     assert!(!Needs::Luck.is_expected(""));
 }
 
-/// An example has the descriptors that its signals need before connections can take them all.
+/// An example opens the descriptors of its signals before connections can use them up.
 #[test]
 fn examples_make_their_signals_before_they_accept() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -155,7 +155,7 @@ fn tests() -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The page of broken code names tests that are there.
+/// The tests in the table of `tests/README.md` exist.
 #[test]
 fn the_tests_that_are_named_exist() {
     let page = include_str!("README.md");
@@ -173,7 +173,7 @@ fn the_tests_that_are_named_exist() {
     assert!(count > 10, "the search finds nothing any more");
 }
 
-/// What is left out goes through one function, which knows what CI has.
+/// Every skipped test calls `skip`, which knows the mechanisms of CI.
 #[test]
 fn what_is_left_out_is_told_by_one_function() {
     let word = ["SK", "IP"].concat();

@@ -1,5 +1,6 @@
-//! C4 in the simulation: an operation whose deadline has passed has its one try, also where the kernel has
-//! more to tell than one wait takes. (On the system's selectors: `conformance/sockets.rs`.)
+//! C4 in the simulation: an operation whose deadline has passed gets one last try, even if the
+//! kernel has more events than one wait takes. (For the system's selectors:
+//! `conformance/sockets.rs`.)
 #![allow(missing_docs)] // a test binary has no users
 
 use std::time::Duration;
@@ -9,10 +10,11 @@ use windlass::{Completion, Completions, Done, ErrorKind, Op, Proactor, Source, W
 
 type Simulated = Watcher<Proactor<Sim>>;
 
-/// As many sources as this have something to tell; a wait takes one event.
+/// The number of sources with events; a wait takes one event.
 const SOURCES: usize = 8;
 
-/// A watcher that is told one event in a wait, another for the peers, and connections between them.
+/// A watcher that takes one event per wait, a second watcher for the peers, and connections between
+/// them.
 struct Scene {
     sim: Sim,
     watcher: Simulated,
@@ -46,11 +48,11 @@ impl Scene {
         all
     }
 
-    /// Runs the peers, and not the watcher, until they have nothing to do; how many bytes they have read.
+    /// Runs the peers, and not the watcher, until they are idle; returns the bytes they have read.
     fn run_peers(&mut self) -> usize {
         let mut done = Completions::new();
         let (mut read, mut idle) = (0, 0);
-        // The network has still something for the watcher, which is not to run.
+        // The network still has events for the watcher, which must not run.
         while idle < 1000 {
             idle += 1;
             if self.peers.try_wait(&mut done).expect("a wait") > 0 {
@@ -104,7 +106,7 @@ fn a_write_with_a_passed_deadline_has_its_try() {
     for &(_, there) in &scene.pairs {
         scene.peers.submit(Op::read(there).multishot()).expect("accepted");
     }
-    assert_eq!(scene.run_peers(), sent, "they have room again");
+    assert_eq!(scene.run_peers(), sent, "the peers have read everything");
     let past = scene.watcher.now() - Duration::from_nanos(1);
     for i in 0..SOURCES {
         scene.watcher.submit(Op::write(scene.pairs[i].0, "x").deadline(past)).expect("accepted");

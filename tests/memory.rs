@@ -60,11 +60,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test after the other, and no backtraces of buffers that are held (`trace-buffers`): each is an
-/// allocation.
+/// Runs the tests one by one, and without backtraces of held buffers (`trace-buffers`), which
+/// allocate.
 fn alone() -> MutexGuard<'static, ()> {
     let alone = worlds::alone();
-    // SAFETY: this process reads its environment through std only, which takes turns.
+    // SAFETY: this process accesses its environment through std only, which locks it.
     unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     alone
 }
@@ -444,7 +444,7 @@ fn ten_thousand_sources_on_a_ring_are_small() {
     sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
 }
 
-/// What the ids that are kept for other threads cost: nearly nothing until there is a submitter.
+/// The cost of the reserved ids: nearly nothing until the first submitter.
 #[test]
 fn the_reserve_is_small() {
     let _alone = alone();
@@ -464,7 +464,8 @@ fn the_reserve_is_small() {
     assert!(default.1 - small.1 <= 640 << 10, "with one");
 }
 
-/// C9: frees of names that never existed, of stale ones, and of one source again and again take no memory.
+/// C9: frees of invalid names, frees of stale names, and repeated frees of one source take no
+/// memory.
 #[test]
 fn repeated_frees_are_bounded() {
     let _alone = alone();
@@ -485,7 +486,7 @@ fn repeated_frees_are_bounded() {
     let bytes = live_bytes() - before;
     assert!(bytes <= 16 << 10, "2,000,000 frees hold {bytes} bytes");
     watcher.try_wait(&mut Completions::new()).expect("a wait");
-    assert_eq!(watcher.counters().sources, 0, "what there was is freed");
+    assert_eq!(watcher.counters().sources, 0, "the source is freed");
 }
 
 /// A file of 64 KiB that is on the disk, and in the page cache.

@@ -70,7 +70,7 @@ fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
     (counts, injected)
 }
 
-/// Runs very many programs; the counts of all.
+/// Runs many programs; returns the sums of their counts.
 fn explore<W: World>(fixed: u32, fresh: u32) -> Counts {
     let counts = std::cell::RefCell::new(Counts::new());
     random(&format!("model, {}", W::NAME), fixed, fresh, &case(STEPS), |case| {
@@ -158,7 +158,7 @@ macro_rules! found {
     };
 }
 
-/// Random programs and what was found, on one of the system's kernels.
+/// Random programs and past failures, on one of the system's kernels.
 macro_rules! on {
     ($module:ident $world:ident) => {
         mod $module {
@@ -199,7 +199,7 @@ mod sim {
         soaks::<Virtual>("soak of the model");
     }
 
-    /// The same on a kernel that completes: what a ring answers, and no test can make one answer.
+    /// The same on a completing kernel, which gives the answers of a ring that no test can provoke.
     #[test]
     fn a_soak_on_a_kernel_that_completes() {
         soaks::<Completed>("soak of completions");

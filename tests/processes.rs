@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::*;
 use windlass::{Completions, Done, Op, Reason, Watcher};
 
-/// Where epoll_pwait2 is denied, as by filters that do not know it, a timer gives timeouts their precision.
+/// If a filter denies epoll_pwait2, a timer gives timeouts their precision.
 #[test]
 fn without_epoll_pwait2_timeouts_are_as_fine() {
     child::in_child("without_epoll_pwait2_timeouts_are_as_fine", || {
@@ -42,10 +42,11 @@ fn without_epoll_pwait2_timeouts_are_as_fine() {
     });
 }
 
-/// A selector whose descriptor somebody else has closed is not a closed watcher: the system's errno says it.
+/// When other code has closed the selector's descriptor, the wait returns the system's errno, not
+/// `Closed`.
 #[test]
-fn a_selector_that_was_closed_beneath_its_watcher_is_told() {
-    let test = "a_selector_that_was_closed_beneath_its_watcher_is_told";
+fn a_selector_closed_by_other_code_is_an_os_error() {
+    let test = "a_selector_closed_by_other_code_is_an_os_error";
     child::in_child(test, || {
         let mut watcher = Epoll::bench().watcher;
         let epoll = watcher.pollable().unwrap().as_raw_fd();
@@ -64,7 +65,7 @@ fn a_selector_that_was_closed_beneath_its_watcher_is_told() {
         watcher.close();
         let error = watcher.wait(&mut Completions::new()).unwrap_err();
         assert_eq!(Reason::of(&error), Some(Reason::Closed));
-        // Its drop would close the number once more.
+        // Dropping the watcher would close the number again.
         std::mem::forget(watcher);
     });
 }

@@ -62,11 +62,11 @@ fn a_denied_enter_is_told() {
     denied("a_denied_enter_is_told", libc::SYS_io_uring_enter, "io_uring_enter(2)");
 }
 
-/// What the system is short of is an error, not a missing driver; it names the call that met it.
+/// A shortage of the system is an error that names the failed call, not a missing driver.
 #[test]
 fn a_shortage_of_descriptors_is_an_error() {
     child::in_child("a_shortage_of_descriptors_is_an_error", || {
-        // Nothing is opened for the first time below.
+        // The code below opens no descriptor for the first time.
         drop(Watcher::builder().driver(DriverKind::Uring).build().unwrap());
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: room for one limit.
@@ -101,7 +101,7 @@ fn a_shortage_of_descriptors_is_an_error() {
     });
 }
 
-/// Memory that is short, and a kernel that cannot be asked what it knows.
+/// A shortage of memory, and a kernel without a probe.
 #[test]
 fn a_setup_that_fails_names_its_call() {
     child::in_child("a_setup_that_fails_names_its_call", || {
@@ -351,7 +351,7 @@ fn what_ends_after_the_close_goes_with_the_watcher() {
     });
 }
 
-/// C5: what the kernel has is left to it, also where the closure of a job panics as the watcher goes.
+/// C5: the kernel keeps its buffers even if a job's closure panics while the watcher is dropped.
 #[test]
 fn a_loud_closure_frees_nothing_that_the_kernel_has() {
     struct Loud;
@@ -382,8 +382,8 @@ fn a_loud_closure_frees_nothing_that_the_kernel_has() {
     });
 }
 
-/// Takes completions out of a ring before its owner has seen them, and counts them as the kernel does that has
-/// no memory to keep them.
+/// Takes completions out of a ring before its owner sees them, and counts them as lost, as the
+/// kernel does without memory.
 struct Thief {
     ring: *mut u8,
     head: usize,
@@ -392,10 +392,10 @@ struct Thief {
 }
 
 impl Thief {
-    /// Of the only ring of the process.
+    /// Finds the only ring of the process.
     fn of_the_only() -> Thief {
         use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-        // A ring of its own tells where the numbers stand: `cq_off` of struct io_uring_params.
+        // A second ring shows the offsets of the counters: `cq_off` of struct io_uring_params.
         let mut params = [0u32; 30];
         // SAFETY: room for the parameters.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, params.as_mut_ptr()) };
@@ -431,7 +431,7 @@ impl Thief {
         unsafe { std::sync::atomic::AtomicU32::from_ptr(number.cast()) }
     }
 
-    /// Takes all that are there; how many.
+    /// Takes all completions; returns their number.
     fn steal(&self) -> u32 {
         use std::sync::atomic::Ordering::SeqCst;
         let tail = self.number(self.tail).load(SeqCst);
@@ -446,8 +446,8 @@ fn losses<D: windlass::Driver>(b: &Bench<D>) -> u64 {
     rows.iter().find(|row| row.mechanism == "lost by the kernel").map_or(0, |row| row.count)
 }
 
-/// Completions that the kernel has lost: each operation ends once all the same, no connection sees bytes of
-/// another, and what comes later is done.
+/// The kernel loses completions: each operation still ends once, no connection sees another's
+/// bytes, and later operations work.
 #[test]
 fn lost_completions_end_their_operations() {
     child::in_child("lost_completions_end_their_operations", || {
@@ -468,7 +468,7 @@ fn lost_completions_end_their_operations() {
                     _ => Op::read_exact(there, room(300), 300),
                 };
                 open.push((b.submit(read), i));
-                // One that nothing comes for, and one that is told of by a poll.
+                // A read without bytes, and a read that waits for a poll.
                 b.submit(Op::read(here).token(1));
                 b.submit(Op::poll(here, windlass::Ready::PRIORITY).token(2));
             }
@@ -477,12 +477,12 @@ fn lost_completions_end_their_operations() {
                 let len = if round % 2 == 0 { 300 } else { 5000 };
                 open.push((b.submit(Op::write(here, vec![byte(i); len])), i));
             }
-            // One look takes one, and the thief the others.
+            // One `wait` takes one completion, and the thief the others.
             for _ in 0..3 {
                 b.wait_once(Duration::from_millis(20));
                 stolen += thief.steal();
             }
-            // What goes on has what follows, of its own connection, and its end.
+            // A continued read gets the later bytes of its own connection, and the end.
             for &(here, _) in &pairs {
                 b.submit(Op::shutdown(here).token(3));
             }
@@ -534,7 +534,7 @@ fn lost_completions_end_their_operations() {
     });
 }
 
-/// What a device may still have is not known to be lost: its buffer is left to it.
+/// A device may still have the request: its buffer is leaked.
 #[test]
 fn a_lost_answer_of_a_file_leaves_its_buffer() {
     child::in_child("a_lost_answer_of_a_file_leaves_its_buffer", || {
@@ -549,7 +549,7 @@ fn a_lost_answer_of_a_file_leaves_its_buffer() {
         };
         let mut stolen = 0;
         let mut left = 0;
-        // Until the device has answered several between two looks.
+        // Until the device answers several requests between two waits.
         for _ in 0..500 {
             if stolen > 0 {
                 break;
@@ -578,8 +578,8 @@ fn a_lost_answer_of_a_file_leaves_its_buffer() {
     });
 }
 
-/// A kernel that says nothing but that completions were lost: operations end within a bounded time, and
-/// what it may still write to is left to it.
+/// A kernel that only reports lost completions: operations end within a bounded time, and memory
+/// that the kernel may still write is leaked.
 #[test]
 fn a_ring_that_answers_no_more_ends_its_operations() {
     child::in_child("a_ring_that_answers_no_more_ends_its_operations", || {
@@ -722,7 +722,7 @@ fn quirks_are_obeyed_and_explained() {
     assert_eq!(shown(&names.map(|name| format!("{name}=on")).join(",")), names);
 }
 
-/// The environment is heard, too; a driver without a ring does not look at it.
+/// The environment variable works, too; a driver without a ring ignores it.
 #[test]
 fn quirks_are_named_by_the_environment() {
     if child::is_child("quirks") {
@@ -952,7 +952,7 @@ fn registering_is_asked_for() {
     }
 }
 
-/// A write that is one buffer is a send, a list is one message.
+/// A write of one buffer is a send; a list is one message.
 #[test]
 fn writes_are_explained_by_their_call() {
     let mut b = Uring::bench();
@@ -1001,11 +1001,11 @@ fn short_messages_are_not_cut() {
     }
 }
 
-/// A poll of the ring ends when its completion finds the queue full: the one by which other threads wake the loop is
-/// begun again, or nobody would be heard.
+/// A poll of the ring ends when its completion finds the queue full. The driver restarts the wake
+/// poll, or no other thread could wake the loop.
 #[test]
 fn other_threads_are_heard_when_the_queue_was_full() {
-    // More completions than the queue has places: each round leaves one at least.
+    // More rounds than the queue has places: each leaves at least one completion.
     const ROUNDS: usize = 9000;
     let mut b = Uring::bench();
     let submitter = b.submitter();
@@ -1015,14 +1015,15 @@ fn other_threads_are_heard_when_the_queue_was_full() {
         let source = b.watcher.attach(handle.take().expect("it came back")).unwrap();
         let read = b.submit(Op::read(source));
         assert!(b.watcher.cancel(read));
-        // The end of a registration is told, though nobody looks; and it enters the kernel.
+        // The end of a registration makes a completion that the loop does not take, and enters the
+        // kernel.
         handle = Some(b.watcher.detach(source).unwrap());
     };
     let polls = |b: &Bench<windlass::Auto>| {
         let rows = b.watcher.explain().rows;
         rows.iter().find(|row| row.operation == "registration").expect("a row").count
     };
-    // From here on the loop counts as asleep, and the wake is written for it.
+    // From here on the loop counts as asleep, so another thread writes the wake.
     b.look();
     let before = polls(&b);
     (0..ROUNDS).for_each(|_| round(&mut b));
@@ -1047,7 +1048,7 @@ fn other_threads_are_heard_when_the_queue_was_full() {
         ROUNDS as u64 + 2,
         "the poll has not ended: the queue was not full"
     );
-    // A loop that sleeps is woken by that alone.
+    // Only this wakes a sleeping loop.
     // SAFETY: no memory is passed.
     let loop_thread = unsafe { libc::gettid() };
     let waker = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Settings and answers that change nothing a completion shows: each is looked at from outside.
+//! Settings and results that no completion shows: each test checks one from outside.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // what the kernel knows of a socket and of a file needs libc
@@ -12,7 +12,8 @@ use common::*;
 use windlass::sim::Sim;
 use windlass::{Completions, Done, ListenOptions, Op, Watcher};
 
-/// Each deadline is counted by how late it fired: by less than a microsecond, ten of them, and so on.
+/// Each deadline counts in the class of its lateness: less than a microsecond, less than ten, and
+/// so on.
 #[test]
 fn lateness_is_counted_where_it_belongs() {
     let sim = Sim::new(1);
@@ -38,7 +39,7 @@ fn lateness_is_counted_where_it_belongs() {
     }
 }
 
-/// A loop that is told to spin asks the kernel again and again; one that is not asks once.
+/// A loop with `busy_poll` enters the kernel repeatedly; without it, once.
 #[test]
 fn a_busy_loop_asks_again_and_again() {
     fn waits<H: Harness>(builder: windlass::Builder) -> u64 {
@@ -60,7 +61,7 @@ fn a_busy_loop_asks_again_and_again() {
     }
 }
 
-/// Where timeouts are whole milliseconds, they are rounded up: a wait sleeps through to its end.
+/// With timeouts in whole milliseconds the driver rounds up: a wait sleeps to its end.
 #[test]
 fn a_loop_without_nanoseconds_does_not_spin() {
     child::in_child("a_loop_without_nanoseconds_does_not_spin", || {
@@ -76,7 +77,7 @@ fn a_loop_without_nanoseconds_does_not_spin() {
     });
 }
 
-/// The kernel's queue of connections is as long as it was asked to be.
+/// The kernel's queue of connections has the requested length.
 #[test]
 fn a_listener_has_the_backlog_that_was_asked_for() {
     for backlog in [1, 17] {
@@ -93,12 +94,12 @@ fn a_listener_has_the_backlog_that_was_asked_for() {
             libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &mut len)
         };
         assert_eq!(answer, 0);
-        // Of a listener this is the bound of its queue (tcp_get_info of the kernel).
+        // For a listener this field is the bound of its queue (the kernel's tcp_get_info).
         assert_eq!(info.tcpi_sacked, backlog);
     }
 }
 
-/// What direct I/O needs on a file is what statx(2) says.
+/// `Stat::direct` equals the alignment from statx(2).
 #[test]
 fn a_stat_knows_what_direct_io_needs() {
     let directory = files::Directory::new();

@@ -137,7 +137,7 @@ impl<W: World> Model<W> {
         let multishot = plan.wanted == usize::MAX;
         let interest = plan.wanted as u16;
         if !how.remote && plan.port.is_some_and(|port| self.ports[port].reserved) {
-            // The loop looks at the queue before it says that the name is stale.
+            // The loop looks at the queue before it reports a stale name.
             self.flush();
         }
         let must_meet_the_bound = how.remote && self.is_full();

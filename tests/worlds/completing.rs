@@ -1,9 +1,10 @@
-//! A kernel that completes: the simulated one, whose reads and writes of streams are taken over, as a ring
-//! takes them, and answered later, with faults of its own.
+//! A completing kernel: the simulated kernel, but reads and writes of streams start as on a ring
+//! and are answered later, with faults of their own.
 //!
-//! An operation that is begun is tried when its time has come, and again when that was in vain. Answers may
-//! be short, interrupted, without a buffer, a multishot read's the last one; a request to stop may find nothing,
-//! or be too late; a registration may end by itself. All of it is drawn from the seed, and counted.
+//! The kernel tries a started operation at its time, and again after a failed try. An answer may be
+//! short, interrupted, without a buffer, or the last of a multishot read. A stop request may find
+//! nothing, or come too late. A registration may end by itself. The seed decides each fault, and
+//! each is counted.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use windlass::{
 /// How often each fault was injected.
 pub type Counts = Rc<RefCell<BTreeMap<&'static str, u64>>>;
 
-/// The faults that there are.
+/// All faults.
 const FAULTS: [&str; 8] = [
     "short completion",
     "interrupted completion",
@@ -37,7 +38,7 @@ const FAULTS: [&str; 8] = [
 ];
 
 enum What {
-    /// Into this memory, or a buffer of the pool; again and again.
+    /// Reads into this memory or a buffer of the pool; repeatedly if multishot.
     Recv {
         to: Option<(*mut u8, usize)>,
         multishot: bool,
@@ -52,7 +53,7 @@ struct Begun {
     fd: RawFd,
     what: What,
     due_ns: u64,
-    /// What it waits after the next vain try.
+    /// The wait after the next failed try.
     pause_ns: u64,
     stopped: bool,
 }
@@ -63,18 +64,18 @@ impl Begun {
     }
 }
 
-/// What the current `select` answers, behind the simulation's own events.
+/// The answers of the current `select`, after the simulation's own events.
 enum Event {
-    /// The operation that was begun with this key, if it is still there.
+    /// The started operation with this key, if it still exists.
     Try { key: u64, write: bool },
-    /// Words about a request to stop, or a registration.
+    /// A report about a stop request, or a registration.
     Word { key: u64, write: bool, word: isize },
 }
 
 pub struct Completing {
     sim: Sim,
     random: u64,
-    /// One fault in so many chances; 0: none.
+    /// One fault in `every` chances; 0: none.
     every: u64,
     begun: Vec<Begun>,
     words: Vec<(u64, bool, isize)>,
@@ -129,7 +130,7 @@ impl Completing {
         self.begun.iter().position(|op| op.key == key && op.is_write() == write)
     }
 
-    /// Tries what was begun; `None`: it goes on waiting.
+    /// Tries a started operation; `None` if it goes on waiting.
     fn attempt(&mut self, at: usize, pool: &mut Pool) -> Option<Answer> {
         let (key, fd) = (self.begun[at].key, self.begun[at].fd);
         let write = self.begun[at].is_write();
@@ -198,7 +199,8 @@ impl Completing {
     }
 }
 
-// SAFETY: the simulation writes what it answers, part by part; what is begun is forgotten with its last answer.
+// SAFETY: the simulation writes the bytes that it answers, part by part, and forgets a started
+// operation with its last answer.
 unsafe impl Kernel for Completing {
     const COMPLETES: bool = true;
 

@@ -1,6 +1,6 @@
 //! The kernels that random programs run on: one trait, so that a program is written once.
 #![allow(dead_code)] // each test binary uses its own part
-#![allow(unsafe_code)] // a kernel promises what it has written
+#![allow(unsafe_code)] // a kernel promises the bytes that it has written
 
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,7 +61,7 @@ const SELECTOR: u8 = 0;
 const RING: u8 = 1;
 const POLL: u8 = 2;
 
-/// The system's kernel: by its own selector, by io_uring, by poll(2).
+/// The system's kernel, through its own selector, io_uring, or poll(2).
 pub struct Os<const BY: u8> {
     /// Bound, but not listening.
     silent: socket2::Socket,
@@ -184,7 +184,7 @@ impl World for Virtual {
     }
 }
 
-/// The simulated kernel as one that completes.
+/// The simulated kernel as a completing kernel.
 pub struct Completed {
     sim: Virtual,
     seed: u64,
@@ -199,7 +199,7 @@ impl World for Completed {
     const LONGEST_WAIT: Duration = Virtual::LONGEST_WAIT;
 
     fn open(network: &Network) -> Completed {
-        // A quarter of the programs has none of its faults.
+        // A quarter of the programs gets no faults.
         let every = [0, 40, 12, 4][(network.seed % 4) as usize];
         let counts = RefCell::default();
         Completed { sim: Virtual::open(network), seed: network.seed, every, counts }
