@@ -268,7 +268,13 @@ impl<K: Kernel> Proactor<K> {
         self.take_submitted(ticket);
         match self.slots.find(slot, ticket.generation()) {
             None => false,
-            Some(op) if op.reserved => false,
+            Some(op) if op.reserved => {
+                // No requests are taken while so many completions wait: the operation's own is cancelled
+                // when it is.
+                let waits = self.batch.is_full() && !self.serving;
+                op.count |= u32::from(waits);
+                waits
+            }
             Some(op) if op.in_flight != InFlight::No => self.cancel_started(ticket),
             Some(_) => {
                 self.fail(slot, ErrorKind::Cancelled);

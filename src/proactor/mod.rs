@@ -497,10 +497,10 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.check_fork()?;
         self.take_arrived(source);
         self.note_forks();
-        let stale = self.stale();
+        let stale = self.why_missing(source);
         let state = self.state(source).ok_or(stale)?;
         if state.has(RESERVED | CONNECTING) {
-            return Err(Reason::Stale);
+            return Err(stale);
         }
         let idle = state.is_idle();
         if !idle || self.is_at_work(source.index()) {
@@ -527,7 +527,13 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn free(&mut self, source: Source) -> bool {
         self.take_arrived(source);
-        self.check_fork().is_ok() && self.free_source(source)
+        if self.check_fork().is_err() {
+            return false;
+        }
+        match self.is_left_in_queue(source) {
+            true => self.remote.free_later(source),
+            false => self.free_source(source),
+        }
     }
 
     fn cancel_all(&mut self, source: Source) -> usize {
@@ -560,10 +566,10 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         self.check_fork()?;
         self.take_arrived(source);
-        let stale = self.stale();
+        let stale = self.why_missing(source);
         let state = self.state(source).ok_or(stale)?;
         if state.fd < 0 || state.has(CONNECTING) {
-            return Err(Reason::Stale);
+            return Err(stale);
         }
         // Whoever has the descriptor can duplicate it.
         state.flags |= DUPLICATED;
@@ -661,7 +667,7 @@ impl<K: Kernel> Proactor<K> {
     fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
         self.check_fork()?;
         self.take_arrived(source);
-        let stale = self.stale();
+        let stale = self.why_missing(source);
         match self.state(source) {
             Some(state) if state.fd >= 0 && !state.has(CONNECTING) => Ok(state.fd),
             _ => Err(stale.into()),

@@ -66,6 +66,19 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
+    /// Whether the request that attaches this source may still be queued: so many completions wait that no
+    /// requests are taken.
+    pub(super) fn is_left_in_queue(&mut self, source: Source) -> bool {
+        !self.serving
+            && self.batch.is_full()
+            && self.state(source).is_some_and(|state| state.has(RESERVED))
+    }
+
+    /// Why a source cannot be used, after [`take_arrived`](Self::take_arrived).
+    pub(super) fn why_missing(&mut self, source: Source) -> Reason {
+        if self.is_left_in_queue(source) { self.full_of_completions() } else { self.stale() }
+    }
+
     pub(super) fn serve(&mut self, request: Request) {
         match request {
             Request::Attach(source, handle) => {
@@ -106,6 +119,7 @@ impl<K: Kernel> Proactor<K> {
     /// operation's completion.
     fn submit_reserved(&mut self, ticket: Ticket, op: Op) {
         debug_assert!(self.slots[ticket.index()].reserved);
+        let is_cancelled = self.slots[ticket.index()].count != 0;
         // The next place that is occupied is the reserved one.
         self.slots[ticket.index()].reserved = false;
         self.slots.reopen(ticket.index());
@@ -140,6 +154,9 @@ impl<K: Kernel> Proactor<K> {
                     // It ended at once, without a place.
                     debug_assert_eq!(last.ticket(), started);
                     last.set_ticket(ticket);
+                }
+                if is_cancelled {
+                    self.cancel_ticket(ticket);
                 }
                 return;
             }
@@ -217,6 +234,8 @@ impl<K: Kernel> Proactor<K> {
             || {
                 let (slot, generation) = slots.occupy()?;
                 slots[slot].reserved = true;
+                // Not cancelled.
+                slots[slot].count = 0;
                 Some(Ticket::from_parts(slot, generation))
             },
         );

@@ -610,11 +610,11 @@ impl<K: Kernel> Proactor<K> {
 
     #[inline(never)]
     fn make_usable(&mut self, source: Source) -> Result<u32, Reason> {
-        let stale = self.stale();
         self.take_arrived(source);
+        let stale = self.why_missing(source);
         let state = self.state(source).ok_or(stale)?;
         if state.has(NOT_USABLE) {
-            return Err(Reason::Stale);
+            return Err(stale);
         }
         if !state.has(PREPARED) {
             let (fd, kind, shared) = (state.fd, state.kind(), state.has(SHARED));
@@ -641,7 +641,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    fn full_of_completions(&self) -> Reason {
+    pub(super) fn full_of_completions(&self) -> Reason {
         Reason::Full { limit: Limit::Completions, count: self.batch.limit() as u32 }
     }
 

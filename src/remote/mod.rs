@@ -209,6 +209,18 @@ impl Remote {
         self.shared.inbox.len() + usize::from(self.held.is_some())
     }
 
+    /// Queues a free of the loop's own behind what is queued: while no requests are taken, the one that
+    /// attaches the source may be among them. False if no thread has attached a handle under this name, or
+    /// a free of it is queued already.
+    pub(crate) fn free_later(&self, source: Source) -> bool {
+        let is_there = self.shared.names.free(source);
+        if is_there {
+            self.shared.inbox.insist(Request::Free(source));
+            self.shared.ring();
+        }
+        is_there
+    }
+
     /// Takes the next request.
     pub fn take(&mut self) -> Option<Request> {
         let request = self.shared.inbox.take(&mut self.held)?;

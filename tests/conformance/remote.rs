@@ -501,3 +501,37 @@ pub fn a_submitter_outlives_its_watcher<H: Harness>() {
     assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
     assert_eq!(std::sync::Arc::strong_count(&alive), 1, "the message was dropped");
 }
+
+/// What another thread has attached and submitted is there for this thread, also where so many completions
+/// wait that no more is taken from the queue.
+pub fn names_are_known_whatever_waits<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().operations(16));
+    let (here, there) = b.pair();
+    let handle = b.watcher.detach(there).unwrap();
+    let submitter = b.submitter();
+    let (attached, timer) = on_thread(|| {
+        let timer = submitter.submit(Op::timer(Duration::from_secs(9999))).unwrap();
+        (submitter.attach(handle).unwrap(), timer)
+    });
+    let mut nops = 0;
+    while b.watcher.submit(Op::nop()).is_ok() {
+        nops += 1;
+    }
+    let reason = b.refuse(Op::read(attached)).0;
+    assert!(matches!(reason, Reason::Full { limit: Limit::Completions, .. }), "{reason:?}");
+    assert!(b.watcher.cancel(timer), "it has not ended");
+    assert!(b.watcher.free(attached), "it is there");
+    let mut done = windlass::Completions::new();
+    let mut ended = Vec::new();
+    while ended.len() <= nops {
+        b.watcher.wait(&mut done).unwrap();
+        ended.extend(done.drain(..));
+    }
+    let last = ended.pop().filter(|c| c.ticket() == timer).or_else(|| {
+        let at = ended.iter().position(|c| c.ticket() == timer)?;
+        Some(ended.swap_remove(at))
+    });
+    expect_unmoved(last.expect("the timer has ended"), ErrorKind::Cancelled);
+    assert!(b.read(here).is_empty(), "its descriptor is closed");
+    assert_eq!(b.watcher.counters().in_flight, 0);
+}
