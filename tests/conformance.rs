@@ -233,6 +233,7 @@ macro_rules! portable {
             }
             remote {
                 messages_arrive_in_the_order_of_the_queue
+                names_are_known_whatever_waits
                 a_burst_costs_one_wake
                 another_thread_drives_a_connection
                 a_source_can_be_used_here_as_soon_as_its_name_is_known
@@ -371,6 +372,7 @@ macro_rules! system {
             embedding {
                 data_and_timers_come_through_poll
                 what_is_done_already_needs_no_sleep
+                the_clock_goes_on_when_all_is_closed
                 submitters_wake_the_foreign_loop
                 bursts_from_a_thread_arrive_whole
                 a_lease_from_another_thread_wakes_the_foreign_loop

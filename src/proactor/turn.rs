@@ -26,6 +26,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
+            self.told_ns = 0;
             while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
                 // What kernel and workers have still ends.
                 if self.remote.has_rung() {

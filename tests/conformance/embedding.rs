@@ -184,3 +184,13 @@ pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
     assert!(is_woken(&mut b, BOUND), "nothing tells that the accept can go on");
     assert_eq!(embedded(&mut b)[0].ticket(), accept);
 }
+
+/// `now` is no older than the last wait, also of a closed watcher.
+pub fn the_clock_goes_on_when_all_is_closed<H: Harness>() {
+    let mut b = H::bench();
+    b.watcher.close();
+    let before = b.watcher.now();
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(b.watcher.try_wait(&mut Completions::new()).is_err(), "it is closed");
+    assert!(b.watcher.now() > before, "the clock stands still");
+}
