@@ -16,7 +16,9 @@ use std::time::Duration;
 #[allow(dead_code)] // it reads its options itself
 mod shared;
 
-use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Watcher};
+use windlass::{
+    Address, Completion, Completions, Done, Error, ErrorKind, Op, Source, Ticket, Watcher,
+};
 
 const STOP: u64 = 1;
 /// The server stops reading a connection at `HIGH` queued bytes, and resumes at `LOW`.
@@ -35,11 +37,7 @@ fn main() -> io::Result<()> {
     watcher.submit(Op::read(signals).token(STOP))?;
     watcher.submit(Op::accept(listener).multishot())?;
 
-    let read = |source| {
-        if multishot { Op::read(source).multishot() } else { Op::read(source) }
-    };
-    // The tickets of the multishot reads, for cancelling.
-    let mut reads = HashMap::new();
+    let mut reads = Multishot::default();
     let mut done = Completions::new();
     let mut stop_by = None;
     loop {
@@ -58,46 +56,55 @@ fn main() -> io::Result<()> {
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                 }
                 Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
-                    Ok(accepted) => {
-                        let ticket = watcher.submit(read(accepted))?;
-                        if multishot {
-                            reads.insert(accepted, ticket);
-                        }
-                    }
+                    Ok(accepted) if multishot => reads.start(&mut watcher, accepted),
+                    Ok(accepted) => drop(watcher.submit(Op::read(accepted))?),
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
-                Ok(Done::Read(data)) if data.is_eof() => {
-                    reads.remove(&source);
-                    drop(watcher.submit(Op::close(source)));
-                }
-                Ok(Done::Read(data)) => {
-                    // The client's share of the swap buffers bounds small messages.
-                    let much = multishot && data.len() >= MUCH;
+                Ok(Done::Read(data)) if data.is_eof() => drop(watcher.submit(Op::close(source))),
+                // The client's share of the swap buffers bounds small messages.
+                Ok(Done::Read(data)) if multishot && data.len() >= MUCH => {
                     drop(watcher.submit(Op::write(source, data)));
-                    if much && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
-                        reads.remove(&source).map(|ticket| watcher.cancel(ticket));
-                    }
+                    reads.pause_if_behind(&mut watcher, source);
                 }
-                Ok(Done::Drained) => {
-                    if let Ok(ticket) = watcher.submit(read(source)) {
-                        reads.insert(source, ticket);
-                    }
-                }
+                Ok(Done::Read(data)) => drop(watcher.submit(Op::write(source, data))),
+                Ok(Done::Drained) => reads.start(&mut watcher, source),
                 Ok(Done::Written { buf, .. }) if !multishot => {
                     drop(buf);
-                    drop(watcher.submit(read(source)));
+                    drop(watcher.submit(Op::read(source)));
                 }
                 Ok(_) => {}
-                Err(error) => {
-                    reads.remove(&source);
-                    if error.kind() == ErrorKind::Cancelled {
-                        drop(watcher.submit(Op::drained(source, LOW)));
-                    } else if error.raw_os_error().is_some() && watcher.free(source) {
-                        eprintln!("{error}");
-                    }
-                }
+                Err(error) => ended(&mut watcher, source, &error),
             }
         }
+    }
+}
+
+/// The multishot reads. One is cancelled while its client reads too slowly.
+#[derive(Default)]
+struct Multishot(HashMap<u32, Ticket>);
+
+impl Multishot {
+    fn start(&mut self, watcher: &mut Watcher, source: Source) {
+        // A source that was freed meanwhile is refused.
+        if let Ok(ticket) = watcher.submit(Op::read(source).multishot()) {
+            self.0.insert(source.index(), ticket);
+        }
+    }
+
+    fn pause_if_behind(&mut self, watcher: &mut Watcher, source: Source) {
+        if watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
+            self.0.remove(&source.index()).map(|ticket| watcher.cancel(ticket));
+        }
+    }
+}
+
+/// An operation has failed: the connection ends, unless its read was paused.
+#[cold]
+fn ended(watcher: &mut Watcher, source: Source, error: &Error) {
+    if error.kind() == ErrorKind::Cancelled {
+        drop(watcher.submit(Op::drained(source, LOW)));
+    } else if error.raw_os_error().is_some() && watcher.free(source) {
+        eprintln!("{error}");
     }
 }
 

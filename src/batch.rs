@@ -76,6 +76,14 @@ impl Batch {
         true
     }
 
+    /// More of the operation that completed last follows.
+    #[inline]
+    pub(crate) fn mark_more(&mut self) {
+        if let Some(last) = self.0.last_mut() {
+            last.mark_more();
+        }
+    }
+
     /// Adds one.
     #[inline]
     pub(crate) fn push(&mut self, completion: Completion) {

@@ -36,7 +36,7 @@ pub struct Completion {
 const _: () = assert!(size_of::<Completion>() <= 64);
 
 // Bits of a ticket's index that no driver uses: storing flags in them keeps a completion small.
-pub(crate) const MORE: u32 = 1 << 30;
+const MORE: u32 = 1 << 30;
 const LATE: u32 = 1 << 29;
 const CODE_SHIFT: u32 = 24;
 const CODE: u32 = 31 << CODE_SHIFT;
@@ -69,12 +69,11 @@ impl Completion {
         self
     }
 
-    /// As [`and_more`](Completion::and_more), if `flags` has the bit [`MORE`].
-    #[inline(always)]
-    pub(crate) fn and_more_as(mut self, flags: u32) -> Self {
-        let index = self.ticket.index() | flags & MORE;
+    /// As [`and_more`](Completion::and_more), in place.
+    #[inline]
+    pub(crate) fn mark_more(&mut self) {
+        let index = self.ticket.index() | MORE;
         self.ticket = Ticket::from_parts(index, self.ticket.generation());
-        self
     }
 
     /// Says that the work went on after its deadline or cancel (for authors of drivers).

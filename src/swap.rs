@@ -317,26 +317,27 @@ impl Pool {
     /// The memory stays the pool's until [`commit`](Pool::commit).
     #[inline]
     pub fn space(&mut self) -> Option<(*mut u8, u32)> {
-        self.room_at_hand(self.least_room).or_else(|| self.refill())
+        self.reuse_if_returned();
+        let at_hand = (self.room >= self.least_room).then_some((self.start, self.room));
+        at_hand.or_else(|| self.refill())
     }
 
     /// As [`space`](Pool::space), in the current chunk only, and none while the pool is scarce.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
-        self.room_at_hand(self.usual_room)
+        self.reuse_if_returned();
+        if self.room >= self.usual_room { Some((self.start, self.room)) } else { None }
     }
 
-    /// The rest of the current chunk, if it has at least `least` bytes.
+    /// Writes the hot memory again once every lease of the chunk at hand is gone.
     #[inline(always)]
-    fn room_at_hand(&mut self, least: u32) -> Option<(*mut u8, u32)> {
+    fn reuse_if_returned(&mut self) {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
         // holds tokens of its current chunk (S3).
         let refs = unsafe { self.current.cast::<AtomicU32>().as_ref() };
         if refs.load(Ordering::Acquire) == self.rest {
-            // Every lease is gone: write the hot memory again.
             self.open(self.current);
         }
-        if self.room >= least { Some((self.start, self.room)) } else { None }
     }
 
     /// Starts to fill a chunk that is the pool's alone (S1).

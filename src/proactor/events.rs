@@ -104,22 +104,31 @@ impl<K: Kernel> Proactor<K> {
             return self.run_rest_on(index, got, room);
         }
         let len = got.moved as u32;
-        // As `settle` does after a short read. A multishot read rests on.
-        let rests = (flags & RESTING_MORE) / (RESTING_MORE / RESTING);
-        state.flags = flags & !(RESTING | READABLE | FULL) | rests;
+        // As `settle` does after a short read.
+        state.flags = flags & !(RESTING | READABLE | FULL);
         if stream_kind(flags) == Kind::UnixStream {
             state.doubt(index, &mut self.doubts);
         }
-        self.counts.rested_on += u64::from(rests);
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion::new(Code::Read, source, ticket, token, result).and_more_as(flags);
+        let done = Completion::new(Code::Read, source, ticket, token, result);
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
+        if flags & RESTING_MORE != 0 {
+            self.rest_on(index);
+        }
         true
+    }
+
+    /// The read that has just completed is a multishot one: it stays where it is.
+    #[inline(always)]
+    fn rest_on(&mut self, index: u32) {
+        self.sources[index].flags |= RESTING;
+        self.counts.went_on += 1;
+        self.batch.mark_more();
     }
 
     /// As `run_rest` where the event has told of an end, which is what the read finds as a rule.

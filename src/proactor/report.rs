@@ -22,10 +22,8 @@ pub(super) struct Counts {
     pub(super) stale_events: u64,
     pub(super) idle_ns: u64,
     pub(super) lateness: [u64; 8],
-    /// Completions after which the operation continued, counted in units of the flag bit for reads
-    /// that rest on.
+    /// Completions after which the operation continued.
     pub(super) went_on: u64,
-    pub(super) rested_on: u64,
     /// Sources in the table that the program does not own: in reserve for other threads, or freed
     /// but still occupied.
     pub(super) hidden: u32,
@@ -42,13 +40,12 @@ impl<K: Kernel> Proactor<K> {
         // All completions but those of continued operations were final, so we need not scan a
         // table.
         let made = self.counts.completed + self.batch.len() as u64;
-        let went_on = self.counts.went_on + self.counts.rested_on / u64::from(RESTING);
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
             submitted,
             completed: self.counts.completed,
-            in_flight: submitted + went_on - made,
+            in_flight: submitted + self.counts.went_on - made,
             sources: u64::from(self.sources.len() - self.counts.hidden),
             turns: self.counts.turns,
             events: self.counts.events,

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use crate::completion::MORE;
 use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
@@ -55,8 +54,8 @@ pub(super) const DOUBTED: u32 = 1 << 28;
 
 /// A read without buffer and deadline rests in the source itself, ahead of its queue.
 pub(super) const RESTING: u32 = 1 << 29;
-/// The resting read is multishot. The bit is that of a completion's flag `MORE`.
-pub(super) const RESTING_MORE: u32 = MORE;
+/// The resting read is multishot.
+pub(super) const RESTING_MORE: u32 = 1 << 30;
 /// It is freed, and goes when the kernel has answered.
 pub(super) const FREEING: u32 = 1 << 31;
 
@@ -104,7 +103,6 @@ const _: () = {
         i += 1;
     }
 };
-const _: () = assert!(RESTING_MORE == RESTING << 1);
 const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
 const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 

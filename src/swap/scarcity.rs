@@ -45,7 +45,8 @@ impl Pool {
     /// The number of chunks with room. If `awaited`, or if there is none, the pool wakes its driver
     /// when a chunk comes back.
     pub fn available(&mut self, awaited: bool) -> usize {
-        let at_hand = self.room_at_hand(self.least_room).is_some();
+        self.reuse_if_returned();
+        let at_hand = self.room >= self.least_room;
         if !at_hand {
             // So that the returning chunk wakes the driver.
             self.retire();
