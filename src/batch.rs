@@ -79,7 +79,7 @@ impl Batch {
     /// More of the operation that completed last follows.
     #[inline]
     pub(crate) fn mark_more(&mut self) {
-        if let Some(last) = self.0.last_mut() {
+        if let Some(last) = self.done.last_mut() {
             last.mark_more();
         }
     }

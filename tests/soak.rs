@@ -320,12 +320,19 @@ impl Soak {
         let mut op = Op::write(from, vec![1; 3 * CHUNK * CHUNKS]);
         op = op.token(1);
         self.watcher.submit(op).expect("room");
-        self.watcher.submit(Op::read(to).multishot().token(2)).expect("room");
         let mut held = Vec::new();
         let mut done = Completions::new();
-        // Nothing blocks but the want of buffers.
-        while self.watcher.try_wait(&mut done).expect("a wait") > 0 {
-            held.extend(done.drain(..).filter(|c| c.token == 2).map(expect_read));
+        // One read after the other, because a multishot one has a share of the buffers only. The last
+        // one waits for a buffer: nothing comes then.
+        self.watcher.submit(Op::read(to).token(2)).expect("room");
+        let quiet = Duration::from_millis(50);
+        while self.watcher.wait_timeout(&mut done, quiet).expect("a wait") > 0 {
+            let reads = done.drain(..).filter(|c| c.token == 2).map(expect_read);
+            let before = held.len();
+            held.extend(reads);
+            for _ in before..held.len() {
+                self.watcher.submit(Op::read(to).token(2)).expect("room");
+            }
         }
         let bytes = held.iter().map(|data| data.len()).sum();
         drop(held);
