@@ -4,11 +4,11 @@
 //! cargo bench --bench deadlines [-- FILTER]
 //! ```
 //!
-//! `push`, `pop` and `remove` are timed in batches of 1000 while a million entries stand; in between,
-//! untimed, the number is made up again, so that the containers never get smaller. An entry that is
-//! taken out at its time comes back with a later one, as timers do. The heap maintains where
-//! each entry stands, which the others do not; `BTreeMap` is given the key to remove, and `BinaryHeap`
-//! cannot remove.
+//! `push`, `pop` and `remove` are timed in batches of 1000 while a million entries stand; in
+//! between, untimed, the number is made up again, so that the containers never get smaller. An
+//! entry that is taken out at its time comes back with a later one, as timers do. The heap
+//! maintains where each entry stands, which the others do not; `BTreeMap` is given the key to
+//! remove, and `BinaryHeap` cannot remove.
 //!
 //! `watcher` is a watcher on epoll with a million timers in flight: it submits, reschedules,
 //! cancels (in another order) and delivers all of them.

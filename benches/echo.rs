@@ -7,15 +7,15 @@
 //! - `stream`: every connection writes one message after the other without waiting for the echo,
 //!   which is counted as it comes. 128 B to 128 KiB, 1 to 1024 connections.
 //! - `round_trip`: the next message leaves when the last one has come back.
-//! - `connect_and_echo`: so many connections are made, and each one echoes 1 KiB; then a straight line
-//!   is fitted to time against number. The server is another process, because descriptors are
+//! - `connect_and_echo`: so many connections are made, and each one echoes 1 KiB; then a straight
+//!   line is fitted to time against number. The server is another process, because descriptors are
 //!   limited per process: it needs about 8300 in each.
 //! - `context_switch`: a message to a watcher on another thread, and one back.
 //!
-//! The server of the others is a watcher on a thread of its own, the client one on this thread. What
-//! an iteration moves is bounded by `MOST_BYTES` one way and by `MOST_MESSAGES`; where that is less
-//! than a message for each connection (128 KiB × 1024), a part of the connections gets one, and
-//! another part in the next iteration.
+//! The server of the others is a watcher on a thread of its own, the client one on this thread.
+//! What an iteration moves is bounded by `MOST_BYTES` one way and by `MOST_MESSAGES`; where that is
+//! less than a message for each connection (128 KiB × 1024), a part of the connections gets one,
+//! and another part in the next iteration.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -130,8 +130,8 @@ fn connect_and_echo(criterion: &mut Criterion) {
     group.finish();
     if let Some((slope, start, r2)) = fit(&points) {
         println!(
-            "connect_and_echo: seconds = {slope:.3e} * connections + {start:.4}, R2 = {r2:.4}: {:.0} \
-             connections/s\n",
+            "connect_and_echo: seconds = {slope:.3e} * connections + {start:.4}, R2 = {r2:.4}: \
+             {:.0} connections/s\n",
             1.0 / slope
         );
     }
@@ -491,8 +491,8 @@ fn connect_and_echo_once(to: Address, count: usize) -> io::Result<Duration> {
     }
     let time = start.elapsed();
 
-    // The client closes first (so that the wait for stray segments is its), and the next round begins
-    // when the server has closed as well.
+    // The client closes first (so that the wait for stray segments is its), and the next round
+    // begins when the server has closed as well.
     for source in &sources {
         watcher.submit(Op::shutdown(*source))?;
     }

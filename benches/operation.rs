@@ -7,11 +7,11 @@
 //! The watcher is monomorphic (`Watcher<Proactor<Sim>>`), messages have 64 bytes, batches 64
 //! operations of a kind, and the throughput counts operations: 25 Melem/s are 40 ns each.
 //!
-//! - `read_and_write`: a batch of reads comes to rest, one of writes goes out, and both complete: over
-//!   64 connections with a lease, a vector, or a multishot read each; and over one connection.
+//! - `read_and_write`: a batch of reads comes to rest, one of writes goes out, and both complete:
+//!   over 64 connections with a lease, a vector, or a multishot read each; and over one connection.
 //! - `write`, `read`: one half of the first, timed alone (the reads' half is one event each).
-//! - `kernel`: the calls that `read_and_write` makes to the simulated kernel, made directly: what is
-//!   to be subtracted for the proactor's share.
+//! - `kernel`: the calls that `read_and_write` makes to the simulated kernel, made directly: what
+//!   is to be subtracted for the proactor's share.
 //! - `nop`, `timer`: no call at all; a timer is submitted and cancelled, which counts as one.
 
 use std::hint::black_box;

@@ -6,11 +6,11 @@
 //!
 //! - `burst`: one or four threads submit a burst of nops each, wait until all of theirs have
 //!   completed, and submit the next; to a loop that sleeps in between, and to one that spins
-//!   (`busy_poll`). How many wakes (writes of the eventfd that ended a wait) and turns a burst needed
-//!   is printed below each.
+//!   (`busy_poll`). How many wakes (writes of the eventfd that ended a wait) and turns a burst
+//!   needed is printed below each.
 //! - `post`: what the calling thread pays for a message, to a loop that is awake.
-//! - `latency`: from the call on one thread to the completion on the other, both by one clock: a loop
-//!   that sleeps, one that spins before it sleeps (`busy_poll`), one that never waits.
+//! - `latency`: from the call on one thread to the completion on the other, both by one clock: a
+//!   loop that sleeps, one that spins before it sleeps (`busy_poll`), one that never waits.
 //!
 //! All of it needs two processors that have nothing else to do.
 
@@ -89,7 +89,8 @@ impl Loop {
         Loop { submitter, completed, wakes, turns, thread: Some(thread) }
     }
 
-    /// Submits `bursts` of `size` nops from `threads` threads, each one when the last has completed.
+    /// Submits `bursts` of `size` nops from `threads` threads, each one when the last has
+    /// completed.
     fn bursts(&self, bursts: u64, size: u64, threads: usize) -> Duration {
         let start = Instant::now();
         thread::scope(|scope| {
@@ -158,8 +159,8 @@ fn burst(criterion: &mut Criterion) {
     }
 }
 
-/// A loop that is awake needs no system call. This one does not run at all meanwhile, so that nothing
-/// but the caller's own work is timed.
+/// A loop that is awake needs no system call. This one does not run at all meanwhile, so that
+/// nothing but the caller's own work is timed.
 fn post(criterion: &mut Criterion) {
     const BATCH: u64 = 64;
     let mut group = criterion.benchmark_group("post");
@@ -221,8 +222,8 @@ fn latency(criterion: &mut Criterion) {
     }
 }
 
-/// A loop on a thread of its own that adds up how long operations took to arrive: their token is the
-/// time of their submission.
+/// A loop on a thread of its own that adds up how long operations took to arrive: their token is
+/// the time of their submission.
 struct Timed {
     base: Instant,
     submitter: Submitter,

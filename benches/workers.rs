@@ -1,4 +1,5 @@
-//! Jobs that do nothing: the workers, whose jobs share no lock, beside a pool that has one lock for all.
+//! Jobs that do nothing: the workers, whose jobs share no lock, beside a pool that has one lock for
+//! all.
 //!
 //! ```text
 //! cargo bench --bench workers [-- FILTER]
@@ -6,12 +7,13 @@
 //!
 //! Each group is a number of jobs in flight, each row a number of threads.
 //!
-//! - `windlass`: `Op::run`. Jobs of the program run on half of the threads at most, so that 8 threads are
-//!   4 that run them.
-//! - `one_lock`: a `Mutex<VecDeque>` and a `Condvar`, which is told when somebody is idle. What comes of a
-//!   job goes to the same loop the same way: through a queue, with a write of its eventfd if it sleeps.
-//! - `bare`: the same, but the loop is none: it takes a job's result from a channel, and serves nothing
-//!   else. What the loop costs.
+//! - `windlass`: `Op::run`. Jobs of the program run on half of the threads at most, so that 8
+//!   threads are 4 that run them.
+//! - `one_lock`: a `Mutex<VecDeque>` and a `Condvar`, which is told when somebody is idle. What
+//!   comes of a job goes to the same loop the same way: through a queue, with a write of its
+//!   eventfd if it sleeps.
+//! - `bare`: the same, but the loop is none: it takes a job's result from a channel, and serves
+//!   nothing else. What the loop costs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, mpsc};

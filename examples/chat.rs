@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The bytes of a message exist once: every write holds a clone of the lease that the read has
-//! yielded, and so does the thread that prints the log. A client that takes nothing for five seconds
-//! is dropped, or its leases would hold the pool. Ends on SIGINT and SIGTERM.
+//! yielded, and so does the thread that prints the log. A client that takes nothing for five
+//! seconds is dropped, or its leases would hold the pool. Ends on SIGINT and SIGTERM.
 
 use std::collections::HashSet;
 use std::io;

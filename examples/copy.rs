@@ -4,11 +4,11 @@
 //! cargo run --release --example copy -- FROM TO [--depth N] [--block BYTES] [--direct]
 //! ```
 //!
-//! Each block is written where it was read as soon as it is there, in no order. `--direct` bypasses the
-//! page cache on both sides; a last block that does not fill a page is padded, and cut off at the end.
-//! TO appears when all of it is on the disk: until then it has a name of its own beside it, which goes
-//! away when something fails or SIGINT or SIGTERM comes. ([`Op::copy_file`] does what the system can do
-//! by itself, such as sharing blocks; this is for what it cannot.)
+//! Each block is written where it was read as soon as it is there, in no order. `--direct` bypasses
+//! the page cache on both sides; a last block that does not fill a page is padded, and cut off at
+//! the end. TO appears when all of it is on the disk: until then it has a name of its own beside
+//! it, which goes away when something fails or SIGINT or SIGTERM comes. ([`Op::copy_file`] does
+//! what the system can do by itself, such as sharing blocks; this is for what it cannot.)
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

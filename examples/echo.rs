@@ -1,7 +1,8 @@
 //! An echo server: what comes in goes out again, without a copy.
 //!
 //! ```text
-//! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]
+//! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot]
+//!     [--busy-poll MICROS]
 //! ```
 //!
 //! With `--multishot` the server reads a connection before its answers are sent. If a client does

@@ -1,10 +1,11 @@
-//! Random reads of 4 KiB: `fbench FILE DEPTH SECONDS DIRECT` keeps DEPTH of them in flight for SECONDS
-//! and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page cache.
+//! Random reads of 4 KiB: `fbench FILE DEPTH SECONDS DIRECT` keeps DEPTH of them in flight for
+//! SECONDS and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page
+//! cache.
 //!
-//! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` who does the work: `aio`, `pool`, `uring`.
-//! With `--registered` file and buffers are registered with the ring. With `--flood` 64 jobs of 5 ms, as
-//! slow name look-ups are, go on all the while. With `--write` it writes blocks of 1 MiB one after the
-//! other instead, and syncs at the end.
+//! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` who does the work: `aio`, `pool`,
+//! `uring`. With `--registered` file and buffers are registered with the ring. With `--flood` 64
+//! jobs of 5 ms, as slow name look-ups are, go on all the while. With `--write` it writes blocks of
+//! 1 MiB one after the other instead, and syncs at the end.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -140,8 +141,8 @@ impl Bench {
         let us = |q| self.latency_ns.value_at_quantile(q) as f64 / 1000.0;
         let iops = ops / elapsed.as_secs_f64();
         println!(
-            "{{\"engine\":\"windlass\",\"qd\":{depth},\"iops\":{iops:.0},\"MBps\":{:.1},\"p50\":{:.1},\
-             \"p99\":{:.1},\"cpu_us_op\":{:.3},\"fsync_ms\":{:.1}}}",
+            "{{\"engine\":\"windlass\",\"qd\":{depth},\"iops\":{iops:.0},\"MBps\":{:.1},\
+             \"p50\":{:.1},\"p99\":{:.1},\"cpu_us_op\":{:.3},\"fsync_ms\":{:.1}}}",
             iops * self.block as f64 / 1e6,
             us(0.5),
             us(0.99),

@@ -1,17 +1,17 @@
 //! An HTTP server for the files below a directory: GET and HEAD, ranges, connections that stay.
 //!
 //! ```text
-//! cargo run --release --example file_server -- DIR [--port N] [--files auto|aio|pool|uring] [--direct]
-//!     [--threads N] [--block BYTES]
+//! cargo run --release --example file_server -- DIR [--port N] [--files auto|aio|pool|uring]
+//!     [--direct] [--threads N] [--block BYTES]
 //! ```
 //!
 //! A body is read in blocks of 64 KiB, one ahead of those that are written: a connection holds two
-//! buffers at most, whatever it asks for. `--direct` bypasses the page cache. `--block` is a benchmark:
-//! each GET answers so many bytes from a random place in the file instead of the file.
+//! buffers at most, whatever it asks for. `--direct` bypasses the page cache. `--block` is a
+//! benchmark: each GET answers so many bytes from a random place in the file instead of the file.
 //!
 //! Open files are kept for a second, so that what many ask for is opened once. A path is looked up
-//! without links before it is opened, and what lies outside of the directory is refused; who may change
-//! the directory meanwhile is trusted. Ends on SIGINT and SIGTERM when the answers are out.
+//! without links before it is opened, and what lies outside of the directory is refused; who may
+//! change the directory meanwhile is trusted. Ends on SIGINT and SIGTERM when the answers are out.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,7 +38,8 @@ const SPARE: usize = 8 << 20;
 /// Open files that are kept, and how long one is believed to be what its path says.
 const MOST_FILES: usize = 64;
 const FRESH: Duration = Duration::from_secs(1);
-/// How long a connection may say nothing, a head may take to come, a block to go, a client to leave.
+/// How long a connection may say nothing, a head may take to come, a block to go, a client to
+/// leave.
 const IDLE: Duration = Duration::from_secs(30);
 const SLOW_HEAD: Duration = Duration::from_secs(10);
 const SLOW_BLOCK: Duration = Duration::from_secs(20);
@@ -54,7 +55,8 @@ const FIRST_CLIENT: u64 = 3;
 
 fn main() -> io::Result<()> {
     let mut options = shared::Options::new(
-        "file_server DIR [--port N] [--files auto|aio|pool|uring] [--direct] [--threads N] [--block BYTES]",
+        "file_server DIR [--port N] [--files auto|aio|pool|uring] [--direct] [--threads N] \
+         [--block BYTES]",
     );
     let port: u16 = options.take("--port").unwrap_or(7080);
     let files: FileBackend = options.take("--files").unwrap_or_default();

@@ -4,13 +4,13 @@
 //! cargo run --release --example log -- FILE [--producers N] [--records N] [--size BYTES]
 //! ```
 //!
-//! Each of the producers posts one record after the other and goes on when it is told that it is on the
-//! disk. While the loop writes and syncs, others come; all that have come are its next commit: one
-//! write, one datasync. Prints a line of JSON. Then the file is read back, and whatever was acknowledged
-//! has to be there.
+//! Each of the producers posts one record after the other and goes on when it is told that it is on
+//! the disk. While the loop writes and syncs, others come; all that have come are its next commit:
+//! one write, one datasync. Prints a line of JSON. Then the file is read back, and whatever was
+//! acknowledged has to be there.
 //!
-//! A file that exists is continued: what a crash has left of a record at its end is cut off. SIGINT and
-//! SIGTERM end it after the commit that is on its way.
+//! A file that exists is continued: what a crash has left of a record at its end is cut off. SIGINT
+//! and SIGTERM end it after the commit that is on its way.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -211,8 +211,8 @@ impl Log {
         );
     }
 
-    /// Looks at the records from `start` on, with producer and number; answers where the last whole one
-    /// ends.
+    /// Looks at the records from `start` on, with producer and number; answers where the last whole
+    /// one ends.
     fn check(
         path: &Path,
         start: u64,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The next read of a direction is submitted when the write before it has completed, so a slow
-//! receiver slows its sender down and a connection holds at most one lease per direction. The end of
-//! one direction is passed on (half-close); the other goes on. Ends on SIGINT and SIGTERM.
+//! receiver slows its sender down and a connection holds at most one lease per direction. The end
+//! of one direction is passed on (half-close); the other goes on. Ends on SIGINT and SIGTERM.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,12 +1,14 @@
-//! A buffer whose memory starts at a multiple of a block size, for I/O that bypasses the page cache.
+//! A buffer whose memory starts at a multiple of a block size, for I/O that bypasses the page
+//! cache.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! An [`AlignedBuf`] is one allocation (invariant A1): `capacity` bytes, a multiple of `align`, at a
-//! multiple of `align`, which is a power of two of at least [`LEAST`]. The allocation is zeroed when
-//! made and only ever written after that, so that each of its bytes is initialised and any length up
-//! to the capacity can be set. Or it is a piece of a region, of which the same is true (A2).
+//! An [`AlignedBuf`] is one allocation (invariant A1): `capacity` bytes, a multiple of `align`, at
+//! a multiple of `align`, which is a power of two of at least [`LEAST`]. The allocation is zeroed
+//! when made and only ever written after that, so that each of its bytes is initialised and any
+//! length up to the capacity can be set. Or it is a piece of a region, of which the same is true
+//! (A2).
 
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -23,8 +25,8 @@ const LEAST: usize = 512;
 /// Where [`Packed`] has the alignment's logarithm: above the bits of the tag of a `Buf`.
 const SHIFT: u32 = 3;
 
-/// Capacity and alignment in a word whose lowest three bits are 0: the capacity is a multiple of 512,
-/// and the logarithm of the alignment takes six bits.
+/// Capacity and alignment in a word whose lowest three bits are 0: the capacity is a multiple of
+/// 512, and the logarithm of the alignment takes six bits.
 pub(crate) type Packed = usize;
 
 /// The capacity in it, in bytes.
@@ -40,9 +42,9 @@ pub(crate) const fn packed_capacity(packed: Packed) -> usize {
 /// and [`Buf::into_aligned`](crate::Buf::into_aligned) takes it out again. The capacity is fixed:
 /// nothing here moves the bytes. The memory is zeroed when it is made.
 ///
-/// What a file asks for is in [`Stat::direct`](crate::Stat::direct); 4096 does for every common disk.
-/// Lengths and offsets have to be multiples, too. A file whose size is none is written with its tail
-/// [padded](AlignedBuf::pad) and truncated afterwards:
+/// What a file asks for is in [`Stat::direct`](crate::Stat::direct); 4096 does for every common
+/// disk. Lengths and offsets have to be multiples, too. A file whose size is none is written with
+/// its tail [padded](AlignedBuf::pad) and truncated afterwards:
 ///
 /// ```
 /// use windlass::AlignedBuf;
@@ -75,11 +77,12 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// An empty buffer with room for `len` bytes, rounded up to a multiple of `align` (at least one).
+    /// An empty buffer with room for `len` bytes, rounded up to a multiple of `align` (at least
+    /// one).
     ///
     /// # Panics
-    /// If `align` is no power of two, or the capacity more than `isize::MAX`. An alignment below 512
-    /// becomes 512.
+    /// If `align` is no power of two, or the capacity more than `isize::MAX`. An alignment below
+    /// 512 becomes 512.
     pub fn with_capacity(len: usize, align: usize) -> AlignedBuf {
         assert!(align.is_power_of_two(), "an alignment is a power of two, not {align}");
         let align = align.max(LEAST);
@@ -185,8 +188,8 @@ impl AlignedBuf {
     /// Puts it together again.
     ///
     /// # Safety
-    /// The parts come from [`into_packed`](AlignedBuf::into_packed), once; `len` may be any up to the
-    /// capacity.
+    /// The parts come from [`into_packed`](AlignedBuf::into_packed), once; `len` may be any up to
+    /// the capacity.
     pub(crate) unsafe fn from_packed(start: *mut u8, len: usize, owner: Owner) -> AlignedBuf {
         match owner {
             Owner::Own(packed) => {

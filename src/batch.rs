@@ -181,7 +181,8 @@ mod tests {
         batch.len()
     }
 
-    /// What memory there is, by operations that had a place or from a delivery, is no way around the bound.
+    /// What memory there is, by operations that had a place or from a delivery, is no way around
+    /// the bound.
     #[test]
     fn memory_at_hand_is_not_room() {
         let mut batch = Batch::new(8);

@@ -11,11 +11,11 @@
 //!     └──────── ring(): no system call ────────────▶┘
 //! ```
 //!
-//! A loop that naps wakes by itself soon, and looks then whether anybody has rung or not: `tap`, for what can
-//! wait so long, leaves it alone. It is a `ring` for all other loops.
+//! A loop that naps wakes by itself soon, and looks then whether anybody has rung or not: `tap`,
+//! for what can wait so long, leaves it alone. It is a `ring` for all other loops.
 //!
-//! Invariant: (R1) a message is queued before `ring` or `tap`, and the loop empties the queue after `rouse`;
-//! so a message that is missed by one emptying has rung after it and is seen by the next.
+//! Invariant: (R1) a message is queued before `ring` or `tap`, and the loop empties the queue after
+//! `rouse`; so a message that is missed by one emptying has rung after it and is seen by the next.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU8, Ordering};
@@ -58,7 +58,8 @@ impl Bell {
     /// As [`ring`](Bell::ring), for what can wait for the end of a nap.
     #[inline]
     pub(crate) fn tap(&self) -> bool {
-        // It writes also where it changes nothing: so the end of the nap sees what was queued before.
+        // It writes also where it changes nothing: so the end of the nap sees what was queued
+        // before.
         let naps = self.0.compare_exchange(NAPPING, NAPPING, Ordering::SeqCst, Ordering::SeqCst);
         naps.is_err() && self.ring()
     }
@@ -85,7 +86,8 @@ impl Bell {
         self.0.load(Ordering::Acquire) == RUNG
     }
 
-    /// The loop is awake; true when the bell had rung or it has napped, and the queue must be emptied.
+    /// The loop is awake; true when the bell had rung or it has napped, and the queue must be
+    /// emptied.
     #[inline]
     pub(crate) fn rouse(&self) -> bool {
         matches!(self.0.swap(AWAKE, Ordering::SeqCst), RUNG | NAPPING)

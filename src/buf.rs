@@ -25,10 +25,10 @@ use crate::swap::{self, Lease, Pool};
 ///
 /// A closed set of owners. As the buffer of a write it can be a `Vec<u8>`, a `Box<[u8]>`, a
 /// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of
-/// those (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a `Vec<u8>`,
-/// whose **whole capacity** is offered from its start and whose length is then the number of bytes
-/// read, so that the same `Vec` can be submitted again and again; an [`AlignedBuf`], likewise; or a list
-/// of such.
+/// those (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a
+/// `Vec<u8>`, whose **whole capacity** is offered from its start and whose length is then the
+/// number of bytes read, so that the same `Vec` can be submitted again and again; an
+/// [`AlignedBuf`], likewise; or a list of such.
 ///
 /// ```
 /// use windlass::Buf;
@@ -78,8 +78,8 @@ impl Drop for Owner {
     }
 }
 
-// SAFETY: every owner is `Send`: `Lease`, `Vec<u8>`, `AlignedBuf`, `Arc<[u8]>`, and `Owner`'s by its
-// bound.
+// SAFETY: every owner is `Send`: `Lease`, `Vec<u8>`, `AlignedBuf`, `Arc<[u8]>`, and `Owner`'s by
+// its bound.
 unsafe impl Send for Buf {}
 // SAFETY: through a shared reference only the bytes can be read, and nothing writes them.
 unsafe impl Sync for Buf {}
@@ -202,7 +202,8 @@ impl Buf {
     /// The bytes; none for a list, whose [parts](Buf::parts) have them.
     #[inline(always)]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores none.
+        // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores
+        // none.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 

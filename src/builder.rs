@@ -43,8 +43,8 @@ impl Builder {
         self
     }
 
-    /// Most sources, 1 to 2^24 - 2 (here and in other settings what is outside the range becomes the nearest in
-    /// it). Default 2^20. Tables grow with need, by chunks of 256.
+    /// Most sources, 1 to 2^24 - 2 (here and in other settings what is outside the range becomes
+    /// the nearest in it). Default 2^20. Tables grow with need, by chunks of 256.
     pub fn sources(mut self, count: u32) -> Builder {
         self.config.sources = count;
         self
@@ -61,9 +61,9 @@ impl Builder {
         self
     }
 
-    /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes the
-    /// nearest of these), of some 100 bytes each, which are allocated at once. Default 4096. Beyond, other
-    /// threads are refused, or [wait](Submitter#back-pressure).
+    /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes
+    /// the nearest of these), of some 100 bytes each, which are allocated at once. Default 4096.
+    /// Beyond, other threads are refused, or [wait](Submitter#back-pressure).
     pub fn queue(mut self, count: usize) -> Builder {
         self.config.queue = count;
         self
@@ -100,8 +100,8 @@ impl Builder {
         self
     }
 
-    /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write that
-    /// finds others queued and would exceed it is refused, or closes the source
+    /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write
+    /// that finds others queued and would exceed it is refused, or closes the source
     /// ([`write_overflow`](Builder::write_overflow)); one that finds none is always accepted.
     pub fn write_limit(mut self, bytes: usize) -> Builder {
         self.config.write_limit = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -138,10 +138,10 @@ impl Builder {
         self
     }
 
-    /// Bytes that are read from one source in a row while others have some, too: what comes while they
-    /// are dealt with is still in the cache, so a stream that is served until it runs dry costs half of
-    /// one that takes turns with others. Default 2 MiB, half a millisecond's worth. A source writes, or
-    /// reads from the page cache, 256 KiB at most before others have their turn.
+    /// Bytes that are read from one source in a row while others have some, too: what comes while
+    /// they are dealt with is still in the cache, so a stream that is served until it runs dry
+    /// costs half of one that takes turns with others. Default 2 MiB, half a millisecond's worth. A
+    /// source writes, or reads from the page cache, 256 KiB at most before others have their turn.
     pub fn source_budget(mut self, bytes: usize) -> Builder {
         self.config.source_bytes = bytes.max(1);
         self
@@ -154,9 +154,10 @@ impl Builder {
         self
     }
 
-    /// Counts the time that the loop sleeps: [`Counters::idle_ns`](crate::driver::Counters::idle_ns).
-    /// Default off, because it reads the clock before and after each sleep (some 40 ns where the system
-    /// answers that without a system call).
+    /// Counts the time that the loop sleeps:
+    /// [`Counters::idle_ns`](crate::driver::Counters::idle_ns). Default off, because it reads the
+    /// clock before and after each sleep (some 40 ns where the system answers that without a system
+    /// call).
     ///
     /// ```
     /// # use windlass::{Completions, Op, Watcher};
@@ -172,17 +173,17 @@ impl Builder {
         self
     }
 
-    /// Threads for what would block: work on files that the kernel does not do by itself, name look-ups,
-    /// jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is work for them.
-    /// Default 4, or what the environment variable `WINDLASS_THREADS` says.
+    /// Threads for what would block: work on files that the kernel does not do by itself, name
+    /// look-ups, jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is
+    /// work for them. Default 4, or what the environment variable `WINDLASS_THREADS` says.
     pub fn threads(mut self, count: usize) -> Builder {
         // 0 stands for what the environment says.
         self.config.threads = if count == 0 { usize::MAX } else { count };
         self
     }
 
-    /// Most jobs for those threads that are in flight at a time, 1 to 2^20 (what is outside becomes the
-    /// nearest of these): beyond, submissions are refused. Default 4096.
+    /// Most jobs for those threads that are in flight at a time, 1 to 2^20 (what is outside becomes
+    /// the nearest of these): beyond, submissions are refused. Default 4096.
     pub fn jobs(mut self, count: usize) -> Builder {
         self.config.jobs = count;
         self
@@ -203,18 +204,18 @@ impl Builder {
         self
     }
 
-    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30; 0, the default,
-    /// is none. [`Watcher::aligned_buf`] hands buffers out of it, and the kernel does not pin their
-    /// pages for each operation on a file. The memory is locked: without `CAP_IPC_LOCK` it counts
-    /// against `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has no effect, and
-    /// [`explain`](Watcher::explain) says so.
+    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30; 0, the
+    /// default, is none. [`Watcher::aligned_buf`] hands buffers out of it, and the kernel does not
+    /// pin their pages for each operation on a file. The memory is locked: without `CAP_IPC_LOCK`
+    /// it counts against `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has
+    /// no effect, and [`explain`](Watcher::explain) says so.
     pub fn registered_bytes(mut self, bytes: usize) -> Builder {
         self.config.registered_bytes = bytes;
         self
     }
 
-    /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in the
-    /// processor's cache between their reads and their writes.
+    /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in
+    /// the processor's cache between their reads and their writes.
     pub fn events(mut self, count: usize) -> Builder {
         self.config.events = count;
         self
@@ -264,8 +265,8 @@ impl Builder {
         Ok(Watcher::with_driver(Auto::new(self.driver, self.config)?))
     }
 
-    /// Builds a watcher on a thread of its own and runs `body` with it there. Returns once the watcher
-    /// is built, with its submitter.
+    /// Builds a watcher on a thread of its own and runs `body` with it there. Returns once the
+    /// watcher is built, with its submitter.
     ///
     /// ```
     /// use windlass::{Completions, Done, Watcher};

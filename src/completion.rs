@@ -21,8 +21,8 @@ use crate::source::{Handle, Source, Ticket};
 /// number with [`more`](Completion::more) set before that. Dropping a completion unread leaks
 /// nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
-    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It may
-    /// have been freed since.
+    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It
+    /// may have been freed since.
     pub source: Source,
     /// The operation's token, untouched.
     pub token: u64,
@@ -119,8 +119,8 @@ impl Completion {
         self.ticket.index() & MORE != 0
     }
 
-    /// Whether this is file work that went on after its deadline or cancel and has now ended, with its
-    /// real result.
+    /// Whether this is file work that went on after its deadline or cancel and has now ended, with
+    /// its real result.
     #[inline]
     pub fn late(&self) -> bool {
         self.ticket.index() & LATE != 0

@@ -40,7 +40,8 @@ pub struct Config {
     pub source_bytes: usize,
     /// Bytes that a turn reads before it delivers what it has.
     pub turn_bytes: usize,
-    /// Completions that are delivered, while there are some, before the kernel is asked again. (Default 64.)
+    /// Completions that are delivered, while there are some, before the kernel is asked again.
+    /// (Default 64.)
     pub unasked: usize,
     /// Most events that one wait takes.
     pub events: usize,
@@ -48,8 +49,8 @@ pub struct Config {
     pub busy_poll: Duration,
     /// Whether the time that the loop sleeps is counted.
     pub idle_time: bool,
-    /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made when
-    /// there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
+    /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made
+    /// when there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
     pub threads: usize,
     /// Jobs for those threads that may be in flight at a time, 1 to 2^20. (Default 4096.)
     pub jobs: usize,
@@ -57,7 +58,8 @@ pub struct Config {
     pub files: FileBackend,
     /// Files that are registered with the ring, at most; 0 for none. Of effect on io_uring only.
     pub registered_files: u32,
-    /// Bytes of memory that is registered with the ring, at most; 0 for none. Of effect on io_uring only.
+    /// Bytes of memory that is registered with the ring, at most; 0 for none. Of effect on io_uring
+    /// only.
     pub registered_bytes: usize,
     /// Which known faults of the kernel are worked around, where the table is not to be believed.
     pub quirks: String,

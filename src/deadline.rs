@@ -90,8 +90,8 @@ impl Deadlines {
         self.push(slot, at_ns);
     }
 
-    /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation, and when
-    /// it was.
+    /// Takes out the earliest deadline if it is not after `now_ns`: the slot of its operation, and
+    /// when it was.
     #[inline]
     pub fn pop_due(&mut self, now_ns: u64) -> Option<(u32, u64)> {
         let first = self.heap.first()?;

@@ -1,21 +1,23 @@
 //! The contract of a driver: the page to read before writing one.
 //!
 //! Operations cross layers through two verbs only: [`Submit`] and [`Complete`]. The
-//! [`Reactor`](crate::Reactor) speaks them (its operation is an interest, its item is readiness), so
-//! do the [`Proactor`](crate::Proactor) and the [`Watcher`](crate::Watcher). A [`Driver`] speaks them
-//! over [`Op`] and [`Completion`] and owns the descriptors. One that is written outside this crate
-//! plugs in through [`Watcher::with_driver`](crate::Watcher::with_driver).
+//! [`Reactor`](crate::Reactor) speaks them (its operation is an interest, its item is readiness),
+//! so do the [`Proactor`](crate::Proactor) and the [`Watcher`](crate::Watcher). A [`Driver`] speaks
+//! them over [`Op`] and [`Completion`] and owns the descriptors. One that is written outside this
+//! crate plugs in through [`Watcher::with_driver`](crate::Watcher::with_driver).
 //!
 //! # The contract
 //!
 //! The conformance suite checks it on every driver.
 //!
-//! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot one
-//!   in any number with `more` set and then one final. Nothing is delivered from inside `submit`. A
-//!   refused submission reports nothing later and hands the operation back with its buffer.
+//! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot
+//!   one in any number with `more` set and then one final. Nothing is delivered from inside
+//!   `submit`. A refused submission reports nothing later and hands the operation back with its
+//!   buffer.
 //! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source freed,
-//!   watcher closed, torn, overflow of its source's writes. Every completion says how many bytes moved. A result that is a descriptor
-//!   is owned from the moment the kernel hands it over: a completion dropped unread leaks nothing.
+//!   watcher closed, torn, overflow of its source's writes. Every completion says how many bytes
+//!   moved. A result that is a descriptor is owned from the moment the kernel hands it over: a
+//!   completion dropped unread leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order, and those
 //!   that end done, at the end of file or in an error of the system complete in it; one that is
 //!   cancelled or expires before it moved a byte may overtake. A stream write that ends partly sent
@@ -26,11 +28,11 @@
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
 //!   begun is not torn: it ends as it ends, and its completion says that it is
 //!   [late](Completion::late).
-//! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe code
-//!   can free, move or change that memory, or read it while the kernel writes it, whatever is dropped
-//!   or forgotten.
-//! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted. Ids
-//!   carry a generation: a stale one is an error, never another operation.
+//! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
+//!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
+//!   dropped or forgotten.
+//! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
+//!   Ids carry a generation: a stale one is an error, never another operation.
 //! - **C7 free, close, drop.** `free` ends a source's operations, then closes its descriptor;
 //!   completions already delivered survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
@@ -95,12 +97,13 @@ pub trait Complete {
     /// What comes about.
     type Item;
 
-    /// Appends what has come about to `out` and answers how many items that were. The only call that
-    /// may block, for as long as `wait` says. An empty `out` is swapped, not filled.
+    /// Appends what has come about to `out` and answers how many items that were. The only call
+    /// that may block, for as long as `wait` says. An empty `out` is swapped, not filled.
     ///
     /// # Errors
-    /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was delivered;
-    /// [`Reason::Forked`] in a child process; what the kernel reports for the wait itself.
+    /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was
+    /// delivered; [`Reason::Forked`] in a child process; what the kernel reports for the wait
+    /// itself.
     fn complete(&mut self, wait: Wait, out: &mut Completions<Self::Item>) -> io::Result<usize>;
 }
 
@@ -111,7 +114,8 @@ pub enum Wait {
     Now,
     /// Until there is something.
     Forever,
-    /// Until there is something or this time has come, in nanoseconds of [`Driver::now`]'s time line.
+    /// Until there is something or this time has come, in nanoseconds of [`Driver::now`]'s time
+    /// line.
     Until(Instant),
 }
 
@@ -122,12 +126,12 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Takes ownership of a descriptor. Makes no system call.
     ///
     /// # Errors
-    /// The handle comes back: the source table is full, the driver is closed, or the handle belongs to
-    /// another kernel.
+    /// The handle comes back: the source table is full, the driver is closed, or the handle belongs
+    /// to another kernel.
     fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
 
-    /// As [`attach`](Driver::attach), for a duplicate whose open file description somebody else uses:
-    /// its flags are never changed.
+    /// As [`attach`](Driver::attach), for a duplicate whose open file description somebody else
+    /// uses: its flags are never changed.
     ///
     /// # Errors
     /// As for `attach`.
@@ -157,8 +161,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Ends everything.
     fn close(&mut self);
 
-    /// Makes the copy of the driver in a forked child the child's own; the built-in drivers do nothing where
-    /// there was no fork. See [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
+    /// Makes the copy of the driver in a forked child the child's own; the built-in drivers do
+    /// nothing where there was no fork. See
+    /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     ///
     /// # Errors
     /// What the system reports; [`Reason::Unsupported`], of a driver without this.
@@ -211,8 +216,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported.into())
     }
 
-    /// A buffer of at least `len` bytes at a multiple of 4096: in memory that the driver's kernel knows
-    /// beforehand, where there is such and it has room.
+    /// A buffer of at least `len` bytes at a multiple of 4096: in memory that the driver's kernel
+    /// knows beforehand, where there is such and it has room.
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         AlignedBuf::with_capacity(len, 4096)
     }
@@ -239,7 +244,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// How long an embedding loop may sleep: zero when there is something to take.
     fn next_timeout(&mut self) -> Option<Duration>;
 
-    /// A descriptor that is readable when a wait would find something, for embedding in another loop.
+    /// A descriptor that is readable when a wait would find something, for embedding in another
+    /// loop.
     ///
     /// # Errors
     /// [`Reason::Unsupported`] on a simulated kernel.
@@ -336,11 +342,11 @@ pub struct Counters {
     pub table_waits: u64,
     /// Events for a source that was gone already.
     pub stale_events: u64,
-    /// Nanoseconds spent in waits that blocked, if [`Builder::idle_time`](crate::Builder::idle_time) asks
-    /// for them; else 0.
+    /// Nanoseconds spent in waits that blocked, if
+    /// [`Builder::idle_time`](crate::Builder::idle_time) asks for them; else 0.
     pub idle_ns: u64,
-    /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1 s,
-    /// and by more.
+    /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1
+    /// s, and by more.
     pub lateness: [u64; 8],
     /// Waits that delivered completions: `completed` over this is the mean size of a batch.
     pub deliveries: u64,

@@ -1,8 +1,8 @@
 //! How an operation is refused, and how an accepted one fails.
 //!
 //! A refusal ([`Rejected`]) comes from `submit`, reports nothing later and hands the operation back
-//! with its buffer. A failure ([`Error`]) is the result of a completion; it says how many bytes moved
-//! and hands the buffer back.
+//! with its buffer. A failure ([`Error`]) is the result of a completion; it says how many bytes
+//! moved and hands the buffer back.
 
 use std::fmt;
 use std::io;
@@ -23,9 +23,11 @@ pub enum Limit {
     /// [`Builder::write_limit`](crate::Builder::write_limit), with
     /// [`Overflow::Refuse`](crate::Overflow::Refuse).
     Writes,
-    /// Messages from other threads that wait for the loop: [`Builder::queue`](crate::Builder::queue).
+    /// Messages from other threads that wait for the loop:
+    /// [`Builder::queue`](crate::Builder::queue).
     Queue,
-    /// Ids that the loop keeps ready for other threads: [`Builder::reserve`](crate::Builder::reserve).
+    /// Ids that the loop keeps ready for other threads:
+    /// [`Builder::reserve`](crate::Builder::reserve).
     Reserve,
     /// Jobs for worker threads whose completions were not taken yet.
     Jobs,
@@ -77,8 +79,8 @@ pub enum Reason {
     TooLong,
     /// `read_exact` was asked for more bytes than its buffer has room for, or for none.
     BadCount,
-    /// The descriptor cannot do this: a regular file or directory, a listener that is read, a stream
-    /// that accepts, a shared blocking listener.
+    /// The descriptor cannot do this: a regular file or directory, a listener that is read, a
+    /// stream that accepts, a shared blocking listener.
     Unsupported,
     /// The handle has no descriptor of this driver's kernel: a simulated handle on the system's
     /// kernel, a handle of the system or of another simulation on a simulation; or the descriptor
@@ -133,12 +135,12 @@ impl fmt::Display for Reason {
                 "the descriptor, or the kind of its buffer, does not support this operation",
             ),
             Reason::NoDescriptor => f.write_str(
-                "the handle or source has no descriptor of this driver's kernel (a simulated one and the \
-                 system's do not mix)",
+                "the handle or source has no descriptor of this driver's kernel (a simulated one \
+                 and the system's do not mix)",
             ),
             Reason::NoFiles => f.write_str(
-                "this driver's kernel (a simulated one, for example) has no files, and no threads for \
-                 jobs and look-ups",
+                "this driver's kernel (a simulated one, for example) has no files, and no threads \
+                 for jobs and look-ups",
             ),
             Reason::NoProcessor(cpu) => {
                 write!(f, "processor {cpu} does not exist, or this process may not use it")
@@ -240,8 +242,8 @@ pub enum ErrorKind {
     /// The watcher was closed.
     Closed,
     /// A write before it on the same source ended partly sent: sending this one would have made a
-    /// hole in the stream. No byte of it was sent. Of a shutdown or close: it was not done; the source is
-    /// there until it is freed.
+    /// hole in the stream. No byte of it was sent. Of a shutdown or close: it was not done; the
+    /// source is there until it is freed.
     Torn,
     /// The end of the file came before `read_exact` had its bytes.
     Eof,
@@ -358,7 +360,7 @@ impl fmt::Display for ErrorKind {
                 f.write_str("the source was closed: its queued writes exceeded their limit")
             }
             ErrorKind::TooManyEntries => f.write_str(
-                "the directory has more than 65536 entries (Op::read_dir_part reads it part by part)",
+                "the directory has more than 65536 entries (Op::read_dir_part reads it in parts)",
             ),
         }
     }

@@ -3,9 +3,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (X1) The tag in the low bits says what stands above them: with `ADDRESS` the pointer
-//! of a boxed `Body`, with `ARGUMENTS` that of boxed `Arguments`, owned by this value; with `OFFSET` a
-//! number.
+//! (X1) The tag in the low bits says what stands above them: with `ADDRESS` the pointer of a boxed
+//! `Body`, with `ARGUMENTS` that of boxed `Arguments`, owned by this value; with `OFFSET` a number.
 
 use std::fmt;
 use std::mem;

@@ -1,14 +1,14 @@
 //! Completion I/O without an async runtime: submit operations to one [`Watcher`], wait for
 //! completions.
 //!
-//! Sockets, pipes, timers and other threads arrive in one wait. There are no futures, no callbacks, no
-//! hidden threads: the program owns its loop, its memory and its time.
+//! Sockets, pipes, timers and other threads arrive in one wait. There are no futures, no callbacks,
+//! no hidden threads: the program owns its loop, its memory and its time.
 //!
 //! - [`Watcher`] is the type to start with; [`Op`] says what can be submitted, [`Completion`] what
 //!   comes back.
 //! - [`driver`] is the contract that every driver keeps, and the page to read before writing one.
-//! - [`sim`] runs the same loop on a simulated kernel with virtual time, seeded faults and a trace, to
-//!   test servers on.
+//! - [`sim`] runs the same loop on a simulated kernel with virtual time, seeded faults and a trace,
+//!   to test servers on.
 //! - [`Reactor`] is readiness alone, for those who want to make the calls themselves.
 //!
 //! ```
@@ -35,7 +35,9 @@
 //!                 watcher.submit(Op::read(client).token(2))?;
 //!             }
 //!             // The server's bytes go back as they came: a lease, no copy.
-//!             Done::Read(data) if c.token == 1 => drop(watcher.submit(Op::write(c.source, data))?),
+//!             Done::Read(data) if c.token == 1 => {
+//!                 watcher.submit(Op::write(c.source, data))?;
+//!             }
 //!             Done::Read(data) => echoed = &*data == b"hello",
 //!             _ => {}
 //!         }

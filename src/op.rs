@@ -227,19 +227,20 @@ impl Op {
     /// [`multishot`](Op::multishot) it goes on until the end of the file, an error, or a cancel.
     /// When the swap buffers' limit is reached it waits for a lease to come back.
     ///
-    /// Of a datagram socket it takes one datagram; an empty one looks like the end of a file and is none.
-    /// Use [`recv_from`](Op::recv_from) to know the sender, or whether it was longer than a swap buffer.
+    /// Of a datagram socket it takes one datagram; an empty one looks like the end of a file and is
+    /// none. Use [`recv_from`](Op::recv_from) to know the sender, or whether it was longer than a
+    /// swap buffer.
     #[inline(always)]
     pub const fn read(source: Source) -> Op {
         Op::plain(Code::Read, source)
     }
 
-    /// Reads what is there, at least one byte, into `buf`: the whole capacity of a `Vec<u8>` from its
-    /// start, or of a list of them one after the other.
+    /// Reads what is there, at least one byte, into `buf`: the whole capacity of a `Vec<u8>` from
+    /// its start, or of a list of them one after the other.
     ///
     /// Completes with [`Done::Read`](crate::Done::Read) and the buffer, its length the bytes read.
-    /// Refused with [`EmptyBuffer`](crate::Reason::EmptyBuffer) if there is no room. What does not fit of a
-    /// datagram is lost, and only [`recv_from_into`](Op::recv_from_into) says so.
+    /// Refused with [`EmptyBuffer`](crate::Reason::EmptyBuffer) if there is no room. What does not
+    /// fit of a datagram is lost, and only [`recv_from_into`](Op::recv_from_into) says so.
     #[inline]
     pub fn read_into(source: Source, buf: impl Into<Buf>) -> Op {
         Op::with_buf(Code::ReadInto, source, buf.into())
@@ -316,9 +317,9 @@ impl Op {
     }
 
     /// Shuts the writing side down after the writes that were queued before it: the peer reads the
-    /// end of the file, and this side can still read. Behind a write that ended partly sent it ends as
-    /// [`Torn`](crate::ErrorKind::Torn) and is not done: the peer must not take what it has for all. Of
-    /// sockets only; others are refused as unsupported.
+    /// end of the file, and this side can still read. Behind a write that ended partly sent it ends
+    /// as [`Torn`](crate::ErrorKind::Torn) and is not done: the peer must not take what it has for
+    /// all. Of sockets only; others are refused as unsupported.
     pub const fn shutdown(source: Source) -> Op {
         Op::plain(Code::Shutdown, source)
     }
@@ -331,7 +332,8 @@ impl Op {
         Op::plain(Code::RecvFrom, source)
     }
 
-    /// As [`recv_from`](Op::recv_from), into `buf`, which is one buffer: a list is refused as unsupported.
+    /// As [`recv_from`](Op::recv_from), into `buf`, which is one buffer: a list is refused as
+    /// unsupported.
     pub fn recv_from_into(source: Source, buf: impl Into<Buf>) -> Op {
         let mut op = Op::with_buf(Code::RecvFrom, source, buf.into());
         op.count = 1;
@@ -373,9 +375,10 @@ impl Op {
         op
     }
 
-    /// Waits until at most `bytes` of queued writes are still to go out on the source: the low-water
-    /// mark of back-pressure, with [`Watcher::queued_bytes`](crate::Watcher::queued_bytes) for the
-    /// high one. Completes with [`Done::Drained`](crate::Done::Drained); 0 waits for all of them.
+    /// Waits until at most `bytes` of queued writes are still to go out on the source: the
+    /// low-water mark of back-pressure, with
+    /// [`Watcher::queued_bytes`](crate::Watcher::queued_bytes) for the high one. Completes with
+    /// [`Done::Drained`](crate::Done::Drained); 0 waits for all of them.
     pub const fn drained(source: Source, bytes: usize) -> Op {
         let mut op = Op::plain(Code::Drained, source);
         op.count = if bytes > u32::MAX as usize { u32::MAX } else { bytes as u32 };
@@ -388,11 +391,12 @@ impl Op {
     /// short.
     ///
     /// Completes with [`Done::Closed`](crate::Done::Closed); reads that are still pending end as
-    /// freed before it. Submissions after it are refused as stale. If its deadline passes first, the
-    /// source stays as it is. It does, too, behind a write that ended partly sent (a cancel, a deadline, a
-    /// reset connection): then the close ends as [`Torn`](crate::ErrorKind::Torn), because it promises that
-    /// everything is out, and [`Watcher::free`](crate::Watcher::free) closes. A source without operations
-    /// closes within `submit` (not a file), and takes no place in the table of operations for it.
+    /// freed before it. Submissions after it are refused as stale. If its deadline passes first,
+    /// the source stays as it is. It does, too, behind a write that ended partly sent (a cancel, a
+    /// deadline, a reset connection): then the close ends as [`Torn`](crate::ErrorKind::Torn),
+    /// because it promises that everything is out, and [`Watcher::free`](crate::Watcher::free)
+    /// closes. A source without operations closes within `submit` (not a file), and takes no place
+    /// in the table of operations for it.
     ///
     /// A file is closed by a worker thread once what is at work on it has ended, because close(2)
     /// frees on the disk what a removed file had there (the loop does, where there is no room for

@@ -1,8 +1,8 @@
 //! What kernels are known to get wrong, as data: which releases, what the driver does instead, and
 //! who says so.
 //!
-//! Everything that can be probed is probed. What stands here no probe finds, or finds too late. A row
-//! is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
+//! Everything that can be probed is probed. What stands here no probe finds, or finds too late. A
+//! row is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
 //! [`Builder::quirks`](crate::Builder::quirks) says otherwise.
 //!
 //! Of the gates that libuv has before its rings (src/unix/linux.c) two concern what is done here
@@ -14,8 +14,8 @@ use std::io;
 use crate::driver::Explain;
 
 /// Why no ring uses `IORING_SETUP_SQPOLL`.
-pub(crate) const NO_SQPOLL: &str = "never SQPOLL: a thread of the kernel that spins for each ring, and that acts with \
-     the rights that the process had before a setuid(2)";
+pub(crate) const NO_SQPOLL: &str = "never SQPOLL: a kernel thread that spins for each ring, \
+     with the credentials of the process before a setuid(2)";
 
 /// The environment variable that turns rows on and off.
 const VARIABLE: &str = "WINDLASS_QUIRKS";
@@ -52,8 +52,9 @@ struct Row {
 }
 
 const ROWS: &[Row] = &[
-    // See `runs.rs`. The kernel puts receives off since 6.8, shares buffers in pieces since 6.12. No
-    // release is known to have it mended, so there is no upper bound: on 6.18.44 the test hangs without this.
+    // See `runs.rs`. The kernel puts receives off since 6.8, shares buffers in pieces since 6.12.
+    // No release is known to have it mended, so there is no upper bound: on 6.18.44 the test hangs
+    // without this.
     Row {
         quirk: Quirk::LongMultishot,
         name: "long-multishot",
@@ -61,9 +62,9 @@ const ROWS: &[Row] = &[
         from: (6, 12),
         to: None,
         concerns: "multishot receive",
-        action: "one that took 33 pieces in a row is started afresh when nothing is left: it can miss \
-                 a reset or the end",
-        source: "tests/ring.rs, which hangs without it on 6.18.44; no release is known to have it mended",
+        action: "one that took 33 pieces in a row is restarted when nothing is left: it can \
+                 miss a reset or the end",
+        source: "tests/ring.rs, which hangs without it on 6.18.44; no release is known to fix it",
     },
     // Since the kernel knows how much a Unix socket has queued, it stops when that is nothing, and
     // does not look for the end that may stand behind it. Mended in some stable releases.
@@ -77,7 +78,8 @@ const ROWS: &[Row] = &[
         action: "those of Unix sockets receive one by one: they can miss the end of the file",
         source: "https://github.com/axboe/liburing/issues/1549; seen by tests/model.rs on 6.18",
     },
-    // unix_writable() promises more than a send then gets: it is tried 128 times and given to a thread.
+    // unix_writable() promises more than a send then gets: it is tried 128 times and given to a
+    // thread.
     Row {
         quirk: Quirk::UnixSends,
         name: "unix-sends",
@@ -85,8 +87,8 @@ const ROWS: &[Row] = &[
         from: (0, 0),
         to: None,
         concerns: "send",
-        action: "Unix sockets are written by the loop: a send of the ring can block in a kernel thread, \
-                 where a cancel does not find it",
+        action: "the loop writes to Unix sockets: a send of the ring can block in a kernel \
+                 thread, where a cancel does not find it",
         source: "seen by tests/model.rs on 6.18",
     },
     Row {
@@ -110,9 +112,9 @@ const ROWS: &[Row] = &[
         action: "threads do the work: no release for 32-bit ARM is known to be good",
         source: "https://github.com/libuv/libuv/issues/4158",
     },
-    // One fault was found: a thread that the kernel makes for a request leaves its values in registers of
-    // the program (linuxppc-dev, "powerpc: Fix data corruption on IPI", November 2023). Crashes were also
-    // reported of 6.6.7, and libuv's issue is open.
+    // One fault was found: a thread that the kernel makes for a request leaves its values in
+    // registers of the program (linuxppc-dev, "powerpc: Fix data corruption on IPI", November
+    // 2023). Crashes were also reported of 6.6.7, and libuv's issue is open.
     Row {
         quirk: Quirk::PowerFiles,
         name: "power-files",
@@ -133,7 +135,8 @@ const ROWS: &[Row] = &[
         to: Some((6, 11)),
         concerns: "direct writes",
         action: "threads do them: submitting one to a frozen file system blocks until the thaw",
-        source: "Linux commit 1d60d74e8526, \"io_uring/rw: fix missing NOWAIT check for O_DIRECT start write\"",
+        source: "Linux commit 1d60d74e8526, \"io_uring/rw: fix missing NOWAIT check for O_DIRECT \
+                 start write\"",
     },
 ];
 

@@ -9,8 +9,8 @@
 #![allow(dead_code)] // regions are made by the ring only, which not every system has
 //! # Safety
 //!
-//! The region is one allocation, initialised when made, and freed with the last `Arc`. Its bytes are
-//! reached through pieces only, each of which is alone with its own (G1).
+//! The region is one allocation, initialised when made, and freed with the last `Arc`. Its bytes
+//! are reached through pieces only, each of which is alone with its own (G1).
 
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
@@ -166,8 +166,9 @@ mod tests {
                     let Some(piece) = piece else { continue };
                     prop_assert_eq!(piece.capacity(), capacity);
                     prop_assert!(region.contains(piece.start().as_ptr(), capacity));
+                    let at = piece.start().as_ptr();
                     // SAFETY: G1, and the region was initialised when made.
-                    let bytes = unsafe { std::slice::from_raw_parts(piece.start().as_ptr(), capacity) };
+                    let bytes = unsafe { std::slice::from_raw_parts(at, capacity) };
                     prop_assert!(bytes.iter().all(|&byte| byte == 0));
                     // SAFETY: G1.
                     unsafe { piece.start().write_bytes(0xff, capacity) };

@@ -1,8 +1,8 @@
 //! Tables that a driver keeps its operations and sources in.
 //!
 //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
-//! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is never
-//! doubled. [`Operation`] is what a driver remembers of an operation in flight.
+//! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
+//! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,8 +76,8 @@ impl<T: Entry> Table<T> {
         Table::starting_at(limit, 0)
     }
 
-    /// As [`new`](Table::new), with generations that begin at about `start`: the names of tables that begin
-    /// far apart are stale in each other for very long.
+    /// As [`new`](Table::new), with generations that begin at about `start`: the names of tables
+    /// that begin far apart are stale in each other for very long.
     pub fn starting_at(limit: u32, start: u32) -> Table<T> {
         let first = NonZeroU32::new(start & !1).unwrap_or(VACANT);
         let limit = limit.clamp(1, MOST);
@@ -102,8 +102,8 @@ impl<T: Entry> Table<T> {
         self.limit
     }
 
-    /// Occupies a vacant place: its index and generation. `None` when the limit is reached. The entry
-    /// is as its last user (or `Default`) left it.
+    /// Occupies a vacant place: its index and generation. `None` when the limit is reached. The
+    /// entry is as its last user (or `Default`) left it.
     #[inline]
     pub fn occupy(&mut self) -> Option<(u32, NonZeroU32)> {
         self.occupy_entry().map(|(index, generation, _)| (index, generation))

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use crate::sys::descriptor;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-/// The index of no place: beyond every table, and without the bits that completions put into tickets.
+/// The index of no place: beyond every table, and without the bits that completions put into
+/// tickets.
 const NONE: u32 = 0x80ff_ffff;
 
 macro_rules! id {
@@ -80,22 +81,22 @@ id! {
     /// Names a descriptor that a watcher owns: a small `Copy` id.
     ///
     /// It comes from [`Watcher::attach`](crate::Watcher::attach) and goes stale when the source is
-    /// freed, closed or detached. It is one watcher's: to another it is stale. (The generations of two
-    /// watchers begin far apart; only that of a place that was used some 2^30 times comes near another's.
-    /// Watchers of different simulated worlds may have names in common.)
+    /// freed, closed or detached. It is one watcher's: to another it is stale. (The generations of
+    /// two watchers begin far apart; only that of a place that was used some 2^30 times comes near
+    /// another's. Watchers of different simulated worlds may have names in common.)
     Source
 }
 
 id! {
-    /// Names an accepted operation, until its final completion has been delivered. It is one watcher's, as a
-    /// [`Source`] is.
+    /// Names an accepted operation, until its final completion has been delivered. It is one
+    /// watcher's, as a [`Source`] is.
     Ticket
 }
 
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
 
-/// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit that no
-/// other has: drivers tell them by it.)
+/// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit
+/// that no other has: drivers tell them by it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -113,12 +114,13 @@ pub enum Kind {
     Listener = 3,
     /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
     Pollable = 4,
-    /// As `Pollable`, but somebody else shares the blocking description, whose flags are not changed.
+    /// As `Pollable`, but somebody else shares the blocking description, whose flags are not
+    /// changed.
     SharedPollable = 5,
     /// A stream socket of another protocol (SCTP one-to-one, vsock …): a short read proves nothing.
     OtherStream = 7,
-    /// A regular file, directory or block device: always ready as poll(2) sees it; its operations name
-    /// where in the file they start.
+    /// A regular file, directory or block device: always ready as poll(2) sees it; its operations
+    /// name where in the file they start.
     File = 6,
 }
 
@@ -164,9 +166,9 @@ struct Virtual {
 /// `socket2`'s, `nix`'s. An accepted handle knows its kind and its peer. Attach it to the watcher
 /// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it.
 ///
-/// An accepted or connected socket is non-blocking (`O_NONBLOCK`), also one that the program gave to
-/// [`Op::connect_with`](crate::Op::connect_with), and closed on exec: who reads it without a watcher calls
-/// `set_nonblocking(false)` first.
+/// An accepted or connected socket is non-blocking (`O_NONBLOCK`), also one that the program gave
+/// to [`Op::connect_with`](crate::Op::connect_with), and closed on exec: who reads it without a
+/// watcher calls `set_nonblocking(false)` first.
 ///
 /// ```
 /// use std::os::fd::OwnedFd;

@@ -1,9 +1,10 @@
 //! Swap buffers: library-owned memory for reads without a buffer, handed out as counted leases.
 //!
-//! A [`Pool`] owns chunks of one size (64 KiB unless told otherwise) and packs what is read into the
-//! chunk at hand, one read behind the other, so that many small messages share few hot pages. Every
-//! read yields a [`Lease`]: a counted pointer to its bytes. A chunk can be written again when all of
-//! its leases are gone; the last one to drop, on whichever thread, puts it on the return stack.
+//! A [`Pool`] owns chunks of one size (64 KiB unless told otherwise) and packs what is read into
+//! the chunk at hand, one read behind the other, so that many small messages share few hot pages.
+//! Every read yields a [`Lease`]: a counted pointer to its bytes. A chunk can be written again when
+//! all of its leases are gone; the last one to drop, on whichever thread, puts it on the return
+//! stack.
 //!
 //! ```text
 //!            space()/commit()                last lease drops                refill()
@@ -12,8 +13,8 @@
 //! ```
 //!
 //! Counting: a current chunk holds `FULL` tokens of which all but `rest` belong to leases, so that
-//! handing a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes the
-//! pool's tokens away; who brings the count to zero owns the chunk.
+//! handing a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes
+//! the pool's tokens away; who brings the count to zero owns the chunk.
 //!
 //! Invariants: (S1) bytes between a chunk's start and `offset` are never written while a lease of
 //! the chunk exists; (S2) bytes behind `offset` are seen by nobody but the pool; (S3) a chunk is
@@ -22,7 +23,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Chunks are raw allocations with a header. Every block cites the invariant above that it rests on.
+//! Chunks are raw allocations with a header. Every block cites the invariant above that it rests
+//! on.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -34,7 +36,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, f
 use crate::buf::Buf;
 use crate::trace;
 
-/// Tokens of a chunk that the pool fills: more than it has bytes, and each lease takes one at least.
+/// Tokens of a chunk that the pool fills: more than it has bytes, and each lease takes one at
+/// least.
 const FULL: u32 = 1 << 31;
 /// More clones of one lease than this abort the program, as `Arc` does.
 const TOO_MANY: u32 = 3 << 30;
@@ -283,9 +286,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of chunks of `chunk_size` bytes (at least 64; rounded up to a multiple of 64), at most
-    /// `limit` bytes together but never less than one chunk. `wake` is called, on the thread that
-    /// dropped the lease, when a read waits for a chunk and one has come back.
+    /// A pool of chunks of `chunk_size` bytes (at least 64; rounded up to a multiple of 64), at
+    /// most `limit` bytes together but never less than one chunk. `wake` is called, on the thread
+    /// that dropped the lease, when a read waits for a chunk and one has come back.
     pub fn new(limit: usize, chunk_size: u32, wake: impl Fn() + Send + Sync + 'static) -> Pool {
         let chunk_size = chunk_size.clamp(ALIGN as u32, 1 << 30).next_multiple_of(ALIGN as u32);
         let least_room = (chunk_size / 2).max(ALIGN as u32);
@@ -381,12 +384,13 @@ impl Pool {
         (self.current.as_ptr().cast(), start)
     }
 
-    /// Makes one lease of the whole of the last [`space`](Pool::space) and of `rest`, which did not fit
-    /// there, in a chunk of its own. Where none is to be had the bytes come back in memory of their
-    /// own.
+    /// Makes one lease of the whole of the last [`space`](Pool::space) and of `rest`, which did not
+    /// fit there, in a chunk of its own. Where none is to be had the bytes come back in memory of
+    /// their own.
     ///
     /// # Safety
-    /// `space` has answered, nothing else was called since, and all that it answered has been written.
+    /// `space` has answered, nothing else was called since, and all that it answered has been
+    /// written.
     #[cold]
     pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<Lease, Vec<u8>> {
         let (start, room) = (self.start, self.room as usize);
@@ -471,8 +475,8 @@ impl Pool {
         Some(Lent { chunk, start, room: self.chunk_size, rest: FULL })
     }
 
-    /// Takes back what was lent: the kernel does not write it any more. What another pool has lent goes
-    /// to that one.
+    /// Takes back what was lent: the kernel does not write it any more. What another pool has lent
+    /// goes to that one.
     pub fn take_back(&mut self, lent: Lent) {
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         let header = unsafe { lent.chunk.as_ref() };

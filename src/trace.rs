@@ -1,4 +1,5 @@
-//! Which buffers are held, and by whose making: to find what keeps memory that should have come back.
+//! Which buffers are held, and by whose making: to find what keeps memory that should have come
+//! back.
 //!
 //! With the feature `trace-buffers` every [`AlignedBuf`](crate::AlignedBuf), and every swap buffer
 //! that is kept by leases only, is in a table from when it is handed out until it comes back.
@@ -30,7 +31,8 @@ pub enum Kind {
     Aligned,
     /// The memory of an aligned buffer in what is registered with a ring.
     Registered,
-    /// A swap buffer, by one lease or more of it. It is in the table from when no more is read into it.
+    /// A swap buffer, by one lease or more of it. It is in the table from when no more is read into
+    /// it.
     Swap,
 }
 
@@ -44,8 +46,8 @@ pub struct Held {
     pub bytes: usize,
     /// Since when.
     pub since: Instant,
-    /// From where it was handed out, where `RUST_BACKTRACE` is set. (Of a swap buffer that is the loop, in the
-    /// read that found it full.)
+    /// From where it was handed out, where `RUST_BACKTRACE` is set. (Of a swap buffer that is the
+    /// loop, in the read that found it full.)
     pub from: Arc<Backtrace>,
 }
 

@@ -56,8 +56,8 @@ use crate::sys::{affinity, descriptor};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A watcher belongs to the thread that built it: it is neither `Send` nor `Sync`. Other threads use
-/// its [`Submitter`]. [`Builder::spawn`] starts one on a thread of its own.
+/// A watcher belongs to the thread that built it: it is neither `Send` nor `Sync`. Other threads
+/// use its [`Submitter`]. [`Builder::spawn`] starts one on a thread of its own.
 ///
 /// # Loop modes, as libuv has them
 ///
@@ -93,8 +93,8 @@ use crate::sys::{affinity, descriptor};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// `Watcher` is `Watcher<Auto>`, whose driver is chosen when it is built. A `Watcher` over one driver
-/// is monomorphic, from the same source.
+/// `Watcher` is `Watcher<Auto>`, whose driver is chosen when it is built. A `Watcher` over one
+/// driver is monomorphic, from the same source.
 pub struct Watcher<D: Driver = Auto> {
     driver: D,
     /// Rings that are bound to one thread must stay on it.
@@ -105,8 +105,8 @@ impl Watcher {
     /// A watcher on the driver that `WINDLASS_DRIVER` names, or else on the best that works here.
     ///
     /// # Errors
-    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput` when
-    /// the variable names no driver.
+    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput`
+    /// when the variable names no driver.
     pub fn new() -> io::Result<Watcher> {
         Watcher::builder().build()
     }
@@ -141,19 +141,20 @@ impl<D: Driver> Watcher<D> {
     /// their first operation, which [`detach`](Watcher::detach) takes back.
     ///
     /// # Errors
-    /// The handle comes back with [`Reason::Full`] when the source table is full, [`Reason::Closed`]
-    /// after `close`, [`Reason::Forked`] in a forked child, [`Reason::NoDescriptor`] when it belongs to
-    /// another kernel.
+    /// The handle comes back with [`Reason::Full`] when the source table is full,
+    /// [`Reason::Closed`] after `close`, [`Reason::Forked`] in a forked child,
+    /// [`Reason::NoDescriptor`] when it belongs to another kernel.
     pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         self.driver.attach(handle.into())
     }
 
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
-    /// The duplicate shares the open file description: its flags are never changed, so a pipe is read
-    /// with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener can be polled and closed, but an accept is refused;
-    /// on macOS, whose sends know no `MSG_DONTWAIT`, every blocking socket is, at its first operation;
-    /// on Windows every socket is, because whether it blocks cannot be asked.
+    /// The duplicate shares the open file description: its flags are never changed, so a pipe is
+    /// read with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener can be polled and
+    /// closed, but an accept is refused; on macOS, whose sends know no `MSG_DONTWAIT`, every
+    /// blocking socket is, at its first operation; on Windows every socket is, because whether it
+    /// blocks cannot be asked.
     ///
     /// # Errors
     /// What dup(2) reports; else as for [`attach`](Watcher::attach).
@@ -162,22 +163,24 @@ impl<D: Driver> Watcher<D> {
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
     }
 
-    /// Gives a descriptor back once nothing is in flight on it, its flags as they were when it was attached
-    /// (as they are where the process has forked since: the other may go by them).
+    /// Gives a descriptor back once nothing is in flight on it, its flags as they were when it was
+    /// attached (as they are where the process has forked since: the other may go by them).
     ///
     /// # Errors
-    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`], [`Reason::Closed`] after `close`,
-    /// [`Reason::Forked`] in a forked child.
+    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`], [`Reason::Closed`] after
+    /// `close`, [`Reason::Forked`] in a forked child.
     pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.driver.detach(source)
     }
 
-    /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096, TCP_NODELAY
-    /// for what it accepts, `SO_REUSEADDR`. A Unix path at which nobody listens any more is replaced.
+    /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096,
+    /// TCP_NODELAY for what it accepts, `SO_REUSEADDR`. A Unix path at which nobody listens any
+    /// more is replaced.
     ///
     /// # Errors
-    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …). Before anything is bound:
-    /// [`Reason::Full`] when the source table is full, [`Reason::Closed`], [`Reason::Forked`].
+    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …). Before anything is
+    /// bound: [`Reason::Full`] when the source table is full, [`Reason::Closed`],
+    /// [`Reason::Forked`].
     pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
         self.listen_with(address, ListenOptions::default())
     }
@@ -198,16 +201,16 @@ impl<D: Driver> Watcher<D> {
     /// inside this call.
     ///
     /// # Errors
-    /// [`Rejected`] with the operation, its buffer in it, and the [`Reason`]: stale source, empty or
-    /// too long buffer, a descriptor that does not support it, a full table, a closed watcher, a
+    /// [`Rejected`] with the operation, its buffer in it, and the [`Reason`]: stale source, empty
+    /// or too long buffer, a descriptor that does not support it, a full table, a closed watcher, a
     /// forked process.
     #[inline(always)]
     pub fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         self.driver.submit(op)
     }
 
-    /// Asks for an operation to end; its completion is the answer, and says how many bytes had moved.
-    /// False for a stale ticket: the operation has ended already.
+    /// Asks for an operation to end; its completion is the answer, and says how many bytes had
+    /// moved. False for a stale ticket: the operation has ended already.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.driver.cancel(ticket)
     }
@@ -217,9 +220,9 @@ impl<D: Driver> Watcher<D> {
         self.driver.cancel_all(source)
     }
 
-    /// Waits for completions and appends them to `done`; answers how many came. At least one does. A signal
-    /// does not end the wait: a handler tells the loop through a descriptor that it reads (the example
-    /// `echo`), or through a [`Submitter`] from a thread that waits for signals.
+    /// Waits for completions and appends them to `done`; answers how many came. At least one does.
+    /// A signal does not end the wait: a handler tells the loop through a descriptor that it reads
+    /// (the example `echo`), or through a [`Submitter`] from a thread that waits for signals.
     ///
     /// With nothing in flight it waits for requests of other threads through a [`Submitter`].
     /// Without such threads it blocks for ever. (On a [simulation](crate::sim) it fails instead.)
@@ -290,26 +293,28 @@ impl<D: Driver> Watcher<D> {
         self.driver.close();
     }
 
-    /// Makes the copy of the watcher in a forked child the child's own; where there was no fork it does nothing.
-    /// Until then every call in the child fails with [`Reason::Forked`], and the parent's watcher goes on
-    /// whatever the child does.
+    /// Makes the copy of the watcher in a forked child the child's own; where there was no fork it
+    /// does nothing. Until then every call in the child fails with [`Reason::Forked`], and the
+    /// parent's watcher goes on whatever the child does.
     ///
-    /// The sources stay, with their names; their open files are the parent's as well, so that what one of the
-    /// two reads the other does not. Every operation that was in flight at the fork ends in the child with
-    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) and its buffer, unless a worker thread had that; in
-    /// the parent it goes on. The selector or ring, the wake descriptor, the AIO context and the worker
-    /// threads are made anew; registered files and buffers are registered anew. Completions that were not
-    /// yet delivered at the fork are delivered in both.
+    /// The sources stay, with their names; their open files are the parent's as well, so that what
+    /// one of the two reads the other does not. Every operation that was in flight at the fork ends
+    /// in the child with [`ErrorKind::Forked`](crate::ErrorKind::Forked) and its buffer, unless a
+    /// worker thread had that; in the parent it goes on. The selector or ring, the wake descriptor,
+    /// the AIO context and the worker threads are made anew; registered files and buffers are
+    /// registered anew. Completions that were not yet delivered at the fork are delivered in both.
     ///
-    /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is dropped in the
-    /// child frees nothing there. [`pollable`](Watcher::pollable) is another descriptor. Buffers of
-    /// [`aligned_buf`](Watcher::aligned_buf) from before are not registered any more. In neither process are a
-    /// descriptor's flags restored after a fork, because the other may still use it.
+    /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is
+    /// dropped in the child frees nothing there. [`pollable`](Watcher::pollable) is another
+    /// descriptor. Buffers of [`aligned_buf`](Watcher::aligned_buf) from before are not registered
+    /// any more. In neither process are a descriptor's flags restored after a fork, because the
+    /// other may still use it.
     ///
-    /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to the child
-    /// (signal-safety(7)); this is not one. Fork before there are threads, workers among them, or exec. Let
-    /// direct I/O end before: into private memory it must not be in flight at a fork (open(2)). What workers were
-    /// about to close, and files that they had opened, stay open in the child.
+    /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to
+    /// the child (signal-safety(7)); this is not one. Fork before there are threads, workers among
+    /// them, or exec. Let direct I/O end before: into private memory it must not be in flight at a
+    /// fork (open(2)). What workers were about to close, and files that they had opened, stay open
+    /// in the child.
     ///
     /// ```no_run
     /// # use windlass::{Completions, Op, Watcher};
@@ -328,16 +333,16 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// What the system reports for the new selector or ring (`EMFILE`, `ENOMEM` …): the watcher stays as it
-    /// was, and this can be tried again. [`Reason::Closed`] after `close`; [`Reason::Unsupported`] for a
-    /// driver that has nothing to be had anew, as the simulated one.
+    /// What the system reports for the new selector or ring (`EMFILE`, `ENOMEM` …): the watcher
+    /// stays as it was, and this can be tried again. [`Reason::Closed`] after `close`;
+    /// [`Reason::Unsupported`] for a driver that has nothing to be had anew, as the simulated one.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
     }
 
-    /// How many bytes of writes are queued on a source and not out yet: what a program looks at before
-    /// it writes more to a peer that may be slow. [`Op::drained`] tells when they have become fewer;
-    /// [`Builder::write_limit`] bounds them.
+    /// How many bytes of writes are queued on a source and not out yet: what a program looks at
+    /// before it writes more to a peer that may be slow. [`Op::drained`] tells when they have
+    /// become fewer; [`Builder::write_limit`] bounds them.
     ///
     /// # Errors
     /// [`Reason::Stale`].
@@ -346,7 +351,8 @@ impl<D: Driver> Watcher<D> {
         self.driver.queued_bytes(source)
     }
 
-    /// Lends a source's descriptor out, for example to set socket options through `socket2::SockRef`.
+    /// Lends a source's descriptor out, for example to set socket options through
+    /// `socket2::SockRef`.
     ///
     /// # Errors
     /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
@@ -383,10 +389,10 @@ impl<D: Driver> Watcher<D> {
         self.driver.submitter()
     }
 
-    /// An empty buffer with room for `len` bytes, rounded up to a multiple of 4096, at such a multiple: in
-    /// the memory that [`Builder::registered_bytes`] has registered while that has room, else in memory
-    /// of its own, as [`AlignedBuf::with_capacity`] makes it. It can outlive the watcher and be used
-    /// with any other.
+    /// An empty buffer with room for `len` bytes, rounded up to a multiple of 4096, at such a
+    /// multiple: in the memory that [`Builder::registered_bytes`] has registered while that has
+    /// room, else in memory of its own, as [`AlignedBuf::with_capacity`] makes it. It can outlive
+    /// the watcher and be used with any other.
     ///
     /// # Panics
     /// As [`AlignedBuf::with_capacity`], for a `len` near `isize::MAX`.
@@ -459,9 +465,9 @@ impl<D: Driver> Watcher<D> {
         self.driver.next_timeout()
     }
 
-    /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) would find something,
-    /// for embedding in another loop. Call `try_wait` until it answers 0, then sleep on this for at
-    /// most [`next_timeout`](Watcher::next_timeout).
+    /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) would find
+    /// something, for embedding in another loop. Call `try_wait` until it answers 0, then sleep on
+    /// this for at most [`next_timeout`](Watcher::next_timeout).
     ///
     /// # Errors
     /// [`Reason::Unsupported`] on a simulated kernel.
@@ -476,7 +482,8 @@ impl<D: Driver> Watcher<D> {
     /// [`Reason::NoProcessor`] for a processor that does not exist or that the process may not use;
     /// [`Reason::Closed`] after `close`; `Unsupported` where the system has no such binding.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
-        // One that is closed, or another process's, says so of any source. (A submitter would reserve ids.)
+        // One that is closed, or another process's, says so of any source. (A submitter would
+        // reserve ids.)
         match self.driver.fd(Source::NONE) {
             Err(reason @ (Reason::Closed | Reason::Forked)) => Err(reason.into()),
             _ => affinity::bind(cpu),

@@ -1,5 +1,5 @@
-//! A kernel written outside the crate: pipes in memory, of sixteen bytes each way, and a file that is read and
-//! written a piece at a time. The proactor runs on it as on the system's.
+//! A kernel written outside the crate: pipes in memory, of sixteen bytes each way, and a file that
+//! is read and written a piece at a time. The proactor runs on it as on the system's.
 #![cfg(unix)]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // a kernel promises what it has written
@@ -390,7 +390,8 @@ fn another_thread_wakes_it() {
     assert!(matches!(read.result, Ok(Done::Read(data)) if &*data == b"from afar"));
 }
 
-/// A kernel that panics while a request of another thread is served leaves the loop able to serve others.
+/// A kernel that panics while a request of another thread is served leaves the loop able to serve
+/// others.
 #[test]
 fn a_kernel_that_panics_is_served_again() {
     let (pipes, a, b) = Pipes::new();

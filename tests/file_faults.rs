@@ -210,8 +210,8 @@ fn a_disabled_ring_is_told() {
     drop(back);
 }
 
-/// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it. Who
-/// else uses AIO meanwhile is refused, so this one runs by itself, with `WINDLASS_EXHAUST=1`.
+/// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it.
+/// Who else uses AIO meanwhile is refused, so this one runs by itself, with `WINDLASS_EXHAUST=1`.
 #[test]
 fn no_requests_left_is_told() {
     const NAME: &str = "no_requests_left_is_told";

@@ -1,8 +1,8 @@
 //! Random programs of file operations against a model of bytes, on every backend.
 //!
 //! Operations of one file keep no order among each other, so a program works in rounds: each writes
-//! into parts of its files that do not overlap, reads others, and cancels, expires or frees some of it.
-//! What ended as done must be there; what ended otherwise may be there, or not, in any part.
+//! into parts of its files that do not overlap, reads others, and cancels, expires or frees some of
+//! it. What ended as done must be there; what ended otherwise may be there, or not, in any part.
 //! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users

@@ -47,8 +47,8 @@ fn a_child_of_poll_begins_anew() {
 struct Forked(libc::pid_t);
 
 fn fork(body: impl FnOnce()) -> Forked {
-    // SAFETY: no other thread of this process holds a lock of what the child uses: those of the workers wait
-    // for a job, or in one.
+    // SAFETY: no other thread of this process holds a lock of what the child uses: those of the
+    // workers wait for a job, or in one.
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: ends the child if it hangs; no memory is passed.
@@ -93,7 +93,8 @@ fn on_each(test: &str, body: fn(DriverKind)) {
     });
 }
 
-/// Neither process makes a description block again that the other may use: its loop would hang in a call.
+/// Neither process makes a description block again that the other may use: its loop would hang in a
+/// call.
 #[test]
 fn flags_are_nobodys_to_restore() {
     on_each("flags_are_nobodys_to_restore", |driver| {
@@ -130,7 +131,8 @@ fn flags_are_nobodys_to_restore() {
     });
 }
 
-/// Names that other threads of the parent have given back unused are vacated once, in both processes.
+/// Names that other threads of the parent have given back unused are vacated once, in both
+/// processes.
 #[test]
 fn unused_names_are_given_up() {
     on_each("unused_names_are_given_up", |driver| {
@@ -198,7 +200,8 @@ fn what_the_parent_has_freed_is_the_childs() {
     });
 }
 
-/// What other threads have queued and the loop has not taken ends in the child, too; what they attach is there.
+/// What other threads have queued and the loop has not taken ends in the child, too; what they
+/// attach is there.
 #[test]
 fn what_was_queued_is_inherited() {
     on_each("what_was_queued_is_inherited", |driver| {

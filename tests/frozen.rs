@@ -158,7 +158,8 @@ impl AsRef<[u8]> for Marked {
     }
 }
 
-/// A watcher with files on both disks, of which the outer one is frozen, and work that waits for the thaw.
+/// A watcher with files on both disks, of which the outer one is frozen, and work that waits for
+/// the thaw.
 struct Stuck {
     b: Bench<Auto>,
     pair: (Source, Source),

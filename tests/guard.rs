@@ -1,5 +1,5 @@
-//! The kernel writes where it was told, and not a byte further: every large allocation of this binary
-//! ends right before a page that nobody may touch, swap buffers among them.
+//! The kernel writes where it was told, and not a byte further: every large allocation of this
+//! binary ends right before a page that nobody may touch, swap buffers among them.
 //!
 //! A byte too many is `EFAULT` for the kernel and a signal for us.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
@@ -25,8 +25,8 @@ fn pages(layout: Layout) -> usize {
     layout.size().next_multiple_of(PAGE) + PAGE
 }
 
-/// Where the bytes start in their pages, so that they end at the guard. Only an alignment that does not
-/// divide the size leaves room behind them.
+/// Where the bytes start in their pages, so that they end at the guard. Only an alignment that does
+/// not divide the size leaves room behind them.
 fn offset(layout: Layout) -> usize {
     let free = pages(layout) - PAGE - layout.size();
     free - free % layout.align()
@@ -36,8 +36,8 @@ fn is_guarded(layout: Layout) -> bool {
     layout.size() >= GUARDED && layout.align() <= PAGE
 }
 
-// SAFETY: what is guarded has pages of its own, which are unmapped by the layout that mapped them; all
-// else is passed on.
+// SAFETY: what is guarded has pages of its own, which are unmapped by the layout that mapped them;
+// all else is passed on.
 unsafe impl GlobalAlloc for Guarding {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_guarded(layout) {

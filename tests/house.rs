@@ -51,8 +51,8 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
     at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
 }
 
-/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s variants,
-/// in files of tests.
+/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s
+/// variants, in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
     match file.to_str() {

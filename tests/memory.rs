@@ -1,8 +1,8 @@
 //! What memory costs: no allocation for an operation in steady state, few bytes for a source, and
 //! nothing that stays behind.
 //!
-//! Counted by an allocator of this binary, for each thread by itself; one test after the other, since
-//! descriptors belong to the process.
+//! Counted by an allocator of this binary, for each thread by itself; one test after the other,
+//! since descriptors belong to the process.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // an allocator and limits of the process need it
 
@@ -380,7 +380,8 @@ fn raise_limit() -> u64 {
     limit.rlim_cur as u64
 }
 
-/// What each of 10,000 sources costs in user space: idle, and with this read, for which nothing comes.
+/// What each of 10,000 sources costs in user space: idle, and with this read, for which nothing
+/// comes.
 fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
     let _alone = alone();
     let count: isize = 10_000;

@@ -1,9 +1,9 @@
 //! Random programs against a plain model of the contract (`windlass::driver`), on every kernel.
 //!
-//! A program is a list of steps: submissions of every kind, cancels, deadlines, frees, waits, leases
-//! that are held and dropped, work from other threads. The model knows no kernel: it remembers what
-//! was accepted, and says of every completion whether it may be. At the end both sides of every
-//! connection are compared byte by byte, and descriptors are counted.
+//! A program is a list of steps: submissions of every kind, cancels, deadlines, frees, waits,
+//! leases that are held and dropped, work from other threads. The model knows no kernel: it
+//! remembers what was accepted, and says of every completion whether it may be. At the end both
+//! sides of every connection are compared byte by byte, and descriptors are counted.
 //!
 //! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users

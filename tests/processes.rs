@@ -70,7 +70,8 @@ fn a_selector_closed_by_other_code_is_an_os_error() {
     });
 }
 
-/// A forked child may not use its parent's watcher, and whatever it tries, the parent's still works.
+/// A forked child may not use its parent's watcher, and whatever it tries, the parent's still
+/// works.
 #[test]
 fn a_forked_child_is_told_and_does_no_harm() {
     forked("a_forked_child_is_told_and_does_no_harm", Epoll::bench);

@@ -1,5 +1,5 @@
-//! The io_uring driver where the suite does not look: systems that deny it, full queues, and watchers
-//! that go away with everything in flight.
+//! The io_uring driver where the suite does not look: systems that deny it, full queues, and
+//! watchers that go away with everything in flight.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // filters and limits need libc
@@ -124,8 +124,8 @@ fn a_setup_that_fails_names_its_call() {
     });
 }
 
-/// From here on this process may lock so many bytes of memory: the limit is not for those who may lock
-/// what they like, so it becomes somebody else.
+/// From here on this process may lock so many bytes of memory: the limit is not for those who may
+/// lock what they like, so it becomes somebody else.
 fn lock_at_most(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: the limit lives across the call.
@@ -137,8 +137,8 @@ fn lock_at_most(bytes: u64) {
     }
 }
 
-/// With little memory that may be locked the ring is smaller (Linux charges for it before 5.12 and since
-/// 6.14).
+/// With little memory that may be locked the ring is smaller (Linux charges for it before 5.12 and
+/// since 6.14).
 #[test]
 fn little_locked_memory_is_enough() {
     child::in_child("little_locked_memory_is_enough", || {
@@ -182,8 +182,9 @@ fn a_cancel_is_one_entry() {
     b.watcher.free(there);
 }
 
-/// Whoever embeds the loop sleeps when a look has brought nothing and nothing is due: what that look
-/// has begun must be in the kernel. Here it is a read that was put off because much was read before it.
+/// Whoever embeds the loop sleeps when a look has brought nothing and nothing is due: what that
+/// look has begun must be in the kernel. Here it is a read that was put off because much was read
+/// before it.
 #[test]
 fn what_a_look_has_begun_wakes_the_loop_around_it() {
     const MUCH: usize = 64 << 10;
@@ -210,8 +211,8 @@ fn what_a_look_has_begun_wakes_the_loop_around_it() {
     assert_eq!(&*expect_read(done.drain(..).next().unwrap()), b"hello");
 }
 
-/// A look that finds answers at hand need not ask the kernel, which may have more: it tells of the first
-/// only. Here the one at hand is another thread's wake, and the one behind it a read's.
+/// A look that finds answers at hand need not ask the kernel, which may have more: it tells of the
+/// first only. Here the one at hand is another thread's wake, and the one behind it a read's.
 #[test]
 fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
     let directory = Directory::new();
@@ -329,8 +330,8 @@ fn watchers_go_with_everything_in_flight() {
     });
 }
 
-/// What ends after a watcher was closed, and was not asked for, goes with the watcher, however little
-/// one look takes.
+/// What ends after a watcher was closed, and was not asked for, goes with the watcher, however
+/// little one look takes.
 #[test]
 fn what_ends_after_the_close_goes_with_the_watcher() {
     child::in_child("what_ends_after_the_close_goes_with_the_watcher", || {
@@ -639,9 +640,9 @@ fn the_end_that_comes_with_the_last_bytes_is_told() {
     }
 }
 
-/// A multishot receive that has taken 32 pieces in a row is begun anew by the kernel (Linux 6.18), and
-/// that one took the rest and did not look for what stands behind it: the end of a Unix socket, the
-/// reset of a TCP connection.
+/// A multishot receive that has taken 32 pieces in a row is begun anew by the kernel (Linux 6.18),
+/// and that one took the rest and did not look for what stands behind it: the end of a Unix socket,
+/// the reset of a TCP connection.
 fn what_stands_behind_many_pieces(pair: impl Fn() -> (windlass::Handle, Box<dyn io::Write>)) {
     const PIECE: usize = 64;
     // The kernel is given ever more buffers; then it has a hundred.
@@ -804,8 +805,8 @@ fn registered(watcher: &Watcher, what: &str) -> (String, String, u64) {
     (row.mechanism, row.reason, row.count)
 }
 
-/// A file of a few blocks, each with its number in every byte, open so that the page cache is bypassed;
-/// `None` where the file system cannot.
+/// A file of a few blocks, each with its number in every byte, open so that the page cache is
+/// bypassed; `None` where the file system cannot.
 fn direct_file(name: &str) -> Option<(std::path::PathBuf, std::fs::File)> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -833,8 +834,8 @@ fn read_block<D: windlass::Driver>(
     assert_eq!(*expect_read(b.end(read)), [block as u8 + 1; 4096]);
 }
 
-/// Files get slots while there are some, memory of the region is read and written as registered, other
-/// memory as ever; all of it comes back.
+/// Files get slots while there are some, memory of the region is read and written as registered,
+/// other memory as ever; all of it comes back.
 #[test]
 fn registered_files_and_buffers_are_used() {
     let Some((path, file)) = direct_file("registered") else { return };
@@ -908,8 +909,8 @@ fn a_slot_does_not_keep_a_file() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// Where memory must not be locked, or there are fewer descriptors than slots, the ring works without, and
-/// says why.
+/// Where memory must not be locked, or there are fewer descriptors than slots, the ring works
+/// without, and says why.
 #[test]
 fn what_cannot_be_registered_is_explained() {
     child::in_child("what_cannot_be_registered_is_explained", || {
@@ -967,8 +968,8 @@ fn writes_are_explained_by_their_call() {
     assert_eq!((count("SEND"), count("SENDMSG")), (1, 1));
 }
 
-/// Messages that are short against a buffer are not cut by its end: one that waits for the whole of it to
-/// be answered would wait for a delayed acknowledgement.
+/// Messages that are short against a buffer are not cut by its end: one that waits for the whole of
+/// it to be answered would wait for a delayed acknowledgement.
 #[test]
 fn short_messages_are_not_cut() {
     const LEN: usize = 100;

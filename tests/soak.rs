@@ -1,8 +1,8 @@
 //! A long run of random operations over TCP and Unix sockets: reads, writes, cancels, deadlines and
 //! frees. Every byte is compared, and at the end everything that was taken is back.
 //!
-//! `WINDLASS_SOAK` is how many operations run (50,000 of each seed; the full run has 10,000,000), `WINDLASS_SEED`
-//! repeats a run.
+//! `WINDLASS_SOAK` is how many operations run (50,000 of each seed; the full run has 10,000,000),
+//! `WINDLASS_SEED` repeats a run.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // the helpers look at raw descriptors

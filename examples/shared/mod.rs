@@ -67,8 +67,8 @@ impl Options {
         at.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// Takes the first word that is left when all options were taken; explains the usage and exits if
-    /// there is none.
+    /// Takes the first word that is left when all options were taken; explains the usage and exits
+    /// if there is none.
     #[allow(dead_code)] // as above
     pub(crate) fn word(&mut self) -> String {
         if self.words.first().is_none_or(|word| word.starts_with("--")) {

@@ -7,8 +7,8 @@ pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
 
 /// Who does the work on files that cannot be done at once.
 ///
-/// Reads of what is in the page cache are done at once on Linux, whichever is chosen; what the chosen
-/// one does not do (opening, renaming, buffered writes …) threads do.
+/// Reads of what is in the page cache are done at once on Linux, whichever is chosen; what the
+/// chosen one does not do (opening, renaming, buffered writes …) threads do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileBackend {

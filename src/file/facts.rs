@@ -18,8 +18,8 @@ const MEMORY_SHIFT: u32 = 8;
 const OFFSET_SHIFT: u32 = 16;
 
 impl Facts {
-    /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct I/O
-    /// must be (powers of two; `None` if the file does not say).
+    /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct
+    /// I/O must be (powers of two; `None` if the file does not say).
     pub(crate) fn new(how: HowOpen, alignment: Option<(u32, u32)>) -> Facts {
         // What every disk takes.
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
@@ -75,8 +75,9 @@ impl Facts {
         self.has(APPENDS)
     }
 
-    /// Its writes hold a lock of the file from their start to their end: those into the page cache, of
-    /// which none waits for the disk. (Synchronous ones wait without it, and share what they wait for.)
+    /// Its writes hold a lock of the file from their start to their end: those into the page cache,
+    /// of which none waits for the disk. (Synchronous ones wait without it, and share what they
+    /// wait for.)
     pub(crate) const fn writes_in_a_row(self) -> bool {
         !self.has(DIRECT | SYNCHRONOUS)
     }

@@ -6,8 +6,8 @@ use super::position::slices;
 use crate::buf::Buf;
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
-/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is such)
-/// that stays where it is until the answer.
+/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is
+/// such) that stays where it is until the answer.
 #[derive(Clone, Copy)]
 pub struct FileList<'a>(&'a [Vector]);
 
@@ -28,8 +28,8 @@ impl fmt::Debug for FileList<'_> {
     }
 }
 
-/// The vectors of a list from one of its bytes on, as far as one call takes them; those without bytes
-/// are left out. They are addresses, and good for as long as the list is.
+/// The vectors of a list from one of its bytes on, as far as one call takes them; those without
+/// bytes are left out. They are addresses, and good for as long as the list is.
 pub(crate) struct Vectors(Vec<Vector>);
 
 impl Vectors {

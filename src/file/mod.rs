@@ -2,8 +2,8 @@
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
 //! [`Task`](task::Task): a value that says what to do, is sent to a thread, and is run there to its
-//! end. What it needs it owns; what it was given it gives back. Tasks know nothing of tickets, queues
-//! or watchers.
+//! end. What it needs it owns; what it was given it gives back. Tasks know nothing of tickets,
+//! queues or watchers.
 //!
 //! ```text
 //! task.rs       what can be asked for, and what comes back

@@ -76,11 +76,11 @@ impl From<PathBuf> for FileRef {
 /// # Files
 ///
 /// A regular file, directory or block device is attached like any descriptor. Its operations say
-/// where they start, keep no order among each other, and leave the file's position alone. What is in
-/// the page cache is read at once; else io_uring, Linux AIO (for `O_DIRECT`) or threads do the work,
-/// see [`Watcher::explain`](crate::Watcher::explain). Work that kernel or thread has begun cannot be
-/// abandoned: a deadline or cancel that comes then lets it end, with its real result and the mark
-/// [`late`](crate::Completion::late).
+/// where they start, keep no order among each other, and leave the file's position alone. What is
+/// in the page cache is read at once; else io_uring, Linux AIO (for `O_DIRECT`) or threads do the
+/// work, see [`Watcher::explain`](crate::Watcher::explain). Work that kernel or thread has begun
+/// cannot be abandoned: a deadline or cancel that comes then lets it end, with its real result and
+/// the mark [`late`](crate::Completion::late).
 ///
 /// What takes a path needs no source; its completion's is [`Source::NONE`].
 impl Op {
@@ -90,13 +90,13 @@ impl Op {
         op
     }
 
-    /// Reads at `offset` (in bytes, below 2^61 - 1, or the submission is refused with `EINVAL`) until the
-    /// room of `buf` is full or the file ends.
+    /// Reads at `offset` (in bytes, below 2^61 - 1, or the submission is refused with `EINVAL`)
+    /// until the room of `buf` is full or the file ends.
     ///
-    /// `buf` is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered
-    /// from its start, or a list of such. Completes with [`Done::Read`](crate::Done::Read): fewer
-    /// bytes than there was room for are the end of the file, none is at or beyond it. A file that is
-    /// open for direct I/O wants memory, length and offset aligned (`EINVAL`), see
+    /// `buf` is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is
+    /// offered from its start, or a list of such. Completes with [`Done::Read`](crate::Done::Read):
+    /// fewer bytes than there was room for are the end of the file, none is at or beyond it. A file
+    /// that is open for direct I/O wants memory, length and offset aligned (`EINVAL`), see
     /// [`Stat::direct`](crate::Stat).
     ///
     /// ```
@@ -120,12 +120,12 @@ impl Op {
         op
     }
 
-    /// Writes all bytes of `buf` at `offset` (in bytes, below 2^61 - 1, or the submission is refused with
-    /// `EINVAL`); beyond the end of the file a hole is left before them.
+    /// Writes all bytes of `buf` at `offset` (in bytes, below 2^61 - 1, or the submission is
+    /// refused with `EINVAL`); beyond the end of the file a hole is left before them.
     ///
-    /// Completes with [`Done::Written`](crate::Done::Written). `ENOSPC`, `EDQUOT`, `EFBIG` and `EIO`
-    /// come with the number of bytes that are written nevertheless. A file that was opened to append
-    /// takes them at its end, whatever `offset` is (on Linux).
+    /// Completes with [`Done::Written`](crate::Done::Written). `ENOSPC`, `EDQUOT`, `EFBIG` and
+    /// `EIO` come with the number of bytes that are written nevertheless. A file that was opened to
+    /// append takes them at its end, whatever `offset` is (on Linux).
     #[inline]
     pub fn write_at(file: Source, buf: impl Into<Buf>, offset: u64) -> Op {
         let mut op = Op::with_buf(Code::WriteAt, file, buf.into());
@@ -134,9 +134,9 @@ impl Op {
     }
 
     /// Everything that was written before is on the disk when this completes
-    /// ([`Done::Finished`](crate::Done::Finished)): fsync(2), on macOS `F_FULLFSYNC`. Writes that are
-    /// in flight are not waited for: submit it when they have completed. An error means that some of
-    /// them may be lost, and another sync does not bring them back.
+    /// ([`Done::Finished`](crate::Done::Finished)): fsync(2), on macOS `F_FULLFSYNC`. Writes that
+    /// are in flight are not waited for: submit it when they have completed. An error means that
+    /// some of them may be lost, and another sync does not bring them back.
     pub const fn sync(file: Source) -> Op {
         Op::plain(Code::Sync, file)
     }
@@ -147,7 +147,8 @@ impl Op {
     }
 
     /// The bytes of a range are with the disk, which may hold them in its own cache:
-    /// sync_file_range(2) on Linux, [`datasync`](Op::datasync) elsewhere. A `len` of 0 is up to the end.
+    /// sync_file_range(2) on Linux, [`datasync`](Op::datasync) elsewhere. A `len` of 0 is up to the
+    /// end.
     pub fn sync_range(file: Source, offset: u64, len: u64) -> Op {
         Op::task(file, Task::SyncRange { fd: -1, offset, len })
     }
@@ -168,10 +169,10 @@ impl Op {
     ///
     /// Completes with [`Done::Sent`](crate::Done::Sent); fewer bytes are the end of the file. With
     /// [`multishot`](Op::multishot) each part that is out is told, with `more`, before that. What
-    /// is not in the page cache a thread reads first, a piece after the other; where the system does not say
-    /// what is there (all but Linux, and file systems that do not know `RWF_NOWAIT`), for files open with
-    /// `O_DIRECT`, and while there is no room for another job ([`Builder::jobs`](crate::Builder::jobs)), the
-    /// loop waits for the disk.
+    /// is not in the page cache a thread reads first, a piece after the other; where the system
+    /// does not say what is there (all but Linux, and file systems that do not know `RWF_NOWAIT`),
+    /// for files open with `O_DIRECT`, and while there is no room for another job
+    /// ([`Builder::jobs`](crate::Builder::jobs)), the loop waits for the disk.
     pub fn send_file(socket: Source, file: Source, offset: u64, len: usize) -> Op {
         let mut op = Op::plain(Code::SendFile, socket);
         op.count = u32::try_from(len).unwrap_or(u32::MAX);
@@ -191,7 +192,8 @@ impl Op {
     /// ```no_run
     /// use windlass::{Op, OpenOptions};
     /// let nonblock = 0o4000; // libc::O_NONBLOCK, on Linux
-    /// let events = Op::open("/run/events.fifo", OpenOptions::new().read(true).custom_flags(nonblock));
+    /// let options = OpenOptions::new().read(true).custom_flags(nonblock);
+    /// let events = Op::open("/run/events.fifo", options);
     /// ```
     pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
         Op::task(Source::NONE, Task::Open { path: path.into(), options })
@@ -288,8 +290,8 @@ impl Op {
         Op::task(Source::NONE, Task::ReadDirPart { reader, most })
     }
 
-    /// Copies a file with its permissions: by shared blocks where the file system can, else inside the
-    /// kernel where it can, else through memory. [`Done::Copied`](crate::Done::Copied).
+    /// Copies a file with its permissions: by shared blocks where the file system can, else inside
+    /// the kernel where it can, else through memory. [`Done::Copied`](crate::Done::Copied).
     ///
     /// Both must be regular files: a directory is `EISDIR`; a FIFO, socket or device is `EINVAL`,
     /// without waiting. An error of the target's close(2) (`EIO`, `ENOSPC` or `EDQUOT` from network
@@ -345,11 +347,12 @@ impl Op {
         Op::task(Source::NONE, Task::NameOf { address })
     }
 
-    /// Runs `job` on a thread of the pool; its value comes with [`Done::Returned`](crate::Done::Returned).
+    /// Runs `job` on a thread of the pool; its value comes with
+    /// [`Done::Returned`](crate::Done::Returned).
     ///
-    /// Jobs and name look-ups run on half of the threads at most, so that they do not keep file work
-    /// waiting. A panic becomes [`ErrorKind::Panicked`](crate::ErrorKind::Panicked), what it said is in
-    /// the error's buffer. What has not begun can be cancelled.
+    /// Jobs and name look-ups run on half of the threads at most, so that they do not keep file
+    /// work waiting. A panic becomes [`ErrorKind::Panicked`](crate::ErrorKind::Panicked), what it
+    /// said is in the error's buffer. What has not begun can be cancelled.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};

@@ -94,7 +94,8 @@ impl OpenOptions {
         self.with(DSYNC, on)
     }
 
-    /// The permissions of a file that is made, less the umask; 0o666 if not said. Windows has its own.
+    /// The permissions of a file that is made, less the umask; 0o666 if not said. Windows has its
+    /// own.
     pub const fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
         self

@@ -33,11 +33,11 @@ pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progr
     (done, Ok(()))
 }
 
-/// Fills the whole room of `buf` with the bytes at `offset`: fewer are the end of the file. Its length
-/// is then what was read, also if that ended in an error.
+/// Fills the whole room of `buf` with the bytes at `offset`: fewer are the end of the file. Its
+/// length is then what was read, also if that ended in an error.
 ///
-/// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end: to go on behind it
-/// answers `EINVAL` on file systems that look at the alignment first (iomap's look at the size).
+/// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end: to go on behind
+/// it answers `EINVAL` on file systems that look at the alignment first (iomap's look at the size).
 pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
     let (done, mut ended) = repeat(buf.room() as u64, |done| {
         let at = offset.saturating_add(done);
@@ -91,8 +91,8 @@ pub(super) fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
     slices
 }
 
-/// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`, with
-/// what has gone out, where a non-blocking socket is full.
+/// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`,
+/// with what has gone out, where a non-blocking socket is full.
 pub(crate) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progress {
     let mut memory = Vec::new();
     repeat(len, |done| {

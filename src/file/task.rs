@@ -31,8 +31,9 @@ pub(crate) enum At {
     Descriptor(RawFd),
 }
 
-/// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic) and
-/// stay so until the task has run: the caller sees to that. No task moves a file position. `EINTR` is not an answer: what was interrupted is done again.
+/// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)
+/// and stay so until the task has run: the caller sees to that. No task moves a file position.
+/// `EINTR` is not an answer: what was interrupted is done again.
 pub(crate) enum Task {
     /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
     ReadAt { fd: RawFd, buf: Buf, offset: u64 },

@@ -1,9 +1,9 @@
 //! Unix streams of which a short read does not prove that nothing is left.
 //!
-//! A read stops behind passed descriptors, and no event tells of the bytes behind them (unix(7)). Only
-//! recvmsg(2) says so, which would cost every read a tenth of an echo. Instead such a source is asked once
-//! more: before the loop sleeps, if that is seldom or a doubt was right lately; else after a while, when no
-//! events wait (whose turn it is not to be asked before).
+//! A read stops behind passed descriptors, and no event tells of the bytes behind them (unix(7)).
+//! Only recvmsg(2) says so, which would cost every read a tenth of an echo. Instead such a source
+//! is asked once more: before the loop sleeps, if that is seldom or a doubt was right lately; else
+//! after a while, when no events wait (whose turn it is not to be asked before).
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ const SELDOM_NS: u64 = 5_000_000;
 const WHILE_NS: u64 = 200_000_000;
 /// After so long it is asked although the kernel has more events than a wait takes.
 const LONG_NS: u64 = 10 * WHILE_NS;
-/// So many moments with nothing to do are taken for seldom ones when a doubt was right. (Few, because what
-/// has come by chance just before it was asked for looks like one that was.)
+/// So many moments with nothing to do are taken for seldom ones when a doubt was right. (Few,
+/// because what has come by chance just before it was asked for looks like one that was.)
 const PROMPT: u32 = 8;
 
 /// Which of the doubted are to be asked.

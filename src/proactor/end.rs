@@ -144,8 +144,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether a shutdown or close is at the head of the writes: it is worth trying however full the
-    /// socket is.
+    /// Whether a shutdown or close is at the head of the writes: it is worth trying however full
+    /// the socket is.
     pub(super) fn need_no_room(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let head = state.writes.head;
@@ -212,9 +212,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Tries an operation whose time has come once more where what it waits for may be there
-    /// already: its source stands in the ready queue but the turn's share was used up before it, the
-    /// selector had more to tell than one wait takes, or bytes may stand behind passed descriptors.
-    /// True when the operation has ended.
+    /// already: its source stands in the ready queue but the turn's share was used up before it,
+    /// the selector had more to tell than one wait takes, or bytes may stand behind passed
+    /// descriptors. True when the operation has ended.
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
         let op = &self.slots[slot];
         let (index, generation) = (op.source, op.generation());
@@ -379,8 +379,8 @@ impl<K: Kernel> Proactor<K> {
         state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && self.is_at_work(index)
     }
 
-    /// Whether nothing of a source is left to do, here or in the kernel: it can be closed at once. (To close
-    /// a file may take long.)
+    /// Whether nothing of a source is left to do, here or in the kernel: it can be closed at once.
+    /// (To close a file may take long.)
     #[inline]
     pub(super) fn is_done_with(&self, index: u32) -> bool {
         const LEFT: u32 = RESTING | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
@@ -394,8 +394,8 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
-            // Closing the last descriptor ends the registration; a duplicate, also another process's, would
-            // keep it alive, and so does a kernel that holds the file.
+            // Closing the last descriptor ends the registration; a duplicate, also another
+            // process's, would keep it alive, and so does a kernel that holds the file.
             let kept = K::COMPLETES || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();

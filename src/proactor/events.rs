@@ -29,8 +29,8 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             }
             let (key, ready) = self.kernel.event(i);
-            // SAFETY: room for as many completions as there are events was made, and is made again by
-            // what adds others.
+            // SAFETY: room for as many completions as there are events was made, and is made again
+            // by what adds others.
             if !unsafe { self.run_rest(key, ready) } {
                 self.enqueue_ready(key);
             }
@@ -62,20 +62,21 @@ impl<K: Kernel> Proactor<K> {
         }
         state.flags |= QUEUED;
         if state.kind() == Kind::Listener {
-            // Connections first, or a storm of them meets retransmissions; the others keep their order.
+            // Connections first, or a storm of them meets retransmissions; the others keep their
+            // order.
             self.ready.push_front(source);
         } else {
             self.ready.push_back(source);
         }
     }
 
-    /// Applies an event, and if it is the usual one (a stream socket whose resting read finds bytes,
-    /// and nothing else to be done) runs the source. False when it is not that: then the event has
-    /// been applied and nothing else done.
+    /// Applies an event, and if it is the usual one (a stream socket whose resting read finds
+    /// bytes, and nothing else to be done) runs the source. False when it is not that: then the
+    /// event has been applied and nothing else done.
     ///
     /// # Safety
-    /// There is room in the batch for a completion of each event that is still to come; there still is
-    /// afterwards.
+    /// There is room in the batch for a completion of each event that is still to come; there still
+    /// is afterwards.
     #[inline(always)]
     unsafe fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
         const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;

@@ -1,5 +1,5 @@
-//! Files: what the page cache has is read at once; what the kernel does without waiting it is given;
-//! threads do the rest (`jobs`).
+//! Files: what the page cache has is read at once; what the kernel does without waiting it is
+//! given; threads do the rest (`jobs`).
 //!
 //! ```text
 //!   submit ──▶ read_now ──done──▶ batch          (no place, no queue)
@@ -11,8 +11,8 @@
 //!              workers ──completion, bell──▶ batch
 //! ```
 //!
-//! Invariant: (F1) an operation that the kernel has keeps its place and its buffer until the kernel has
-//! answered.
+//! Invariant: (F1) an operation that the kernel has keeps its place and its buffer until the kernel
+//! has answered.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -81,8 +81,8 @@ impl Files {
         self.workers.as_mut().is_some_and(|workers| workers.cancel(job).is_some())
     }
 
-    /// Whether a thread has more to do than it needs the loop for, so that what ends meanwhile can be
-    /// taken a little later.
+    /// Whether a thread has more to do than it needs the loop for, so that what ends meanwhile can
+    /// be taken a little later.
     #[inline]
     pub(super) fn may_nap(&self) -> bool {
         !self.overslept && self.workers.as_ref().is_some_and(|workers| workers.are_ahead())
@@ -102,7 +102,8 @@ impl Code {
     }
 }
 
-/// Whether an operation can move so many bytes at this offset: what could not be carried is the largest.
+/// Whether an operation can move so many bytes at this offset: what could not be carried is the
+/// largest.
 fn check_range(offset: u64, len: usize) -> Result<(), Reason> {
     if offset >= Extra::MOST_OFFSET { Err(Reason::Os(libc::EINVAL)) } else { check_len(len) }
 }
@@ -239,7 +240,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Accepts work on a file, and gives it to kernel or workers.
-    #[allow(clippy::too_many_arguments)] // what an operation is made of, none of it to be built twice
+    #[allow(clippy::too_many_arguments)] // the parts of an operation; none is built twice
     fn begin_file(
         &mut self,
         code: Code,
@@ -482,8 +483,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Takes back what workers have not begun, or asks the kernel to stop; true when the operation is
-    /// the caller's again, its buffer in its place.
+    /// Takes back what workers have not begun, or asks the kernel to stop; true when the operation
+    /// is the caller's again, its buffer in its place.
     pub(super) fn withdraw(&mut self, slot: u32) -> bool {
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {

@@ -1,8 +1,8 @@
 //! Whether the first read of a socket is worth a try before the selector knows the socket.
 //!
-//! If there is something, the selector need not be asked; if there is nothing, the try is a system call for
-//! nothing, because registering looks as well. Which it is depends on the clients and on how busy the loop
-//! is: the last sockets tell.
+//! If there is something, the selector need not be asked; if there is nothing, the try is a system
+//! call for nothing, because registering looks as well. Which it is depends on the clients and on
+//! how busy the loop is: the last sockets tell.
 
 /// So many tries in a row for nothing, and the next are left out.
 const MOST_VAIN: u32 = 4;

@@ -1,4 +1,5 @@
-//! A forked child: what the kernel, threads and the selector knew was the parent's, and begins anew.
+//! A forked child: what the kernel, threads and the selector knew was the parent's, and begins
+//! anew.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -58,8 +59,8 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that its other
-    /// threads had.
+    /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that
+    /// its other threads had.
     fn end_parents(&mut self, mut parents: Remote) {
         for index in self.sources.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;

@@ -1,7 +1,8 @@
-//! What threads do for the proactor: tasks, and work on files that the kernel does not do without waiting.
+//! What threads do for the proactor: tasks, and work on files that the kernel does not do without
+//! waiting.
 //!
-//! Invariant: (J1) an operation that threads have keeps its place until they have answered; its buffer is
-//! theirs.
+//! Invariant: (J1) an operation that threads have keeps its place until they have answered; its
+//! buffer is theirs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +67,9 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free on the disk.
-    /// The source is gone for its users, and vacates its place when the thread has answered.
+    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free
+    /// on the disk. The source is gone for its users, and vacates its place when the thread has
+    /// answered.
     #[cold]
     pub(super) fn close_file(&mut self, index: u32, slot: u32) {
         let busy = self.is_at_work(index);
@@ -188,8 +190,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be. An
-    /// operation that no thread can be made for fails.
+    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be.
+    /// An operation that no thread can be made for fails.
     pub(super) fn give_back_to_workers(&mut self, slot: u32) -> bool {
         match self.give_to_workers(slot) {
             Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),

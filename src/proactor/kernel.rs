@@ -52,7 +52,8 @@ pub enum Connecting {
     Done,
     /// It goes on; the socket becomes writable when it has ended.
     GoesOn,
-    /// The listener has no room, and nothing will say when it has (Unix sockets): to be tried again.
+    /// The listener has no room, and nothing will say when it has (Unix sockets): to be tried
+    /// again.
     Full,
 }
 
@@ -87,26 +88,27 @@ impl Answer {
     pub const POLL_ENDED: isize = isize::MIN;
     /// The operation that was to [stop](Kernel::stop) was not found, and has perhaps not ended.
     pub const NOT_STOPPED: isize = isize::MIN + 1;
-    /// The operation that was to [stop](Kernel::stop) stands in a thread, which was told: it ends soon.
+    /// The operation that was to [stop](Kernel::stop) stands in a thread, which was told: it ends
+    /// soon.
     pub const STOPPING: isize = isize::MIN + 2;
 }
 
 /// A selector, the attempt calls and a clock.
 ///
-/// Most kernels say when an attempt is worth it. One that [completes](Kernel::COMPLETES) can also take
-/// reads and writes of stream sockets over: it is given at most one read and one write of a source at
-/// a time, with the source's key, and answers in one of the next `select`s.
+/// Most kernels say when an attempt is worth it. One that [completes](Kernel::COMPLETES) can also
+/// take reads and writes of stream sockets over: it is given at most one read and one write of a
+/// source at a time, with the source's key, and answers in one of the next `select`s.
 ///
 /// # Safety
 /// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
-/// targets, one after the other), and `n` is at most their length. So has an answer, and the memory of
-/// what was started is not used after its last answer.
+/// targets, one after the other), and `n` is at most their length. So has an answer, and the memory
+/// of what was started is not used after its last answer.
 #[allow(unsafe_code)]
 pub unsafe trait Kernel {
     /// Whether it can complete operations by itself.
     const COMPLETES: bool = false;
-    /// Whether a registration reports for life. Where it does not, [`arm`](Kernel::arm) is told before
-    /// each `select` what is waited for.
+    /// Whether a registration reports for life. Where it does not, [`arm`](Kernel::arm) is told
+    /// before each `select` what is waited for.
     const EDGES: bool = true;
 
     /// Whether a TCP socket registered for writes reports room only after a write found none. If
@@ -123,14 +125,14 @@ pub unsafe trait Kernel {
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
 
-    /// Where the generations of a watcher's names are to begin: far from those of other watchers, whose
-    /// names are stale here then. (A simulated kernel decides it by what is repeatable.)
+    /// Where the generations of a watcher's names are to begin: far from those of other watchers,
+    /// whose names are stale here then. (A simulated kernel decides it by what is repeatable.)
     fn start(&mut self) -> u32 {
         0
     }
 
-    /// The time in nanoseconds since the process' base `Instant`, which is what the system's monotonic clock
-    /// says; time may also be virtual.
+    /// The time in nanoseconds since the process' base `Instant`, which is what the system's
+    /// monotonic clock says; time may also be virtual.
     fn now_ns(&mut self) -> u64 {
         clock::now_ns()
     }
@@ -149,15 +151,15 @@ pub unsafe trait Kernel {
     /// Event `i` of the last `select`: its key, and the conditions that hold.
     fn event(&self, i: usize) -> (u64, Ready);
 
-    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, for life. Called `again`
-    /// when writes are to be added.
+    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, for life. Called
+    /// `again` when writes are to be added.
     ///
     /// # Errors
     /// The errno.
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
 
-    /// Says what is waited for on a registered descriptor until a `select` has reported something of
-    /// it; `None` for nothing. Called where [`EDGES`](Kernel::EDGES) is false only.
+    /// Says what is waited for on a registered descriptor until a `select` has reported something
+    /// of it; `None` for nothing. Called where [`EDGES`](Kernel::EDGES) is false only.
     #[inline(always)]
     fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
         let _ = (fd, key, on);
@@ -237,7 +239,8 @@ pub unsafe trait Kernel {
         let _ = (pool, empty);
     }
 
-    /// Another kernel like this one, for a forked child, which can use neither this one nor what it knows.
+    /// Another kernel like this one, for a forked child, which can use neither this one nor what it
+    /// knows.
     ///
     /// # Errors
     /// What the system reports; [`Reason::Unsupported`] where there is no other.
@@ -249,15 +252,18 @@ pub unsafe trait Kernel {
         Err(Reason::Unsupported.into())
     }
 
-    /// Whether a `select` of some microseconds is one: not where timeouts are whole milliseconds or ticks.
+    /// Whether a `select` of some microseconds is one: not where timeouts are whole milliseconds or
+    /// ticks.
     fn waits_finely(&self) -> bool {
         true
     }
 
-    /// Leaves to itself what is started and was not answered in time: its memory is never used again.
+    /// Leaves to itself what is started and was not answered in time: its memory is never used
+    /// again.
     fn abandon(&mut self) {}
 
-    /// A buffer of at least `len` bytes in memory that the kernel knows beforehand, if it has any left.
+    /// A buffer of at least `len` bytes in memory that the kernel knows beforehand, if it has any
+    /// left.
     fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
         let _ = len;
         None
@@ -269,14 +275,15 @@ pub unsafe trait Kernel {
         FileFacts::default()
     }
 
-    /// Reads what can be read at `offset` of a file without waiting: bytes, 0 at its end, or `-errno`;
-    /// `-EAGAIN` where it would have to wait, `-EOPNOTSUPP` where it never knows.
+    /// Reads what can be read at `offset` of a file without waiting: bytes, 0 at its end, or
+    /// `-errno`; `-EAGAIN` where it would have to wait, `-EOPNOTSUPP` where it never knows.
     fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
         let _ = (fd, to, offset);
         -(libc::EOPNOTSUPP as isize)
     }
 
-    /// As [`read_now`](Kernel::read_now), into several places. `-EAGAIN` also where it knows one only.
+    /// As [`read_now`](Kernel::read_now), into several places. `-EAGAIN` also where it knows one
+    /// only.
     fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
         let _ = (fd, to, offset);
         -(libc::EAGAIN as isize)
@@ -305,8 +312,8 @@ pub unsafe trait Kernel {
         let _ = key;
     }
 
-    /// Sees to it that calls without a flag for it do not block on a stream socket; answers whether its
-    /// description was changed for that, which `shared` forbids.
+    /// Sees to it that calls without a flag for it do not block on a stream socket; answers whether
+    /// its description was changed for that, which `shared` forbids.
     ///
     /// # Errors
     /// [`Reason::Unsupported`] for a blocking one that must not be changed, or the errno.
@@ -315,8 +322,8 @@ pub unsafe trait Kernel {
         Err(Reason::Unsupported)
     }
 
-    /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting for
-    /// the peer: bytes, 0 at the file's end, or `-errno`.
+    /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting
+    /// for the peer: bytes, 0 at the file's end, or `-errno`.
     fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
         let _ = (socket, fd, offset, len);
         -(libc::EOPNOTSUPP as isize)
@@ -328,8 +335,8 @@ pub unsafe trait Kernel {
     /// Whether a handle belongs to this kernel.
     fn accepts(&self, handle: &Handle) -> bool;
 
-    /// Asks what `fd` is and makes its reads, writes and accepts non-blocking where flags on the call
-    /// cannot: `shared` forbids to change the description. Answers the kind and whether the
+    /// Asks what `fd` is and makes its reads, writes and accepts non-blocking where flags on the
+    /// call cannot: `shared` forbids to change the description. Answers the kind and whether the
     /// description was changed.
     ///
     /// # Errors
@@ -383,8 +390,8 @@ pub unsafe trait Kernel {
     /// Makes room by the spare descriptor and drops the connection at the head of the queue.
     fn relieve(&mut self, fd: RawFd);
 
-    /// Opens (or takes `prepared`) and connects a stream socket. Answers the descriptor, its kind, and
-    /// how far it has come.
+    /// Opens (or takes `prepared`) and connects a stream socket. Answers the descriptor, its kind,
+    /// and how far it has come.
     ///
     /// # Errors
     /// The errno.
@@ -403,7 +410,8 @@ pub unsafe trait Kernel {
         Err(libc::EOPNOTSUPP)
     }
 
-    /// How a connection that went on has ended: 0 or the errno; `EINPROGRESS` when it goes on still.
+    /// How a connection that went on has ended: 0 or the errno; `EINPROGRESS` when it goes on
+    /// still.
     fn connect_result(&mut self, fd: RawFd) -> i32;
 
     /// Shuts the writing side: 0 or `-errno`.

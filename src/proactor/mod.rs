@@ -1,5 +1,6 @@
-//! Completions on readiness: an operation is tried at once, unless nothing speaks for its success; what
-//! would block waits in its source's queue until the selector says that it is worth another try.
+//! Completions on readiness: an operation is tried at once, unless nothing speaks for its success;
+//! what would block waits in its source's queue until the selector says that it is worth another
+//! try.
 //!
 //! ```text
 //!   submit ──▶ attempt ──done──────────────────────────────▶ batch ──▶ complete
@@ -74,8 +75,8 @@ use report::Counts;
 use resource_waits::ResourceWaits;
 use state::*;
 
-/// What one source writes, or reads from the page cache, before others have their turn, at most: some
-/// tens of microseconds of copying.
+/// What one source writes, or reads from the page cache, before others have their turn, at most:
+/// some tens of microseconds of copying.
 const MOST_COPIED: usize = 256 << 10;
 
 /// Completions on a readiness kernel.
@@ -130,13 +131,15 @@ pub struct Proactor<K: Kernel> {
     favoured: (u32, usize),
     /// A turn had completions to deliver, and left bulk alone: the next such one does not.
     kept_bulk: bool,
-    /// Connections that need places for their sources: those in the batch, and those delivered last.
+    /// Connections that need places for their sources: those in the batch, and those delivered
+    /// last.
     accepted: usize,
     /// How many of them were delivered last.
     handed: usize,
     /// Numbers the tickets of operations that ended at once.
     loose: u32,
-    /// Why the last read or write was refused, and its buffer: their answers travel in one register.
+    /// Why the last read or write was refused, and its buffer: their answers travel in one
+    /// register.
     refusal: (Reason, Buf),
     /// The kernel has lost answers, and the driver takes everything back.
     recovering: bool,
@@ -172,8 +175,9 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// A proactor on `kernel`, which may be one of yours, with [settings](crate::Builder::config); `reason` is
-    /// what `explain` says of the choice. It drives a [`Watcher`](crate::Watcher::with_driver).
+    /// A proactor on `kernel`, which may be one of yours, with [settings](crate::Builder::config);
+    /// `reason` is what `explain` says of the choice. It drives a
+    /// [`Watcher`](crate::Watcher::with_driver).
     pub fn with_kernel(mut kernel: K, mut config: Config, reason: String) -> Proactor<K> {
         fork::watch();
         config.source_bytes = config.source_bytes.max(1);
@@ -311,8 +315,8 @@ impl<K: Kernel> Proactor<K> {
     /// Puts a handle of this kernel into an occupied place.
     fn open(&mut self, index: u32, handle: Handle, flags: u32) {
         self.note_forks();
-        // A descriptor that no driver has made may have duplicates; so has one under a name that was kept for
-        // another thread as the process forked: it may have stood in the queue.
+        // A descriptor that no driver has made may have duplicates; so has one under a name that
+        // was kept for another thread as the process forked: it may have stood in the queue.
         let inherited = !self.inherited.is_empty() && self.inherited.contains(&index);
         let duplicated = if handle.is_fresh() && !inherited { 0 } else { DUPLICATED };
         let (fd, kind) = handle.into_raw();
@@ -325,8 +329,8 @@ impl<K: Kernel> Proactor<K> {
         !self.ready.is_empty() || !self.bulk.is_empty()
     }
 
-    /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran last, in
-    /// bulk, and what ended was not its share but the turn's.
+    /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran
+    /// last, in bulk, and what ended was not its share but the turn's.
     #[inline]
     fn enqueue(&mut self, index: u32) {
         let state = &mut self.sources[index];
@@ -407,7 +411,8 @@ impl<K: Kernel> Submit for Proactor<K> {
 
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        // Inlined where the operation is made, so that of the usual ones nothing is built in memory.
+        // Inlined where the operation is made, so that of the usual ones nothing is built in
+        // memory.
         let code = op.code;
         match code {
             Code::Read => {

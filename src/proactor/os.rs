@@ -205,7 +205,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 Ok((kind, true))
             }
             (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
-            // accept4(2) knows no flag like MSG_DONTWAIT: connections cannot be taken, only waited for.
+            // accept4(2) knows no flag like MSG_DONTWAIT: connections cannot be taken, only waited
+            // for.
             (Kind::Listener, true) => Ok((Kind::SharedPollable, false)),
             // macOS does not know that flag either.
             (_, true) => Err(Reason::Unsupported),

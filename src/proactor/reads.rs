@@ -18,7 +18,8 @@ use waits::MEMORY_PAUSE_NS;
 
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
-/// What one accept counts for in a source's share of a turn, at least, and how many make up a share.
+/// What one accept counts for in a source's share of a turn, at least, and how many make up a
+/// share.
 const ACCEPT_COST: usize = 1024;
 const MOST_ACCEPTS: usize = 256;
 /// Errors in a row after which accepts pause.
@@ -50,8 +51,8 @@ impl<K: Kernel> Proactor<K> {
         [first, unsafe { Target::from_raw(spill.as_mut_ptr(), rest) }]
     }
 
-    /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what does
-    /// not fit there.
+    /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what
+    /// does not fit there.
     #[inline]
     pub(super) fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
         let state = &self.sources[index];
@@ -118,8 +119,8 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(Code::Read, source, ticket, token, result).and_more(more));
     }
 
-    /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes and the
-    /// turn allow.
+    /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes
+    /// and the turn allow.
     pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
         let mut first = true;
         while *left > 0 && (std::mem::take(&mut first) || self.turn_bytes > 0) {
@@ -324,9 +325,10 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter or
-    /// a network that is down can fail every accept without removing a connection. So accepts pause,
-    /// and an accept that meets only such errors ends. (Errors that peers and signals cause end none.)
+    /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter
+    /// or a network that is down can fail every accept without removing a connection. So accepts
+    /// pause, and an accept that meets only such errors ends. (Errors that peers and signals cause
+    /// end none.)
     #[cold]
     fn accept_failed(&mut self, index: u32, slot: u32, errno: i32) {
         self.counts.accept_errors += 1;
@@ -435,9 +437,9 @@ fn recv_whole<K: Kernel>(
 }
 
 impl State {
-    /// After a read that moved `len` of `room` bytes: whether another is worth trying. A short one of a
-    /// stream says that nothing is left, unless the event said more than "readable"; the selector must
-    /// know the descriptor, or nothing would say when there is more.
+    /// After a read that moved `len` of `room` bytes: whether another is worth trying. A short one
+    /// of a stream says that nothing is left, unless the event said more than "readable"; the
+    /// selector must know the descriptor, or nothing would say when there is more.
     #[inline(always)]
     fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, doubts: &mut Doubts) {
         if cut {

@@ -99,7 +99,7 @@ impl<K: Kernel> Proactor<K> {
         let mut explain = Explain::new(self.kernel.name(), self.reason.clone());
         let count = |code: Code| self.counts.submitted[code as usize];
         let first = "tried at submission; what would block waits for the edge";
-        let read = "tried at submission, the first of a socket unless the last such tries were vain; \
+        let read = "tried at submission, unless first reads of sockets recently found nothing; \
                     what would block waits for the edge";
         explain.row("read", "recv / read into a lease", read, count(Code::Read));
         let own = "tried at submission, into the operation's own buffer";

@@ -7,8 +7,8 @@
 //!       fetch: a thread reads it there ──completion──▶ fetched
 //! ```
 //!
-//! The loop would wait for the disk in sendfile(2). Where the system does not say what the page cache has
-//! it does; so it does for what was fetched and is gone again.
+//! The loop would wait for the disk in sendfile(2). Where the system does not say what the page
+//! cache has it does; so it does for what was fetched and is gone again.
 
 use super::*;
 use crate::buf::Target;
@@ -20,10 +20,12 @@ use submit::MOST_BYTES;
 
 type Answer = Result<Ticket, Reason>;
 
-/// So far apart are the bytes that are asked for: the page cache loses and gets its pages by larger pieces.
+/// So far apart are the bytes that are asked for: the page cache loses and gets its pages by larger
+/// pieces.
 const APART: u64 = 64 << 10;
 
-/// Marks the keys of fetches among those of jobs: the rest is the socket's place, and the fetch's number.
+/// Marks the keys of fetches among those of jobs: the rest is the socket's place, and the fetch's
+/// number.
 pub(super) const FETCH: u32 = RESTS;
 
 /// What a thread reads, or has read, for the range at the head of a socket's writes.
@@ -70,7 +72,8 @@ impl<K: Kernel> Proactor<K> {
         flags: u8,
         (file, offset, count): (Source, u64, u32),
     ) -> Answer {
-        // Last, because the other may let requests of other threads in, after which an index says nothing.
+        // Last, because the other may let requests of other threads in, after which an index says
+        // nothing.
         self.file(file)?;
         let index = self.reader(source)?;
         let state = &mut self.sources[index];
@@ -125,12 +128,14 @@ impl<K: Kernel> Proactor<K> {
             self.counts.went_on += 1;
             self.batch.push(done.and_more(true));
         }
-        // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt tells.
+        // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt
+        // tells.
         self.unqueue(index, moved as u32 + unsent);
     }
 
-    /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far as the system
-    /// says; `None` when a thread reads them first: the socket's writes pause until it has.
+    /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far
+    /// as the system says; `None` when a thread reads them first: the socket's writes pause until
+    /// it has.
     fn at_hand(
         &mut self,
         index: u32,
@@ -204,7 +209,8 @@ impl<K: Kernel> Proactor<K> {
         self.let_go(serial);
     }
 
-    /// A range leaves the queue: nothing is read for it any more, and what is behind it need not wait for that.
+    /// A range leaves the queue: nothing is read for it any more, and what is behind it need not
+    /// wait for that.
     #[cold]
     pub(super) fn drop_fetch(&mut self, index: u32, slot: u32) {
         let op = self.ticket(slot);

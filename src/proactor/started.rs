@@ -18,16 +18,16 @@ use writes::Parts;
 
 /// How long a driver that goes away waits for the kernel to end what it has started.
 pub(super) const PATIENCE_NS: u64 = 1_000_000_000;
-/// How often an operation that the kernel does not find is asked to end in one turn. (The kernel tries
-/// one that is told ready and is not 128 times before it gives it to a thread.)
+/// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
+/// tries one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
 /// How long, and how often, a turn waits for threads of the kernel to end what they were told to.
 const MOMENT_NS: u64 = 100_000;
 const MOMENTS: u32 = 20;
 
 impl<K: Kernel> Proactor<K> {
-    /// Starts the read at the head of the queue, if the kernel completes such; false when it is to be
-    /// tried.
+    /// Starts the read at the head of the queue, if the kernel completes such; false when it is to
+    /// be tried.
     pub(super) fn begin_read(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let slot = state.reads.head;
@@ -64,8 +64,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Starts the writes at the head of the queue, as many as one message takes; false when they are
-    /// to be tried.
+    /// Starts the writes at the head of the queue, as many as one message takes; false when they
+    /// are to be tried.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         if !state.has(STREAM) || self.slots[state.writes.head].code != Code::Write {
@@ -316,8 +316,8 @@ impl<K: Kernel> Proactor<K> {
         self.stop(first, kind);
     }
 
-    /// Whether one of those that the kernel has from the head on is told to end: writes that go out in
-    /// one message are several.
+    /// Whether one of those that the kernel has from the head on is told to end: writes that go out
+    /// in one message are several.
     fn is_any_told(&self, head: u32) -> bool {
         let mut slot = head;
         while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
@@ -342,9 +342,9 @@ impl<K: Kernel> Proactor<K> {
         count
     }
 
-    /// Gives the kernel the chance to end what was just told to end. One that is between two states is
-    /// not found and asked again. A kernel thread is given a moment; if it needs longer, the answer
-    /// comes in a later turn.
+    /// Gives the kernel the chance to end what was just told to end. One that is between two states
+    /// is not found and asked again. A kernel thread is given a moment; if it needs longer, the
+    /// answer comes in a later turn.
     pub(super) fn collect(&mut self) {
         let mut moments = MOMENTS;
         self.stopping = false;
@@ -370,8 +370,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Waits for answers of kernel threads that were told to stop, for so many moments; how many are
-    /// left.
+    /// Waits for answers of kernel threads that were told to stop, for so many moments; how many
+    /// are left.
     #[cold]
     fn await_threads(&mut self, mut moments: u32) -> u32 {
         while moments > 0 && !self.stops && self.is_any_ending() {
@@ -428,8 +428,9 @@ impl<K: Kernel> Proactor<K> {
 
 static LEAKED: AtomicU64 = AtomicU64::new(0);
 
-/// How many buffers this process has left to a kernel that had not ended its operations a second after
-/// their watcher was dropped: their memory is never used again. (A file system that does not answer.)
+/// How many buffers this process has left to a kernel that had not ended its operations a second
+/// after their watcher was dropped: their memory is never used again. (A file system that does not
+/// answer.)
 pub fn leaked_buffers() -> u64 {
     LEAKED.load(Ordering::Relaxed)
 }

@@ -71,7 +71,8 @@ pub(super) const POLLS: u32 = 1 << 19;
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
 pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
-/// A short read says that nothing is left: a stream socket, by the bit that only the numbers of theirs have.
+/// A short read says that nothing is left: a stream socket, by the bit that only the numbers of
+/// theirs have.
 pub(super) const STREAM: u32 = (Kind::Stream as u32 & Kind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.
 const KINDS: [Kind; 10] = [
@@ -384,8 +385,8 @@ impl State {
         !self.has(RESTING | READS | WRITES) && self.polls == NOWHERE
     }
 
-    /// Remembers what the selector has reported; answers the flags as they then are. (Polls are told
-    /// by [`note_polls`](State::note_polls).)
+    /// Remembers what the selector has reported; answers the flags as they then are. (Polls are
+    /// told by [`note_polls`](State::note_polls).)
     #[inline(always)]
     pub(super) fn apply(&mut self, ready: Ready) -> u32 {
         const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
@@ -405,7 +406,8 @@ impl State {
         }
     }
 
-    /// Conditions other than "readable" and "writable" let both be tried, as far as they concern them.
+    /// Conditions other than "readable" and "writable" let both be tried, as far as they concern
+    /// them.
     #[cold]
     #[inline(never)]
     fn apply_more(&mut self, ready: Ready) {

@@ -1,7 +1,8 @@
 //! Submission: one function per operation, each with its checks and its first attempt.
 //!
 //! They take what they need of the operation and leave the rest where it is, so that the caller,
-//! into which `submit` is inlined, never builds the operation in memory, and a refusal finds it whole.
+//! into which `submit` is inlined, never builds the operation in memory, and a refusal finds it
+//! whole.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -161,8 +162,8 @@ impl<K: Kernel> Proactor<K> {
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
-    /// Accepts a write of which `moved` bytes are out, or whose attempt answered `-errno`; 0 says that
-    /// it was not tried.
+    /// Accepts a write of which `moved` bytes are out, or whose attempt answered `-errno`; 0 says
+    /// that it was not tried.
     #[cold]
     #[inline(never)]
     fn queue_write(
@@ -418,7 +419,8 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Queues a write, if the source's bound allows it; its bytes count as queued until they are out.
+    /// Queues a write, if the source's bound allows it; its bytes count as queued until they are
+    /// out.
     fn push_write(
         &mut self,
         code: Code,
@@ -692,8 +694,9 @@ impl<K: Kernel> Proactor<K> {
         ticket
     }
 
-    /// Tries a read that was just submitted, or has it tried in the next turn if this one has read what
-    /// it may and the source has bulk: so that what is read is dealt with while it is in the cache.
+    /// Tries a read that was just submitted, or has it tried in the next turn if this one has read
+    /// what it may and the source has bulk: so that what is read is dealt with while it is in the
+    /// cache.
     #[inline(always)]
     fn try_reads(&mut self, index: u32) {
         if self.sources[index].can_read() {

@@ -9,8 +9,9 @@ const BULK_BYTES: usize = 8 << 10;
 /// So many doubted sources may be gone, and as many as there are, before they are forgotten.
 const MOST_GONE: usize = 64;
 
-/// How long the loop sleeps while threads have so much before them that they need not wake it for each job:
-/// about a MiB's time. (Linux adds up to 50 µs, the slack of a thread's timers: prctl(2).)
+/// How long the loop sleeps while threads have so much before them that they need not wake it for
+/// each job: about a MiB's time. (Linux adds up to 50 µs, the slack of a thread's timers:
+/// prctl(2).)
 const NAP_NS: u64 = 50_000;
 
 /// The earlier of two times that may not be.
@@ -46,8 +47,9 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(());
             }
             if wait == Wait::Now {
-                // Nothing is here: whoever embeds this loop now sleeps on its descriptor. For what has begun
-                // to wait in this turn there may be something, and who gives it back is to wake the loop.
+                // Nothing is here: whoever embeds this loop now sleeps on its descriptor. For what
+                // has begun to wait in this turn there may be something, and who gives it back is
+                // to wake the loop.
                 if !self.waits.is_empty() {
                     self.retry_waiting();
                 }
@@ -146,9 +148,9 @@ impl<K: Kernel> Proactor<K> {
         self.doubts.look(self.now_ns, idle)
     }
 
-    /// Lets doubted sources try to read once more: all of them only if the look of this turn was `vain`,
-    /// and hardly any while there are more events than it took: who has one of them is not to be read
-    /// before its turn, and for nothing when it comes.
+    /// Lets doubted sources try to read once more: all of them only if the look of this turn was
+    /// `vain`, and hardly any while there are more events than it took: who has one of them is not
+    /// to be read before its turn, and for nothing when it comes.
     #[cold]
     #[inline(never)]
     fn ask_doubted(&mut self, ask: Ask, vain: bool) {
@@ -193,9 +195,10 @@ impl<K: Kernel> Proactor<K> {
         earlier(self.deadlines.next_ns(), pause)
     }
 
-    /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what it
-    /// reports. The clock, which costs a fiftieth of a small message, is read before a wait that may block
-    /// and after it only if somebody wants to know; `timed` says that it was read just now.
+    /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what
+    /// it reports. The clock, which costs a fiftieth of a small message, is read before a wait that
+    /// may block and after it only if somebody wants to know; `timed` says that it was read just
+    /// now.
     fn poll(&mut self, wait: Wait, timed: bool) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),
@@ -319,8 +322,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs the sources that are ready, each for its share of a turn; those behind the turn's share stay
-    /// at the head of the queue, those that have more to do go to its end.
+    /// Runs the sources that are ready, each for its share of a turn; those behind the turn's share
+    /// stay at the head of the queue, those that have more to do go to its end.
     fn run_ready(&mut self) {
         for _ in 0..self.ready.len() {
             if self.turn_bytes <= 0 {
@@ -354,7 +357,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs a source for at most `left` bytes; what is left of them, or `None` for one that is gone.
+    /// Runs a source for at most `left` bytes; what is left of them, or `None` for one that is
+    /// gone.
     #[inline(never)]
     fn run_source(&mut self, source: Source, mut left: usize) -> Option<usize> {
         let index = source.index();

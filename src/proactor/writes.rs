@@ -253,8 +253,8 @@ impl<'a> Parts<'a> {
         &self.items[..self.count]
     }
 
-    /// Adds a buffer from byte `from` on, up to `most` bytes in all; false when that, or the places,
-    /// are used up.
+    /// Adds a buffer from byte `from` on, up to `most` bytes in all; false when that, or the
+    /// places, are used up.
     fn add(&mut self, buf: &'a Buf, mut from: usize, most: usize) -> bool {
         for part in buf.parts() {
             let bytes = &part.as_slice()[from.min(part.len())..];

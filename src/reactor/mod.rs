@@ -222,8 +222,8 @@ impl<S: Select> Reactor<S> {
     /// fork still wakes the parent.
     ///
     /// # Errors
-    /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and this can be
-    /// tried again.
+    /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and
+    /// this can be tried again.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         if self.check_fork().is_ok() {
             return Ok(());
@@ -287,7 +287,8 @@ impl<S: Select> Submit for Reactor<S> {
     /// The watch comes back with its descriptor: [`Reason::Unsupported`] for what cannot be waited
     /// for (`EPERM`: regular files, directories, some devices), [`Reason::Full`] at the bound on
     /// watches, [`Reason::Forked`], else the system's errno: `ENOSPC` at
-    /// `/proc/sys/fs/epoll/max_user_watches`, `ENOMEM`, `ELOOP` for selectors that watch each other.
+    /// `/proc/sys/fs/epoll/max_user_watches`, `ENOMEM`, `ELOOP` for selectors that watch each
+    /// other.
     fn submit(&mut self, op: Watch) -> Result<Ticket, Rejected<Watch>> {
         if let Err(reason) = self.check_fork() {
             return Err(Rejected { op, reason });
@@ -364,8 +365,8 @@ impl<S: Select> Complete for Reactor<S> {
 }
 
 /// The reactor's own descriptor, for embedding in another loop: readable when
-/// [`complete`](Complete::complete) with [`Wait::Now`] would find something or a [`Waker`] was used.
-/// Call that until it answers 0, then sleep on this.
+/// [`complete`](Complete::complete) with [`Wait::Now`] would find something or a [`Waker`] was
+/// used. Call that until it answers 0, then sleep on this.
 impl<S: Select + AsFd> AsFd for Reactor<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.selector.as_fd()

@@ -30,8 +30,8 @@ impl Watch {
         Watch { fd: descriptor.into(), interest, mode: Mode::Level, token: 0 }
     }
 
-    /// Watches a duplicate (with CLOEXEC) of a descriptor that the caller keeps. The caller may close
-    /// its own at any time; the file stays open until the watch has ended.
+    /// Watches a duplicate (with CLOEXEC) of a descriptor that the caller keeps. The caller may
+    /// close its own at any time; the file stays open until the watch has ended.
     ///
     /// # Errors
     /// What dup(2) reports (`EMFILE`).

@@ -47,7 +47,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// std::thread::spawn(move || submitter.post(1, "hello".to_string()).unwrap()).join().unwrap();
 /// let mut done = windlass::Completions::new();
 /// watcher.wait(&mut done)?;
-/// let Some(Ok(Done::Message(message))) = done.drain(..).next().map(|c| c.result) else { panic!() };
+/// let completion = done.drain(..).next().unwrap();
+/// let Ok(Done::Message(message)) = completion.result else { panic!() };
 /// assert_eq!(message.downcast::<String>().unwrap(), "hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -278,8 +279,8 @@ impl Submitter {
         }
     }
 
-    /// Sends a message to the loop: it completes as [`Done::Message`](crate::Done::Message) with this
-    /// token.
+    /// Sends a message to the loop: it completes as [`Done::Message`](crate::Done::Message) with
+    /// this token.
     ///
     /// # Errors
     /// Refused when the queue is full or the watcher is closed; the value comes back.

@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (B1) The mapping is as large as the ring that was registered, and stays until the kernel's ring is
-//! gone. (B2) A chunk in an entry is lent by the pool: nobody else writes it.
+//! (B1) The mapping is as large as the ring that was registered, and stays until the kernel's ring
+//! is gone. (B2) A chunk in an entry is lent by the pool: nobody else writes it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -24,8 +24,8 @@ use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
 const ENTRIES: u16 = 512;
-/// The kernel leaves the last sixteenth of a chunk, where it can: a message that is no longer than that is
-/// not cut by the chunk's end.
+/// The kernel leaves the last sixteenth of a chunk, where it can: a message that is no longer than
+/// that is not cut by the chunk's end.
 const LEFT: u32 = 16;
 
 pub(super) struct Buffers {
@@ -143,8 +143,8 @@ impl Buffers {
         self.demand.wanted()
     }
 
-    /// What the last wait has told was dealt with: chunks whose leases are gone take the place of those
-    /// that receives which go on have used up.
+    /// What the last wait has told was dealt with: chunks whose leases are gone take the place of
+    /// those that receives which go on have used up.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
         // While the pool is scarce no multishot receive continues in the kernel, which knows no
@@ -165,8 +165,8 @@ impl Buffers {
         pool.limit_bytes() > pool.chunk_bytes()
     }
 
-    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it, `lasting` when
-    /// the receive goes on.
+    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it,
+    /// `lasting` when the receive goes on.
     #[inline]
     pub(super) fn filled(
         &mut self,

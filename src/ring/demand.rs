@@ -1,14 +1,14 @@
 //! How many chunks the kernel is to hold.
 //!
-//! Each that it holds is written before the first one is written again: many are cold memory. Too few
-//! end receives (`ENOBUFS`), which have to be started again: cheap for a few streams in bulk, dear for
-//! thousands of small messages. So it gets more when one shortage ends more receives than it has
-//! chunks, and fewer when for a while none has ended half as many.
+//! Each that it holds is written before the first one is written again: many are cold memory. Too
+//! few end receives (`ENOBUFS`), which have to be started again: cheap for a few streams in bulk,
+//! dear for thousands of small messages. So it gets more when one shortage ends more receives than
+//! it has chunks, and fewer when for a while none has ended half as many.
 
 /// The most that it is given.
 const MOST: u16 = 256;
-/// Up to so many bytes any shortage gives it more: they stay in the cache, and a source that finds none
-/// left again and again would not get its share.
+/// Up to so many bytes any shortage gives it more: they stay in the cache, and a source that finds
+/// none left again and again would not get its share.
 const FEW_BYTES: u32 = 1 << 20;
 /// So many rounds are looked at before it is given fewer.
 const WINDOW: u16 = if cfg!(miri) { 16 } else { 256 };

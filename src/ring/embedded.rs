@@ -3,9 +3,9 @@
 //! A ring whose work is deferred (`IORING_SETUP_DEFER_TASKRUN`) does not wake those who poll its
 //! descriptor: work waits for the next enter, and only a registered eventfd is told of it. So the
 //! descriptor that is handed out is an epoll set of that eventfd and of the one that other threads
-//! write; it costs nothing before it is asked for. The kernel tells the eventfd of the first of the work
-//! that it puts off, not of what comes behind: so whoever forgets what was told has all of it done, or
-//! tells again (`Uring::has_work`).
+//! write; it costs nothing before it is asked for. The kernel tells the eventfd of the first of the
+//! work that it puts off, not of what comes behind: so whoever forgets what was told has all of it
+//! done, or tells again (`Uring::has_work`).
 
 use std::io;
 

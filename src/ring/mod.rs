@@ -1,5 +1,5 @@
-//! The io_uring kernel of the proactor: what streams read and write completes in the kernel, all else
-//! is told ready by the ring's own polls.
+//! The io_uring kernel of the proactor: what streams read and write completes in the kernel, all
+//! else is told ready by the ring's own polls.
 //!
 //! ```text
 //!   start_recv / start_send ──entry──▶ ring ──one enter per wait──▶ completion ──▶ answer
@@ -124,7 +124,8 @@ pub struct Ring {
     messages: Vec<Box<Message>>,
     #[allow(clippy::vec_box)]
     spare_messages: Vec<Box<Message>>,
-    /// Whether work on files is for the ring, how much of it the kernel has, and what it has answered.
+    /// Whether work on files is for the ring, how much of it the kernel has, and what it has
+    /// answered.
     serves_files: bool,
     files_in_kernel: u32,
     file_answers: VecDeque<FileAnswer>,
@@ -235,8 +236,8 @@ impl Ring {
     }
 }
 
-// SAFETY: what is received lies in the memory that `start_recv` was given, or in a provided buffer of
-// which the kernel says how much it has filled; the attempts are those of `Os`.
+// SAFETY: what is received lies in the memory that `start_recv` was given, or in a provided buffer
+// of which the kernel says how much it has filled; the attempts are those of `Os`.
 unsafe impl Kernel for Ring {
     const COMPLETES: bool = true;
     const FILES: bool = true;

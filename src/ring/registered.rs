@@ -1,10 +1,10 @@
-//! Files and memory that the ring knows beforehand, where the program asks for it: the kernel looks no
-//! descriptor up and pins no page for an operation on them (io_uring_registered_files(7),
+//! Files and memory that the ring knows beforehand, where the program asks for it: the kernel looks
+//! no descriptor up and pins no page for an operation on them (io_uring_registered_files(7),
 //! io_uring_registered_buffers(7)).
 //!
-//! A file gets a slot of a sparse table at its first operation and gives it up before its descriptor
-//! is closed or given away: a slot keeps the file open. Memory is one region, registered as one buffer;
-//! whatever lies in it is read and written as fixed.
+//! A file gets a slot of a sparse table at its first operation and gives it up before its
+//! descriptor is closed or given away: a slot keeps the file open. Memory is one region, registered
+//! as one buffer; whatever lies in it is read and written as fixed.
 
 use std::io;
 use std::sync::Arc;
@@ -71,7 +71,8 @@ impl Registered {
         this
     }
 
-    /// How an entry is to name a file: by its slot, which it gets now if it has none and one is left.
+    /// How an entry is to name a file: by its slot, which it gets now if it has none and one is
+    /// left.
     pub(super) fn descriptor(&mut self, fd: RawFd, uring: &Uring) -> Descriptor {
         let slot = match self.slots.get(fd as usize) {
             Some(&slot) if slot != UNASKED => slot,
@@ -163,7 +164,8 @@ impl Registered {
     }
 }
 
-/// A region that the kernel knows as buffer 0. Its memory stays as long as the ring: `Registered` has it.
+/// A region that the kernel knows as buffer 0. Its memory stays as long as the ring: `Registered`
+/// has it.
 fn register_region(bytes: usize, uring: &Uring) -> io::Result<Arc<Region>> {
     let region = Region::new(bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
     let (start, len) = region.range();

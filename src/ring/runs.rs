@@ -1,8 +1,8 @@
 //! Long runs of multishot receives, behind which a kernel may miss what stands there.
 //!
-//! The kernel takes 33 pieces of a socket in a row and then puts the receive off. One that was put off
-//! takes the rest, is told that nothing else is queued and waits for a wake, which an end or an error
-//! that was there before does not make. Whoever started it afresh would see it.
+//! The kernel takes 33 pieces of a socket in a row and then puts the receive off. One that was put
+//! off takes the rest, is told that nothing else is queued and waits for a wake, which an end or an
+//! error that was there before does not make. Whoever started it afresh would see it.
 
 /// Pieces in a row that have others behind them, after which a receive is put off.
 const LONG: u32 = 33;
@@ -16,8 +16,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// A piece has come: `full` if the kernel says that others are queued, `more` if it goes on. True
-    /// when the receive is to be started afresh.
+    /// A piece has come: `full` if the kernel says that others are queued, `more` if it goes on.
+    /// True when the receive is to be started afresh.
     #[inline]
     pub(super) fn must_restart(&mut self, tag: u64, full: bool, more: bool) -> bool {
         if more && full {

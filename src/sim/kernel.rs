@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Only the promise of `Kernel` is made here: that received bytes have been written. Everything that
-//! is received goes through `Target::write`, whose answer is what is reported.
+//! Only the promise of `Kernel` is made here: that received bytes have been written. Everything
+//! that is received goes through `Target::write`, whose answer is what is reported.
 
 use std::io::{self, IoSlice};
 use std::slice;

@@ -1,8 +1,8 @@
 //! A seeded, simulated kernel with virtual time, for tests of programs that use this crate.
 //!
 //! The real [`Proactor`] runs on it: only sockets and the clock are simulated. A server and its
-//! clients run in one thread, against a network that misbehaves as its [`Faults`] say. The same seed
-//! gives the same run; a timeout of an hour takes no time.
+//! clients run in one thread, against a network that misbehaves as its [`Faults`] say. The same
+//! seed gives the same run; a timeout of an hour takes no time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -228,7 +228,8 @@ impl Sim {
     }
 
     /// Lets time pass until something happens: in the network, or at the end of one of `timeouts`,
-    /// which are the watchers' [`next_timeout`](Watcher::next_timeout). False when nothing ever will.
+    /// which are the watchers' [`next_timeout`](Watcher::next_timeout). False when nothing ever
+    /// will.
     pub fn advance_to_next(&self, timeouts: impl IntoIterator<Item = Option<Duration>>) -> bool {
         let timeouts = timeouts.into_iter().flatten();
         let next = timeouts.chain(self.next_timeout()).min();
@@ -299,8 +300,8 @@ impl fmt::Debug for Sim {
 }
 
 impl Proactor<Sim> {
-    /// A proactor on a simulated network. Busy polling is off: it would wait for a clock that stands
-    /// still.
+    /// A proactor on a simulated network. Busy polling is off: it would wait for a clock that
+    /// stands still.
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
         let mut kernel = sim.clone();
         kernel.most_events = config.events.max(1);

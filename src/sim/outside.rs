@@ -1,7 +1,7 @@
 //! What other threads can do to a simulation: wake a watcher, and drop descriptors.
 //!
-//! Invariant: news is written under the lock and then flagged; who takes it clears the flag first. So
-//! news that one taking misses is flagged for the next.
+//! Invariant: news is written under the lock and then flagged; who takes it clears the flag first.
+//! So news that one taking misses is flagged for the next.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -62,8 +62,8 @@ fn write(watcher: &mut Simulated, source: Source, text: &'static str) -> Option<
     wait_one(watcher).error_kind()
 }
 
-/// A watcher that reads 16 KiB at a time and `count` connections whose clients have sent `bytes`; and a
-/// connection that is quiet.
+/// A watcher that reads 16 KiB at a time and `count` connections whose clients have sent `bytes`;
+/// and a connection that is quiet.
 fn bulk(source_bytes: usize, count: usize, bytes: usize) -> (Simulated, (Source, Source)) {
     let sim = Sim::new(1);
     sim.set_patience(Duration::ZERO);
@@ -167,8 +167,8 @@ fn attach_pair(watcher: &mut Simulated, sim: &Sim) -> (Source, Source) {
     (watcher.attach(a).unwrap(), watcher.attach(b).unwrap())
 }
 
-/// An echo server and a client that sends `bytes` in chunks, waits for the echo of each, and connects
-/// again when its connection is lost. Answers what came back.
+/// An echo server and a client that sends `bytes` in chunks, waits for the echo of each, and
+/// connects again when its connection is lost. Answers what came back.
 fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
     let mut watcher = watcher(sim);
     let listener = watcher.listen(ADDRESS).unwrap();

@@ -375,7 +375,8 @@ fn what_another_pool_has_lent_goes_back_to_that() {
     small.take_back(again);
 }
 
-/// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its last lease drops.
+/// With the feature `trace-buffers`: a chunk is held from when no more is read into it until its
+/// last lease drops.
 #[cfg(feature = "trace-buffers")]
 #[test]
 fn the_table_has_what_leases_keep() {

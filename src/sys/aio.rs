@@ -1,31 +1,33 @@
 //! A context of Linux AIO (io_setup(2)): reads, writes and syncs of files that complete in a ring
 //! which the kernel maps into the process, and make an eventfd readable.
 //!
-//! It knows nothing of operations or buffers: whoever pushes a request promises that the memory which
-//! the request names stays what it is until the request's completion.
+//! It knows nothing of operations or buffers: whoever pushes a request promises that the memory
+//! which the request names stays what it is until the request's completion.
 //!
 //! # What the kernel does (fs/aio.c, 4.18 on)
 //!
-//! - io_submit(2) runs each request as far as it goes without waiting for the device. That is far too
-//!   far for buffered I/O, which it does to its end, and for a direct write that extends the file or
-//!   fills a hole: the call then blocks. Truly asynchronous are direct reads, direct writes of blocks
-//!   that are there, and syncs, which a kernel thread makes.
-//! - What is wrong with a request itself comes as the error of io_submit(2), when it is the first of
-//!   the list, and as a short count before it, when it is not: `EBADF` (closed, or not open for it),
-//!   `EINVAL` (code, flags, reserved fields, a file without that operation), `EOPNOTSUPP` (an RWF flag
-//!   that the kernel or the file does not know), `EFAULT` (an array of vectors out of reach), `EOVERFLOW`
-//!   and `EINVAL` (the offset). What the file system says comes as a completion: `EINVAL` (not aligned
-//!   for direct I/O), `EAGAIN` (`RWF_NOWAIT` would have to wait), `EIO`, `ENOSPC`.
-//! - So `EAGAIN` of io_submit(2) is never a request's answer: there is no slot in the context, or no
-//!   memory for one.
-//! - io_cancel(2) finds only requests that named a function to cancel them: polls and a USB gadget's.
-//!   For files it is `EINVAL`, and its answer comes through the ring in any case. It is left out.
+//! - io_submit(2) runs each request as far as it goes without waiting for the device. That is far
+//!   too far for buffered I/O, which it does to its end, and for a direct write that extends the
+//!   file or fills a hole: the call then blocks. Truly asynchronous are direct reads, direct writes
+//!   of blocks that are there, and syncs, which a kernel thread makes.
+//! - What is wrong with a request itself comes as the error of io_submit(2), when it is the first
+//!   of the list, and as a short count before it, when it is not: `EBADF` (closed, or not open for
+//!   it), `EINVAL` (code, flags, reserved fields, a file without that operation), `EOPNOTSUPP` (an
+//!   RWF flag that the kernel or the file does not know), `EFAULT` (an array of vectors out of
+//!   reach), `EOVERFLOW` and `EINVAL` (the offset). What the file system says comes as a
+//!   completion: `EINVAL` (not aligned for direct I/O), `EAGAIN` (`RWF_NOWAIT` would have to wait),
+//!   `EIO`, `ENOSPC`.
+//! - So `EAGAIN` of io_submit(2) is never a request's answer: there is no slot in the context, or
+//!   no memory for one.
+//! - io_cancel(2) finds only requests that named a function to cancel them: polls and a USB
+//!   gadget's. For files it is `EINVAL`, and its answer comes through the ring in any case. It is
+//!   left out.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The mapped ring belongs to the context, which lives as long as [`Aio`]; of its header we write the
-//! head only, the kernel the tail. The memory that requests name is the pusher's promise.
+//! The mapped ring belongs to the context, which lives as long as [`Aio`]; of its header we write
+//! the head only, the kernel the tail. The memory that requests name is the pusher's promise.
 
 use std::fmt;
 use std::io;
@@ -42,8 +44,8 @@ use crate::sys::{Moved, attempt, check, fork};
 pub(crate) const NOWAIT: u32 = libc::RWF_NOWAIT as u32;
 /// The smallest context that is tried when `fs.aio-max-nr` is nearly used up.
 const LEAST: u32 = 32;
-/// The largest that is asked for: sixteen times the usual `fs.aio-max-nr`, and within what the kernel
-/// takes for sane (4 Mi).
+/// The largest that is asked for: sixteen times the usual `fs.aio-max-nr`, and within what the
+/// kernel takes for sane (4 Mi).
 const MOST: u32 = 1 << 20;
 
 /// Linux AIO cannot be had here, or must not be used: the step that failed, and how.
@@ -102,8 +104,8 @@ pub(crate) struct Counters {
     pub(crate) getevents: u64,
 }
 
-/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before nor
-/// after does it know the address for more than a name.
+/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before
+/// nor after does it know the address for more than a name.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Iocb {
@@ -223,8 +225,8 @@ impl Ring {
         while head != tail {
             // SAFETY: `head` is less than the number of events.
             let event = unsafe { events.add(head as usize) };
-            // SAFETY: the kernel has written it, as the tail says, and will not again before it sees
-            // the head.
+            // SAFETY: the kernel has written it, as the tail says, and will not again before it
+            // sees the head.
             into.push(unsafe { event.read() }.completed());
             head = if head + 1 >= self.count { 0 } else { head + 1 };
             count += 1;
@@ -247,8 +249,8 @@ pub(crate) struct Aio {
     queued: Vec<Iocb>,
     /// Of `queued`, while they are submitted.
     addresses: Vec<*mut Iocb>,
-    /// What was not submitted because it would not be taken, and what was taken from the ring to make
-    /// room in it.
+    /// What was not submitted because it would not be taken, and what was taken from the ring to
+    /// make room in it.
     ended: Vec<Completed>,
     in_kernel: u32,
     denied: Option<i32>,
@@ -265,8 +267,9 @@ impl Aio {
     /// `fs.aio-max-nr` or memory is short.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there, or
-    /// denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no error.
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there,
+    /// or denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no
+    /// error.
     pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
         // Without this, contexts would pile up.
         let answer = attempt!(destroy(0));
@@ -320,8 +323,9 @@ impl Aio {
         &self.setup
     }
 
-    /// Becomes readable with each completion; it is to be watched for edges and not to be read. What
-    /// fails in [`flush`](Aio::flush) makes no edge: see [`has_completed`](Aio::has_completed).
+    /// Becomes readable with each completion; it is to be watched for edges and not to be read.
+    /// What fails in [`flush`](Aio::flush) makes no edge: see
+    /// [`has_completed`](Aio::has_completed).
     pub(crate) fn event_fd(&self) -> BorrowedFd<'_> {
         self.event_fd.as_fd()
     }
@@ -358,8 +362,8 @@ impl Aio {
     ///
     /// # Safety
     /// The memory that it names stays what it is, and nobody's else if it is read into, until the
-    /// completion with its key has been taken, or for ever if the context is dropped before. An array of
-    /// `iovec` stays until it has been submitted.
+    /// completion with its key has been taken, or for ever if the context is dropped before. An
+    /// array of `iovec` stays until it has been submitted.
     #[inline]
     pub(crate) unsafe fn push(&mut self, request: Request) {
         self.queued.push(Iocb {
@@ -379,7 +383,8 @@ impl Aio {
     }
 
     /// Submits what is queued. What the kernel will not take fails, and only that; what the context
-    /// has no room for stays queued until another `flush`, for which the next completion is the time.
+    /// has no room for stays queued until another `flush`, for which the next completion is the
+    /// time.
     ///
     /// Blocks for as long as the kernel does: see above.
     pub(crate) fn flush(&mut self) {
@@ -482,7 +487,8 @@ impl Aio {
         loop {
             match self.get_events(&mut events) {
                 answer if answer == -(libc::EINTR as Moved) => {}
-                // It was there when the context was opened; there is nobody to tell that it is gone.
+                // It was there when the context was opened; there is nobody to tell that it is
+                // gone.
                 answer @ ..0 => {
                     debug_assert!(false, "io_getevents(2): errno {}", -answer);
                     return total;
@@ -534,7 +540,8 @@ impl Drop for Aio {
 }
 
 fn destroy(context: usize) -> libc::c_long {
-    // SAFETY: no memory is passed. A context's ring is unmapped with it: it is its owner's last call.
+    // SAFETY: no memory is passed. A context's ring is unmapped with it: it is its owner's last
+    // call.
     unsafe { libc::syscall(libc::SYS_io_destroy, context) }
 }
 
@@ -549,8 +556,8 @@ fn judge(step: &'static str, errno: i32) -> io::Result<Refused> {
     }
 }
 
-/// Calls io_setup(2), for half as many requests when there is no room for so many: the context and its
-/// size.
+/// Calls io_setup(2), for half as many requests when there is no room for so many: the context and
+/// its size.
 fn set_up(asked: u32) -> io::Result<Result<(usize, u32), Refused>> {
     let mut entries = asked;
     loop {

@@ -3,8 +3,9 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Descriptors are numbers: a wrong one is an error of the kernel's, not undefined behaviour. Memory
-//! is passed as pointer and length of a slice or of a `Target`, which is exclusively the caller's.
+//! Descriptors are numbers: a wrong one is an error of the kernel's, not undefined behaviour.
+//! Memory is passed as pointer and length of a slice or of a `Target`, which is exclusively the
+//! caller's.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -29,8 +30,8 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     }
 }
 
-/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot. Answers
-/// whether it is a socket.
+/// Whether `fd` can be waited for, as epoll(7) sees it: regular files and directories cannot.
+/// Answers whether it is a socket.
 ///
 /// # Errors
 /// `EPERM` for what cannot; `EBADF`.
@@ -100,7 +101,8 @@ pub(crate) fn own(fd: RawFd) -> OwnedFd {
 
 /// Lends a descriptor out.
 pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the caller keeps it open for `'a` (it bounds `'a` by a borrow of the table that does).
+    // SAFETY: the caller keeps it open for `'a` (it bounds `'a` by a borrow of the table that
+    // does).
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -193,8 +195,8 @@ pub(crate) fn ms_up(ns: u64) -> i32 {
     ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
 }
 
-/// What poll(2) calls a half-close of the peer; nothing where it does not tell: there such a descriptor is
-/// readable, and its end is read.
+/// What poll(2) calls a half-close of the peer; nothing where it does not tell: there such a
+/// descriptor is readable, and its end is read.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const RDHUP: Option<i16> = Some(libc::POLLRDHUP);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

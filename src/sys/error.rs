@@ -1,5 +1,5 @@
-//! Errors of the system as errnos, and back. Here they are the same number; Windows' are translated in
-//! `windows/error.rs`.
+//! Errors of the system as errnos, and back. Here they are the same number; Windows' are translated
+//! in `windows/error.rs`.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! A ring of io_uring(7) for files alone, beside a selector: its completions make an eventfd readable.
+//! A ring of io_uring(7) for files alone, beside a selector: its completions make an eventfd
+//! readable.
 //!
 //! The loop never waits in it. Deferred work of the kernel runs at the end of any system call (no
 //! `DEFER_TASKRUN`), and the loop reads completions from the mapped queue. So requests in the

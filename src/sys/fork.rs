@@ -40,8 +40,8 @@ pub(crate) fn generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// How many forks this process has seen, from either side: after each, what was open is another's as well.
-/// (posix_spawn(3), by which std starts programs, is none.)
+/// How many forks this process has seen, from either side: after each, what was open is another's
+/// as well. (posix_spawn(3), by which std starts programs, is none.)
 #[inline]
 pub(crate) fn shares() -> u32 {
     SHARES.load(Ordering::Relaxed)

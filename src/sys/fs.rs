@@ -1,14 +1,14 @@
 //! Files by descriptor: positional reads and writes, durability, space.
 //!
 //! All of these keep the file position. They may block, for as long as a disk takes; only
-//! [`read_now`] does not. What std does right everywhere ([`std::fs::File`]: fsync, ftruncate, fchmod
-//! …) is called through [`file()`].
+//! [`read_now`] does not. What std does right everywhere ([`std::fs::File`]: fsync, ftruncate,
+//! fchmod …) is called through [`file()`].
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice or
-//! of a `Target`, which is exclusively the caller's.
+//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice
+//! or of a `Target`, which is exclusively the caller's.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -28,7 +28,8 @@ pub(crate) use system::{DIRECT, DSYNC};
 
 /// The most vectors that one call takes (IOV_MAX: 1024 on Linux, macOS and the BSDs).
 pub(crate) const MOST_VECTORS: usize = 1024;
-/// The most bytes that one call moves: Linux' MAX_RW_COUNT (read(2)); macOS refuses more than 2^31-1.
+/// The most bytes that one call moves: Linux' MAX_RW_COUNT (read(2)); macOS refuses more than
+/// 2^31-1.
 pub(crate) const MOST_BYTES: usize = 0x7fff_f000;
 
 /// A part of memory, as a call is told it.
@@ -56,8 +57,9 @@ mod system {
 
     #[inline]
     pub(super) fn read_now(fd: RawFd, to: &[libc::iovec], offset: u64) -> Moved {
-        // The system call itself: libc's function is a point of cancellation, which costs a cached read
-        // a fiftieth once there are threads. The offset is one word (64 bits), its upper half unused.
+        // The system call itself: libc's function is a point of cancellation, which costs a cached
+        // read a fiftieth once there are threads. The offset is one word (64 bits), its upper half
+        // unused.
         let (call, count, none) = (libc::SYS_preadv2, to.len(), 0);
         let (start, now) = (to.as_ptr(), libc::RWF_NOWAIT);
         // SAFETY: as for `readv`.
@@ -200,9 +202,9 @@ pub(crate) fn write_vectored_at(fd: RawFd, parts: &[IoSlice<'_>], offset: u64) -
     system::writev(fd, parts, offset as _)
 }
 
-/// Reads what the page cache has, without waiting for the disk (preadv2(2), `RWF_NOWAIT`, Linux 4.14).
-/// `-EAGAIN` where nothing is cached at the offset, `-EOPNOTSUPP` where file system, kernel or system
-/// cannot say. Fewer bytes may be the end of the file or of what is cached; 0 is the end.
+/// Reads what the page cache has, without waiting for the disk (preadv2(2), `RWF_NOWAIT`, Linux
+/// 4.14). `-EAGAIN` where nothing is cached at the offset, `-EOPNOTSUPP` where file system, kernel
+/// or system cannot say. Fewer bytes may be the end of the file or of what is cached; 0 is the end.
 #[inline]
 pub(crate) fn read_now(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };

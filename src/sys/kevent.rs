@@ -1,5 +1,5 @@
-//! What a kqueue is told and what it answers: changes, receipts, events. No system call is made here,
-//! so that all of it is tested on every system; [`kqueue`](super) makes them.
+//! What a kqueue is told and what it answers: changes, receipts, events. No system call is made
+//! here, so that all of it is tested on every system; [`kqueue`](super) makes them.
 //!
 //! A registration is one or two *filters* of a descriptor:
 //!
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Only what cannot fail for a reason that somebody must hear at once may wait (kqueue(2): an error
-//! of a change is an event with `EV_ERROR`, or lost where the events have no room for it). The filter
-//! for reads is always there: it tells of the peer's end whether asked for or not.
+//! of a change is an event with `EV_ERROR`, or lost where the events have no room for it). The
+//! filter for reads is always there: it tells of the peer's end whether asked for or not.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -311,7 +311,10 @@ mod tests {
         /// has in the end what the last one wants, and what is new has a receipt.
         #[test]
         fn the_kernel_ends_with_what_is_wanted(
-            steps in prop::collection::vec((0..4i32, interests(), modes(), any::<u64>(), any::<bool>()), 1..40),
+            steps in prop::collection::vec(
+                (0..4i32, interests(), modes(), any::<u64>(), any::<bool>()),
+                1..40,
+            ),
         ) {
             let mut kernel = Kernel::default();
             let mut known: HashMap<i32, Known> = HashMap::new();
@@ -322,7 +325,10 @@ mod tests {
                         *ident != fd as usize || *flags & raw::EV_ONESHOT == 0
                     });
                 }
-                let to = if on.is_empty() { Known::default() } else { Known::wanted(on, mode, true) };
+                let to = match on.is_empty() {
+                    true => Known::default(),
+                    false => Known::wanted(on, mode, true),
+                };
                 let Plan { now, later } = plan(fd, key, from, to);
                 for change in &now {
                     prop_assert!(change.flags & raw::EV_RECEIPT != 0);

@@ -1,5 +1,5 @@
-//! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]; what is told
-//! and answered, and which changes may wait, in [`kevent`](super::kevent).
+//! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]; what is
+//! told and answered, and which changes may wait, in [`kevent`](super::kevent).
 //!
 //! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait
 //! are put together, so that a oneshot watch gets one. A registration belongs to the *number* of a
@@ -11,8 +11,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The kernel reads as many changes as the vector has, and writes at most as many events as the other
-//! has capacity for, and says how many.
+//! The kernel reads as many changes as the vector has, and writes at most as many events as the
+//! other has capacity for, and says how many.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, pla
 use crate::sys::waker::{Signal, WakeFd, Waker};
 use crate::sys::{Select, check, descriptor, fork, step};
 
-/// The most that one wait may take: macOS refuses more than 10^8 seconds. Who asked looks at the clock.
+/// The most that one wait may take: macOS refuses more than 10^8 seconds. Who asked looks at the
+/// clock.
 const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
 
 /// A kernel queue, the filters in it, and the events of its last `select`.
@@ -45,7 +46,8 @@ unsafe impl Send for Kqueue {}
 
 impl Select for Kqueue {
     const NAME: &'static str = "kqueue";
-    const REGISTRATION: &'static str = "once per filter, at its first EAGAIN or before it: EV_CLEAR, for life; for writes when one waits";
+    const REGISTRATION: &'static str = "once per filter, at its first EAGAIN or before it: \
+         EV_CLEAR, for life; for writes when one waits";
     const EDGES: bool = true;
     const FORGETS_CLOSED: bool = true;
     const QUIET_WRITES: bool = false;

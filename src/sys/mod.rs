@@ -6,14 +6,14 @@
 //! are written against this list, whichever kernel stands behind it:
 //!
 //! 1. `add(fd, key, interest, mode)` registers a descriptor; conditions that hold already are
-//!    reported by the next `select`. Adding a descriptor twice is `EEXIST`; one that cannot be polled
-//!    (a regular file) is `EPERM`.
+//!    reported by the next `select`. Adding a descriptor twice is `EEXIST`; one that cannot be
+//!    polled (a regular file) is `EPERM`.
 //! 2. `modify` changes interest, mode and key, and reports conditions that hold already.
-//! 3. `remove` ends the registration; nothing of it is reported by a later `select`, though the batch
-//!    at hand may still hold it. It must be called before `close` unless nobody else holds the open
-//!    file description; then `forget` is.
-//! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs no
-//!    re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
+//! 3. `remove` ends the registration; nothing of it is reported by a later `select`, though the
+//!    batch at hand may still hold it. It must be called before `close` unless nobody else holds
+//!    the open file description; then `forget` is.
+//! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs
+//!    no re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
 //!    (`EDGES` is false) they are imitated, at a price: whoever knows when a direction has run dry
 //!    says by `arm` what he waits for instead.
 //! 5. `select` blocks until something is reported, the timeout has passed (never early; with
@@ -152,7 +152,8 @@ pub trait Select: Sized {
     const NAME: &'static str;
     /// How long a registration holds, and why, for `explain`.
     const REGISTRATION: &'static str;
-    /// Whether the kernel has edges. Where it has none, a report of an armed registration disarms it.
+    /// Whether the kernel has edges. Where it has none, a report of an armed registration disarms
+    /// it.
     const EDGES: bool;
     /// Whether closing the last descriptor of a file ends its registration.
     const FORGETS_CLOSED: bool;

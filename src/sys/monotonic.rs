@@ -5,13 +5,14 @@
 //!
 //! The kernel fills a local struct.
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which is what `Instant` reads there: a third of the instructions
-/// of the way over `Instant`.
+/// Nanoseconds of `CLOCK_MONOTONIC`, which is what `Instant` reads there: a third of the
+/// instructions of the way over `Instant`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for one timespec. It fails for clocks that are not there, which this one always is.
+    // SAFETY: room for one timespec. It fails for clocks that are not there, which this one always
+    // is.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,14 +1,14 @@
 //! Sockets: the attempts of the proactor, and how sockets are made.
 //!
-//! Every attempt is non-blocking by its flags (`MSG_DONTWAIT`), so that a socket's description is not
-//! changed; only accept4(2) has no such flag and needs a non-blocking listener. On macOS that is not
-//! enough, see `system`.
+//! Every attempt is non-blocking by its flags (`MSG_DONTWAIT`), so that a socket's description is
+//! not changed; only accept4(2) has no such flag and needs a non-blocking listener. On macOS that
+//! is not enough, see `system`.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice or
-//! of an exclusive `Target`; message headers live on the stack across their call.
+//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice
+//! or of an exclusive `Target`; message headers live on the stack across their call.
 
 use std::io::{self, IoSlice};
 
@@ -53,9 +53,9 @@ mod system {
     pub(crate) fn quiet(_: RawFd) {}
 }
 
-/// macOS has no such flags: what is made is changed afterwards, so that a fork in between can leak a
-/// descriptor into what it executes; and sends look at `O_NONBLOCK` only (`sosendcheck` in xnu), so
-/// that sockets are made non-blocking like pipes.
+/// macOS has no such flags: what is made is changed afterwards, so that a fork in between can leak
+/// a descriptor into what it executes; and sends look at `O_NONBLOCK` only (`sosendcheck` in xnu),
+/// so that sockets are made non-blocking like pipes.
 #[cfg(target_vendor = "apple")]
 mod system {
     use super::{AsRawFd, Moved, OwnedFd, RawFd, attempt, set_option};
@@ -120,8 +120,8 @@ pub(crate) fn quiet(fd: RawFd) {
     system::quiet(fd);
 }
 
-/// Whether accept(2) has answered an error of the connection at the head, which is gone: the next is
-/// worth a try. Linux passes network errors of the new connection on (accept(2)).
+/// Whether accept(2) has answered an error of the connection at the head, which is gone: the next
+/// is worth a try. Linux passes network errors of the new connection on (accept(2)).
 pub(crate) fn is_of_connection(errno: i32) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if errno == libc::ENONET {
@@ -368,7 +368,8 @@ pub(crate) fn recv_descriptors(
     moved
 }
 
-/// accept(2), non-blocking and closed on exec: the descriptor or `-errno`; the peer's address is written to `peer`.
+/// accept(2), non-blocking and closed on exec: the descriptor or `-errno`; the peer's address is
+/// written to `peer`.
 pub(crate) fn accept(fd: RawFd, peer: &mut RawAddress) -> Moved {
     let (at, len) = peer.out();
     system::accept(fd, at, len)

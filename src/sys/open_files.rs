@@ -12,9 +12,9 @@ pub fn max_open_files() -> io::Result<u64> {
     Ok(widened(getrlimit(Resource::RLIMIT_NOFILE)?.0))
 }
 
-/// Raises the limit of open descriptors as far as the process may (to the hard `RLIMIT_NOFILE`), and answers
-/// what it then is. Programs that are started from here inherit it; those that use select(2) cannot live with
-/// descriptors beyond 1023.
+/// Raises the limit of open descriptors as far as the process may (to the hard `RLIMIT_NOFILE`),
+/// and answers what it then is. Programs that are started from here inherit it; those that use
+/// select(2) cannot live with descriptors beyond 1023.
 ///
 /// ```
 /// # if cfg!(windows) { return Ok(()) }
@@ -24,8 +24,8 @@ pub fn max_open_files() -> io::Result<u64> {
 /// ```
 ///
 /// # Platform
-/// macOS answers `EINVAL` beyond `OPEN_MAX` (10,240) where the hard limit is none: that is then tried. Windows
-/// has no such limit: [`Reason::Unsupported`](crate::Reason::Unsupported).
+/// macOS answers `EINVAL` beyond `OPEN_MAX` (10,240) where the hard limit is none: that is then
+/// tried. Windows has no such limit: [`Reason::Unsupported`](crate::Reason::Unsupported).
 ///
 /// # Errors
 /// What getrlimit(2) and setrlimit(2) report.
@@ -38,7 +38,8 @@ pub fn raise_max_open_files() -> io::Result<u64> {
     max_open_files()
 }
 
-#[allow(clippy::useless_conversion, clippy::unnecessary_cast)] // its width and sign are the system's
+// The width and sign of `rlim_t` differ between systems.
+#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
 fn widened(limit: libc::rlim_t) -> u64 {
     limit as u64
 }

@@ -94,7 +94,8 @@ mod system {
     }
 }
 
-/// libc has no mkostemp(3) for macOS: a fork in between can leak the descriptor into what it executes.
+/// libc has no mkostemp(3) for macOS: a fork in between can leak the descriptor into what it
+/// executes.
 #[cfg(target_vendor = "apple")]
 mod system {
     use super::{RawFd, check, descriptor, io};
@@ -126,7 +127,8 @@ fn timespec(time: Option<SystemTime>) -> libc::timespec {
     spec
 }
 
-/// utimensat(2): sets the times of access and modification, of a link itself where `follow` is false.
+/// utimensat(2): sets the times of access and modification, of a link itself where `follow` is
+/// false.
 pub(crate) fn set_times(
     path: &OsStr,
     follow: bool,

@@ -1,5 +1,5 @@
-//! A selector on poll(2), for development: it runs wherever there is Unix, and on Windows with WSAPoll,
-//! and shows that nothing above leans on epoll. Its contract stands in [`crate::sys`].
+//! A selector on poll(2), for development: it runs wherever there is Unix, and on Windows with
+//! WSAPoll, and shows that nothing above leans on epoll. Its contract stands in [`crate::sys`].
 //!
 //! poll(2) knows no edges and remembers nothing: every wait hands over all descriptors, and tells
 //! which conditions hold. So a registration is *armed* for what it may report:
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Patience is what keeps an imitated edge from being lost: bytes that come between somebody's last
-//! read and the next `select` look like those that were there before. What still holds when patience
-//! ends is reported again, perhaps for no reason.
+//! read and the next `select` look like those that were there before. What still holds when
+//! patience ends is reported again, perhaps for no reason.
 //!
 //! poll(2) has no descriptor of its own that another loop could wait for. Who asks for one is lent
 //! that of a selector of the system's, which from then on is told what is armed.

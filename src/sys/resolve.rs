@@ -1,4 +1,5 @@
-//! Names and addresses: getaddrinfo(3), getnameinfo(3). Both block for as long as a name server takes.
+//! Names and addresses: getaddrinfo(3), getnameinfo(3). Both block for as long as a name server
+//! takes.
 //!
 //! Their errors have numbers of their own, which become errnos:
 //!

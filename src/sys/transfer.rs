@@ -1,8 +1,8 @@
 //! Bytes from a file to a socket or another file, inside the kernel where it can.
 //!
-//! Each call moves what it can and answers how much, or `-errno`. `-EOPNOTSUPP` says that the kernel
-//! cannot for these descriptors (whatever it has answered itself): then the bytes are copied through
-//! memory.
+//! Each call moves what it can and answers how much, or `-errno`. `-EOPNOTSUPP` says that the
+//! kernel cannot for these descriptors (whatever it has answered itself): then the bytes are copied
+//! through memory.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -16,8 +16,9 @@ use crate::sys::{Moved, attempt, descriptor, fs, net};
 pub(crate) const UNSUPPORTED: Moved = -(libc::EOPNOTSUPP as Moved);
 
 /// The answer of a call that does not know these descriptors becomes [`UNSUPPORTED`]. `EXDEV`,
-/// `EINVAL` and `EBADF` (of a target that appends): copy_file_range(2), sendfile(2), ioctl_ficlone(2);
-/// `EPERM` and `ENOSYS`: filters of containers; `ENOTTY`: a file system without reflinks.
+/// `EINVAL` and `EBADF` (of a target that appends): copy_file_range(2), sendfile(2),
+/// ioctl_ficlone(2); `EPERM` and `ENOSYS`: filters of containers; `ENOTTY`: a file system without
+/// reflinks.
 fn known(moved: Moved) -> Moved {
     const NOT_KNOWN: [i32; 9] = [
         libc::ENOSYS,
@@ -89,8 +90,9 @@ pub(crate) fn send_copy(socket: RawFd, file: RawFd, offset: u64, memory: &mut [u
     }
 }
 
-/// copy_file_range(2): up to `len` bytes at `offset` of `from` to the same place in `to`; shares the
-/// blocks where the file system can. 0 is the end of the file, or (of files of /proc) nothing known.
+/// copy_file_range(2): up to `len` bytes at `offset` of `from` to the same place in `to`; shares
+/// the blocks where the file system can. 0 is the end of the file, or (of files of /proc) nothing
+/// known.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 pub(crate) fn copy_range(from: RawFd, to: RawFd, offset: u64, len: usize) -> Moved {
     let (mut read, mut written) = (offset as _, offset as _);

@@ -1,7 +1,7 @@
 //! A ring of io_uring(7): set up by a ladder, entered once per wait.
 //!
-//! It knows nothing of operations or buffers: whoever pushes an entry promises that the memory which
-//! the entry names stays what it is until the entry's final completion.
+//! It knows nothing of operations or buffers: whoever pushes an entry promises that the memory
+//! which the entry names stays what it is until the entry's final completion.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -22,8 +22,8 @@ use io_uring::{EnterFlags, IoUring, opcode};
 
 /// Entries of the submission queue; when it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
-/// Entries of the completion queue for each of the submission queue; what does not fit the kernel keeps
-/// (`IORING_FEAT_NODROP`).
+/// Entries of the completion queue for each of the submission queue; what does not fit the kernel
+/// keeps (`IORING_FEAT_NODROP`).
 const COMPLETIONS: u32 = 8;
 /// The smallest ring that is tried when memory is short: since Linux 6.14 rings count against
 /// `RLIMIT_MEMLOCK` again, as before 5.12.
@@ -144,8 +144,8 @@ const OPERATIONS: &[(u8, &str)] = &[
 const REGISTER_PBUF_RING: libc::c_uint = 22;
 const PBUF_RING_INC: u16 = 2;
 
-/// `struct io_uring_buf_reg`, with the field that the `io-uring` crate does not have: kernels that do
-/// not know it take nothing but 0 there.
+/// `struct io_uring_buf_reg`, with the field that the `io-uring` crate does not have: kernels that
+/// do not know it take nothing but 0 there.
 #[repr(C)]
 struct BufReg {
     ring_addr: u64,
@@ -211,8 +211,8 @@ impl Uring {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there, or
-    /// denied, is an answer and no error.
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there,
+    /// or denied, is an answer and no error.
     pub(crate) fn open() -> io::Result<Result<Uring, Refused>> {
         let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
@@ -254,8 +254,8 @@ impl Uring {
         }
     }
 
-    /// Queues an entry for the next `enter`. The memory that it names must stay what it is until its
-    /// final completion (what the kernel only reads at submission: until that `enter`).
+    /// Queues an entry for the next `enter`. The memory that it names must stay what it is until
+    /// its final completion (what the kernel only reads at submission: until that `enter`).
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
         if self.backlog.is_empty() && self.has_taken(&entry) {
@@ -390,9 +390,9 @@ impl Uring {
         submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than `left`
-    /// bytes left are used up, where the kernel can that (Linux 7.1, and 6.12 on in stable releases);
-    /// answers how many these are.
+    /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than
+    /// `left` bytes left are used up, where the kernel can that (Linux 7.1, and 6.12 on in stable
+    /// releases); answers how many these are.
     ///
     /// # Safety
     /// `start` names `count` entries of a page-aligned mapping that outlives this ring.
@@ -408,8 +408,8 @@ impl Uring {
         loop {
             let (number, arg) = (libc::SYS_io_uring_register, &raw const wanted);
             let fd = self.ring.as_raw_fd();
-            // SAFETY: one argument of the kernel's layout, which lives across the call; the caller's
-            // promise for what it names.
+            // SAFETY: one argument of the kernel's layout, which lives across the call; the
+            // caller's promise for what it names.
             let answer = unsafe { libc::syscall(number, fd, REGISTER_PBUF_RING, arg, 1) };
             if answer >= 0 {
                 return Ok(wanted.min_left);
@@ -439,7 +439,8 @@ impl Uring {
 
     /// Registers memory as buffer 0. Its pages stay pinned while the ring lives.
     ///
-    /// Nothing is read or written by that alone: the memory of each operation is its pusher's promise.
+    /// Nothing is read or written by that alone: the memory of each operation is its pusher's
+    /// promise.
     pub(crate) fn register_memory(&self, start: *mut u8, len: usize) -> io::Result<()> {
         let memory = libc::iovec { iov_base: start.cast(), iov_len: len };
         // SAFETY: see above; the kernel holds references of its own to the pages.
@@ -464,8 +465,9 @@ impl Uring {
 
 /// What every enter is told; the kernel refuses flags that it does not know.
 ///
-/// A wait for sockets is none for a disk: else a thread that sleeps with reads pending counts as one in
-/// "iowait", which shows as load and keeps the processor's clock up (io_uring_set_iowait(3), Linux 6.15).
+/// A wait for sockets is none for a disk: else a thread that sleeps with reads pending counts as
+/// one in "iowait", which shows as load and keeps the processor's clock up (io_uring_set_iowait(3),
+/// Linux 6.15).
 fn enter_flags(no_iowait: bool) -> EnterFlags {
     // Deferred work runs only in an enter that gets events.
     let flags = EnterFlags::GETEVENTS;
@@ -492,8 +494,8 @@ pub(super) fn climb(
 ) -> io::Result<Result<(IoUring, String), Refused>> {
     let mut step = 0;
     loop {
-        // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with it
-        // whatever lies there by then.
+        // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with
+        // it whatever lies there by then.
         let mut builder = IoUring::builder();
         for flag in ladder[step] {
             (flag.set)(&mut builder, entries);

@@ -1,5 +1,5 @@
-//! Who of the workers does what, in one word: how many live, how many are idle (blocked, or about to),
-//! and how many search (awake and looking for a job).
+//! Who of the workers does what, in one word: how many live, how many are idle (blocked, or about
+//! to), and how many search (awake and looking for a job).
 //!
 //! ```text
 //!            call(): Grow                 found()
@@ -10,13 +10,13 @@
 //!                             └────────── idle ◀───────────┘
 //! ```
 //!
-//! One worker that searches is enough: while there is one, nobody is woken. The last one that finds a
-//! job calls the next if there is more to do. So a burst of short jobs costs one system call and
+//! One worker that searches is enough: while there is one, nobody is woken. The last one that finds
+//! a job calls the next if there is more to do. So a burst of short jobs costs one system call and
 //! not one for each, and a burst of long ones still has all workers running soon.
 //!
-//! Invariants: (C1) a job is queued before `call`, and a worker looks at the queues after `rest` and
-//! after `found`; so a job that is missed by a look has called after it, and finds the worker idle.
-//! (C2) Every idle worker that `call` took off the count has a token, and a token wakes one.
+//! Invariants: (C1) a job is queued before `call`, and a worker looks at the queues after `rest`
+//! and after `found`; so a job that is missed by a look has called after it, and finds the worker
+//! idle. (C2) Every idle worker that `call` took off the count has a token, and a token wakes one.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -122,8 +122,8 @@ impl Crew {
         self.state.fetch_sub(ALIVE + SEARCHING, Ordering::SeqCst);
     }
 
-    /// A searching worker has found a job; true when it was the last one that searched, and must see
-    /// whether there is more.
+    /// A searching worker has found a job; true when it was the last one that searched, and must
+    /// see whether there is more.
     #[inline]
     pub(super) fn found(&self) -> bool {
         searching(self.state.fetch_sub(SEARCHING, Ordering::SeqCst)) == 1

@@ -6,8 +6,8 @@
 //!                        └──────── the loop: withdraw (cancel, stop) ─────────────────────────▲
 //! ```
 //!
-//! Invariant: (W1) who takes the work out of a waiting cell has it, and nobody else: a worker to run
-//! it, or the loop to give it back. A cell is used again only when nobody else holds it.
+//! Invariant: (W1) who takes the work out of a waiting cell has it, and nobody else: a worker to
+//! run it, or the loop to give it back. A cell is used again only when nobody else holds it.
 
 use std::any::Any;
 use std::fmt;

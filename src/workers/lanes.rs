@@ -1,13 +1,13 @@
-//! Where jobs wait: a queue for each priority, and in each the slow ones by themselves, and the strands
-//! that have jobs.
+//! Where jobs wait: a queue for each priority, and in each the slow ones by themselves, and the
+//! strands that have jobs.
 //!
 //! The next job is one of the highest lane that has any, with two exceptions:
 //!
-//! - *Ageing.* When [`AGEING`] jobs of higher lanes have gone before a waiting one, the next is of its
-//!   lane; the lowest such lane first. With several workers that look at once, the bound is exceeded
-//!   by at most one job for each.
-//! - *Slow work* runs on at most half of the workers (rounded up). Slow jobs beyond that are passed,
-//!   and whoever ends a slow one looks for them.
+//! - *Ageing.* When [`AGEING`] jobs of higher lanes have gone before a waiting one, the next is of
+//!   its lane; the lowest such lane first. With several workers that look at once, the bound is
+//!   exceeded by at most one job for each.
+//! - *Slow work* runs on at most half of the workers (rounded up). Slow jobs beyond that are
+//!   passed, and whoever ends a slow one looks for them.
 //!
 //! Within a lane quick jobs, strands and slow jobs take turns.
 //!
@@ -60,8 +60,8 @@ impl<W: Work> Queue<Strand<W>> {
         sender.try_send(strand).map_err(TrySendError::into_inner)
     }
 
-    /// The loop pushes. There is always room once those are gone whose jobs were all withdrawn: the others
-    /// are no more than jobs that may wait, and a worker brings back one at a time.
+    /// The loop pushes. There is always room once those are gone whose jobs were all withdrawn: the
+    /// others are no more than jobs that may wait, and a worker brings back one at a time.
     fn push(&self, mut strand: Arc<Strand<W>>, room: usize) {
         while let Err(back) = self.try_push(strand, room) {
             strand = back;
@@ -289,8 +289,8 @@ impl<W: Work> Lanes<W> {
         self.slow_running.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
-    /// A slow job has ended; the worker looks for the next before it blocks. Should it find a quick one
-    /// that it takes from somebody who was called for that, it leaves the slow one to them.
+    /// A slow job has ended; the worker looks for the next before it blocks. Should it find a quick
+    /// one that it takes from somebody who was called for that, it leaves the slow one to them.
     pub(super) fn slow_ended(&self) {
         self.slow_running.fetch_sub(1, Ordering::SeqCst);
     }

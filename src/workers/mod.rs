@@ -1,10 +1,10 @@
 //! Worker threads for what would block the loop: file work, name look-ups, work of the program.
 //!
-//! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each priority
-//! and come back through one for all; no lock is shared by two jobs. A job has a cell of its own whose
-//! lock says who has the work ([`job`]), so that cancelling is exact and gives the work back at once.
-//! Which job is next: [`lanes`]; which must not run beside each other: [`strand`]. Who is woken for it:
-//! [`crew`].
+//! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each
+//! priority and come back through one for all; no lock is shared by two jobs. A job has a cell of
+//! its own whose lock says who has the work ([`job`]), so that cancelling is exact and gives the
+//! work back at once. Which job is next: [`lanes`]; which must not run beside each other:
+//! [`strand`]. Who is woken for it: [`crew`].
 
 mod crew;
 mod job;
@@ -46,8 +46,8 @@ const MOST_QUEUED: usize = 1 << 20;
 /// How many there are if nobody says.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
-/// While a strand's worker has more bytes than these before it, what has ended meanwhile can be taken a little
-/// later: to move them takes longer than to wake a loop.
+/// While a strand's worker has more bytes than these before it, what has ended meanwhile can be
+/// taken a little later: to move them takes longer than to wake a loop.
 pub(crate) const AHEAD: usize = 1 << 20;
 
 /// How long dropping [`Workers`] waits for jobs that run.
@@ -85,8 +85,8 @@ pub(crate) struct Counts {
 
 /// A pool of worker threads, used by one loop.
 ///
-/// Threads are made when there is a job and nobody is idle, up to the limit, and stay until the end;
-/// they are named `windlass-0`, `windlass-1`, …
+/// Threads are made when there is a job and nobody is idle, up to the limit, and stay until the
+/// end; they are named `windlass-0`, `windlass-1`, …
 pub(crate) struct Workers<W: Work> {
     shared: Arc<Shared<W>>,
     done: Receiver<Arc<Cell<W>>>,
@@ -108,11 +108,13 @@ pub(crate) struct Workers<W: Work> {
 }
 
 impl<W: Work> Workers<W> {
-    /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (1 to 2^20): accepted, their
-    /// completion not yet taken. `bell` is rung after each completion, on the worker's thread: it wakes
-    /// the loop if it sleeps, unless it will look soon anyway and need not know before, and should cost
-    /// little if it does not sleep ([`Remote::teller`](crate::remote::Remote::teller)). Nothing is started yet; the memory is 16 bytes
-    /// for each job of `queue`, and twice that for each kind of lane when it is first used.
+    /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (1 to 2^20): accepted,
+    /// their completion not yet taken. `bell` is rung after each completion, on the worker's
+    /// thread: it wakes the loop if it sleeps, unless it will look soon anyway and need not know
+    /// before, and should cost little if it does not sleep
+    /// ([`Remote::teller`](crate::remote::Remote::teller)). Nothing is started yet; the memory is
+    /// 16 bytes for each job of `queue`, and twice that for each kind of lane when it is first
+    /// used.
     pub(crate) fn new(
         threads: usize,
         queue: usize,
@@ -258,8 +260,8 @@ impl<W: Work> Workers<W> {
         Some(finished)
     }
 
-    /// Whether a strand may have more than [`AHEAD`] before it: then the completions of its jobs are told as
-    /// [`Urgency::Soon`].
+    /// Whether a strand may have more than [`AHEAD`] before it: then the completions of its jobs
+    /// are told as [`Urgency::Soon`].
     pub(crate) fn are_ahead(&self) -> bool {
         self.in_a_row > AHEAD
     }

@@ -1,9 +1,9 @@
 //! A strand: jobs that run one after the other, in the order in which they came.
 //!
-//! For work that a lock of the system's would put in a row anyway, as the buffered writes of one file:
-//! workers that wait for each other there are missing elsewhere. The worker that ends one job of a
-//! strand goes on with the next, without a round trip to the loop, unless something else waits: then
-//! the strand goes to the end of its lane.
+//! For work that a lock of the system's would put in a row anyway, as the buffered writes of one
+//! file: workers that wait for each other there are missing elsewhere. The worker that ends one job
+//! of a strand goes on with the next, without a round trip to the loop, unless something else
+//! waits: then the strand goes to the end of its lane.
 //!
 //! Invariant: (W2) a strand is *held* from the job that finds it empty until a worker does, and all
 //! that time it stands in its lane once or one worker has it.
@@ -56,8 +56,8 @@ impl<W: Work> Strand<W> {
         !std::mem::replace(&mut state.held, true)
     }
 
-    /// Starts the next job that was not withdrawn, and says how many bytes it and those behind it move;
-    /// without one, nobody holds the strand any more.
+    /// Starts the next job that was not withdrawn, and says how many bytes it and those behind it
+    /// move; without one, nobody holds the strand any more.
     pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W, usize)> {
         let mut state = self.lock();
         while let Some(cell) = state.cells.pop_front() {
@@ -71,8 +71,8 @@ impl<W: Work> Strand<W> {
         None
     }
 
-    /// Drops the empty cells of a strand that was taken out of its lane; true when there are no others and
-    /// nobody holds it any more.
+    /// Drops the empty cells of a strand that was taken out of its lane; true when there are no
+    /// others and nobody holds it any more.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.lock();
         state.drop_withdrawn();

@@ -441,8 +441,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every job that is accepted ends in one completion, or comes back from `cancel`, or is dropped by
-    /// `stop`; its work is dropped once.
+    /// Every job that is accepted ends in one completion, or comes back from `cancel`, or is
+    /// dropped by `stop`; its work is dropped once.
     #[test]
     fn every_job_ends_once(
         threads in 1usize..5,
@@ -488,7 +488,8 @@ proptest! {
                 Step::Take => {
                     if let Some(finished) = pool.workers.take() {
                         prop_assert!(open.remove(&finished.key), "twice");
-                        prop_assert!(finished.result.is_err() || finished.result == Ok(finished.key));
+                        let result = finished.result;
+                        prop_assert!(result.is_err() || result == Ok(finished.key));
                     }
                 }
             }

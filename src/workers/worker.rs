@@ -15,9 +15,9 @@ use super::{AHEAD, Work};
 use crate::bell::Urgency;
 use crate::sys::{affinity, os_errno};
 
-/// How often a worker that has nothing to do looks again before it blocks, some microseconds in all.
-/// No look costs half of the jobs per second that do nothing, and a thousand as much: the processor
-/// is the loop's as well.
+/// How often a worker that has nothing to do looks again before it blocks, some microseconds in
+/// all. No look costs half of the jobs per second that do nothing, and a thousand as much: the
+/// processor is the loop's as well.
 const LOOKS: u32 = 64;
 
 /// What a worker has done; written by it alone.

@@ -59,7 +59,8 @@ harness! {
     PollPool "poll_pool" Poll "poll" Pool
 }
 
-/// A job that a test holds: it has begun when it says so, and ends when the gate is opened or dropped.
+/// A job that a test holds: it has begun when it says so, and ends when the gate is opened or
+/// dropped.
 pub struct Gate {
     begun: Receiver<()>,
     _open: Sender<()>,
@@ -188,8 +189,8 @@ pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("it is mounted").count()
 }
 
-/// Memory whose first touch blocks whoever touches it, until it is let go: what holds a write in the
-/// middle of its system call.
+/// Memory whose first touch blocks whoever touches it, until it is let go: what holds a write in
+/// the middle of its system call.
 #[cfg(target_os = "linux")]
 pub mod sticky {
     use super::BOUND;

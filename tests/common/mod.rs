@@ -523,8 +523,8 @@ impl<D: Driver> Bench<D> {
         self.cross(b, a, b"and back");
     }
 
-    /// Makes the kernel's buffers behind a source small where it is a system descriptor, so that few
-    /// bytes fill them.
+    /// Makes the kernel's buffers behind a source small where it is a system descriptor, so that
+    /// few bytes fill them.
     pub fn narrow(&mut self, source: Source) {
         if let Ok(fd) = self.watcher.fd(source) {
             let socket = socket2::SockRef::from(&fd);

@@ -1,8 +1,9 @@
 //! The seeds of random programs.
 //!
-//! A run has fixed seeds, so that no change is judged by luck, then fresh ones, so that every run tries what
-//! none has tried. `WINDLASS_SEED` chooses one instead and `WINDLASS_PROGRAMS` how many programs run:
-//! that repeats a failure, and lets `.ci/nightly` explore for hours. Every seed is printed.
+//! A run has fixed seeds, so that no change is judged by luck, then fresh ones, so that every run
+//! tries what none has tried. `WINDLASS_SEED` chooses one instead and `WINDLASS_PROGRAMS` how many
+//! programs run: that repeats a failure, and lets `.ci/nightly` explore for hours. Every seed is
+//! printed.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

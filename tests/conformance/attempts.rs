@@ -7,8 +7,8 @@ use windlass::{Done, Op, Watcher};
 
 use crate::common::*;
 
-/// An echo over a Unix socket, whose reads prove nothing, costs one read and one write per message, too,
-/// while messages follow each other.
+/// An echo over a Unix socket, whose reads prove nothing, costs one read and one write per message,
+/// too, while messages follow each other.
 pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
     const MESSAGES: u64 = 400;
     let mut b = H::bench();

@@ -186,8 +186,8 @@ pub fn empty_buffers_are_refused<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// More than one operation moves (`i32::MAX` bytes): refused, not cut. The memory is virtual, or one
-/// megabyte named very often.
+/// More than one operation moves (`i32::MAX` bytes): refused, not cut. The memory is virtual, or
+/// one megabyte named very often.
 pub fn buffers_that_are_too_long_are_refused<H: Harness>() {
     const MOST: usize = i32::MAX as usize;
     let mut b = H::bench();

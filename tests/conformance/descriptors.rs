@@ -142,8 +142,8 @@ fn ping<D: Driver>(b: &mut Bench<D>, near: Source, far: Source) {
     assert_eq!(&*expect_read(b.end(read)), b"x");
 }
 
-/// They are found although the read that waits for them is another one all the time, and the loop has
-/// nothing to do often.
+/// They are found although the read that waits for them is another one all the time, and the loop
+/// has nothing to do often.
 pub fn bytes_behind_descriptors_are_found_by_whatever_read_waits<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = unix_pair(&mut b);

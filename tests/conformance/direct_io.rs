@@ -135,8 +135,8 @@ pub fn direct_lists_are_their_bytes<H: Harness>() {
             continue;
         }
         let file = b.watcher.attach(expect_opened(c)).unwrap();
-        // The first ones make the file longer, the second write over what is there. The last has more
-        // parts than one call takes.
+        // The first ones make the file longer, the second write over what is there. The last has
+        // more parts than one call takes.
         let mut all = vec![0; 5 << 20];
         let page: &[usize] = &[4096];
         for (round, (at, len, sizes)) in [
@@ -518,8 +518,8 @@ pub fn a_large_cached_read_is_a_threads<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The kernel would put them in a row anyway, with a thread waiting for each. Synchronous ones wait for
-/// the disk beside each other.
+/// The kernel would put them in a row anyway, with a thread waiting for each. Synchronous ones wait
+/// for the disk beside each other.
 pub fn writes_into_the_page_cache_go_one_by_one<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();

@@ -133,8 +133,8 @@ fn is_woken<D: Driver>(b: &mut Bench<D>, bound: Duration) -> bool {
         || system::wait_readable(b.watcher.pollable().unwrap(), Some(bound))
 }
 
-/// A read that has had its share of the swap buffers goes on when they come back, also where the wait that
-/// has found that out was the last one.
+/// A read that has had its share of the swap buffers goes on when they come back, also where the
+/// wait that has found that out was the last one.
 pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     const CHUNK: usize = 4096;
     let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(64 * CHUNK);

@@ -75,7 +75,8 @@ pub fn a_writer_does_not_starve_pings<H: Harness>() {
     }
 }
 
-/// The table of operations: the refusal names limit and count, and there is room after a completion.
+/// The table of operations: the refusal names limit and count, and there is room after a
+/// completion.
 pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().operations(10));
     let (here, there) = b.pair();

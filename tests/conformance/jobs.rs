@@ -1,5 +1,5 @@
-//! Jobs: what threads do, in which order, what is refused, and how those end that were not begun and
-//! those that were.
+//! Jobs: what threads do, in which order, what is refused, and how those end that were not begun
+//! and those that were.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -239,7 +239,8 @@ pub fn a_full_pool_names_its_bound<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// close(2) may have much to do. The file is gone for its users at once, and nothing takes that back.
+/// close(2) may have much to do. The file is gone for its users at once, and nothing takes that
+/// back.
 pub fn a_thread_closes_a_file<H: Harness>() {
     let directory = Directory::new();
     for (jobs, told) in [(9, "nothing"), (9, "cancel"), (9, "deadline"), (1, "there is no room")] {

@@ -236,8 +236,8 @@ pub fn parts_of_a_lease<H: Harness>() {
     assert_eq!(bytes, b"header: body");
 }
 
-/// The limit, fifty stalled readers more than it has buffers, and one pinging client: with deadlines
-/// on the writes to the stalled, the ping goes on.
+/// The limit, fifty stalled readers more than it has buffers, and one pinging client: with
+/// deadlines on the writes to the stalled, the ping goes on.
 pub fn stalled_readers_do_not_stop_a_ping<H: Harness>() {
     const BUFFERS: usize = 16;
     let builder = Watcher::builder().buffer_size(1024).swap_limit(BUFFERS * 1024);

@@ -89,8 +89,8 @@ pub fn reads_and_writes_do_not_wait_for_each_other<H: Harness>() {
     assert_eq!(b.open(), 0);
 }
 
-/// What a torn stream looks like: W1 partly out, ended; what was queued behind is torn, the shutdown
-/// too; what is submitted later follows directly.
+/// What a torn stream looks like: W1 partly out, ended; what was queued behind is torn, the
+/// shutdown too; what is submitted later follows directly.
 fn torn<H: Harness>(end: impl FnOnce(&mut Bench<H::Driver>, &Stuck), kind: ErrorKind) {
     let mut b = H::bench();
     let stuck = b.stuck();

@@ -1,5 +1,5 @@
-//! What holds where the network answers at once: one that delays on purpose may let the one try of a
-//! passed deadline find nothing, and virtual time stands still while programs work.
+//! What holds where the network answers at once: one that delays on purpose may let the one try of
+//! a passed deadline find nothing, and virtual time stands still while programs work.
 
 use std::collections::VecDeque;
 use std::time::Duration;

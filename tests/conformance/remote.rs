@@ -331,8 +331,8 @@ pub fn the_reserve_leaves_room<H: Harness>() {
     b.submit(Op::accept(listener));
 }
 
-/// A name that is kept for another thread is nobody's yet: whoever guesses it, or mistakes one of another
-/// watcher for it, reaches nothing by it.
+/// A name that is kept for another thread is nobody's yet: whoever guesses it, or mistakes one of
+/// another watcher for it, reaches nothing by it.
 pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().reserve(8));
     let submitter = b.submitter();

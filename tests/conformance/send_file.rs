@@ -149,7 +149,8 @@ pub fn a_socket_that_goes_meanwhile_is_stale<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The stream has a hole where a file was cut: what stood behind it is torn, what comes later is not.
+/// The stream has a hole where a file was cut: what stood behind it is torn, what comes later is
+/// not.
 pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
     for ends in ["cancel", "deadline", "freed", "error"] {
         let (directory, mut b, file) = source::<H>(LEN);

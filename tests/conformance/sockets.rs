@@ -107,8 +107,8 @@ pub fn unix_streams<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A listener whose backlog is full lets connects hang: (listener, its address, the connections that
-/// fill it).
+/// A listener whose backlog is full lets connects hang: (listener, its address, the connections
+/// that fill it).
 #[cfg(unix)] // Windows refuses where there is no room
 fn full_listener() -> (TcpListener, SocketAddr, Vec<TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -182,7 +182,8 @@ pub fn a_connect_in_flight_has_no_name<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A Unix listener without room: connect(2) says `EAGAIN`, and nothing tells when there is room again.
+/// A Unix listener without room: connect(2) says `EAGAIN`, and nothing tells when there is room
+/// again.
 #[cfg(unix)]
 pub fn a_unix_connect_waits_for_room<H: Harness>() {
     let mut b = H::bench();

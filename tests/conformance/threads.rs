@@ -61,7 +61,8 @@ pub fn many_threads_post_in_their_order<H: Harness>() {
     b.expect_quiet();
 }
 
-/// Submissions from threads beside the loop's own, ids from a small reserve: every ticket ends once.
+/// Submissions from threads beside the loop's own, ids from a small reserve: every ticket ends
+/// once.
 pub fn threads_submit_beside_the_loop<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().reserve(16).queue(16));
     let submitter = b.submitter();

@@ -285,7 +285,8 @@ pub fn a_chain_of_zero_timers_does_not_starve_io<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let mut pings = 0;
-    // Where time is virtual, nothing but these timers lets it pass, and the network's delays need it.
+    // Where time is virtual, nothing but these timers lets it pass, and the network's delays need
+    // it.
     let step = Duration::from_micros(u64::from(H::NAME == "sim"));
     b.submit(Op::timer(step));
     b.submit(Op::read(here));

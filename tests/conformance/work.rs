@@ -270,8 +270,8 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
                 assert_eq!(count, 1, "round {round}: a buffer is left");
                 assert_eq!(system::descriptors(), before, "round {round}: descriptors are left");
             }
-            // A thread that was joined may still be listed for a moment, and one of the kernel's that
-            // served the ring come and go.
+            // A thread that was joined may still be listed for a moment, and one of the kernel's
+            // that served the ring come and go.
             until(&format!("round {round}: its threads end"), || threads() <= alone);
             before = system::descriptors();
         }
@@ -294,7 +294,8 @@ pub fn a_watcher_does_not_wait_for_ever<H: Harness>() {
     until("the write ends", || std::fs::metadata(&path).unwrap().len() >= 4096);
 }
 
-/// Takes a file's pages out of the page cache; false where they stay, as on a file system in memory.
+/// Takes a file's pages out of the page cache; false where they stay, as on a file system in
+/// memory.
 fn drop_pages(path: &Path, len: usize) -> bool {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open(path).unwrap();
@@ -320,8 +321,8 @@ fn fetches<D: Driver>(b: &Bench<D>) -> u64 {
     rows.iter().find(|row| row.mechanism == "a thread reads, then sendfile").expect("a row").count
 }
 
-/// What the page cache does not have is read by a thread: with none to be had at the moment, the range waits,
-/// in its place, and the loop does not.
+/// What the page cache does not have is read by a thread: with none to be had at the moment, the
+/// range waits, in its place, and the loop does not.
 pub fn what_is_sent_is_fetched_first<H: Harness>() {
     const LEN: usize = 150_000;
     let directory = Directory::new();

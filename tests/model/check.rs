@@ -103,8 +103,8 @@ impl<W: World> Model<W> {
         assert_eq!(counters.completed, self.delivered, "completed");
     }
 
-    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on. The batch,
-    /// if it is not empty, may hold leases.
+    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on. The
+    /// batch, if it is not empty, may hold leases.
     fn check_quiet(&self, batch_is_empty: bool) {
         let leases = self.pending().any(|op| self.ops[op].lease);
         let pool_is_free = self.held.is_empty() && batch_is_empty && !leases;

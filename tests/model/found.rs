@@ -117,8 +117,8 @@ pub fn a_drain_is_not_a_poll<W: World>() {
     assert_eq!(small.end().error_kind(), Some(ErrorKind::Cancelled));
 }
 
-/// A write that is out in part goes beyond the limit of the table; what came from elsewhere then met
-/// a full table although it had its place, which was vacated twice.
+/// A write that is out in part goes beyond the limit of the table; what came from elsewhere then
+/// met a full table although it had its place, which was vacated twice.
 pub fn a_reserved_place_is_not_refused<W: World>() {
     const LIMIT: u32 = 16;
     let mut small = Small::<W>::new(LIMIT);

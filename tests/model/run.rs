@@ -46,7 +46,8 @@ fn full(reason: Reason, limit: Limit) -> Option<u32> {
 }
 
 impl<W: World> Model<W> {
-    /// Whether the queue is full for sure: each free that is queued for sure passes its bound or takes a place.
+    /// Whether the queue is full for sure: each free that is queued for sure passes its bound or
+    /// takes a place.
     fn is_full(&self) -> bool {
         let doubtful = |request: &&Request| matches!(request, Request::Free { sure: false, .. });
         self.requests.len() - self.requests.iter().filter(doubtful).count() >= self.limits.queue
@@ -57,8 +58,8 @@ impl<W: World> Model<W> {
         self.requests.len() >= self.limits.queue
     }
 
-    /// A free from elsewhere. One of a source that is free already, or for which a free is queued, is not
-    /// queued; of a source that is gone the loop alone knows whether its place is another's.
+    /// A free from elsewhere. One of a source that is free already, or for which a free is queued,
+    /// is not queued; of a source that is gone the loop alone knows whether its place is another's.
     fn ask_to_free(&mut self, port: usize) {
         let is_asked =
             |request: &Request| matches!(*request, Request::Free { port: at, .. } if at == port);

@@ -332,7 +332,7 @@ impl Engines {
             ),
             ("the file cannot do it without waiting", left.unknown),
             (
-                "AIO would wait in io_submit(2) for a frozen file system, so would the ring of an old kernel",
+                "AIO, and the ring of an old kernel, would block on a frozen file system",
                 left.writes,
             ),
             ("the kernel already had the most requests at a time", left.full),

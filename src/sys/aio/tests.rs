@@ -320,8 +320,8 @@ fn stuck(pipe: &impl AsRawFd, key: u64) -> Request {
     Request { key, code: Code::Poll, fd, start, len: 0, offset: 0, rw_flags: 0 }
 }
 
-/// More than the context holds: the rest stays queued while the kernel is full of what does not end,
-/// nothing is lost, and what ends makes room.
+/// More than the context holds: the rest stays queued while the kernel is full of what does not
+/// end, nothing is lost, and what ends makes room.
 #[test]
 fn a_full_context_keeps_the_rest_queued() {
     both(32, |mut aio| {
@@ -516,8 +516,8 @@ fn nowait_of_buffered_io() {
     }
 }
 
-/// Whether requests are in the kernel when io_submit(2) returns is what makes them asynchronous. Not
-/// asserted but for what is certain: buffered reads have ended by then.
+/// Whether requests are in the kernel when io_submit(2) returns is what makes them asynchronous.
+/// Not asserted but for what is certain: buffered reads have ended by then.
 #[test]
 fn what_blocks_has_ended_at_submission() {
     let (Some(file), Some(_)) = (direct(64), open(32)) else { return };

@@ -1,7 +1,7 @@
 //! Descriptors of either kind: what they are, and which conditions hold.
 //!
-//! Only sockets can be waited for, and only files read at an offset. Pipes, terminals and whatever else
-//! there are handles of are refused.
+//! Only sockets can be waited for, and only files read at an offset. Pipes, terminals and whatever
+//! else there are handles of are refused.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -78,7 +78,8 @@ pub(crate) fn own(fd: RawFd) -> OwnedFd {
 
 /// Lends a descriptor out.
 pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the caller keeps it open for `'a` (it bounds `'a` by a borrow of the table that does).
+    // SAFETY: the caller keeps it open for `'a` (it bounds `'a` by a borrow of the table that
+    // does).
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -112,7 +113,8 @@ pub(crate) fn write_nowait(_: RawFd, _: &[u8]) -> Moved {
     UNSUPPORTED
 }
 
-/// A descriptor that is asked for conditions, which are [`Ready`]'s bits. One below 0 is passed over.
+/// A descriptor that is asked for conditions, which are [`Ready`]'s bits. One below 0 is passed
+/// over.
 pub(crate) struct PollFd {
     pub(crate) fd: RawFd,
     pub(crate) events: i16,
@@ -142,11 +144,11 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
 /// How long a wait lasts at least that has found nothing but what it cannot be told to leave out.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// WSAPoll: waits so many milliseconds at most, for ever if `None`; answers how many descriptors have
-/// something, or -1.
+/// WSAPoll: waits so many milliseconds at most, for ever if `None`; answers how many descriptors
+/// have something, or -1.
 ///
-/// It tells of every hang-up, asked or not, and takes the peer's half-close for one. While only such
-/// are found, waits end for nothing, at most once in [`PAUSE`].
+/// It tells of every hang-up, asked or not, and takes the peer's half-close for one. While only
+/// such are found, waits end for nothing, at most once in [`PAUSE`].
 pub(crate) fn poll(fds: &mut [PollFd], timeout_ms: Option<i32>) -> i32 {
     let shown = || fds.iter().filter(|entry| entry.fd >= 0);
     let mut raw: Vec<WSAPOLLFD> = shown().map(to_winsock).collect();

@@ -1,12 +1,13 @@
 //! Errors of Winsock and Win32 as errnos, and back.
 //!
-//! The crate's errors carry errnos, here the numbers of the C library (`libc::ECONNRESET` …), so that a
-//! program compares with the same names on every system. An `io::Error` has Windows' number, from which
-//! std tells its kind and text.
+//! The crate's errors carry errnos, here the numbers of the C library (`libc::ECONNRESET` …), so
+//! that a program compares with the same names on every system. An `io::Error` has Windows' number,
+//! from which std tells its kind and text.
 
 use std::io;
 
-/// Windows' numbers and what they are called elsewhere. The first row of an errno is what it becomes.
+/// Windows' numbers and what they are called elsewhere. The first row of an errno is what it
+/// becomes.
 const TABLE: &[(i32, i32)] = &[
     // Win32 (winerror.h)
     (2, libc::ENOENT),         // ERROR_FILE_NOT_FOUND

@@ -1,7 +1,7 @@
 //! Descriptors on Windows: a socket or the handle of a file, under the names that std has on Unix.
 //!
-//! Both are handles of the kernel: 32 bits of them count, and the two lowest are free for whoever holds
-//! them. So a [`RawFd`] is the number with one of these bits saying which of the two it is:
+//! Both are handles of the kernel: 32 bits of them count, and the two lowest are free for whoever
+//! holds them. So a [`RawFd`] is the number with one of these bits saying which of the two it is:
 //!
 //! ```text
 //!   ...n n n n 0 0   a socket: calls of Winsock, closesocket
@@ -87,9 +87,10 @@ pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
 
 /// An owned descriptor: a socket, or the handle of a file. It is closed on drop.
 ///
-/// Made of what std has: sockets, files, `OwnedSocket`, `OwnedHandle`. A handle of something else is
-/// refused where it is used, as is a socket whose number does not fit into 32 bits (Windows' own do).
-/// `TryFrom` turns it into any of these again, here as on Unix, and gives it back if it is another.
+/// Made of what std has: sockets, files, `OwnedSocket`, `OwnedHandle`. A handle of something else
+/// is refused where it is used, as is a socket whose number does not fit into 32 bits (Windows' own
+/// do). `TryFrom` turns it into any of these again, here as on Unix, and gives it back if it is
+/// another.
 #[repr(transparent)]
 pub struct OwnedFd(NonZeroI32);
 

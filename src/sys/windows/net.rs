@@ -1,13 +1,13 @@
 //! Sockets on Winsock: the attempts of the proactor, and how sockets are made.
 //!
-//! Calls have no flag that keeps them from blocking: sockets are made non-blocking. Unix sockets are
-//! refused (`EAFNOSUPPORT`), and descriptors are not passed (`EOPNOTSUPP`).
+//! Calls have no flag that keeps them from blocking: sockets are made non-blocking. Unix sockets
+//! are refused (`EAFNOSUPPORT`), and descriptors are not passed (`EOPNOTSUPP`).
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice or
-//! of an exclusive `Target`. No call is overlapped, so that the system keeps nothing of it.
+//! As in `descriptor`: descriptors are numbers, memory is passed as pointer and length of a slice
+//! or of an exclusive `Target`. No call is overlapped, so that the system keeps nothing of it.
 
 use std::io::{self, IoSlice};
 use std::ptr;
@@ -100,8 +100,8 @@ pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
     attempt!(unsafe { api::recv(socket(fd), to.as_mut_ptr(), len(to.len()), 0) })
 }
 
-/// What a stream is handed at once: Winsock takes whatever it is given while its buffer is not full, be
-/// it a gigabyte, so that a write would never wait for its peer.
+/// What a stream is handed at once: Winsock takes whatever it is given while its buffer is not
+/// full, be it a gigabyte, so that a write would never wait for its peer.
 const PIECE: usize = 64 << 10;
 
 fn is_stream(fd: RawFd) -> bool {
@@ -153,8 +153,8 @@ pub(crate) fn recv_vectored(
         };
         let (none, routine) = (ptr::null_mut(), ptr::null());
         let start = parts.as_ptr();
-        // SAFETY: the parts name memory of `to`, which is ours to write; the rest lives on this stack
-        // or in the caller's address.
+        // SAFETY: the parts name memory of `to`, which is ours to write; the rest lives on this
+        // stack or in the caller's address.
         let answer = unsafe {
             api::WSARecvFrom(
                 socket(fd),
@@ -177,7 +177,8 @@ pub(crate) fn recv_vectored(
                     parts[..count as usize].iter().map(|part| part.len as usize).sum();
                 return (room as Moved, CUT);
             }
-            // A datagram that was sent before has found nobody: nothing to who receives from anybody.
+            // A datagram that was sent before has found nobody: nothing to who receives from
+            // anybody.
             api::WSAECONNRESET if from.is_some() => {}
             code => {
                 if let Some(address) = from {
@@ -218,8 +219,8 @@ pub(crate) fn recv_descriptors(_: RawFd, _: &mut [Target<'_>], _: &mut Vec<Owned
     -(libc::EOPNOTSUPP as Moved)
 }
 
-/// accept, non-blocking and not inherited: the descriptor or `-errno`; the peer's address is written
-/// to `peer`.
+/// accept, non-blocking and not inherited: the descriptor or `-errno`; the peer's address is
+/// written to `peer`.
 pub(crate) fn accept(fd: RawFd, peer: &mut RawAddress) -> Moved {
     let (at, at_len) = peer.out();
     // SAFETY: room for any address, and its length.
@@ -290,8 +291,8 @@ pub(crate) struct Listen {
     pub(crate) nodelay: bool,
 }
 
-/// A bound, listening, non-blocking stream socket. Addresses are not shared: Winsock's `SO_REUSEADDR`
-/// would let anybody take one.
+/// A bound, listening, non-blocking stream socket. Addresses are not shared: Winsock's
+/// `SO_REUSEADDR` would let anybody take one.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     if how.reuse_port {
         let text = "Windows does not share an address between listeners";

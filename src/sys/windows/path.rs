@@ -69,8 +69,8 @@ pub(crate) fn access(path: &OsStr, what: i32) -> io::Result<()> {
     if denied { Err(os_error(libc::EACCES)) } else { Ok(()) }
 }
 
-/// Calls `make` with `template` whose last six characters, which are `XXXXXX`, are replaced, until it
-/// meets a name that is not there. `EINVAL` for another template.
+/// Calls `make` with `template` whose last six characters, which are `XXXXXX`, are replaced, until
+/// it meets a name that is not there. `EINVAL` for another template.
 fn make_unique<T>(
     template: &OsStr,
     mut make: impl FnMut(&OsStr) -> io::Result<T>,

@@ -1,5 +1,5 @@
-//! Names and addresses, by std and getnameinfo: both block for as long as a name server takes. Which
-//! errnos their errors become stands in `error.rs`.
+//! Names and addresses, by std and getnameinfo: both block for as long as a name server takes.
+//! Which errnos their errors become stands in `error.rs`.
 
 #![allow(unsafe_code)]
 //! # Safety

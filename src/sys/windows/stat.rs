@@ -27,8 +27,8 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
     table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
 }
 
-/// Of an open file. There are no owners, no permissions but read-only, and no time of the last change
-/// of metadata; blocks are counted from the size.
+/// Of an open file. There are no owners, no permissions but read-only, and no time of the last
+/// change of metadata; blocks are counted from the size.
 pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
     let known = file(fd).metadata()?;
     let mut raw = MaybeUninit::<api::BY_HANDLE_FILE_INFORMATION>::uninit();

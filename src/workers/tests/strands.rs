@@ -40,8 +40,8 @@ fn jobs_of_a_strand_come_back_in_their_order() {
     assert!(keys.into_iter().eq(0..count));
 }
 
-/// As soon as nobody holds a strand, another worker may have its next job: what has ended is on its way
-/// to the loop before that.
+/// As soon as nobody holds a strand, another worker may have its next job: what has ended is on its
+/// way to the loop before that.
 #[test]
 fn a_strand_is_let_go_after_its_jobs_were_delivered() {
     let mut pool = Pool::new(2, 100);
@@ -94,7 +94,8 @@ fn a_long_strand_keeps_nobody_waiting() {
     assert_eq!(pool.keys(14), [0, 30, 0, 20, 10, 21, 1, 22, 11, 23, 2, 12, 3, 13]);
 }
 
-/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes on.
+/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes
+/// on.
 #[test]
 fn jobs_of_a_strand_are_given_back() {
     let mut pool = Pool::new(1, 8);
@@ -153,7 +154,8 @@ fn withdrawn_strands_take_no_room() {
     assert_eq!(pool.keys(4), [0, 1, 2, 3]);
 }
 
-/// The loop is told at once when a worker has little before it, else soon: it need not be woken for each job.
+/// The loop is told at once when a worker has little before it, else soon: it need not be woken for
+/// each job.
 #[test]
 fn how_soon_the_loop_must_know() {
     let told = |sizes: &[usize]| {
@@ -204,8 +206,8 @@ fn withdrawn_bytes_are_not_ahead() {
     assert!(!pool.workers.are_ahead());
 }
 
-/// A loop that naps takes what it was not woken for, although the next job of the strand does not end before it
-/// has.
+/// A loop that naps takes what it was not woken for, although the next job of the strand does not
+/// end before it has.
 #[test]
 fn what_was_told_softly_is_taken_when_the_nap_ends() {
     let mut selector = Selector::new(64).unwrap();
