@@ -9,7 +9,7 @@
 //!
 //! - `windlass`: `Op::run`. Jobs of the program run on half of the threads at most, so that 8
 //!   threads are 4 that run them.
-//! - `one_lock`: a `Mutex<VecDeque>` and a `Condvar`, which is told when somebody is idle. What
+//! - `one_lock`: a `Mutex<VecDeque>` and a `Condvar`, which is notified when a thread is idle. What
 //!   comes of a job goes to the same loop the same way: through a queue, with a write of its
 //!   eventfd if it sleeps.
 //! - `bare`: the same, but the loop is none: it takes a job's result from a channel, and serves

@@ -11,7 +11,7 @@
 //!     └──────── ring(): no system call ────────────▶┘
 //! ```
 //!
-//! A loop that naps wakes by itself soon, and looks then whether anybody has rung or not: `tap`,
+//! A loop that naps wakes by itself soon, and looks then whether the bell was rung or not: `tap`,
 //! for what can wait so long, leaves it alone. It is a `ring` for all other loops.
 //!
 //! Invariant: (R1) a message is queued before `ring` or `tap`, and the loop empties the queue after

@@ -130,8 +130,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// to another kernel.
     fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
 
-    /// As [`attach`](Driver::attach), for a duplicate whose open file description somebody else
-    /// uses: its flags are never changed.
+    /// As [`attach`](Driver::attach), for a duplicate whose open file description other code uses:
+    /// its flags are never changed.
     ///
     /// # Errors
     /// As for `attach`.

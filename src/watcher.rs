@@ -174,7 +174,7 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096,
-    /// TCP_NODELAY for what it accepts, `SO_REUSEADDR`. A Unix path at which nobody listens any
+    /// TCP_NODELAY for what it accepts, `SO_REUSEADDR`. A Unix path at which no socket listens any
     /// more is replaced.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The kernel writes where it was told, and not a byte further: every large allocation of this
-//! binary ends right before a page that nobody may touch, swap buffers among them.
+//! binary ends right before an inaccessible page, swap buffers among them.
 //!
 //! A byte too many is `EFAULT` for the kernel and a signal for us.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]

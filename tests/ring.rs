@@ -182,9 +182,8 @@ fn a_cancel_is_one_entry() {
     b.watcher.free(there);
 }
 
-/// Whoever embeds the loop sleeps when a look has brought nothing and nothing is due: what that
-/// look has begun must be in the kernel. Here it is a read that was put off because much was read
-/// before it.
+/// The embedding loop sleeps when a look has brought nothing and nothing is due: what that look has
+/// begun must be in the kernel. Here it is a read that was put off because much was read before it.
 #[test]
 fn what_a_look_has_begun_wakes_the_loop_around_it() {
     const MUCH: usize = 64 << 10;

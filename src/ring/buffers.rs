@@ -8,7 +8,7 @@
 //! # Safety
 //!
 //! (B1) The mapping is as large as the ring that was registered, and stays until the kernel's ring
-//! is gone. (B2) A chunk in an entry is lent by the pool: nobody else writes it.
+//! is gone. (B2) A chunk in an entry is lent by the pool: only the kernel writes it.
 
 use std::io;
 use std::ptr::NonNull;

@@ -2,7 +2,7 @@
 //!
 //! The kernel takes 33 pieces of a socket in a row and then puts the receive off. One that was put
 //! off takes the rest, is told that nothing else is queued and waits for a wake, which an end or an
-//! error that was there before does not make. Whoever started it afresh would see it.
+//! error that was there before does not make. A restarted receive would see it.
 
 /// Pieces in a row that have others behind them, after which a receive is put off.
 const LONG: u32 = 33;

@@ -487,8 +487,7 @@ impl Aio {
         loop {
             match self.get_events(&mut events) {
                 answer if answer == -(libc::EINTR as Moved) => {}
-                // It was there when the context was opened; there is nobody to tell that it is
-                // gone.
+                // It was there when the context was opened; no caller can learn that it is gone.
                 answer @ ..0 => {
                     debug_assert!(false, "io_getevents(2): errno {}", -answer);
                     return total;

@@ -1,7 +1,7 @@
 //! A ring of io_uring(7): set up by a ladder, entered once per wait.
 //!
-//! It knows nothing of operations or buffers: whoever pushes an entry promises that the memory
-//! which the entry names stays what it is until the entry's final completion.
+//! It knows nothing of operations or buffers: the caller of `push` promises that the memory which
+//! the entry names stays what it is until the entry's final completion.
 
 #![allow(unsafe_code)]
 //! # Safety

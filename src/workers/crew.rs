@@ -10,9 +10,9 @@
 //!                             └────────── idle ◀───────────┘
 //! ```
 //!
-//! One worker that searches is enough: while there is one, nobody is woken. The last one that finds
-//! a job calls the next if there is more to do. So a burst of short jobs costs one system call and
-//! not one for each, and a burst of long ones still has all workers running soon.
+//! One worker that searches is enough: while there is one, no other worker is woken. The last one
+//! that finds a job calls the next if there is more to do. So a burst of short jobs costs one
+//! system call and not one for each, and a burst of long ones still has all workers running soon.
 //!
 //! Invariants: (C1) a job is queued before `call`, and a worker looks at the queues after `rest`
 //! and after `found`; so a job that is missed by a look has called after it, and finds the worker

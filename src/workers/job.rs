@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: (W1) who takes the work out of a waiting cell has it, and nobody else: a worker to
-//! run it, or the loop to give it back. A cell is used again only when nobody else holds it.
+//! run it, or the loop to give it back. A cell is used again only when no other owner holds it.
 
 use std::any::Any;
 use std::fmt;

@@ -85,7 +85,7 @@ pub(crate) struct Counts {
 
 /// A pool of worker threads, used by one loop.
 ///
-/// Threads are made when there is a job and nobody is idle, up to the limit, and stay until the
+/// Threads are made when there is a job and no thread is idle, up to the limit, and stay until the
 /// end; they are named `windlass-0`, `windlass-1`, …
 pub(crate) struct Workers<W: Work> {
     shared: Arc<Shared<W>>,

@@ -57,7 +57,7 @@ impl<W: Work> Strand<W> {
     }
 
     /// Starts the next job that was not withdrawn, and says how many bytes it and those behind it
-    /// move; without one, nobody holds the strand any more.
+    /// move; without one, no worker holds the strand any more.
     pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W, usize)> {
         let mut state = self.lock();
         while let Some(cell) = state.cells.pop_front() {

@@ -189,7 +189,7 @@ pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("it is mounted").count()
 }
 
-/// Memory whose first touch blocks whoever touches it, until it is let go: what holds a write in
+/// Memory whose first touch blocks the accessing thread, until it is let go: what holds a write in
 /// the middle of its system call.
 #[cfg(target_os = "linux")]
 pub mod sticky {

@@ -149,7 +149,7 @@ pub fn attributes_are_what_windows_has<H: Harness>() {
     assert_eq!(stat(b.run(Op::stat(file))).modified, at);
     expect_finished(b.run(Op::set_times(file, Some(at), None)));
     assert_eq!(stat(b.run(Op::stat(d.at("a")))).accessed, at);
-    // Of a mode counts whether anybody may write.
+    // Of a mode, only the write bits are honoured.
     expect_finished(b.run(Op::access(d.at("a"), Access::READ | Access::WRITE)));
     expect_finished(b.run(Op::set_mode(d.at("a"), 0o400)));
     assert_eq!(stat(b.run(Op::stat(d.at("a")))).permissions(), 0o444);

@@ -292,7 +292,7 @@ pub(crate) struct Listen {
 }
 
 /// A bound, listening, non-blocking stream socket. Addresses are not shared: Winsock's
-/// `SO_REUSEADDR` would let anybody take one.
+/// `SO_REUSEADDR` would let any process take one.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     if how.reuse_port {
         let text = "Windows does not share an address between listeners";

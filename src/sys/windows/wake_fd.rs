@@ -1,5 +1,5 @@
 //! A descriptor that other threads make readable: a datagram socket on the loopback interface that
-//! is connected to itself, so that nobody else can send to it.
+//! is connected to itself, so that no other socket can send to it.
 
 use std::io;
 use std::net::UdpSocket;

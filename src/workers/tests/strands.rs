@@ -40,8 +40,8 @@ fn jobs_of_a_strand_come_back_in_their_order() {
     assert!(keys.into_iter().eq(0..count));
 }
 
-/// As soon as nobody holds a strand, another worker may have its next job: what has ended is on its
-/// way to the loop before that.
+/// As soon as no worker holds a strand, another worker may have its next job: what has ended is on
+/// its way to the loop before that.
 #[test]
 fn a_strand_is_let_go_after_its_jobs_were_delivered() {
     let mut pool = Pool::new(2, 100);
