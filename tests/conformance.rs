@@ -378,6 +378,7 @@ macro_rules! system {
                 a_lease_from_another_thread_wakes_the_foreign_loop
                 a_share_that_grows_wakes_the_foreign_loop
                 room_in_the_table_wakes_the_foreign_loop
+                a_dropped_connection_wakes_the_foreign_loop
             }
             pipes {
                 a_megabyte_through_a_pipe

@@ -624,7 +624,9 @@ impl<K: Kernel> Driver for Proactor<K> {
             // The program may have made room, or given memory back, since the last turn.
             self.retry_waiting();
         }
-        let quiet = self.batch.is_empty() && !self.has_ready();
+        // The next wait learns what became of the connections that were delivered.
+        let settles = self.handed > 0 && self.waits.has_accepts();
+        let quiet = self.batch.is_empty() && !self.has_ready() && !settles;
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
         if !quiet || answered || self.doubts.are_new() || self.remote.has_rung() {
             return Some(Duration::ZERO);

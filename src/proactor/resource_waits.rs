@@ -42,6 +42,11 @@ impl ResourceWaits {
         self.begun > 0 && !self.buffers.is_empty()
     }
 
+    /// Whether accepts wait for a place.
+    pub(super) fn has_accepts(&self) -> bool {
+        !self.places.is_empty()
+    }
+
     /// The number of names in the queues.
     pub(super) fn len(&self) -> usize {
         self.leases.names.len() + self.buffers.names.len() + self.places.names.len()

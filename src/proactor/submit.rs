@@ -568,7 +568,11 @@ impl<K: Kernel> Proactor<K> {
         self.take_submitted(ticket);
         let stale = self.stale();
         let op = self.slots.find(slot, ticket.generation()).ok_or(stale)?;
-        if op.reserved || op.in_flight.ending().is_some() {
+        if op.reserved {
+            let waits = !self.serving && self.batch.is_full();
+            return Err(if waits { self.full_of_completions() } else { Reason::Stale });
+        }
+        if op.in_flight.ending().is_some() {
             return Err(Reason::Stale);
         }
         let code = op.code;

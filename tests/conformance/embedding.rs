@@ -194,3 +194,18 @@ pub fn the_clock_goes_on_when_all_is_closed<H: Harness>() {
     assert!(b.watcher.try_wait(&mut Completions::new()).is_err(), "it is closed");
     assert!(b.watcher.now() > before, "the clock stands still");
 }
+
+/// An accept that waits for the place of a connection that was delivered goes on when the program has dropped
+/// that connection.
+pub fn a_dropped_connection_wakes_the_foreign_loop<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
+    let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
+    let at = b.watcher.local_address(listener).unwrap().ip().expect("of TCP");
+    b.watcher.submit(Op::accept(listener).multishot()).unwrap();
+    let _clients = [0; 2].map(|_| std::net::TcpStream::connect(at).unwrap());
+    let first = embedded(&mut b).pop().unwrap();
+    assert!(matches!(first.result, Ok(Done::Accepted(_))));
+    drop(first);
+    assert!(is_woken(&mut b, BOUND), "nothing tells that the accept can go on");
+    assert!(matches!(embedded(&mut b)[0].result, Ok(Done::Accepted(_))));
+}

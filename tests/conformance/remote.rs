@@ -519,6 +519,7 @@ pub fn names_are_known_whatever_waits<H: Harness>() {
     }
     let reason = b.refuse(Op::read(attached)).0;
     assert!(matches!(reason, Reason::Full { limit: Limit::Completions, .. }), "{reason:?}");
+    assert_eq!(b.watcher.reschedule(timer, Duration::from_secs(9)), Err(reason));
     assert!(b.watcher.cancel(timer), "it has not ended");
     assert!(b.watcher.free(attached), "it is there");
     let mut done = windlass::Completions::new();
