@@ -70,13 +70,13 @@ impl Batch {
         if left == 0 {
             return false;
         }
-        // Exactly: memory beyond the bound would not be used.
+        // Exactly: the batch would never use memory beyond the bound.
         self.done.reserve_exact(left.min(len.max(64)));
         self.note_room();
         true
     }
 
-    /// More of the operation that completed last follows.
+    /// Marks the last completion: more of its operation will follow.
     #[inline]
     pub(crate) fn mark_more(&mut self) {
         if let Some(last) = self.done.last_mut() {
@@ -173,7 +173,7 @@ mod tests {
         Completion::new(Code::Nop, Source::NONE, ticket, 0, Ok(Done::Nop))
     }
 
-    /// Submits as the usual write does until it is refused; how many wait then.
+    /// Submits like the usual write until a refusal; returns the number of waiting completions.
     fn fill(batch: &mut Batch) -> usize {
         while batch.len() < 64 * LEAST && batch.has_room() {
             batch.push(completion());
@@ -181,8 +181,7 @@ mod tests {
         batch.len()
     }
 
-    /// What memory there is, by operations that had a place or from a delivery, is no way around
-    /// the bound.
+    /// Spare capacity, from operations with a place or from a delivery, does not evade the bound.
     #[test]
     fn memory_at_hand_is_not_room() {
         let mut batch = Batch::new(8);

@@ -69,7 +69,7 @@ impl Completion {
         self
     }
 
-    /// As [`and_more`](Completion::and_more), in place.
+    /// Like [`and_more`](Completion::and_more), in place.
     #[inline]
     pub(crate) fn mark_more(&mut self) {
         let index = self.ticket.index() | MORE;

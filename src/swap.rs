@@ -332,7 +332,8 @@ impl Pool {
         if self.room >= self.usual_room { Some((self.start, self.room)) } else { None }
     }
 
-    /// Writes the hot memory again once every lease of the chunk at hand is gone.
+    /// Starts again at the beginning of the current chunk, whose memory is hot, once all its leases
+    /// are dropped.
     #[inline(always)]
     fn reuse_if_returned(&mut self) {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool

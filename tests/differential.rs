@@ -677,7 +677,7 @@ impl<W: World> Rig<W> {
     }
 }
 
-/// Where the ends of a lane stand that have no order: an operation that is cancelled or expires before it
+/// The key for ends of a lane without an order: an operation that is cancelled or expires before it
 /// moved a byte may overtake others (C3).
 fn unordered(lane: &str) -> &'static str {
     match lane {

@@ -322,8 +322,8 @@ impl Soak {
         self.watcher.submit(op).expect("room");
         let mut held = Vec::new();
         let mut done = Completions::new();
-        // One read after the other, because a multishot one has a share of the buffers only. The last
-        // one waits for a buffer: nothing comes then.
+        // One plain read after the other, because a multishot read only gets a share of the
+        // buffers. The last read waits for a buffer, and no bytes come then.
         self.watcher.submit(Op::read(to).token(2)).expect("room");
         let quiet = Duration::from_millis(50);
         while self.watcher.wait_timeout(&mut done, quiet).expect("a wait") > 0 {

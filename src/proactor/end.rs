@@ -269,8 +269,8 @@ impl<K: Kernel> Proactor<K> {
         match self.slots.find(slot, ticket.generation()) {
             None => false,
             Some(op) if op.reserved => {
-                // No requests are taken while so many completions wait: the operation's own is cancelled
-                // when it is.
+                // At the bound of waiting completions the loop takes no requests. It cancels the
+                // operation when it takes the operation's request.
                 let waits = self.batch.is_full() && !self.serving;
                 op.count |= u32::from(waits);
                 waits

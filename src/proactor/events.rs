@@ -124,7 +124,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// The read that has just completed is a multishot one: it stays where it is.
+    /// The read that has just completed is multishot: it stays at rest.
     #[inline(always)]
     fn rest_on(&mut self, index: u32) {
         self.sources[index].flags |= RESTING;

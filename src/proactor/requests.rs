@@ -66,8 +66,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether the request that attaches this source may still be queued: so many completions wait that no
-    /// requests are taken.
+    /// Whether the request that attaches this source may still be queued, because at the bound of
+    /// waiting completions the loop takes no requests.
     pub(super) fn is_left_in_queue(&mut self, source: Source) -> bool {
         !self.serving
             && self.batch.is_full()

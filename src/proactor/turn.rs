@@ -47,9 +47,9 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(());
             }
             if wait == Wait::Now {
-                // Nothing is here: whoever embeds this loop now sleeps on its descriptor. For what
-                // has begun to wait in this turn there may be something, and who gives it back is
-                // to wake the loop.
+                // No completion: the embedding loop now sleeps on the descriptor. For a source that
+                // began to wait in this turn a resource may be free already; if not, its return
+                // must wake the loop.
                 if !self.waits.is_empty() {
                     self.retry_waiting();
                 }

@@ -209,9 +209,9 @@ impl Remote {
         self.shared.inbox.len() + usize::from(self.held.is_some())
     }
 
-    /// Queues a free of the loop's own behind what is queued: while no requests are taken, the one that
-    /// attaches the source may be among them. False if no thread has attached a handle under this name, or
-    /// a free of it is queued already.
+    /// Queues the loop's own free of a source behind the queued requests, one of which may attach
+    /// the source. False if no thread has attached a handle under this name, or a free of it is
+    /// queued already.
     pub(crate) fn free_later(&self, source: Source) -> bool {
         let is_there = self.shared.names.free(source);
         if is_there {

@@ -126,15 +126,15 @@ pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
     }
 }
 
-/// Whether the foreign loop would go on: it sleeps as it is told, and has been woken.
+/// Whether the foreign loop wakes: it sleeps on the descriptor for `next_timeout`.
 fn is_woken<D: Driver>(b: &mut Bench<D>, bound: Duration) -> bool {
     let timeout = b.watcher.next_timeout();
     timeout == Some(Duration::ZERO)
         || system::wait_readable(b.watcher.pollable().unwrap(), Some(bound))
 }
 
-/// A read that has had its share of the swap buffers goes on when they come back, also where the
-/// wait that has found that out was the last one.
+/// A read that waits for its share of the swap buffers resumes when they come back, even if it
+/// began to wait in the last turn.
 pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     const CHUNK: usize = 4096;
     let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(64 * CHUNK);
@@ -152,7 +152,7 @@ pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     b.watcher.submit(Op::read(source).multishot()).unwrap();
     let mut done = Completions::new();
     let (read, mut sent) = (kept.len(), 0);
-    // A driver may find out that it has had its share before there is more.
+    // A driver may find the share used up before more bytes come.
     while b.watcher.counters().share_waits == 0 || kept.len() == read + sent {
         assert!(kept.len() < 100, "no share of a scarce pool is used up");
         (&there).write_all(&[2]).unwrap();
@@ -166,7 +166,7 @@ pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     assert_eq!(embedded(&mut b)[0].bytes(), 1);
 }
 
-/// An accept that waits for room in the table goes on when the program makes it.
+/// An accept that waits for room in the table resumes when the program makes room.
 pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
     let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
     let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
@@ -185,7 +185,7 @@ pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
     assert_eq!(embedded(&mut b)[0].ticket(), accept);
 }
 
-/// `now` is no older than the last wait, also of a closed watcher.
+/// `now` advances with each wait, also on a closed watcher.
 pub fn the_clock_goes_on_when_all_is_closed<H: Harness>() {
     let mut b = H::bench();
     b.watcher.close();

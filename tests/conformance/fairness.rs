@@ -181,7 +181,7 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
     for op in [Op::nop(), Op::read(there), Op::close(there), Op::timer(Duration::ZERO)] {
         assert_eq!(b.refuse(op).0, reason);
     }
-    // A write may find memory at hand, and no room.
+    // A write may find spare capacity, but no room within the bound.
     let write = |_: &usize| b.watcher.submit(Op::write(here, "w")).is_ok();
     let written = (0..MANY).take_while(write).count();
     assert!(written <= nops, "{written} of {MANY} were accepted");

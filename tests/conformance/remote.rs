@@ -502,8 +502,8 @@ pub fn a_submitter_outlives_its_watcher<H: Harness>() {
     assert_eq!(std::sync::Arc::strong_count(&alive), 1, "the message was dropped");
 }
 
-/// What another thread has attached and submitted is there for this thread, also where so many completions
-/// wait that no more is taken from the queue.
+/// The loop's thread can use sources and tickets of other threads even at the bound of waiting
+/// completions, where the loop takes no requests.
 pub fn names_are_known_whatever_waits<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().operations(16));
     let (here, there) = b.pair();

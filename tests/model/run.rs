@@ -46,20 +46,20 @@ fn full(reason: Reason, limit: Limit) -> Option<u32> {
 }
 
 impl<W: World> Model<W> {
-    /// Whether the queue is full for sure: each free that is queued for sure passes its bound or
-    /// takes a place.
+    /// Whether the queue is surely full: each surely queued free takes a place, or exceeds the
+    /// bound.
     fn is_full(&self) -> bool {
         let doubtful = |request: &&Request| matches!(request, Request::Free { sure: false, .. });
         self.requests.len() - self.requests.iter().filter(doubtful).count() >= self.limits.queue
     }
 
-    /// Whether the queue may be full: if all that may stand there does.
+    /// Whether the queue may be full, counting all requests that may be queued.
     fn may_be_full(&self) -> bool {
         self.requests.len() >= self.limits.queue
     }
 
-    /// A free from elsewhere. One of a source that is free already, or for which a free is queued,
-    /// is not queued; of a source that is gone the loop alone knows whether its place is another's.
+    /// A free from another thread. A free of a freed source, or of a source with a queued free, is
+    /// not queued. For a freed source only the loop knows whether its place has a new source.
     fn ask_to_free(&mut self, port: usize) {
         let is_asked =
             |request: &Request| matches!(*request, Request::Free { port: at, .. } if at == port);

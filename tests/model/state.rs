@@ -169,7 +169,7 @@ pub enum Request {
     Attach(usize),
     Submit(usize),
     Cancel(usize),
-    /// `sure` if it is queued for sure: the source was there, and no other free of it stands there.
+    /// `sure` if it is surely queued: the source existed, and no other free of it was queued.
     Free {
         port: usize,
         sure: bool,
