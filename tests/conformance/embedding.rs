@@ -126,7 +126,7 @@ pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
     }
 }
 
-/// Whether the foreign loop wakes: it sleeps on the descriptor for `next_timeout`.
+/// Whether the foreign loop wakes: at once, or within `bound` by the descriptor.
 fn is_woken<D: Driver>(b: &mut Bench<D>, bound: Duration) -> bool {
     let timeout = b.watcher.next_timeout();
     timeout == Some(Duration::ZERO)
@@ -195,8 +195,8 @@ pub fn the_clock_goes_on_when_all_is_closed<H: Harness>() {
     assert!(b.watcher.now() > before, "the clock stands still");
 }
 
-/// An accept that waits for the place of a connection that was delivered goes on when the program has dropped
-/// that connection.
+/// An accept that waits for the place of a delivered connection resumes when the program has
+/// dropped that connection.
 pub fn a_dropped_connection_wakes_the_foreign_loop<H: Harness>() {
     let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
     let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
