@@ -9,6 +9,7 @@
 //! - [`driver`] is the contract that every driver keeps, and the page to read before writing one.
 //! - [`sim`] runs the same loop on a simulated kernel with virtual time, seeded faults and a trace,
 //!   to test servers on.
+//! - The `guide` module has a page for each thing that a program does sooner or later.
 //! - [`Reactor`] is readiness alone, for those who want to make the calls themselves.
 //!
 //! ```
@@ -64,6 +65,8 @@ mod extra;
 #[cfg(windows)]
 pub mod fd;
 mod file;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod interest;
 mod op;
 mod proactor;
