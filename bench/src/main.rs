@@ -1,0 +1,68 @@
+//! windlass beside raw loops and its peers.
+//!
+//! ```text
+//! cargo run --release --manifest-path bench/Cargo.toml -- echo [--runs 5] [--seconds 2]
+//! cargo run --release --manifest-path bench/Cargo.toml -- idle [--connections 5000]
+//! cargo run --release --manifest-path bench/Cargo.toml -- files [--runs 5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- gaio [--runs 5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- all
+//! ```
+//!
+//! A suite starts each server as a process of its own on processor 0, and its clients as another on
+//! processor 1. It interleaves the servers: every run measures each of them once, in an order that
+//! changes with the run. It prints a Markdown table and writes it, with a plot, to `bench/results`.
+//!
+//! Ratios are made within a run, against the first server of the suite. Their 95 % intervals come from
+//! resampling the runs.
+
+mod allocations;
+mod arguments;
+mod load;
+mod machine;
+mod peers;
+mod plot;
+mod process;
+mod rounds;
+mod servers;
+mod stats;
+mod suites;
+mod table;
+
+use std::io;
+use std::process::ExitCode;
+
+use arguments::Arguments;
+
+const USAGE: &str = "usage:
+  echo  [--runs N] [--seconds S] [--only NAME,NAME]   echo rates and processor time
+  idle  [--connections N]                             bytes per idle connection
+  files [--runs N] [--seconds S]                      random reads beside libuv's pool
+  gaio  [--runs N]                                    gaio's own list of figures
+  all   [--runs N]                                    all of them, and README's plot
+  list                                                the servers, and whether they can run here";
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_env();
+    let command = arguments.next().unwrap_or_default();
+    let ended = match command.as_str() {
+        "echo" => suites::echo::run(&mut arguments).map(drop),
+        "idle" => suites::idle::run(&mut arguments).map(drop),
+        "files" => suites::files::run(&mut arguments).map(drop),
+        "gaio" => suites::gaio::run(&mut arguments),
+        "all" => suites::all(&mut arguments),
+        "list" => peers::list(),
+        // What the suites start: a server, clients, reads, or any program bound to a processor.
+        "serve" => servers::serve(&mut arguments),
+        "load" => load::run(&mut arguments),
+        "read-file" => suites::files::read(&mut arguments),
+        "pin" => process::pin_and_exec(&mut arguments),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

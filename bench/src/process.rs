@@ -1,0 +1,152 @@
+//! Child processes: bound to a processor, measured from outside, ended by their owner.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::arguments::Arguments;
+
+/// `pin CPU PROGRAM ARGUMENT…`: binds itself to a processor and becomes the program.
+pub fn pin_and_exec(arguments: &mut Arguments) -> io::Result<()> {
+    let cpu: usize = arguments.require("processor")?;
+    let words = arguments.rest();
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)?;
+    Err(Command::new(&words[0]).args(&words[1..]).exec())
+}
+
+/// A command that runs on processor `cpu`.
+fn pinned(cpu: usize, program: &Path, arguments: &[String]) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("pin").arg(cpu.to_string()).arg(program).args(arguments);
+    Ok(command)
+}
+
+/// This program with these words, on processor `cpu`.
+fn ourselves(cpu: usize, words: &[String]) -> io::Result<Command> {
+    pinned(cpu, &std::env::current_exe()?, words)
+}
+
+/// A server that was started here; dropping it ends it.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts `command` on processor 0; `{port}` in its words becomes a free port. Returns when the
+    /// server accepts.
+    pub fn start(command: &[String]) -> io::Result<Server> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let words: Vec<String> =
+            command.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
+        let child = pinned(0, Path::new(&words[0]), &words[1..])?
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut server = Server { child, port };
+        let by = Instant::now() + Duration::from_secs(20);
+        // No event tells that another program listens: it is asked until it does.
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(io::Error::other(format!("{command:?} ended at once: {status}")));
+            }
+            if Instant::now() > by {
+                return Err(io::Error::other(format!("{command:?} does not listen")));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    /// Processor time of all its threads so far.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let mut ns = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            // A thread may end between the two looks.
+            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            ns += text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(ns))
+    }
+
+    /// Bytes of anonymous memory that are resident.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.ok_or_else(|| io::Error::other("no RssAnon in /proc"))? << 10)
+    }
+
+    /// Asks it to end, and returns the last line that it printed.
+    pub fn end(mut self) -> io::Result<Option<String>> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM)?;
+        let output = self.child.stdout.take().expect("it is piped");
+        let last = BufReader::new(output).lines().map_while(Result::ok).last();
+        self.child.wait()?;
+        Ok(last)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs clients on processor 1 and returns what they print.
+pub fn clients(words: &[String]) -> io::Result<String> {
+    let output = ourselves(1, words)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("{words:?} ended with {}", output.status)));
+    }
+    String::from_utf8(output.stdout).map_err(io::Error::other)
+}
+
+/// Clients that hold their connections until this is dropped.
+pub struct Holding(Child);
+
+/// Starts clients on processor 1, and returns when they say that all is as it should be.
+pub fn hold(words: &[String]) -> io::Result<Holding> {
+    let mut child = ourselves(1, words)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line)?;
+    let holding = Holding(child);
+    if line.trim() == "holding" {
+        Ok(holding)
+    } else {
+        Err(io::Error::other(format!("{words:?} does not hold its connections")))
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program on processor 0 to its end and returns what it prints.
+pub fn output(program: &Path, arguments: &[String]) -> io::Result<String> {
+    let output = pinned(0, program, arguments)?.stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!(
+            "{} ended with {}",
+            program.display(),
+            output.status
+        )));
+    }
+    String::from_utf8(output.stdout).map_err(io::Error::other)
+}
