@@ -5,6 +5,7 @@ use super::*;
 /// The timer of a program that always has work still fires, whether the program resubmits nops for
 /// ever or posts messages for ever. The same seed still gives the same run.
 #[test]
+#[cfg_attr(miri, ignore = "300,000 turns: too slow")]
 fn a_busy_program_still_sees_its_timer() {
     const SPAN: Duration = Duration::from_millis(50);
     let run = |posts: bool, turn: Option<Duration>| {
