@@ -1,0 +1,161 @@
+# What .ci/run does with the examples: each starts, serves a client, and ends on SIGTERM. Sourced.
+
+# Starts an example and leaves its pid in $pid and its port in $port.
+start() {
+    local name=$1
+    shift
+    : >"$scratch/$name"
+    "$target/debug/examples/$name" --port 0 "$@" </dev/null >"$scratch/$name" 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        port=$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$scratch/$name")
+        [ -n "$port" ] && return
+        sleep 0.05
+    done
+    cat "$scratch/$name"
+    die "$name does not listen"
+}
+
+# Ends an example: $1 names it, $2 is its pid.
+stop() {
+    local status=0
+    kill -TERM "$2"
+    for _ in $(seq 200); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -KILL "$2" 2>/dev/null && die "$1 did not end on SIGTERM"
+    wait "$2" || status=$?
+    [ "$status" = 0 ] || { cat "$scratch/$1"; die "$1 ended with status $status"; }
+    echo "$1: ok"
+}
+
+# Says a line to a TCP port and expects to hear it again.
+expect_echo() {
+    local heard=
+    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    echo "$2" >&3
+    read -r -t 10 heard <&3 || true
+    exec 3>&-
+    [ "$heard" = "$2" ] || die "said '$2' to port $1, heard '$heard'"
+}
+
+# Fetches $1 with curl's options after it: the body to $scratch/fetched, the status to $status.
+fetch() {
+    local path=$1
+    shift
+    status=$(curl -sS --max-time 20 --path-as-is -o "$scratch/fetched" -w '%{http_code}' "$@" \
+        "http://127.0.0.1:$port/$path")
+}
+
+# Fetches $1 and expects the status $2.
+expect_status() {
+    fetch "$1"
+    [ "$status" = "$2" ] || die "file_server: $1 is answered with $status, not $2"
+}
+
+gate_examples() {
+    section "examples: each starts, serves, and ends on SIGTERM"
+    limit 600 cargo build --examples
+
+    start echo
+    echo_pid=$pid echo_port=$port
+    expect_echo "$echo_port" "hello"
+    start proxy --to "127.0.0.1:$echo_port"
+    for i in 1 2 3; do
+        expect_echo "$port" "through the proxy $i"
+    done
+    stop proxy "$pid"
+    stop echo "$echo_pid"
+
+    start udp_echo
+    # One byte, because the shell reads byte by byte and a datagram is gone after the first.
+    exec 3<>"/dev/udp/127.0.0.1/$port"
+    printf '!' >&3
+    read -r -n 1 -t 10 heard <&3 || true
+    exec 3>&-
+    [ "$heard" = "!" ] || die "udp_echo answers '$heard'"
+    stop udp_echo "$pid"
+
+    start reuseport --threads 2
+    for i in 1 2 3 4 5 6 7 8; do
+        expect_echo "$port" "connection $i"
+    done
+    stop reuseport "$pid"
+
+    start push --interval 20
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    for i in 1 2 3; do
+        read -r -t 10 line <&3 || die "push does not push"
+    done
+    [[ $line == tick* ]] || die "push pushes '$line'"
+    exec 3>&-
+    stop push "$pid"
+
+    start chat
+    exec 3<>"/dev/tcp/127.0.0.1/$port" 4<>"/dev/tcp/127.0.0.1/$port"
+    # The second client is heard once it is there: it says something until the first one hears it.
+    for i in $(seq 50); do
+        echo "is anybody there" >&4
+        read -r -t 0.2 line <&3 && break
+    done
+    [ "$line" = "is anybody there" ] || die "chat says '$line'"
+    exec 3>&- 4>&-
+    stop chat "$pid"
+
+    # Files that do not fill a page, behind a name that has to be decoded, and one beside the
+    # directory.
+    mkdir -p "$scratch/files/sub"
+    head -c 3000001 /dev/urandom >"$scratch/files/large"
+    head -c 100 /dev/urandom >"$scratch/files/sub/a b"
+    echo "not yours" >"$scratch/secret"
+    ln -s ../secret "$scratch/files/out"
+
+    direct=--direct
+    if ! dd if=/dev/zero of="$scratch/direct" bs=4096 count=1 oflag=direct 2>/dev/null; then
+        skip "examples on direct I/O: the file system of $scratch has none"
+        direct=
+    fi
+
+    if ! command -v curl >/dev/null; then
+        skip "file_server: curl is not installed"
+    else
+        for how in "--files pool" "--threads 2 $direct"; do
+            # shellcheck disable=SC2086
+            start file_server $how "$scratch/files"
+            expect_status large 200
+            cmp "$scratch/fetched" "$scratch/files/large"
+            expect_status "sub/a%20b?query" 200
+            cmp "$scratch/fetched" "$scratch/files/sub/a b"
+            expect_status nothing 404
+            for path in "..%2fsecret" ../secret out sub; do
+                expect_status "$path" 403
+            done
+            fetch large --range 4097-200000
+            [ "$status" = 206 ] || die "file_server: a range is answered with $status"
+            head -c 200001 "$scratch/files/large" | tail -c 195904 | cmp - "$scratch/fetched"
+            for i in $(seq 20); do
+                curl -sS --max-time 60 -o "$scratch/fetched$i" "http://127.0.0.1:$port/large" &
+                fetching[i]=$!
+            done
+            for i in $(seq 20); do
+                wait "${fetching[i]}" || die "file_server: fetch $i of 20 fails"
+                cmp "$scratch/fetched$i" "$scratch/files/large"
+            done
+            stop file_server "$pid"
+        done
+    fi
+
+    for how in "--depth 3 --block 50000" "$direct"; do
+        # shellcheck disable=SC2086
+        limit 60 "$target/debug/examples/copy" "$scratch/files/large" "$scratch/copied" $how
+        cmp "$scratch/files/large" "$scratch/copied"
+    done
+
+    for i in 1 2; do
+        limit 120 "$target/debug/examples/log" "$scratch/log" --producers 20 --records 100
+        printf 'what a crash leaves' >>"$scratch/log"
+    done
+
+    limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
+}
