@@ -45,9 +45,9 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_env();
     let command = arguments.next().unwrap_or_default();
     let ended = match command.as_str() {
-        "echo" => suites::echo::run(&mut arguments).map(drop),
-        "idle" => suites::idle::run(&mut arguments).map(drop),
-        "files" => suites::files::run(&mut arguments).map(drop),
+        "echo" => suites::one("echo", suites::echo::run, &mut arguments),
+        "idle" => suites::one("idle", suites::idle::run, &mut arguments),
+        "files" => suites::one("files", suites::files::run, &mut arguments),
         "gaio" => suites::gaio::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),

@@ -10,6 +10,15 @@ use std::io;
 use crate::arguments::Arguments;
 use crate::{plot, table};
 
+/// One suite, with its plot.
+pub fn one(
+    name: &str,
+    suite: fn(&mut Arguments) -> io::Result<plot::Panel>,
+    arguments: &mut Arguments,
+) -> io::Result<()> {
+    draw(name, &[suite(arguments)?])
+}
+
 /// All suites, and the plot of README.
 pub fn all(arguments: &mut Arguments) -> io::Result<()> {
     let runs: String = arguments.option("--runs", "5".into())?;
@@ -19,7 +28,12 @@ pub fn all(arguments: &mut Arguments) -> io::Result<()> {
     let idle = idle::run(&mut with(&[]))?;
     let files = files::run(&mut with(&["--runs", &runs]))?;
     gaio::run(&mut with(&["--runs", &runs]))?;
-    plot::panels("overview", &[echo, idle, files])?;
-    println!("the plot is {}", table::directory()?.join("overview.svg").display());
+    draw("overview", &[echo, idle, files])
+}
+
+/// Draws `results/NAME.svg`.
+fn draw(name: &str, panels: &[plot::Panel]) -> io::Result<()> {
+    plot::panels(name, panels)?;
+    println!("the plot is {}", table::directory()?.join(format!("{name}.svg")).display());
     Ok(())
 }
