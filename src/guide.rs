@@ -1,20 +1,23 @@
-//! The guide: one page for each thing that a program does sooner or later.
+//! The guide: one page for each task that a program has sooner or later.
 //!
-//! | page | answers |
-//! |---|---|
-//! | [how the loop works](how_the_loop_works) | What are sources, operations, completions and leases? |
-//! | [framing] | Where does a message end, and what happens to half of one? |
-//! | [state per connection](state_per_connection) | Where does a program keep what belongs to a source? |
-//! | [deadlines and idle connections](deadlines_and_idle_connections) | How long may an operation take? |
-//! | [back-pressure](back_pressure) | What if a peer is slower than we are? |
-//! | [graceful shutdown](graceful_shutdown) | How does a server end? |
-//! | [signals] | How does a loop hear of SIGTERM? |
-//! | [TLS by hand](tls_by_hand) | How does a TLS library fit in? |
-//! | [a simulatable server](a_simulatable_server) | How is a server tested without a network? |
-//! | [files and durability](files_and_durability) | When is a write on the disk? |
-//! | [platforms] | What differs between systems? |
-//! | [tuning] | What has to be set for very many connections? |
-//! | [moving over](moving) | How does a program on gaio, evio, nbio, libuv or mio look here? |
+//! A newcomer reads the first three pages in their order. Each of the others stands by itself.
+//!
+//! | | page | after it you can |
+//! |---|---|---|
+//! | 1 | [how the loop works](how_the_loop_works) | write a loop of operations and completions |
+//! | 2 | [state per connection](state_per_connection) | find what belongs to a completion's source |
+//! | 3 | [framing] | cut messages out of what reads bring |
+//! | 4 | [deadlines and idle connections](deadlines_and_idle_connections) | limit how long anything takes |
+//! | 5 | [back-pressure](back_pressure) | bound what slow peers cost |
+//! | 6 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
+//! | 7 | [signals] | stop a loop on SIGTERM |
+//! | 8 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
+//! | 9 | [a simulatable server](a_simulatable_server) | test a server with virtual time and faults |
+//! | 10 | [files and durability](files_and_durability) | know when a write is on the disk |
+//! | 11 | [platforms] | choose a driver, and know what differs between systems |
+//! | 12 | [tuning] | set up a server for very many connections |
+//! | 13 | [limits] | plan for what windlass does not do |
+//! | 14 | [moving over](moving) | port a program from gaio, evio, nbio, libuv or mio |
 //!
 //! The code on these pages is compiled and run with the tests.
 
@@ -26,8 +29,8 @@ macro_rules! pages {
 
 pages! {
     how_the_loop_works = "how-the-loop-works.md";
-    framing = "framing.md";
     state_per_connection = "state-per-connection.md";
+    framing = "framing.md";
     deadlines_and_idle_connections = "deadlines-and-idle-connections.md";
     back_pressure = "back-pressure.md";
     graceful_shutdown = "graceful-shutdown.md";
@@ -37,5 +40,6 @@ pages! {
     files_and_durability = "files-and-durability.md";
     platforms = "platforms.md";
     tuning = "tuning.md";
+    limits = "limits.md";
     moving = "moving.md";
 }
