@@ -191,3 +191,60 @@ fn what_is_left_out_is_told_by_one_function() {
     }
     assert_eq!(seen, 2, "skip.rs says it, child.rs passes it on");
 }
+
+/// The documents of the project, by their path from its root.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for directory in [root.to_owned(), root.join("docs/guide"), root.join("tests")] {
+        for entry in std::fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|kind| kind == "md") {
+                let text = std::fs::read_to_string(&path).expect("a document");
+                files.push((path.strip_prefix(root).expect("below").to_owned(), text));
+            }
+        }
+    }
+    files
+}
+
+/// One screen, then proof.
+#[test]
+fn the_readme_is_short() {
+    let lines = include_str!("../README.md").lines().count();
+    assert!(lines <= 120, "README.md has {lines} lines");
+}
+
+/// Tables, and addresses that cannot be broken, may be wider.
+#[test]
+fn documents_are_at_most_100_columns_wide() {
+    for (file, text) in documents() {
+        for (number, line) in text.lines().enumerate() {
+            let free = line.trim_start().starts_with('|') || line.contains("https://");
+            let columns = line.chars().count();
+            assert!(free || columns <= 100, "{}:{}: {columns}", file.display(), number + 1);
+        }
+    }
+}
+
+/// A link to a file of the project names one that exists. The bench makes the plots.
+#[test]
+fn documents_link_to_files_that_exist() {
+    let mut seen = 0;
+    for (file, text) in documents() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let here = root.join(file.parent().expect("a directory"));
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let outside = link.contains("://") || link.starts_with(['#', '<']);
+            if outside || link.contains("::") || link.starts_with("docs/plots/") {
+                continue;
+            }
+            let path = link.split('#').next().expect("a path");
+            // Pages of the guide link to each other by their names in rustdoc, without an ending.
+            let exists = here.join(path).exists() || file.starts_with("docs/guide");
+            assert!(exists, "{}: {link}", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "the search finds nothing any more");
+}
