@@ -59,7 +59,9 @@
 //! [`slots::Table`](crate::slots::Table) keeps sources and operations in flight,
 //! [`Deadlines`](crate::deadline::Deadlines) their deadlines, [`Pool`](crate::swap::Pool) the swap
 //! buffers, [`Remote`](crate::remote::Remote) the other threads' requests. [`Op::into_parts`] opens
-//! an operation.
+//! an operation, whatever it is; [`Task::run`] does the work that blocks, on a thread of the
+//! driver's. `examples/own_driver.rs` is a driver around another one, `tests/custom_driver.rs` one
+//! that serves sockets and files itself.
 
 use std::fmt;
 use std::io;
@@ -67,14 +69,14 @@ use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
-use crate::buf::Buf;
-use crate::clock;
 use crate::completion::{Completion, Completions};
 use crate::error::{Reason, Rejected};
-use crate::op::{Code, MULTISHOT, Op, RELATIVE};
+use crate::op::Op;
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::fd::BorrowedFd;
+
+pub use crate::file::{Job, Task};
 
 /// The first verb: hand an operation over.
 pub trait Submit {
@@ -463,32 +465,6 @@ impl fmt::Display for Explain {
     }
 }
 
-/// An [`Op`], opened: what a driver needs of it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct OpParts {
-    /// What to do.
-    pub code: Code,
-    /// With which source.
-    pub source: Source,
-    /// The user's number.
-    pub token: u64,
-    /// When a timer fires.
-    pub timer: Option<Due>,
-    /// The operation's deadline; a timer may have one in addition to its own time.
-    pub deadline: Option<Due>,
-    /// Whether it stays in flight after a completion.
-    pub multishot: bool,
-    /// Its buffer.
-    pub buf: Buf,
-    /// Its address, or descriptors to pass.
-    pub address: Option<Address>,
-    /// Where in the file it starts.
-    pub offset: u64,
-    /// Bytes wanted ([`Code::ReadExact`]) or conditions ([`Code::Poll`]).
-    pub count: u32,
-}
-
 /// The deadline of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -496,32 +472,4 @@ pub enum Due {
     At(Instant),
     /// When this time has passed since the submission.
     After(Duration),
-}
-
-impl Op {
-    /// Opens the operation (for authors of drivers).
-    pub fn into_parts(mut self) -> OpParts {
-        let due = |ns| match ns {
-            0 => None,
-            ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
-            ns => Some(Due::At(clock::instant_of(ns))),
-        };
-        let (timer, deadline) = match self.code {
-            Code::Timer => (due(self.deadline_ns), due(self.limit_ns())),
-            _ => (None, due(self.deadline_ns)),
-        };
-        let is_timer = self.code == Code::Timer;
-        OpParts {
-            timer,
-            code: self.code,
-            source: self.source,
-            token: self.token,
-            deadline,
-            multishot: self.flags & MULTISHOT != 0,
-            buf: self.buf,
-            offset: if is_timer { 0 } else { self.extra.as_offset() },
-            address: self.extra.take_address(),
-            count: self.count,
-        }
-    }
 }

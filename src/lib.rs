@@ -69,6 +69,7 @@ mod file;
 pub mod guide;
 mod interest;
 mod op;
+mod parts;
 mod proactor;
 mod quirks;
 mod reactor;
@@ -104,7 +105,7 @@ pub use completion::{Completion, Completions, Done, Message};
 pub use config::{Config, Overflow};
 pub use discard::panicked_drops;
 pub use driver::{
-    Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, OpParts, Submit, Wait,
+    Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, Submit, Wait,
 };
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use file::{
@@ -114,6 +115,7 @@ pub use file::{
 };
 pub use interest::{Mode, Ready};
 pub use op::{Code, Op};
+pub use parts::OpParts;
 pub use proactor::{
     Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE, leaked_buffers,
 };

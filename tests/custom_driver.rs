@@ -1,39 +1,54 @@
 //! A driver that is written outside the crate plugs into the `Watcher`.
 //!
-//! It stands on poll(2), serves reads, writes, timers and nops, and is made of the crate's shared
-//! components: the table of operations, the deadline heap, the pool of leases, the remote queue.
+//! It stands on poll(2), serves reads, writes, timers, nops, files over sockets and all tasks, and
+//! is made of the crate's shared components: the table of operations, the deadline heap, the pool
+//! of leases, the remote queue. Opening and look-ups it does itself, by std, on threads.
 #![allow(missing_docs, unsafe_code)] // a test; poll(2) is called by hand
 
 #[path = "common/bound.rs"]
 mod bound;
 
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, ErrorKind as Io, Read, Write};
+use std::net::ToSocketAddrs;
 use std::num::NonZeroU32;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bound::{join, wait_for};
 use windlass::deadline::Deadlines;
+use windlass::driver::Task;
 use windlass::remote::{Remote, Request, Wake};
 use windlass::slots::{Entry, Operation, Table, VACANT};
 use windlass::swap::Pool;
 use windlass::{
     Buf, Code, Complete, Completion, Completions, Counters, Done, Driver, Due, Error, ErrorKind,
-    Explain, Handle, Limit, Message, Op, Reason, Rejected, Source, Submit, Submitter, Ticket, Wait,
-    Watcher,
+    Explain, Handle, Limit, Message, Op, OpenOptions, Priority, Reason, Rejected, Source, Submit,
+    Submitter, Ticket, Wait, Watcher,
 };
 
 struct Peer {
     generation: NonZeroU32,
     next: u32,
-    socket: Option<UnixStream>,
+    file: Option<File>,
     queue: Vec<Ticket>,
+}
+
+impl Peer {
+    /// Its file once more, so that a free in between closes nothing that is in use.
+    fn duplicate(&self) -> File {
+        self.file.as_ref().expect("attached").try_clone().expect("a descriptor")
+    }
 }
 
 impl Default for Peer {
     fn default() -> Peer {
-        Peer { generation: VACANT, next: 0, socket: None, queue: Vec::new() }
+        Peer { generation: VACANT, next: 0, file: None, queue: Vec::new() }
     }
 }
 
@@ -61,6 +76,16 @@ impl Wake for Bell {
     }
 }
 
+/// What a thread has to say about a task.
+type Ended = (Ticket, Result<Done, Error>);
+
+/// What a send_file has still to send.
+struct Range {
+    file: File,
+    offset: u64,
+    left: u32,
+}
+
 struct PollDriver {
     peers: Table<Peer>,
     operations: Table<Operation>,
@@ -68,6 +93,11 @@ struct PollDriver {
     pool: Pool,
     remote: Remote,
     bell: UnixStream,
+    /// Of operations that send a file, by their places.
+    ranges: HashMap<u32, Range>,
+    /// Tasks that threads have, by their places, and whether they were told to end.
+    tasks: HashMap<u32, bool>,
+    ended: (Sender<Ended>, Receiver<Ended>),
     batch: Vec<Completion>,
     start: Instant,
     submitted: u64,
@@ -87,6 +117,9 @@ impl PollDriver {
             pool: Pool::new(1 << 20, 4096, remote.waker()),
             remote,
             bell,
+            ranges: HashMap::new(),
+            tasks: HashMap::new(),
+            ended: mpsc::channel(),
             batch: Vec::new(),
             start: Instant::now(),
             submitted: 0,
@@ -98,9 +131,19 @@ impl PollDriver {
         self.start.elapsed().as_nanos() as u64
     }
 
+    /// Ends an operation early, unless a thread is at work on it: then it ends late.
+    fn end_early(&mut self, ticket: Ticket, kind: ErrorKind) {
+        match self.tasks.get_mut(&ticket.index()) {
+            Some(late) => *late = true,
+            None => self.end(ticket, Err(kind)),
+        }
+    }
+
     fn end(&mut self, ticket: Ticket, result: Result<Done, ErrorKind>) {
         let slot = ticket.index();
         self.deadlines.remove(slot);
+        self.ranges.remove(&slot);
+        let late = self.tasks.remove(&slot).unwrap_or(false);
         let op = &mut self.operations[slot];
         let (code, token, moved) = (op.code, op.token, op.moved);
         let buf = std::mem::take(&mut op.buf);
@@ -116,13 +159,27 @@ impl PollDriver {
             Err(kind) => Err(Error::new(kind, moved, buf)),
         };
         let source = if index == u32::MAX { Source::NONE } else { source };
-        self.batch.push(Completion::new(code, source, ticket, token, result));
+        self.batch.push(Completion::new(code, source, ticket, token, result).and_late(late));
+    }
+
+    /// Has a thread do a task.
+    fn spawn(&mut self, ticket: Ticket, task: Task) {
+        let source = self.operations[ticket.index()].source;
+        let file = (source != u32::MAX).then(|| self.peers[source].duplicate());
+        let (tell, wake) = (self.ended.0.clone(), self.remote.waker());
+        self.tasks.insert(ticket.index(), false);
+        thread::spawn(move || {
+            // The driver may be gone.
+            if tell.send((ticket, serve(task, file.as_ref()))).is_ok() {
+                wake();
+            }
+        });
     }
 
     /// One attempt of an operation; true when it has ended.
     fn attempt(&mut self, ticket: Ticket) -> bool {
         let op = &mut self.operations[ticket.index()];
-        let socket = self.peers[op.source].socket.as_mut().expect("attached");
+        let socket = self.peers[op.source].file.as_mut().expect("attached");
         let result = match op.code {
             Code::Read => {
                 let mut bytes = [0; 1024];
@@ -133,6 +190,29 @@ impl PollDriver {
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
             }
+            Code::SendFile => {
+                let range = self.ranges.get_mut(&ticket.index()).expect("it has a range");
+                let mut bytes = [0; 4096];
+                let most = bytes.len().min(range.left as usize);
+                let sent = match range.file.read_at(&mut bytes[..most], range.offset) {
+                    Ok(n @ 1..) => socket.write(&bytes[..n]),
+                    ended => ended,
+                };
+                match sent {
+                    Ok(n) => {
+                        op.moved += n as u32;
+                        range.offset += n as u64;
+                        range.left -= n as u32;
+                        if n > 0 && range.left > 0 {
+                            return false;
+                        }
+                        Ok(Done::Sent(op.moved))
+                    }
+                    Err(error) if error.kind() == Io::WouldBlock => return false,
+                    Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
+                }
+            }
+            Code::Task => return false, // a thread has it
             _ => match socket.write(&op.buf[op.moved as usize..]) {
                 Ok(n) => {
                     op.moved += n as u32;
@@ -161,7 +241,10 @@ impl PollDriver {
             let ticket = Ticket::from_parts(slot, self.operations[slot].generation());
             let op = &self.operations[slot];
             let timer = op.code == Code::Timer && op.offset == 0;
-            self.end(ticket, if timer { Ok(Done::Timer) } else { Err(ErrorKind::Deadline) });
+            match timer {
+                true => self.end(ticket, Ok(Done::Timer)),
+                false => self.end_early(ticket, ErrorKind::Deadline),
+            }
         }
     }
 
@@ -169,13 +252,16 @@ impl PollDriver {
         let mut fds =
             vec![libc::pollfd { fd: self.bell.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
         for peer in self.peers.occupied() {
-            let Some(socket) = &self.peers[peer].socket else {
+            let Some(socket) = &self.peers[peer].file else {
                 continue;
             };
             let mut events = 0;
             for ticket in &self.peers[peer].queue {
-                let read = self.operations[ticket.index()].code == Code::Read;
-                events |= if read { libc::POLLIN } else { libc::POLLOUT };
+                events |= match self.operations[ticket.index()].code {
+                    Code::Read => libc::POLLIN,
+                    Code::Task => 0,
+                    _ => libc::POLLOUT,
+                };
             }
             fds.push(libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 });
         }
@@ -195,6 +281,34 @@ impl PollDriver {
                 self.batch.push(Completion::new(Code::Message, source, ticket, token, done));
             }
         }
+        while let Ok((ticket, result)) = self.ended.1.try_recv() {
+            // Those that a close has ended are stale.
+            if self.operations.find(ticket.index(), ticket.generation()).is_some() {
+                self.end(ticket, result.map_err(|error| error.kind()));
+            }
+        }
+    }
+}
+
+/// Does a task, on a thread of its own: what std can do by std, the rest as windlass does it.
+fn serve(task: Task, file: Option<&File>) -> Result<Done, Error> {
+    let failed = |error: io::Error| {
+        Error::new(ErrorKind::Os(error.raw_os_error().unwrap_or(libc::EIO)), 0, Buf::default())
+    };
+    match task {
+        Task::Open { path, options } => {
+            let flags = options.open_flags().map_err(failed)?;
+            let access = flags & libc::O_ACCMODE;
+            let mut std = File::options();
+            std.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
+            std.custom_flags(flags).mode(options.permissions());
+            Ok(Done::Opened(std.open(path).map_err(failed)?.into()))
+        }
+        Task::LookupHost { host, port } => {
+            let found = (host.as_str(), port).to_socket_addrs().map_err(failed)?;
+            Ok(Done::Addresses(found.collect()))
+        }
+        task => task.run(file.map(|file| file.as_fd())),
     }
 }
 
@@ -214,20 +328,32 @@ impl Submit for PollDriver {
         let attached = self.peers.find(source.index(), source.generation()).is_some();
         let reason = match op.code() {
             Code::Nop | Code::Timer => None,
-            Code::Read | Code::Write if attached => None,
-            Code::Read | Code::Write => Some(Reason::Stale),
+            Code::Task if source.is_none() => None,
+            Code::Read | Code::Write | Code::SendFile | Code::Task if attached => None,
+            Code::Read | Code::Write | Code::SendFile | Code::Task => Some(Reason::Stale),
             _ => Some(Reason::Unsupported),
         };
         if let Some(reason) = reason {
             return Err(Rejected { op, reason });
         }
+        let mut parts = op.into_parts();
+        let file = parts.file;
+        let range = match self.peers.find(file.index(), file.generation()) {
+            Some(peer) => {
+                Some(Range { file: peer.duplicate(), offset: parts.offset, left: parts.count })
+            }
+            None if parts.code == Code::SendFile => {
+                return Err(Rejected { op: Op::from_parts(parts), reason: Reason::Stale });
+            }
+            None => None,
+        };
         let Some((slot, generation)) = self.operations.occupy() else {
-            let count = self.operations.limit();
-            return Err(Rejected { op, reason: Reason::Full { limit: Limit::Operations, count } });
+            let reason = Reason::Full { limit: Limit::Operations, count: self.operations.limit() };
+            return Err(Rejected { op: Op::from_parts(parts), reason });
         };
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
-        let parts = op.into_parts();
+        range.map(|range| self.ranges.insert(slot, range));
         let (start, now) = (self.start, self.now_ns());
         let place = &mut self.operations[slot];
         place.code = parts.code;
@@ -251,7 +377,11 @@ impl Submit for PollDriver {
         match parts.code {
             Code::Nop => self.end(ticket, Ok(Done::Nop)),
             Code::Timer => {}
+            Code::Task if !attached => {}
             _ => self.peers[source.index()].queue.push(ticket),
+        }
+        if let Some(task) = parts.task.take() {
+            self.spawn(ticket, task);
         }
         Ok(ticket)
     }
@@ -259,7 +389,7 @@ impl Submit for PollDriver {
     fn cancel(&mut self, ticket: Ticket) -> bool {
         let found = self.operations.find(ticket.index(), ticket.generation()).is_some();
         if found {
-            self.end(ticket, Err(ErrorKind::Cancelled));
+            self.end_early(ticket, ErrorKind::Cancelled);
         }
         found
     }
@@ -307,14 +437,18 @@ impl Driver for PollDriver {
             let reason = Reason::Full { limit: Limit::Sources, count };
             return Err(Rejected { op: handle, reason });
         };
-        let socket = match handle.into_fd() {
-            Ok(fd) => UnixStream::from(fd),
+        let mut file = match handle.into_fd() {
+            Ok(fd) => File::from(fd),
             Err(op) => {
                 return Err(Rejected { op, reason: Reason::Unsupported });
             }
         };
-        socket.set_nonblocking(true).expect("a socket");
-        self.peers[index].socket = Some(socket);
+        if !file.metadata().expect("a descriptor").is_file() {
+            let socket = UnixStream::from(OwnedFd::from(file));
+            socket.set_nonblocking(true).expect("a socket");
+            file = File::from(OwnedFd::from(socket));
+        }
+        self.peers[index].file = Some(file);
         Ok(Source::from_parts(index, generation))
     }
 
@@ -327,7 +461,7 @@ impl Driver for PollDriver {
         if !peer.queue.is_empty() {
             return Err(Reason::Busy);
         }
-        let socket = peer.socket.take().expect("attached");
+        let socket = peer.file.take().expect("attached");
         self.peers.vacate(source.index());
         Ok(Handle::from(socket))
     }
@@ -339,7 +473,7 @@ impl Driver for PollDriver {
         for ticket in peer.queue.clone() {
             self.end(ticket, Err(ErrorKind::Freed));
         }
-        self.peers[source.index()].socket = None;
+        self.peers[source.index()].file = None;
         self.peers.vacate(source.index());
         true
     }
@@ -449,6 +583,99 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
     assert_eq!(refused.op.into_buf().into_vec(), [1, 2, 3]);
+}
+
+/// What comes next, which must be there within a bound.
+fn next(watcher: &mut Watcher<PollDriver>) -> Completion {
+    let mut done = Completions::new();
+    wait_for(watcher, &mut done, "the next completion");
+    let mut all = done.drain(..);
+    let c = all.next().expect("one");
+    assert!(all.next().is_none(), "one operation, one completion");
+    c
+}
+
+fn one(watcher: &mut Watcher<PollDriver>, op: Op) -> Result<Done, Error> {
+    watcher.submit(op.token(7)).unwrap();
+    let c = next(watcher);
+    assert_eq!((c.token, c.late()), (7, false));
+    c.result
+}
+
+#[test]
+fn it_opens_files_looks_hosts_up_and_runs_jobs() {
+    let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
+    let path = std::env::temp_dir().join(format!("windlass-custom-{}", std::process::id()));
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600);
+
+    let opened = one(&mut watcher, Op::open(&path, new).priority(Priority::High)).unwrap();
+    let Done::Opened(file) = opened else { panic!("{opened:?}") };
+    let file = watcher.attach(file).unwrap();
+    // A task on an attached file, which the driver leaves to windlass.
+    one(&mut watcher, Op::truncate(file, 12345)).unwrap();
+    let known = one(&mut watcher, Op::stat(&path)).unwrap();
+    let Done::Stat(known) = known else { panic!("{known:?}") };
+    assert_eq!((known.size, known.permissions()), (12345, 0o600));
+    assert!(watcher.free(file));
+
+    let again = one(&mut watcher, Op::open(&path, new)).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Os(libc::EEXIST));
+    one(&mut watcher, Op::unlink(&path)).unwrap();
+    let gone = one(&mut watcher, Op::open(&path, OpenOptions::new().read(true))).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Os(libc::ENOENT));
+
+    let found = one(&mut watcher, Op::resolve("localhost", 7007)).unwrap();
+    let Done::Addresses(found) = found else { panic!("{found:?}") };
+    assert!(found.iter().any(|at| at.ip().is_loopback() && at.port() == 7007), "{found:?}");
+
+    let ours = thread::current().id();
+    let returned = one(&mut watcher, Op::run(|| thread::current().id())).unwrap();
+    let Done::Returned(value) = returned else { panic!("{returned:?}") };
+    assert_ne!(value.downcast::<thread::ThreadId>().unwrap(), ours);
+    let panicked = one(&mut watcher, Op::run(|| panic!("on purpose"))).unwrap_err();
+    assert_eq!(panicked.kind(), ErrorKind::Panicked);
+
+    // A job that has begun cannot be stopped: it ends late, with its value.
+    let (go, wait) = mpsc::channel();
+    let job = watcher.submit(Op::run(move || wait.recv().is_ok())).unwrap();
+    assert!(watcher.cancel(job));
+    go.send(()).unwrap();
+    let late = next(&mut watcher);
+    assert!(late.late() && late.ticket() == job, "{late:?}");
+    let Ok(Done::Returned(value)) = late.result else { panic!("{late:?}") };
+    assert!(value.downcast::<bool>().unwrap());
+}
+
+#[test]
+fn it_sends_a_part_of_a_file_over_a_socket() {
+    let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
+    let path = std::env::temp_dir().join(format!("windlass-sent-{}", std::process::id()));
+    let bytes: Vec<u8> = (0..2_000_000u32).map(|i| (i ^ i >> 8 ^ i >> 16) as u8).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = watcher.attach(File::open(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let socket = watcher.attach(here).unwrap();
+
+    // More than a socket holds, from the middle up to beyond the end.
+    watcher.submit(Op::send_file(socket, file, 500_000, 9_000_000).token(3)).unwrap();
+    let reader = thread::spawn(move || {
+        let mut heard = vec![0; 1_500_000];
+        there.read_exact(&mut heard).map(|()| heard)
+    });
+    let c = next(&mut watcher);
+    assert!(matches!(c.result, Ok(Done::Sent(1_500_000))), "{c:?}");
+    assert_eq!((c.token, c.source), (3, socket));
+    assert!(join(reader, "the reader").unwrap() == bytes[500_000..]);
+
+    // One that is refused comes back with its range.
+    assert!(watcher.free(file));
+    let op = Op::send_file(socket, file, 7, 8).token(9).multishot();
+    let refused = watcher.submit(op).unwrap_err();
+    assert_eq!(refused.reason, Reason::Stale);
+    let parts = refused.op.into_parts();
+    assert_eq!((parts.code, parts.source, parts.token), (Code::SendFile, socket, 9));
+    assert_eq!((parts.file, parts.offset, parts.count, parts.multishot), (file, 7, 8, true));
 }
 
 #[test]

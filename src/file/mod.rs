@@ -1,12 +1,13 @@
 //! Files: the words for them, and the blocking execution of what is asked for.
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
-//! [`Task`](task::Task): a value that says what to do, is sent to a thread, and is run there to its
-//! end. What it needs it owns; what it was given it gives back. Tasks know nothing of tickets,
+//! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run there
+//! to its end. What it needs it owns; what it was given it gives back. It knows nothing of tickets,
 //! queues or watchers.
 //!
 //! ```text
-//! task.rs       what can be asked for, and what comes back
+//! task.rs       what an operation can ask of a thread
+//! work.rs       what a thread runs: tasks, reads, writes, syncs; and what came of it
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
 //! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
@@ -26,9 +27,10 @@ mod options;
 mod position;
 mod request;
 pub(crate) mod stat;
-pub(crate) mod task;
+mod task;
 #[cfg(all(test, not(miri)))] // Miri has few of these calls
 mod tests;
+pub(crate) mod work;
 
 pub(crate) use backend::VARIABLE;
 pub use backend::{FileBackend, UnknownBackend};
@@ -42,11 +44,12 @@ pub use options::{Access, CopyOptions, OpenOptions};
 pub(crate) use position::send;
 pub use request::{FileAnswer, FileRequest, FileWork};
 pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Stat, StatFs};
+pub use task::{Job, Task};
 
 /// What an operation brings along that does not fit into it.
 pub(crate) enum Arguments {
     /// What threads are to do.
-    Task(task::Task),
+    Task(Task),
     /// Where in an attached file the bytes stand that are to be sent.
     Range { file: crate::source::Source, offset: u64 },
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::directory::{DirReader, MOST_ENTRIES};
-use super::task::{At, Task};
+use super::task::{Job, Task};
 use super::{Access, Arguments, CopyOptions, OpenOptions};
 use crate::buf::Buf;
 use crate::extra::Extra;
@@ -43,15 +43,6 @@ impl FileRef {
     /// The link at `path` itself.
     pub fn link(path: impl Into<PathBuf>) -> FileRef {
         FileRef::Link(path.into())
-    }
-
-    fn split(self) -> (At, Source) {
-        match self {
-            FileRef::Path(path) => (At::Path(path), Source::NONE),
-            FileRef::Link(path) => (At::Link(path), Source::NONE),
-            // The descriptor is filled in where the operation starts.
-            FileRef::Source(source) => (At::Descriptor(-1), source),
-        }
     }
 }
 
@@ -150,18 +141,18 @@ impl Op {
     /// sync_file_range(2) on Linux, [`datasync`](Op::datasync) elsewhere. A `len` of 0 is up to the
     /// end.
     pub fn sync_range(file: Source, offset: u64, len: u64) -> Op {
-        Op::task(file, Task::SyncRange { fd: -1, offset, len })
+        Op::task(file, Task::SyncRange { offset, len })
     }
 
     /// Gives a range its place on the disk; a file that ends before its end becomes longer:
     /// fallocate(2). `EOPNOTSUPP` where the file system cannot.
     pub fn allocate(file: Source, offset: u64, len: u64) -> Op {
-        Op::task(file, Task::Allocate { fd: -1, offset, len })
+        Op::task(file, Task::Allocate { offset, len })
     }
 
     /// Makes the file `len` bytes long: cuts it, or lets it end with a hole.
     pub fn truncate(file: Source, len: u64) -> Op {
-        Op::task(file, Task::Truncate { fd: -1, len })
+        Op::task(file, Task::SetLen { len })
     }
 
     /// Sends `len` bytes (1 to 2^31 - 1) at `offset` of the attached `file` over the stream socket
@@ -201,8 +192,8 @@ impl Op {
 
     /// What the system knows of a file: [`Done::Stat`](crate::Done::Stat).
     pub fn stat(file: impl Into<FileRef>) -> Op {
-        let (at, source) = file.into().split();
-        Op::task(source, Task::Stat(at))
+        let file = file.into();
+        Op::task(file.source(), Task::Metadata(file))
     }
 
     /// Gives a file another name, and replaces what has it: rename(2).
@@ -212,12 +203,12 @@ impl Op {
 
     /// Removes a name that is no directory's.
     pub fn unlink(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::Unlink { path: path.into() })
+        Op::task(Source::NONE, Task::RemoveFile { path: path.into() })
     }
 
     /// Gives a file another name beside its own.
     pub fn link(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::Link { from: from.into(), to: to.into() })
+        Op::task(Source::NONE, Task::HardLink { from: from.into(), to: to.into() })
     }
 
     /// Makes a symbolic link at `path` that says `target`.
@@ -232,12 +223,12 @@ impl Op {
 
     /// The path without links, from the root: [`Done::Path`](crate::Done::Path).
     pub fn real_path(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::RealPath { path: path.into() })
+        Op::task(Source::NONE, Task::Canonicalize { path: path.into() })
     }
 
     /// Makes a directory, with the permissions `mode` less the umask.
     pub fn make_dir(path: impl Into<PathBuf>, mode: u32) -> Op {
-        Op::task(Source::NONE, Task::MakeDir { path: path.into(), mode })
+        Op::task(Source::NONE, Task::CreateDir { path: path.into(), mode })
     }
 
     /// Removes an empty directory.
@@ -248,13 +239,13 @@ impl Op {
     /// Makes a directory with a name that nobody has, from a template that ends in `XXXXXX`:
     /// [`Done::Path`](crate::Done::Path).
     pub fn make_temp_dir(template: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::MakeTempDir { template: template.into() })
+        Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
     }
 
     /// Makes a file with a name that nobody has, from a template that ends in `XXXXXX`:
     /// [`Done::Temporary`](crate::Done::Temporary).
     pub fn make_temp(template: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::MakeTemp { template: template.into() })
+        Op::task(Source::NONE, Task::CreateTempFile { template: template.into() })
     }
 
     /// What is in a directory, without `.` and `..`, in no order:
@@ -298,7 +289,7 @@ impl Op {
     /// file systems and FUSE) fails the copy. A failed copy removes the target if it has created
     /// it.
     pub fn copy_file(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
-        Op::task(Source::NONE, Task::CopyFile { from: from.into(), to: to.into(), options })
+        Op::task(Source::NONE, Task::Copy { from: from.into(), to: to.into(), options })
     }
 
     /// Whether the process may do this with a file; `EACCES` if not.
@@ -308,14 +299,14 @@ impl Op {
 
     /// Sets permissions. Those of a link are `EOPNOTSUPP`.
     pub fn set_mode(file: impl Into<FileRef>, mode: u32) -> Op {
-        let (at, source) = file.into().split();
-        Op::task(source, Task::SetMode { at, mode })
+        let file = file.into();
+        Op::task(file.source(), Task::SetPermissions { file, mode })
     }
 
     /// Sets owner and group; `None` leaves what is there.
     pub fn set_owner(file: impl Into<FileRef>, user: Option<u32>, group: Option<u32>) -> Op {
-        let (at, source) = file.into().split();
-        Op::task(source, Task::SetOwner { at, user, group })
+        let file = file.into();
+        Op::task(file.source(), Task::SetOwner { file, user, group })
     }
 
     /// Sets the times of access and modification; `None` leaves what is there.
@@ -324,8 +315,8 @@ impl Op {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Op {
-        let (at, source) = file.into().split();
-        Op::task(source, Task::SetTimes { at, accessed, modified })
+        let file = file.into();
+        Op::task(file.source(), Task::SetTimes { file, accessed, modified })
     }
 
     /// The size and the free space of the file system that `path` is on:
@@ -338,13 +329,13 @@ impl Op {
     /// [`Done::Addresses`](crate::Done::Addresses), at least one; `ENOENT` for a name that is not
     /// known, `EAGAIN` for a server that could not be asked.
     pub fn resolve(host: impl Into<String>, port: u16) -> Op {
-        Op::task(Source::NONE, Task::Resolve { host: host.into(), port })
+        Op::task(Source::NONE, Task::LookupHost { host: host.into(), port })
     }
 
     /// The names of a host and a port: getnameinfo(3). [`Done::HostName`](crate::Done::HostName);
     /// numbers where there are no names.
     pub fn name_of(address: SocketAddr) -> Op {
-        Op::task(Source::NONE, Task::NameOf { address })
+        Op::task(Source::NONE, Task::LookupAddr { address })
     }
 
     /// Runs `job` on a thread of the pool; its value comes with
@@ -365,7 +356,7 @@ impl Op {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn run<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Op {
-        Op::task(Source::NONE, Task::Run(Box::new(move || Box::new(job()))))
+        Op::task(Source::NONE, Task::Run(Job::new(job)))
     }
 
     /// How urgent it is, where threads do it.

@@ -1,8 +1,9 @@
 //! How files are opened, copied and asked after.
 
+use std::io;
 use std::ops::BitOr;
 
-use crate::sys::fs;
+use crate::sys::{fs, os_error};
 
 /// How a file is opened; the words of [`std::fs::OpenOptions`], and what databases need.
 ///
@@ -111,11 +112,30 @@ impl OpenOptions {
         self.has(DIRECT)
     }
 
-    pub(crate) fn permissions(&self) -> u32 {
+    /// The permissions of a file that is made, less the umask: the third argument of open(2).
+    pub const fn permissions(&self) -> u32 {
         self.mode
     }
 
-    /// The flags of open(2). `EINVAL` for what contradicts itself, as std has it.
+    /// The flags of open(2), the [custom](OpenOptions::custom_flags) ones among them; on Windows
+    /// those of its C library (for authors of drivers).
+    ///
+    /// ```
+    /// use windlass::OpenOptions;
+    /// let append = OpenOptions::new().append(true).open_flags()?;
+    /// # #[cfg(unix)]
+    /// assert_eq!(append & libc::O_APPEND, libc::O_APPEND);
+    /// assert!(OpenOptions::new().open_flags().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL` for options that contradict each other, as std has it.
+    pub fn open_flags(&self) -> io::Result<i32> {
+        self.flags().map_err(os_error)
+    }
+
+    /// As [`open_flags`](OpenOptions::open_flags), or an errno.
     pub(crate) fn flags(&self) -> Result<i32, i32> {
         let writes = self.has(WRITE | APPEND);
         let access = match (self.has(READ), writes) {

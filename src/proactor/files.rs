@@ -24,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::file::task::Task;
+use crate::file::work::WorkItem;
 use crate::file::{FileAnswer, FileRequest, FileWork, Vectors};
 use crate::slots::InFlight;
 use crate::source::Kind;
@@ -36,9 +36,9 @@ use submit::check_len;
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
 pub(super) struct Files {
-    pub(super) workers: Option<Workers<Task>>,
+    pub(super) workers: Option<Workers<WorkItem>>,
     /// What workers have, by place.
-    pub(super) jobs: HashMap<u32, Job<Task>>,
+    pub(super) jobs: HashMap<u32, Job<WorkItem>>,
     /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
     pub(super) parked: VecDeque<u32>,
     /// The vectors of the lists that the kernel has, by place.
@@ -77,7 +77,7 @@ impl Files {
     }
 
     /// Takes a job back that was not begun; true when it was not.
-    pub(super) fn withdraw(&mut self, job: &Job<Task>) -> bool {
+    pub(super) fn withdraw(&mut self, job: &Job<WorkItem>) -> bool {
         self.workers.as_mut().is_some_and(|workers| workers.cancel(job).is_some())
     }
 

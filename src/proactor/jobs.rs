@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::completion::Message;
-use crate::error::{Error, ErrorKind};
+use crate::error::ErrorKind;
 use crate::file::Arguments;
-use crate::file::task::{Outcome, Task, Value};
+use crate::file::work::{Outcome, WorkItem};
 use crate::file::{HIGH, LOW};
+use crate::parts;
 use crate::slots::InFlight;
 use crate::source::Kind;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, Workers};
@@ -47,16 +47,18 @@ impl<K: Kernel> Proactor<K> {
         let index = if source.is_none() { NOWHERE } else { self.file(source)? };
         let ticket = self.place(Code::Task, index, token)?;
         let slot = ticket.index();
-        let Some(Arguments::Task(mut task)) = extra.take_arguments().map(|boxed| *boxed) else {
+        let Some(Arguments::Task(task)) = extra.take_arguments().map(|boxed| *boxed) else {
             unreachable!("a task's operation carries it");
         };
+        let mut fd = -1;
         if index != NOWHERE {
             self.sources[index].push_poll(&mut self.slots, slot);
-            task.set_descriptor(self.sources[index].fd);
+            fd = self.sources[index].fd;
         }
-        let slow = matches!(task, Task::Run(_) | Task::Resolve { .. } | Task::NameOf { .. });
-        let class = if slow { Class::Slow } else { Class::Quick };
-        if let Err((task, reason)) = self.employ(slot, lane_of(flags), class, task) {
+        let class = if task.is_slow() { Class::Slow } else { Class::Quick };
+        let work = WorkItem::Task { fd, task };
+        if let Err((work, reason)) = self.employ(slot, lane_of(flags), class, work) {
+            let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
             *extra = Extra::from(Box::new(Arguments::Task(task)));
             self.counts.submitted[Code::Task as usize] -= 1;
             self.unlink(slot);
@@ -85,10 +87,10 @@ impl<K: Kernel> Proactor<K> {
         self.hide(index, FREEING | CLOSING);
         self.slots[slot].code = Code::Task;
         let handle = self.kernel.release(fd, Kind::File);
-        let task = Task::Close(handle);
-        if let Err((task, _)) = self.employ(slot, Lane::Normal, Class::Quick, task) {
+        let work = WorkItem::Close(handle);
+        if let Err((work, _)) = self.employ(slot, Lane::Normal, Class::Quick, work) {
             // The system gives no thread.
-            self.worked(slot, task.run(), false);
+            self.worked(slot, work.run(), false);
         }
     }
 
@@ -96,11 +98,11 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
         let op = &mut self.slots[slot];
         let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
-        let task = match op.code {
-            Code::ReadAt => Task::ReadAt { fd, buf, offset },
-            Code::WriteAt => Task::WriteAt { fd, buf, offset },
-            Code::Sync => Task::Sync { fd },
-            _ => Task::DataSync { fd },
+        let work = match op.code {
+            Code::ReadAt => WorkItem::ReadAt { fd, buf, offset },
+            Code::WriteAt => WorkItem::WriteAt { fd, buf, offset },
+            Code::Sync => WorkItem::Sync { fd },
+            _ => WorkItem::DataSync { fd },
         };
         op.moved = 0;
         let lane = lane_of(op.count as u8);
@@ -109,8 +111,8 @@ impl<K: Kernel> Proactor<K> {
             Code::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
             _ => Class::Quick,
         };
-        self.employ(slot, lane, class, task).map_err(|(task, reason)| {
-            self.slots[slot].buf = task.into_buf();
+        self.employ(slot, lane, class, work).map_err(|(work, reason)| {
+            self.slots[slot].buf = work.into_buf();
             reason
         })
     }
@@ -121,9 +123,9 @@ impl<K: Kernel> Proactor<K> {
         slot: u32,
         lane: Lane,
         class: Class,
-        task: Task,
-    ) -> Result<(), (Task, Reason)> {
-        let job = self.hire(self.ticket(slot).key(), lane, class, task)?;
+        work: WorkItem,
+    ) -> Result<(), (WorkItem, Reason)> {
+        let job = self.hire(self.ticket(slot).key(), lane, class, work)?;
         self.files.jobs.insert(slot, job);
         self.slots[slot].in_flight = InFlight::Started;
         Ok(())
@@ -135,15 +137,15 @@ impl<K: Kernel> Proactor<K> {
         key: u64,
         lane: Lane,
         class: Class,
-        task: Task,
-    ) -> Result<Job<Task>, (Task, Reason)> {
+        work: WorkItem,
+    ) -> Result<Job<WorkItem>, (WorkItem, Reason)> {
         let threads = self.most_threads();
         let (jobs, bell) = (self.config.jobs, &self.remote);
         let workers = self
             .files
             .workers
             .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.teller())));
-        match workers.submit(key, lane, class, task) {
+        match workers.submit(key, lane, class, work) {
             Ok(job) => {
                 self.files.counts.jobs += 1;
                 self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
@@ -177,10 +179,7 @@ impl<K: Kernel> Proactor<K> {
             let is_late = op.in_flight.ending().is_some();
             match result {
                 Ok(outcome) => self.worked(slot, outcome, is_late),
-                Err(panic) => {
-                    let text = panic.message().unwrap_or_default().to_owned();
-                    self.finish_file(slot, Err(panicked(text)), is_late);
-                }
+                Err(panic) => self.finish_file(slot, Err(parts::panicked(&panic)), is_late),
             }
         }
         while let Some(slot) = self.files.parked.pop_front() {
@@ -215,35 +214,10 @@ impl<K: Kernel> Proactor<K> {
         let Outcome { result, buf, bytes } = outcome;
         let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
         let result = match (self.slots[slot].code, result) {
-            (_, Err(errno)) => Err(Error::new(ErrorKind::Os(errno), moved, buf)),
             (Code::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
             (Code::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
-            (_, Ok(Value::TooMany)) => Err(Error::new(ErrorKind::TooManyEntries, 0, buf)),
-            (_, Ok(value)) => Ok(Self::done_of(value, bytes)),
+            (_, result) => parts::ended(Outcome { result, buf, bytes }),
         };
         self.finish_file(slot, result, is_late);
     }
-
-    fn done_of(value: Value, bytes: u64) -> Done {
-        match value {
-            Value::Unit => Done::Finished,
-            Value::Closed => Done::Closed,
-            Value::Copied => Done::Copied(bytes),
-            Value::File(fd) => Done::Opened(Handle::from(fd)),
-            Value::Temp(path, fd) => Done::Temporary(Box::new((path, Handle::from(fd)))),
-            Value::Stat(stat) => Done::Stat(stat),
-            Value::StatFs(stat) => Done::StatFs(stat),
-            Value::Path(path) => Done::Path(path),
-            Value::Entries(entries) => Done::Entries(entries),
-            Value::Part(part) => Done::Part(part),
-            Value::TooMany => unreachable!("an error"),
-            Value::Addresses(addresses) => Done::Addresses(addresses),
-            Value::HostName(name) => Done::HostName(Box::new(name)),
-            Value::Job(value) => Done::Returned(Message::new(Some(value))),
-        }
-    }
-}
-
-fn panicked(text: String) -> Error {
-    Error::new(ErrorKind::Panicked, 0, Buf::from(text))
 }

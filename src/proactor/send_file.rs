@@ -14,7 +14,7 @@ use super::*;
 use crate::buf::Target;
 use crate::error::ErrorKind;
 use crate::file::Arguments;
-use crate::file::task::Task;
+use crate::file::work::WorkItem;
 use crate::workers::{Class, Job, Lane};
 use submit::MOST_BYTES;
 
@@ -35,7 +35,7 @@ pub(super) struct Fetch {
     end: u64,
     serial: u32,
     /// `None` when it is done.
-    job: Option<Job<Task>>,
+    job: Option<Job<WorkItem>>,
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -184,8 +184,8 @@ impl<K: Kernel> Proactor<K> {
         let serial = self.files.serial;
         let key = u64::from(serial) << 32 | u64::from(FETCH | index);
         let fd = self.sources[file.index()].fd;
-        let task = Task::Fetch { fd, offset, len };
-        let Ok(job) = self.hire(key, Lane::Normal, Class::Quick, task) else { return false };
+        let work = WorkItem::Fetch { fd, offset, len };
+        let Ok(job) = self.hire(key, Lane::Normal, Class::Quick, work) else { return false };
         let end = offset.saturating_add(len as u64);
         self.files.fetches.insert(index, Fetch { op, end, serial, job: Some(job) });
         self.files.reading.insert(serial, file.index());

@@ -46,7 +46,7 @@ impl Panic {
         self.0.as_deref()
     }
 
-    fn from_payload(payload: Box<dyn Any + Send>) -> Panic {
+    pub(crate) fn from_payload(payload: Box<dyn Any + Send>) -> Panic {
         let text = match payload.downcast_ref::<&'static str>() {
             Some(text) => Some((*text).into()),
             None => payload.downcast_ref::<String>().map(|text| text.as_str().into()),

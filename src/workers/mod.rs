@@ -28,7 +28,7 @@ use crate::discard::discard;
 use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
 
-pub(crate) use job::{Finished, Job};
+pub(crate) use job::{Finished, Job, Panic};
 pub(crate) use lanes::{Class, Lane};
 
 use crew::Crew;

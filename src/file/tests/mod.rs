@@ -9,11 +9,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::task::{At, Outcome, Task, Value};
+use super::work::{Outcome, Value, WorkItem};
 use super::*;
-use crate::Buf;
 use crate::skip::{Needs, skip};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
+use crate::{Buf, Source};
 
 /// A number that no descriptor has.
 const NOWHERE: RawFd = 1 << 30;
@@ -54,20 +54,20 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8 | 1).collect()
 }
 
-fn run(task: Task) -> Result<Value, i32> {
-    task.run().result
+fn run(task: impl Into<WorkItem>) -> Result<Value, i32> {
+    task.into().run().result
 }
 
 /// Runs what must succeed without a value.
 #[track_caller]
-fn works(task: Task) {
+fn works(task: impl Into<WorkItem>) {
     let result = run(task);
     assert!(matches!(result, Ok(Value::Unit)), "{result:?}");
 }
 
 /// Runs what must fail.
 #[track_caller]
-fn fails(task: Task, errno: i32) {
+fn fails(task: impl Into<WorkItem>, errno: i32) {
     let result = run(task);
     assert!(matches!(result, Err(e) if e == errno), "{result:?} instead of errno {errno}");
 }
@@ -82,19 +82,40 @@ fn open(path: &Path, options: OpenOptions) -> OwnedFd {
 }
 
 #[track_caller]
-fn stat(at: At) -> Stat {
-    match run(Task::Stat(at)) {
+fn stat(file: impl Into<FileRef>) -> Stat {
+    known(Task::Metadata(file.into()).into())
+}
+
+#[track_caller]
+fn stat_open(file: &impl AsRawFd) -> Stat {
+    known(on(file, Task::Metadata(Source::NONE.into())))
+}
+
+/// A task on an open file.
+fn on(file: &impl AsRawFd, task: Task) -> WorkItem {
+    WorkItem::Task { fd: file.as_raw_fd(), task }
+}
+
+impl From<Task> for WorkItem {
+    fn from(task: Task) -> WorkItem {
+        WorkItem::Task { fd: NOWHERE, task }
+    }
+}
+
+#[track_caller]
+fn known(work: WorkItem) -> Stat {
+    match run(work) {
         Ok(Value::Stat(known)) => *known,
         other => panic!("{other:?}"),
     }
 }
 
 fn read(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
-    Task::ReadAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+    WorkItem::ReadAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
 }
 
 fn write(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
-    Task::WriteAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+    WorkItem::WriteAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
 }
 
 fn both() -> OpenOptions {

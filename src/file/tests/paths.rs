@@ -23,7 +23,7 @@ fn a_file_is_opened_as_asked() {
     fails(Task::Open { path: new.clone(), options: make }, libc::EEXIST);
     assert_eq!(write(&file, "0123", 0).bytes, 4);
     let again = open(&new, OpenOptions::new().write(true).create(true));
-    assert_eq!(stat(At::Descriptor(again.as_raw_fd())).size, 4);
+    assert_eq!(stat_open(&again).size, 4);
     open(&new, OpenOptions::new().write(true).truncate(true).sync(true));
     assert_eq!(std::fs::metadata(&new).unwrap().len(), 0);
     fails(Task::Open { path: new, options: OpenOptions::new() }, libc::EINVAL);
@@ -56,17 +56,17 @@ fn a_stat_is_what_std_knows() {
     let _socket = UnixListener::bind(dir.at("s")).unwrap();
     for path in [&file, &link, &dir.0, &dir.at("s"), Path::new("/dev/null")] {
         let followed = std::fs::metadata(path).unwrap();
-        is_as_std_has_it(&stat(At::Path(path.to_path_buf())), &followed);
+        is_as_std_has_it(&stat(FileRef::Path(path.to_path_buf())), &followed);
         let itself = std::fs::symlink_metadata(path).unwrap();
-        is_as_std_has_it(&stat(At::Link(path.to_path_buf())), &itself);
+        is_as_std_has_it(&stat(FileRef::Link(path.to_path_buf())), &itself);
     }
     let open = File::open(&file).unwrap();
-    let known = stat(At::Descriptor(open.as_raw_fd()));
+    let known = stat_open(&open);
     is_as_std_has_it(&known, &open.metadata().unwrap());
     if let Some(direct) = known.direct {
         assert!(direct.memory.is_power_of_two() && direct.offset.is_power_of_two());
     }
-    assert_eq!(stat(At::Path(dir.0.clone())).direct, None);
+    assert_eq!(stat(FileRef::Path(dir.0.clone())).direct, None);
 }
 
 #[test]
@@ -76,25 +76,32 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
     let link = dir.at("link");
     works(Task::Symlink { target: file.clone(), path: link.clone() });
     let open = File::open(&file).unwrap();
-    let by_path = || At::Path(link.clone());
-    let by_descriptor = || At::Descriptor(open.as_raw_fd());
+    let by_path = || FileRef::Path(link.clone());
+    let by_descriptor = || FileRef::Source(Source::NONE);
 
     for (at, mode) in [(by_path(), 0o604), (by_descriptor(), 0o4711)] {
-        works(Task::SetMode { at, mode });
+        works(on(&open, Task::SetPermissions { file: at, mode }));
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, mode);
     }
-    fails(Task::SetMode { at: At::Link(link.clone()), mode: 0o600 }, libc::EOPNOTSUPP);
+    fails(
+        Task::SetPermissions { file: FileRef::Link(link.clone()), mode: 0o600 },
+        libc::EOPNOTSUPP,
+    );
 
     let before = std::fs::metadata(&file).unwrap();
-    for at in [by_path(), by_descriptor(), At::Link(link.clone())] {
-        works(Task::SetOwner { at, user: Some(before.uid()), group: None });
+    for at in [by_path(), by_descriptor(), FileRef::Link(link.clone())] {
+        works(on(&open, Task::SetOwner { file: at, user: Some(before.uid()), group: None }));
     }
     let root = before.uid() == 0;
     if root {
-        works(Task::SetOwner { at: At::Link(link.clone()), user: Some(77), group: Some(88) });
+        works(Task::SetOwner {
+            file: FileRef::Link(link.clone()),
+            user: Some(77),
+            group: Some(88),
+        });
         let known = std::fs::symlink_metadata(&link).unwrap();
         assert_eq!((known.uid(), known.gid()), (77, 88));
-        works(Task::SetOwner { at: by_path(), user: None, group: Some(99) });
+        works(Task::SetOwner { file: by_path(), user: None, group: Some(99) });
         let known = std::fs::metadata(&file).unwrap();
         assert_eq!((known.uid(), known.gid()), (0, 99));
     }
@@ -105,16 +112,16 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
         (UNIX_EPOCH - second / 4, UNIX_EPOCH - Duration::from_nanos(1)),
     ];
     for (accessed, modified) in times {
-        for at in [by_path(), by_descriptor(), At::Link(link.clone())] {
-            let itself = matches!(at, At::Link(_));
+        for at in [by_path(), by_descriptor(), FileRef::Link(link.clone())] {
+            let itself = matches!(at, FileRef::Link(_));
             let (accessed, modified) = (Some(accessed), Some(modified));
-            works(Task::SetTimes { at, accessed, modified });
+            works(on(&open, Task::SetTimes { file: at, accessed, modified }));
             let known = if itself { link.symlink_metadata() } else { file.metadata() }.unwrap();
             assert_eq!((known.accessed().ok(), known.modified().ok()), (accessed, modified));
         }
     }
     let now = SystemTime::now();
-    works(Task::SetTimes { at: by_descriptor(), accessed: None, modified: Some(now) });
+    works(on(&open, Task::SetTimes { file: by_descriptor(), accessed: None, modified: Some(now) }));
     let known = stat(by_path());
     assert_eq!((known.accessed, known.modified), (times[1].0, now));
 }
@@ -126,20 +133,20 @@ fn names_come_and_go_as_with_std() {
     let (link, hard, moved) = (dir.at("link"), dir.at("hard"), dir.at("moved"));
     works(Task::Symlink { target: "./f".into(), path: link.clone() });
     assert_eq!(path(Task::ReadLink { path: link.clone() }), Path::new("./f"));
-    assert_eq!(path(Task::RealPath { path: dir.at("./link") }), file);
-    works(Task::Link { from: file.clone(), to: hard.clone() });
-    assert_eq!(stat(At::Path(hard.clone())).links, 2);
+    assert_eq!(path(Task::Canonicalize { path: dir.at("./link") }), file);
+    works(Task::HardLink { from: file.clone(), to: hard.clone() });
+    assert_eq!(stat(FileRef::Path(hard.clone())).links, 2);
     works(Task::Rename { from: hard, to: moved.clone() });
     assert_eq!(std::fs::read(&moved).unwrap(), b"text");
-    works(Task::Unlink { path: file });
+    works(Task::RemoveFile { path: file });
     assert!(moved.exists() && !link.exists() && link.is_symlink());
 
     let inner = dir.at("inner");
-    works(Task::MakeDir { path: inner.clone(), mode: 0o700 });
-    assert_eq!(stat(At::Path(inner.clone())).permissions(), 0o700);
+    works(Task::CreateDir { path: inner.clone(), mode: 0o700 });
+    assert_eq!(stat(FileRef::Path(inner.clone())).permissions(), 0o700);
     dir.file("inner/x", b"");
     fails(Task::RemoveDir { path: inner.clone() }, libc::ENOTEMPTY);
-    works(Task::Unlink { path: inner.join("x") });
+    works(Task::RemoveFile { path: inner.join("x") });
     works(Task::RemoveDir { path: inner.clone() });
     assert!(!inner.exists());
 }
@@ -150,7 +157,7 @@ fn a_directory_is_read_whole() {
     for i in 0..300 {
         dir.file(&format!("file {i}"), b"");
     }
-    works(Task::MakeDir { path: dir.at("d"), mode: 0o777 });
+    works(Task::CreateDir { path: dir.at("d"), mode: 0o777 });
     works(Task::Symlink { target: "nowhere".into(), path: dir.at("l") });
     let _socket = UnixListener::bind(dir.at("s")).unwrap();
     let Ok(Value::Entries(mut entries)) = run(Task::ReadDir { path: dir.0.clone() }) else {
@@ -175,26 +182,26 @@ fn temporary_names_are_new() {
     let dir = Dir::new();
     let template = || dir.at("t-XXXXXX");
     let (a, b) = (
-        path(Task::MakeTempDir { template: template() }),
-        path(Task::MakeTempDir { template: template() }),
+        path(Task::CreateTempDir { template: template() }),
+        path(Task::CreateTempDir { template: template() }),
     );
     assert_ne!(a, b);
-    assert_eq!(stat(At::Path(a)).mode & 0o170_777, 0o040_700);
-    let Ok(Value::Temp(name, fd)) = run(Task::MakeTemp { template: template() }) else {
+    assert_eq!(stat(FileRef::Path(a)).mode & 0o170_777, 0o040_700);
+    let Ok(Value::Temp(name, fd)) = run(Task::CreateTempFile { template: template() }) else {
         panic!("no file");
     };
     let file = File::from(fd);
-    assert_eq!(stat(At::Path(name.clone())).inode, file.metadata().unwrap().ino());
-    assert_eq!(stat(At::Path(name.clone())).mode & 0o170_777, 0o100_600);
+    assert_eq!(stat(FileRef::Path(name.clone())).inode, file.metadata().unwrap().ino());
+    assert_eq!(stat(FileRef::Path(name.clone())).mode & 0o170_777, 0o100_600);
     assert_eq!(name.parent(), Some(&*dir.0));
     assert!(!name.ends_with("t-XXXXXX"));
-    let rest = || Task::MakeTemp { template: dir.at("no") };
+    let rest = || Task::CreateTempFile { template: dir.at("no") };
     fails(rest(), libc::EINVAL);
-    fails(Task::MakeTempDir { template: dir.at("no") }, libc::EINVAL);
+    fails(Task::CreateTempDir { template: dir.at("no") }, libc::EINVAL);
 }
 
 fn copy(from: &Path, to: &Path, options: CopyOptions) -> Outcome {
-    Task::CopyFile { from: from.to_owned(), to: to.to_owned(), options }.run()
+    WorkItem::from(Task::Copy { from: from.to_owned(), to: to.to_owned(), options }).run()
 }
 
 #[test]
@@ -235,11 +242,11 @@ fn copies_have_bytes_and_permissions() {
         }
     }
     fails(
-        Task::CopyFile { from: dir.0.clone(), to: dir.at("x"), options: CopyOptions::new() },
+        Task::Copy { from: dir.0.clone(), to: dir.at("x"), options: CopyOptions::new() },
         libc::EISDIR,
     );
     fails(
-        Task::CopyFile { from: "/dev/null".into(), to: dir.at("x"), options: CopyOptions::new() },
+        Task::Copy { from: "/dev/null".into(), to: dir.at("x"), options: CopyOptions::new() },
         libc::EINVAL,
     );
     assert!(!dir.at("x").exists());
@@ -296,7 +303,7 @@ fn access_is_asked_for_the_real_user() {
     assert!(ask(Access::READ | Access::WRITE).is_ok());
     // Not even root executes what nobody may.
     assert!(matches!(ask(Access::READ | Access::EXECUTE), Err(libc::EACCES)));
-    works(Task::SetMode { at: At::Path(path.clone()), mode: 0o700 });
+    works(Task::SetPermissions { file: FileRef::Path(path.clone()), mode: 0o700 });
     assert!(ask(Access::EXECUTE).is_ok());
 }
 
@@ -307,35 +314,32 @@ fn errors_keep_their_numbers() {
     let (none, below) = (|| dir.at("none"), || file.join("below"));
     let reading = OpenOptions::new().read(true);
     let now = Some(SystemTime::now());
-    let times = |path| Task::SetTimes { at: At::Path(path), accessed: None, modified: now };
+    let times = |path| Task::SetTimes { file: FileRef::Path(path), accessed: None, modified: now };
     let table = [
         (Task::Open { path: none(), options: reading }, libc::ENOENT),
         (Task::Open { path: below(), options: reading }, libc::ENOTDIR),
         (Task::Open { path: dir.0.clone(), options: both() }, libc::EISDIR),
         (Task::Open { path: "a\0b".into(), options: reading }, libc::EINVAL),
-        (Task::Stat(At::Path(none())), libc::ENOENT),
-        (Task::Stat(At::Link(below())), libc::ENOTDIR),
-        (Task::Stat(At::Descriptor(NOWHERE)), libc::EBADF),
+        (Task::Metadata(FileRef::Path(none())), libc::ENOENT),
+        (Task::Metadata(FileRef::Link(below())), libc::ENOTDIR),
+        (Task::Metadata(Source::NONE.into()), libc::EBADF),
         (Task::Rename { from: none(), to: dir.at("x") }, libc::ENOENT),
-        (Task::Unlink { path: none() }, libc::ENOENT),
-        (Task::Unlink { path: "a\0b".into() }, libc::EINVAL),
-        (Task::Link { from: file.clone(), to: file.clone() }, libc::EEXIST),
+        (Task::RemoveFile { path: none() }, libc::ENOENT),
+        (Task::RemoveFile { path: "a\0b".into() }, libc::EINVAL),
+        (Task::HardLink { from: file.clone(), to: file.clone() }, libc::EEXIST),
         (Task::Symlink { target: none(), path: file.clone() }, libc::EEXIST),
         (Task::ReadLink { path: file.clone() }, libc::EINVAL),
-        (Task::RealPath { path: none() }, libc::ENOENT),
-        (Task::MakeDir { path: dir.0.clone(), mode: 0o777 }, libc::EEXIST),
+        (Task::Canonicalize { path: none() }, libc::ENOENT),
+        (Task::CreateDir { path: dir.0.clone(), mode: 0o777 }, libc::EEXIST),
         (Task::RemoveDir { path: file.clone() }, libc::ENOTDIR),
         (Task::ReadDir { path: file.clone() }, libc::ENOTDIR),
         (Task::ReadDir { path: none() }, libc::ENOENT),
-        (Task::MakeTempDir { template: dir.at("none/XXXXXX") }, libc::ENOENT),
+        (Task::CreateTempDir { template: dir.at("none/XXXXXX") }, libc::ENOENT),
         (Task::StatFs { path: none() }, libc::ENOENT),
         (Task::Access { path: none(), access: Access::EXISTS }, libc::ENOENT),
-        (Task::SetMode { at: At::Path(none()), mode: 0 }, libc::ENOENT),
-        (Task::SetOwner { at: At::Link(none()), user: None, group: None }, libc::ENOENT),
-        (
-            Task::CopyFile { from: none(), to: dir.at("x"), options: CopyOptions::new() },
-            libc::ENOENT,
-        ),
+        (Task::SetPermissions { file: FileRef::Path(none()), mode: 0 }, libc::ENOENT),
+        (Task::SetOwner { file: FileRef::Link(none()), user: None, group: None }, libc::ENOENT),
+        (Task::Copy { from: none(), to: dir.at("x"), options: CopyOptions::new() }, libc::ENOENT),
         (times(none()), libc::ENOENT),
     ];
     for (row, (task, errno)) in table.into_iter().enumerate() {

@@ -82,7 +82,7 @@ proptest! {
                     prop_assert_eq!(outcome.buf.into_vec(), expected);
                 }
                 Step::Truncate(len) => {
-                    works(Task::Truncate { fd: file.as_raw_fd(), len });
+                    works(on(&file, Task::SetLen { len }));
                     model.resize(len as usize, 0);
                 }
             }
@@ -202,11 +202,11 @@ fn what_fitted_before_the_disk_was_full_is_counted() {
     let fitted = outcome.bytes as usize;
     assert!(fitted > 0 && fitted < 100_000);
     assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), bytes[..fitted]);
-    fails(Task::Allocate { fd: file.as_raw_fd(), offset: 0, len: 1 << 20 }, libc::ENOSPC);
+    fails(on(&file, Task::Allocate { offset: 0, len: 1 << 20 }), libc::ENOSPC);
     // A copy that fails takes its target with it.
     let source = Dir::new();
     let from = source.file("source", &bytes);
-    let copy = Task::CopyFile { from, to: dir.at("copy"), options: CopyOptions::new() };
+    let copy = Task::Copy { from, to: dir.at("copy"), options: CopyOptions::new() };
     fails(copy, libc::ENOSPC);
     assert!(!dir.at("copy").exists());
     drop(file);
@@ -226,7 +226,7 @@ fn a_file_that_is_cut_while_it_is_read_ends_early() {
                 let parts = Buf::list((0..4096).map(|_| room(256)));
                 read(&file, parts, 0)
             });
-            works(Task::Truncate { fd: file.as_raw_fd(), len: cut });
+            works(on(&file, Task::SetLen { len: cut }));
             reader.join().unwrap()
         });
         assert!(outcome.result.is_ok());
@@ -249,14 +249,14 @@ fn direct_in(dir: &Dir) {
         Err(libc::EINVAL) => return skip(Needs::Direct, "no direct I/O on this file system"),
         other => panic!("{other:?}"),
     };
-    let known = stat(At::Descriptor(file.as_raw_fd()));
+    let known = stat_open(&file);
     let align = known.direct.map_or(4096, |d| d.memory.max(d.offset)) as usize;
     let bytes = pattern(50_001);
     let mut buf = AlignedBuf::from_slice(&bytes, align);
     let size = buf.pad();
     let outcome = write(&file, buf, 0);
     assert_eq!(outcome.bytes, outcome.buf.len() as u64, "{:?}", outcome.result);
-    works(Task::Truncate { fd: file.as_raw_fd(), len: size as u64 });
+    works(on(&file, Task::SetLen { len: size as u64 }));
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
     // The tail comes as it is, in a buffer that goes beyond it.
@@ -395,17 +395,17 @@ fn files_are_made_durable_and_given_room() {
     let file = scratch(&dir);
     let fd = file.as_raw_fd();
     assert_eq!(write(&file, pattern(10_000), 0).bytes, 10_000);
-    works(Task::Sync { fd });
-    works(Task::DataSync { fd });
-    works(Task::SyncRange { fd, offset: 4096, len: 4096 });
-    match run(Task::Allocate { fd, offset: 5000, len: 20_000 }) {
+    works(WorkItem::Sync { fd });
+    works(WorkItem::DataSync { fd });
+    works(on(&file, Task::SyncRange { offset: 4096, len: 4096 }));
+    match run(on(&file, Task::Allocate { offset: 5000, len: 20_000 })) {
         Ok(_) => assert_eq!(file.metadata().unwrap().len(), 25_000),
         Err(libc::EOPNOTSUPP) => skip(Needs::Allocate, "this file system does not give files room"),
         other => panic!("{other:?}"),
     }
-    works(Task::Truncate { fd, len: 3 });
+    works(on(&file, Task::SetLen { len: 3 }));
     assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), pattern(3));
-    fails(Task::Truncate { fd, len: u64::MAX }, libc::EINVAL);
-    fails(Task::Sync { fd: NOWHERE }, libc::EBADF);
-    fails(Task::SyncRange { fd: NOWHERE, offset: 0, len: 0 }, libc::EBADF);
+    fails(on(&file, Task::SetLen { len: u64::MAX }), libc::EINVAL);
+    fails(WorkItem::Sync { fd: NOWHERE }, libc::EBADF);
+    fails(Task::SyncRange { offset: 0, len: 0 }, libc::EBADF);
 }

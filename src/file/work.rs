@@ -1,0 +1,172 @@
+//! Work items: blocking work on files, as values that a thread runs, and what came of it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::position::{self, Progress};
+use super::task::Task;
+use super::{DirEntry, DirPart, HostName, Stat, StatFs};
+use crate::buf::Buf;
+use crate::completion::Message;
+use crate::discard::discard;
+use crate::source::Handle;
+use crate::sys::fd::{OwnedFd, RawFd};
+use crate::sys::fs::{errno_of, file};
+use crate::workers::Work;
+
+/// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)
+/// and stay so until the work is done: the caller sees to that. No work moves a file position.
+/// `EINTR` is not an answer: what was interrupted is done again.
+pub(crate) enum WorkItem {
+    /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
+    ReadAt { fd: RawFd, buf: Buf, offset: u64 },
+    /// Writes all bytes of `buf` from `offset` on; with `O_APPEND` on Linux at the end instead.
+    WriteAt { fd: RawFd, buf: Buf, offset: u64 },
+    /// Bytes and metadata are on the disk: fsync(2), `F_FULLFSYNC` on macOS.
+    Sync { fd: RawFd },
+    /// Bytes, and the metadata that reading them needs, are on the disk: fdatasync(2).
+    DataSync { fd: RawFd },
+    /// A range is in the page cache, as far as it can be read.
+    Fetch { fd: RawFd, offset: u64, len: usize },
+    /// → `Value::Closed`. Closing the last descriptor of a removed file frees its disk space, which
+    /// takes time. An error closes the descriptor as well.
+    Close(Handle),
+    /// What an operation asks for; `fd` is its source's descriptor, -1 where it needs none.
+    Task { fd: RawFd, task: Task },
+}
+
+/// What work has come to.
+pub(crate) struct Outcome {
+    /// Its value, or an errno.
+    pub(crate) result: Result<Value, i32>,
+    /// The buffer that it was given, in any case; for a read it holds what was read.
+    pub(crate) buf: Buf,
+    /// How many bytes were read, written, sent or copied, in any case.
+    pub(crate) bytes: u64,
+}
+
+/// What work answers.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// That it is done.
+    Unit,
+    /// That the descriptor is closed.
+    Closed,
+    /// That a file is copied.
+    Copied,
+    File(OwnedFd),
+    Temp(PathBuf, OwnedFd),
+    Stat(Box<Stat>),
+    StatFs(Box<StatFs>),
+    Path(PathBuf),
+    Entries(Vec<DirEntry>),
+    Part(Box<DirPart>),
+    /// The directory has more names than one operation reads.
+    TooMany,
+    Addresses(Vec<SocketAddr>),
+    HostName(HostName),
+    /// What a job returned.
+    Job(Message),
+}
+
+// They go to a thread and come back.
+const _: () = {
+    const fn send<T: Send>() {}
+    send::<WorkItem>();
+    send::<Outcome>();
+};
+
+impl WorkItem {
+    /// Does the work; blocks for as long as it takes.
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            WorkItem::ReadAt { fd, mut buf, offset } => {
+                let progress = position::read(fd, &mut buf, offset);
+                Outcome { buf, ..moved(progress) }
+            }
+            WorkItem::WriteAt { fd, buf, offset } => {
+                let progress = position::write(fd, &buf, offset);
+                Outcome { buf, ..moved(progress) }
+            }
+            WorkItem::Sync { fd } => done(file(fd).sync_all()),
+            WorkItem::DataSync { fd } => done(file(fd).sync_data()),
+            WorkItem::Fetch { fd, offset, len } => {
+                fetch(fd, offset, len);
+                outcome(Ok(Value::Unit))
+            }
+            WorkItem::Close(handle) => outcome(handle.close().map(|()| Value::Closed)),
+            WorkItem::Task { fd, task } => task.perform(fd),
+        }
+    }
+
+    /// The buffer of work that was not done.
+    pub(crate) fn into_buf(self) -> Buf {
+        match self {
+            WorkItem::ReadAt { buf, .. } | WorkItem::WriteAt { buf, .. } => buf,
+            work => {
+                // The closure of a job belongs to the program, and its `Drop` may panic.
+                discard(work);
+                Buf::NONE
+            }
+        }
+    }
+}
+
+impl Work for WorkItem {
+    type Output = Outcome;
+    fn run(self) -> Outcome {
+        WorkItem::run(self)
+    }
+    fn bytes(&self) -> usize {
+        match self {
+            WorkItem::WriteAt { buf, .. } => buf.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Reads a range, for what it leaves in the page cache.
+fn fetch(fd: RawFd, offset: u64, len: usize) {
+    const PIECE: usize = 64 << 10;
+    let mut buf = Vec::with_capacity(len.min(PIECE));
+    for at in (0..len).step_by(PIECE) {
+        buf.clear();
+        let read = WorkItem::ReadAt { fd, buf: Buf::from(buf), offset: offset + at as u64 };
+        let Outcome { result, buf: read, bytes } = read.run();
+        if result.is_err() || bytes == 0 {
+            return;
+        }
+        buf = read.into_vec();
+    }
+}
+
+/// Once more where a signal came between.
+pub(super) fn uninterrupted(mut call: impl FnMut() -> Result<(), i32>) -> Result<(), i32> {
+    loop {
+        match call() {
+            Err(libc::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+pub(super) fn outcome(result: Result<Value, i32>) -> Outcome {
+    Outcome { result, buf: Buf::NONE, bytes: 0 }
+}
+
+fn moved((bytes, ended): Progress) -> Outcome {
+    Outcome { bytes, ..plain(ended) }
+}
+
+pub(super) fn plain(result: Result<(), i32>) -> Outcome {
+    outcome(result.map(|()| Value::Unit))
+}
+
+pub(super) fn done(result: io::Result<()>) -> Outcome {
+    of(result, |()| Value::Unit)
+}
+
+pub(super) fn of<T>(result: io::Result<T>, value: impl FnOnce(T) -> Value) -> Outcome {
+    outcome(result.map(value).map_err(|error| errno_of(&error)))
+}

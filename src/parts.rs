@@ -1,0 +1,279 @@
+//! Operations, opened for drivers and put together again; what a task came to, as a result.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::buf::Buf;
+use crate::clock;
+use crate::completion::Done;
+use crate::driver::Due;
+use crate::error::{Error, ErrorKind};
+use crate::extra::Extra;
+use crate::file::work::{Outcome, Value};
+use crate::file::{Arguments, HIGH, LOW, Priority, Task};
+use crate::op::{self, Code, MULTISHOT, Op, RELATIVE};
+use crate::source::{Handle, Source};
+use crate::sys::fd::{AsRawFd, BorrowedFd};
+use crate::workers::Panic;
+
+/// An [`Op`], opened: everything that a driver needs of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OpParts {
+    /// What to do.
+    pub code: Code,
+    /// With which source.
+    pub source: Source,
+    /// The user's number.
+    pub token: u64,
+    /// When a timer fires.
+    pub timer: Option<Due>,
+    /// The operation's deadline; a timer may have one in addition to its own time.
+    pub deadline: Option<Due>,
+    /// Whether it stays in flight after a completion.
+    pub multishot: bool,
+    /// How urgent it is, where threads do it.
+    pub priority: Priority,
+    /// Its buffer.
+    pub buf: Buf,
+    /// Its address, or descriptors to pass.
+    pub address: Option<Address>,
+    /// Of [`Code::Task`]: what a thread is to do.
+    pub task: Option<Task>,
+    /// Of [`Code::SendFile`]: the attached file whose bytes go out over the source.
+    pub file: Source,
+    /// Where in the file it starts, in bytes.
+    pub offset: u64,
+    /// Bytes: those wanted by [`Code::ReadExact`], the most that [`Code::SendFile`] sends, those
+    /// that [`Code::Drained`] leaves. Of [`Code::Poll`] the [bits](crate::Ready::bits) of the
+    /// conditions. Of [`Code::RecvFrom`] 1, if it has a buffer of its own.
+    pub count: u32,
+}
+
+impl Op {
+    /// Opens the operation (for authors of drivers). Nothing is lost: [`Op::from_parts`] is the way
+    /// back.
+    ///
+    /// ```
+    /// use windlass::driver::Task;
+    /// use windlass::{Code, Op, OpenOptions};
+    /// let parts = Op::open("/etc/hosts", OpenOptions::new().read(true)).token(7).into_parts();
+    /// assert_eq!((parts.code, parts.token), (Code::Task, 7));
+    /// assert!(matches!(parts.task, Some(Task::Open { path, .. }) if path.ends_with("hosts")));
+    /// ```
+    pub fn into_parts(mut self) -> OpParts {
+        let due = |ns| match ns {
+            0 => None,
+            ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
+            ns => Some(Due::At(clock::instant_of(ns))),
+        };
+        let (timer, deadline, offset) = match self.code {
+            Code::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
+            _ => (None, due(self.deadline_ns), self.extra.as_offset()),
+        };
+        let (task, file, offset) = match self.extra.take_arguments().map(|boxed| *boxed) {
+            Some(Arguments::Task(task)) => (Some(task), Source::NONE, offset),
+            Some(Arguments::Range { file, offset }) => (None, file, offset),
+            None => (None, Source::NONE, offset),
+        };
+        OpParts {
+            code: self.code,
+            source: self.source,
+            token: self.token,
+            timer,
+            deadline,
+            multishot: self.flags & MULTISHOT != 0,
+            priority: match self.flags & (HIGH | LOW) {
+                HIGH => Priority::High,
+                LOW => Priority::Low,
+                _ => Priority::Normal,
+            },
+            buf: self.buf,
+            address: self.extra.take_address(),
+            task,
+            file,
+            offset,
+            count: self.count,
+        }
+    }
+
+    /// Puts an operation together again (for authors of drivers): to hand back one that is refused
+    /// after it was opened, or to pass a changed one on to another driver.
+    ///
+    /// ```
+    /// use windlass::{Op, Source};
+    /// let mut parts = Op::write(Source::NONE, "hello").into_parts();
+    /// parts.token = 8;
+    /// let op = Op::from_parts(parts);
+    /// assert_eq!(op.into_buf().into_vec(), b"hello");
+    /// ```
+    pub fn from_parts(parts: OpParts) -> Op {
+        let OpParts { code, source, token, timer, deadline, .. } = parts;
+        let mut op = Op::with_buf(code, source, parts.buf);
+        op.extra = match (parts.task, parts.address, code) {
+            (Some(task), ..) => Extra::from(Box::new(Arguments::Task(task))),
+            (_, Some(address), _) => Extra::from(address),
+            (.., Code::SendFile) => {
+                let (file, offset) = (parts.file, parts.offset);
+                Extra::from(Box::new(Arguments::Range { file, offset }))
+            }
+            (.., Code::ReadAt | Code::WriteAt) => Extra::offset(parts.offset),
+            _ => Extra::NONE,
+        };
+        op.deadline_ns = timer.map_or(0, op::due_ns);
+        op.count = parts.count;
+        op = op.token(token).priority(parts.priority);
+        if parts.multishot {
+            op = op.multishot();
+        }
+        match deadline {
+            Some(Due::At(at)) => op.deadline(at),
+            Some(Due::After(span)) => op.timeout(span),
+            None => op,
+        }
+    }
+}
+
+impl Task {
+    /// Does the work on the calling thread, which it may block for as long as it takes; never call
+    /// it on the loop's. `file` is the descriptor of the operation's source, if it has one.
+    ///
+    /// It is what the built-in drivers' threads run. A driver serves some tasks in a way of its
+    /// own, and the rest by this.
+    ///
+    /// ```
+    /// use windlass::{Done, Op};
+    /// let task = Op::run(|| 6 * 7).into_parts().task.unwrap();
+    /// let Ok(Done::Returned(value)) = task.run(None) else { panic!() };
+    /// assert_eq!(value.downcast::<i32>().unwrap(), 42);
+    /// ```
+    ///
+    /// # Errors
+    /// What the system reports; `EBADF` if the task needs a file and `file` is `None`;
+    /// [`ErrorKind::TooManyEntries`]; [`ErrorKind::Panicked`] for a job that panics, with what the
+    /// panic said in the error's buffer.
+    pub fn run(self, file: Option<BorrowedFd<'_>>) -> Result<Done, Error> {
+        let fd = match file {
+            Some(file) => file.as_raw_fd(),
+            None if self.needs_file() => {
+                return Err(Error::new(ErrorKind::Os(libc::EBADF), 0, Buf::NONE));
+            }
+            None => -1,
+        };
+        match catch_unwind(AssertUnwindSafe(|| self.perform(fd))) {
+            Ok(outcome) => ended(outcome),
+            Err(payload) => Err(panicked(&Panic::from_payload(payload))),
+        }
+    }
+}
+
+/// The result of an operation whose work a thread has done.
+pub(crate) fn ended(Outcome { result, buf, bytes }: Outcome) -> Result<Done, Error> {
+    let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Ok(match result {
+        Err(errno) => return Err(Error::new(ErrorKind::Os(errno), moved, buf)),
+        Ok(Value::TooMany) => return Err(Error::new(ErrorKind::TooManyEntries, 0, buf)),
+        Ok(Value::Unit) => Done::Finished,
+        Ok(Value::Closed) => Done::Closed,
+        Ok(Value::Copied) => Done::Copied(bytes),
+        Ok(Value::File(fd)) => Done::Opened(Handle::from(fd)),
+        Ok(Value::Temp(path, fd)) => Done::Temporary(Box::new((path, Handle::from(fd)))),
+        Ok(Value::Stat(stat)) => Done::Stat(stat),
+        Ok(Value::StatFs(stat)) => Done::StatFs(stat),
+        Ok(Value::Path(path)) => Done::Path(path),
+        Ok(Value::Entries(entries)) => Done::Entries(entries),
+        Ok(Value::Part(part)) => Done::Part(part),
+        Ok(Value::Addresses(addresses)) => Done::Addresses(addresses),
+        Ok(Value::HostName(name)) => Done::HostName(Box::new(name)),
+        Ok(Value::Job(value)) => Done::Returned(value),
+    })
+}
+
+/// The error of an operation whose work has panicked.
+pub(crate) fn panicked(panic: &Panic) -> Error {
+    let text = panic.message().unwrap_or_default().to_owned();
+    Error::new(ErrorKind::Panicked, 0, Buf::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::file::{CopyOptions, DirReader, FileRef, OpenOptions};
+    use crate::interest::Ready;
+
+    /// Of every constructor one, with all that it can carry.
+    fn all() -> Vec<Op> {
+        let source = Source::from_parts(3, std::num::NonZeroU32::new(5).unwrap());
+        let file = Source::from_parts(4, std::num::NonZeroU32::new(9).unwrap());
+        let address = || Address::from(([127, 0, 0, 1], 7007));
+        let (at, after) = (Instant::now(), Duration::from_millis(7));
+        let reading = OpenOptions::new().read(true);
+        vec![
+            Op::nop().token(1),
+            Op::timer(after),
+            Op::timer(after).timeout(after / 2),
+            Op::timer_at(at).deadline(at + after),
+            Op::read(source).multishot().deadline(at),
+            Op::read_into(source, vec![1; 8]).timeout(after),
+            Op::read_exact(source, vec![1; 8], 5),
+            Op::write(source, "bytes"),
+            Op::write_vectored(source, vec![Buf::from("a"), Buf::from("b")]),
+            Op::accept(source).multishot(),
+            Op::connect(address()),
+            Op::shutdown(source),
+            Op::recv_from(source),
+            Op::recv_from_into(source, vec![0; 9]),
+            Op::send_to(source, "bytes", address()),
+            Op::recv_descriptors(source),
+            Op::poll(source, Ready::READABLE),
+            Op::drained(source, 17),
+            Op::close(source),
+            Op::read_at(source, vec![0; 9], 4096).priority(Priority::High),
+            Op::write_at(source, vec![0; 9], 1 << 40).priority(Priority::Low),
+            Op::sync(source),
+            Op::datasync(source),
+            Op::send_file(source, file, 1 << 41, 99).multishot().deadline(at).token(9),
+            Op::sync_range(source, 1, 2),
+            Op::open("a", reading).priority(Priority::High).timeout(after),
+            Op::stat(FileRef::Source(source)),
+            Op::read_dir_part(DirReader::new("a"), 3),
+            Op::copy_file("a", "b", CopyOptions::new().exclusive(true)),
+            Op::resolve("localhost", 7),
+            Op::run(|| 6 * 7).token(3),
+        ]
+    }
+
+    #[test]
+    fn an_operation_that_was_opened_is_put_together_again_as_it_was() {
+        for (op, same) in all().into_iter().zip(all()) {
+            let before = (op.code, op.source, op.token, op.flags, op.count);
+            let relative = op.deadline_ns & RELATIVE != 0;
+            let parts = op.into_parts();
+            let text = format!("{parts:?}");
+            let again = Op::from_parts(parts);
+            let after = (again.code, again.source, again.token, again.flags, again.count);
+            assert_eq!((before, relative), (after, again.deadline_ns & RELATIVE != 0), "{text}");
+            assert_eq!(format!("{:?}", again.into_parts()), text);
+            let code = same.code;
+            let parts = same.into_parts();
+            assert_eq!(parts.task.is_some(), code == Code::Task, "{text}");
+            assert_eq!(parts.file.is_none(), code != Code::SendFile, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_task_without_its_file_is_refused_and_a_panic_is_an_error() {
+        let task = |op: Op| op.into_parts().task.expect("a task");
+        let source = Source::from_parts(3, std::num::NonZeroU32::new(5).unwrap());
+        for op in [Op::truncate(source, 0), Op::stat(source), Op::set_mode(source, 0)] {
+            let error = task(op).run(None).expect_err("no file");
+            assert_eq!(error.kind(), ErrorKind::Os(libc::EBADF));
+        }
+        let error = task(Op::run(|| panic!("on purpose"))).run(None).expect_err("it panics");
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(error.into_buf().into_vec(), b"on purpose");
+    }
+}
