@@ -248,3 +248,119 @@ fn documents_link_to_files_that_exist() {
     }
     assert!(seen > 10, "the search finds nothing any more");
 }
+
+/// A public function in an `impl Op` that answers an operation.
+struct Maker {
+    name: String,
+    doc: String,
+    /// It makes the operation, and does not change one.
+    is_constructor: bool,
+}
+
+/// The functions in the `impl Op` blocks of a file that answer `Op`.
+fn makers(text: &str) -> Vec<Maker> {
+    let (mut found, mut doc, mut inside) = (Vec::new(), String::new(), false);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        match line {
+            "impl Op {" => inside = true,
+            "}" => inside = false,
+            _ => {}
+        }
+        let code = line.trim_start();
+        if let Some(text) = code.strip_prefix("///") {
+            doc = doc + text.trim_start() + "\n";
+        } else if inside && code.starts_with("pub ") && code.contains("fn ") {
+            let mut head = code.to_owned();
+            while !head.ends_with(['{', ';']) {
+                head += lines.next().expect("the rest of a function's head").trim();
+            }
+            let (_, rest) = head.split_once("fn ").expect("a function");
+            let name = rest.split(['(', '<']).next().unwrap_or("").to_owned();
+            let (_, arguments) = rest.split_once('(').expect("its arguments");
+            let is_constructor = !arguments.trim_start_matches("mut ").starts_with("self");
+            if head.ends_with("-> Op {") {
+                found.push(Maker { name, doc: std::mem::take(&mut doc), is_constructor });
+            }
+            doc.clear();
+        } else if !code.starts_with("#[") {
+            doc.clear();
+        }
+    }
+    found
+}
+
+/// The page of an operation says what it completes with, how it fails, where it differs, what a
+/// cancel leaves, and shows it: in this order.
+#[test]
+fn every_operation_has_its_page() {
+    let makers: Vec<Maker> = sources().iter().flat_map(|(_, text)| makers(text)).collect();
+    let named = |name: &str| makers.iter().any(|maker| maker.name == name);
+    for maker in &makers {
+        let Maker { name, doc, is_constructor } = maker;
+        let at = |title: &str| doc.lines().position(|line| line == title);
+        let sections = ["# Errors", "# Platforms", "# Cancellation"].map(at);
+        if *is_constructor {
+            assert!(sections.iter().all(Option::is_some), "{name}: {sections:?}");
+            assert!(sections.is_sorted(), "{name}: {sections:?}");
+            assert!(doc.contains("Completes with [`Done::"), "{name}: what it completes with");
+        } else {
+            assert!(sections.iter().any(Option::is_some), "{name} has no section");
+        }
+        let flat = doc.replace('\n', " ");
+        let shown = flat.split_once("xample is at [`Op").map(|(_, rest)| {
+            let other = rest.split('`').next().unwrap_or("").trim_start_matches("::");
+            other.is_empty() || named(other)
+        });
+        assert!(doc.contains("```") || shown == Some(true), "{name} has no example");
+    }
+    let constructors = makers.iter().filter(|maker| maker.is_constructor).count();
+    assert_eq!((constructors, makers.len() - constructors), (52, 5), "the search finds them all");
+}
+
+/// What the search for operations finds, and what it lets pass.
+#[test]
+fn the_search_for_operations_sees_what_it_should() {
+    let text = "
+impl Op {
+    /// One.
+    ///
+    /// # Errors
+    #[inline]
+    pub const fn one(source: Source) -> Op {
+    }
+
+    /// Two.
+    pub fn two<T: Any>(
+        mut self,
+        b: u8,
+    ) -> Op {
+    }
+
+    /// Not public.
+    fn three() -> Op {
+    }
+
+    /// Not an operation.
+    pub fn four(&self) -> u8 {
+    }
+
+    pub fn five() -> Op {
+    }
+}
+
+impl Other {
+    /// Of another type.
+    pub fn six() -> Op {
+    }
+}
+";
+    let seen = makers(text);
+    let names: Vec<_> = seen.iter().map(|maker| maker.name.as_str()).collect();
+    assert_eq!(names, ["one", "two", "five"]);
+    assert_eq!(seen[0].doc, "One.\n\n# Errors\n");
+    assert_eq!(seen[1].doc, "Two.\n");
+    assert!(seen[2].doc.is_empty());
+    let constructors: Vec<_> = seen.iter().map(|maker| maker.is_constructor).collect();
+    assert_eq!(constructors, [true, false, true]);
+}
