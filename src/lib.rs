@@ -1,16 +1,9 @@
-//! Completion I/O without an async runtime: submit operations to one [`Watcher`], wait for
+//! Completion I/O without an async runtime: submit operations to one [`Watcher`], wait for their
 //! completions.
 //!
-//! Sockets, pipes, timers and other threads arrive in one wait. There are no futures, no callbacks,
-//! no hidden threads: the program owns its loop, its memory and its time.
-//!
-//! - [`Watcher`] is the type to start with; [`Op`] says what can be submitted, [`Completion`] what
-//!   comes back.
-//! - [`driver`] is the contract that every driver keeps, and the page to read before writing one.
-//! - [`sim`] runs the same loop on a simulated kernel with virtual time, seeded faults and a trace,
-//!   to test servers on.
-//! - The `guide` module has a page for each thing that a program does sooner or later.
-//! - [`Reactor`] is readiness alone, for those who want to make the calls themselves.
+//! One wait covers sockets, files, pipes, timers, jobs and messages from other threads. The program
+//! owns its loop, its memory and its time: there are no futures and no callbacks. Worker threads
+//! start only for work that would block the loop, such as opening a file.
 //!
 //! ```
 //! use windlass::{Completions, Done, Op, Watcher};
@@ -46,6 +39,31 @@
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # For programs
+//!
+//! | | |
+//! |---|---|
+//! | the loop | [`Watcher`] and its [`Builder`]; [`Op`] says what can be submitted, [`Completion`] and [`Done`] what comes back |
+//! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd |
+//! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what std has, `copy_file`, `send_file`; name look-ups and your own jobs |
+//! | on every operation | a token, a deadline or a timeout, cancel |
+//! | memory | a read without a buffer yields a counted [`Lease`]; the pool of leases is bounded, and an idle source holds none |
+//! | other threads | a [`Submitter`] attaches, submits, cancels, frees and posts; a [`SourceGuard`] frees its source when it is dropped |
+//! | errors | [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`] for a failed operation |
+//! | looking inside | [`Watcher::explain`]: which mechanism serves which operation, why, and how often; [`Watcher::counters`] |
+//! | testing | [`sim`]: your own server on a simulated kernel with virtual time, counted faults and a trace hash |
+//! | readiness alone | [`Reactor`] tells when a descriptor is ready, and the program makes the calls |
+//!
+//! The module `guide` has a page for each task that a program has sooner or later. The first is
+//! "how the loop works".
+//!
+//! # For authors of drivers
+//!
+//! [`driver`] states the contract that every driver keeps (C1 to C10), and the traits [`Submit`],
+//! [`Complete`] and [`Driver`]. [`Watcher::with_driver`] runs a watcher on a driver from outside
+//! this crate. [`Kernel`] is what a [`Proactor`] runs on. The parts that drivers are built from are
+//! public: [`slots`], [`deadline`], [`swap`] and [`remote`].
 
 mod address;
 mod aligned;
@@ -126,7 +144,7 @@ pub use swap::Lease;
 pub use sys::open_files::{max_open_files, raise_max_open_files};
 pub use watcher::Watcher;
 
-// What may cross threads, and what may not, is part of the interface.
+// Which types are `Send` and `Sync` is part of the interface.
 const _: () = {
     const fn send<T: Send>() {}
     const fn send_and_sync<T: Send + Sync>() {}
@@ -153,7 +171,7 @@ const _: () = {
 #[cfg(doctest)]
 struct WatcherIsNotSend;
 
-/// The README's example compiles.
+/// The README's example compiles; `tests/readme.rs` runs it.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
