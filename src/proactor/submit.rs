@@ -295,6 +295,19 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
+    /// Whether messages of a source can carry descriptors: other datagram sockets than Unix ones
+    /// send the bytes and drop the descriptors without a word.
+    fn passes_descriptors(&mut self, index: u32) -> bool {
+        let state = &self.sources[index];
+        match state.kind() {
+            Kind::UnixStream => true,
+            Kind::Seqpacket | Kind::Datagram => {
+                self.kernel.local_address(state.fd).is_ok_and(|at| at.raw().is_unix())
+            }
+            _ => false,
+        }
+    }
+
     #[inline(never)]
     pub(super) fn submit_recv_descriptors(
         &mut self,
@@ -303,10 +316,7 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
     ) -> Answer {
         let index = self.usable(source)?;
-        if !matches!(
-            self.sources[index].kind(),
-            Kind::UnixStream | Kind::Seqpacket | Kind::Datagram
-        ) {
+        if !self.passes_descriptors(index) {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(Code::RecvDescriptors, index, token)?;
@@ -323,11 +333,7 @@ impl<K: Kernel> Proactor<K> {
         address: &mut Option<Address>,
     ) -> Answer {
         let index = self.usable(source)?;
-        if !matches!(
-            self.sources[index].kind(),
-            Kind::UnixStream | Kind::Seqpacket | Kind::Datagram
-        ) || buf.is_list()
-        {
+        if !self.passes_descriptors(index) || buf.is_list() {
             return Err(Reason::Unsupported);
         }
         check_len(buf.len())?;

@@ -284,6 +284,15 @@ pub fn receiving_descriptors_ends_like_others<H: Harness>() {
     assert_eq!(b.refuse(Op::recv_descriptors(tcp)).0, Reason::Unsupported);
     let (reason, op) = b.refuse(Op::send_descriptors(tcp, "x", vec![pipe().0]));
     assert_eq!((reason, &**op.buf()), (Reason::Unsupported, &b"x"[..]));
+    // UDP would send the bytes and drop the descriptors.
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.connect(udp.local_addr().unwrap()).unwrap();
+    let udp = b.watcher.attach(udp).unwrap();
+    assert_eq!(b.refuse(Op::send_descriptors(udp, "x", vec![pipe().0])).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::recv_descriptors(udp)).0, Reason::Unsupported);
+    let (datagrams, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let datagrams = b.watcher.attach(datagrams).unwrap();
+    expect_written(b.run(Op::send_descriptors(datagrams, "x", vec![pipe().0])));
     let (unix, _peer) = unix_pair(&mut b);
     let op = Op::send_descriptors(unix, "", vec![pipe().0]);
     assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
