@@ -620,7 +620,8 @@ impl Op {
     ///
     /// Ends with:
     ///
-    /// - `EPIPE`: the peer reads no more, or this side was shut down before.
+    /// - `EPIPE`: the peer reads no more, or this side was shut down before; on Linux also a stream
+    ///   socket that was never connected.
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the peer cannot be reached any more.
     /// - `EBADF`: the descriptor is not open for writing, for example a pipe's reading end.
@@ -1080,8 +1081,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// sendmsg(2) on every Unix. Windows refuses it as unsupported; so does the simulation, or it
-    /// ends with `EOPNOTSUPP` there.
+    /// sendmsg(2) on every Unix. Windows refuses it as unsupported. The simulation refuses it, too,
+    /// or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
@@ -1116,8 +1117,8 @@ impl Op {
     /// # Platforms
     ///
     /// recvmsg(2) on every Unix; macOS sets `CLOEXEC` after the call, so that a fork between the
-    /// two passes the descriptors on. Windows refuses it as unsupported; so does the simulation, or
-    /// it ends with `EOPNOTSUPP` there.
+    /// two passes the descriptors on. Windows refuses it as unsupported. The simulation refuses it,
+    /// too, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///

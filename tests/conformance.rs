@@ -33,6 +33,8 @@ mod conformance {
     pub mod drops;
     #[cfg(unix)]
     pub mod embedding;
+    #[cfg(target_os = "linux")]
+    pub mod errnos;
     pub mod explain;
     pub mod fairness;
     pub mod file_errors;
@@ -574,6 +576,12 @@ macro_rules! everything {
                 aborted_connections_end_no_accept
                 an_interrupted_connect_is_no_connection
             }
+            errnos {
+                of_streams_and_listeners
+                of_counters
+                of_connects
+                of_datagrams
+            }
             linux {
                 an_eventfd_becomes_readable
                 other_descriptors_can_be_polled
@@ -701,6 +709,10 @@ macro_rules! all_files {
             denied {
                 a_close_that_fails_says_so
                 a_copy_whose_close_fails_is_removed
+            }
+            errnos {
+                of_files
+                of_paths
             }
             direct_io {
                 an_error_of_the_device_comes_with_what_was_read

@@ -59,8 +59,8 @@ impl FileRef {
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Whether a symbolic link at `from` is followed is the system's
-    /// to say: Linux does not, macOS does.
+    /// By a thread, on every driver. A symbolic link at `from` is linked itself, where the system
+    /// can.
     ///
     /// # Cancellation
     ///
@@ -218,7 +218,7 @@ impl Op {
     ///
     /// - `EIO`, `ENOSPC`, `EDQUOT`: some of the writes may be lost. Another sync does not bring
     ///   them back: write again.
-    /// - `EINVAL`, `EROFS`: the file is of a kind that cannot be synced.
+    /// - `EINVAL`: the file cannot be synced, as those of /proc.
     ///
     /// # Platforms
     ///
@@ -401,8 +401,8 @@ impl Op {
     ///
     /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
     ///
-    /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or `file` no regular
-    ///   file; or `socket` is a duplicate of a blocking socket ([`Watcher::attach_dup`]).
+    /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or `file` no file; or
+    ///   `socket` is a duplicate of a blocking socket ([`Watcher::attach_dup`]).
     /// - [`Reason::BadCount`]: `len` is 0, or more than 2^31 - 1.
     /// - [`Reason::Full`] with [`Limit::Writes`]: the socket has too many bytes queued
     ///   ([`Builder::write_limit`]).
@@ -522,7 +522,7 @@ impl Op {
     /// Refused as all [file work](Op#file-work). Ends with the errors of [paths](Op#file-work), and
     /// with:
     ///
-    /// - `EXDEV`: the names are on different file systems.
+    /// - `EXDEV`: the names are on different file systems, or mounts.
     /// - `EISDIR`, `ENOTDIR`: one of the two is a directory and the other is not.
     /// - `ENOTEMPTY`, `EEXIST`: the new name is that of a directory that is not empty.
     /// - `EINVAL`: a directory cannot move into itself.
@@ -531,7 +531,7 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows replaces no directory.
+    /// By a thread, on every driver.
     ///
     /// # Cancellation
     ///
@@ -558,8 +558,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. On Windows, a file that is open without permission to delete
-    /// stays (`EACCES`).
+    /// By a thread, on every driver. On Windows `EBUSY`, where another program has the file open
+    /// and does not share its removal.
     ///
     /// # Cancellation
     ///
@@ -585,8 +585,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Whether a symbolic link at `from` is followed is the system's
-    /// to say: Linux does not, macOS does.
+    /// By a thread, on every driver. A symbolic link at `from` is linked itself, where the system
+    /// can.
     ///
     /// # Cancellation
     ///
@@ -940,7 +940,8 @@ impl Op {
     /// # Platforms
     ///
     /// By a thread, on every driver: `FICLONE` and copy_file_range(2) on Linux, copy_file_range(2)
-    /// on FreeBSD, memory elsewhere. Blocks are shared on Linux only.
+    /// on FreeBSD, memory elsewhere. [`reflink_required`](CopyOptions::reflink_required) is for
+    /// Linux only.
     ///
     /// # Cancellation
     ///
@@ -972,7 +973,6 @@ impl Op {
     ///
     /// - `EACCES`: it may not.
     /// - `EROFS`: it asks for writing, on a read-only file system.
-    /// - `ETXTBSY`: it asks for writing, and the program in the file is running.
     ///
     /// # Platforms
     ///
@@ -1068,7 +1068,6 @@ impl Op {
     /// with:
     ///
     /// - `EPERM`, `EACCES`: the file is another user's.
-    /// - `EINVAL`: the file system cannot hold this time.
     ///
     /// # Platforms
     ///
@@ -1143,7 +1142,7 @@ impl Op {
     /// - `ENOENT`: the name is not known, or has no address.
     /// - `EAGAIN`: no name server answers now; try again later.
     /// - `EIO`: a name server has failed for good.
-    /// - `EINVAL`: the name contains a NUL, or is none.
+    /// - `EINVAL`: the name contains a NUL.
     /// - `ENAMETOOLONG`, `ENOMEM`, `EAFNOSUPPORT`, and the errnos of the files and sockets that a
     ///   look-up uses (`EMFILE` …).
     ///
