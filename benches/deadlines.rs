@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use windlass::deadline::Deadlines;
+use windlass::driver::deadlines::Deadlines;
 use windlass::{Completions, DriverKind, Op, Watcher};
 
 const STANDING: u32 = 1_000_000;
@@ -249,7 +249,7 @@ impl Million {
     fn new() -> Million {
         let watcher = Watcher::builder()
             .driver(DriverKind::Epoll)
-            .operations(STANDING)
+            .max_operations(STANDING)
             .build()
             .expect("a watcher");
         Million {

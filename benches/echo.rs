@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
-use windlass::{Address, Completions, Done, DriverKind, Op, Source, Spawned, Watcher};
+use windlass::{Address, Completions, Done, DriverKind, LoopThread, Op, Source, Watcher};
 
 static PAYLOAD: [u8; 128 << 10] = [b'w'; 128 << 10];
 const KIB: usize = 1 << 10;
@@ -187,7 +187,7 @@ fn serve(mut watcher: Watcher) -> io::Result<()> {
                     watcher.submit(Op::read(source))?;
                 }
                 Ok(Done::Read(data)) if data.is_eof() => {
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                 }
                 Ok(Done::Read(data)) => {
                     watcher.submit(Op::write(c.source, data))?;
@@ -198,7 +198,7 @@ fn serve(mut watcher: Watcher) -> io::Result<()> {
                 }
                 Ok(_) => {}
                 Err(_) => {
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                 }
             }
         }
@@ -208,7 +208,7 @@ fn serve(mut watcher: Watcher) -> io::Result<()> {
 /// A server on a thread of its own.
 struct Server {
     address: SocketAddr,
-    spawned: Option<Spawned<()>>,
+    spawned: Option<LoopThread<()>>,
 }
 
 impl Server {
@@ -237,7 +237,7 @@ impl Drop for Server {
 struct Partner {
     watcher: Watcher,
     done: Completions,
-    spawned: Option<Spawned<()>>,
+    spawned: Option<LoopThread<()>>,
 }
 
 impl Partner {
@@ -274,8 +274,8 @@ impl Drop for Partner {
 }
 
 /// Ends a thread that ends at `STOP`.
-fn stop(spawned: Option<Spawned<()>>) {
-    let Some(Spawned { submitter, thread }) = spawned else {
+fn stop(spawned: Option<LoopThread<()>>) {
+    let Some(LoopThread { submitter, thread }) = spawned else {
         return;
     };
     let _ = submitter.wake(STOP);
@@ -501,7 +501,7 @@ fn connect_and_echo_once(to: Address, count: usize) -> io::Result<Duration> {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
             if matches!(&c.result?, Done::Read(data) if data.is_eof()) {
-                watcher.free(c.source);
+                watcher.abort(c.source);
                 open -= 1;
             }
         }

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use windlass::Watcher;
-use windlass::{AlignedBuf, Completions, Done, DriverKind, FileBackend, Op, OpenOptions, Source};
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{AlignedBuf, Completions, Done, DriverKind, Op, Source, Watcher};
 
 const SIZE: u64 = 256 << 20;
 const BLOCK: usize = 4096;
@@ -106,7 +106,7 @@ impl Loop {
     fn new(name: &str, path: &Path, options: OpenOptions) -> io::Result<Loop> {
         let (_, driver, files) =
             BACKENDS.iter().find(|(known, ..)| *known == name).expect("one of them");
-        Loop::open(Watcher::builder().driver(*driver).files(*files).build()?, path, options)
+        Loop::open(Watcher::builder().driver(*driver).file_backend(*files).build()?, path, options)
     }
 
     fn open(mut watcher: Watcher, path: &Path, options: OpenOptions) -> io::Result<Loop> {
@@ -222,7 +222,7 @@ fn writes(criterion: &mut Criterion, backends: &[&Backend], path: &Path) {
                         let buf = target.buf();
                         Op::write_at(target.file, buf, at)
                     });
-                    time += target.run(1, 1, |target| Op::datasync(target.file));
+                    time += target.run(1, 1, |target| Op::sync_data(target.file));
                 }
                 time
             });
@@ -234,7 +234,7 @@ fn writes(criterion: &mut Criterion, backends: &[&Backend], path: &Path) {
 fn threads(criterion: &mut Criterion, backends: &[&Backend], path: &Path) {
     type Next = fn(&mut Loop) -> Op;
     let what: [(&str, Next); 2] =
-        [("stat", |target| Op::stat(target.file)), ("job", |_| Op::run(|| ()))];
+        [("stat", |target| Op::metadata(target.file)), ("job", |_| Op::run(|| ()))];
     for (name, next) in what {
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements(1));

@@ -18,8 +18,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
+use windlass::driver::Target;
+use windlass::kernel::{Kernel, Proactor};
 use windlass::sim::Sim;
-use windlass::{Buf, Completions, Done, Kernel, Kind, Op, Proactor, Source, Target, Watcher};
+use windlass::{Buf, Completions, Done, Op, Source, SourceKind, Watcher};
 
 const BATCH: usize = 64;
 const SIZE: usize = 64;
@@ -194,14 +196,14 @@ fn kernel(criterion: &mut Criterion) {
     group.bench_function("read_and_write", |b| {
         b.iter(|| {
             for i in 0..BATCH as i32 {
-                let sent = sim.send(2 * i, Kind::Stream, black_box(&MESSAGE));
+                let sent = sim.send(2 * i, SourceKind::Stream, black_box(&MESSAGE));
                 assert_eq!(sent, SIZE as isize);
             }
             let events = sim.select(Some(0)).expect("events");
             assert_eq!(events, BATCH);
             for i in 0..events {
                 let (fd, _) = black_box(sim.event(i));
-                let got = sim.recv(fd as i32, Kind::Stream, Target::from_slice(&mut memory));
+                let got = sim.recv(fd as i32, SourceKind::Stream, Target::from_slice(&mut memory));
                 assert_eq!(got.moved, SIZE as isize);
             }
         });

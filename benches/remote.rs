@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use windlass::{Builder, Completions, DriverKind, Op, Spawned, Submitter, Watcher};
+use windlass::{Builder, Completions, DriverKind, LoopThread, Op, Submitter, Watcher};
 
 /// Ends a loop.
 const STOP: u64 = u64::MAX;
@@ -45,7 +45,7 @@ fn main() {
 
 fn epoll() -> Builder {
     // Ids are taken back a turn later than they are used: twice as many as are in flight.
-    Watcher::builder().driver(DriverKind::Epoll).queue(MOST).reserve(2 * MOST)
+    Watcher::builder().driver(DriverKind::Epoll).remote_queue(MOST).id_reserve(2 * MOST)
 }
 
 /// A loop on a thread of its own, which counts completions by token.
@@ -85,7 +85,7 @@ impl Loop {
                 }
             }
         });
-        let Spawned { submitter, thread } = spawned.expect("a loop");
+        let LoopThread { submitter, thread } = spawned.expect("a loop");
         Loop { submitter, completed, wakes, turns, thread: Some(thread) }
     }
 
@@ -263,7 +263,7 @@ impl Timed {
                 }
             }
         });
-        let Spawned { submitter, thread } = spawned.expect("a loop");
+        let LoopThread { submitter, thread } = spawned.expect("a loop");
         Timed { base, submitter, sum_ns, count, thread }
     }
 

@@ -81,7 +81,7 @@ fn main() -> io::Result<()> {
                 // The end of a client, or its first error; the others follow as freed.
                 _ => {
                     clients.remove(&c.source);
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                 }
             }
         }

@@ -7,17 +7,15 @@
 //! Each block is written where it was read as soon as it is there, in no order. `--direct` bypasses
 //! the page cache on both sides; a last block that does not fill a page is padded, and cut off at
 //! the end. TO appears when all of it is on the disk: until then it has a name of its own beside
-//! it, which goes away when something fails or SIGINT or SIGTERM comes. ([`Op::copy_file`] does
+//! it, which goes away when something fails or SIGINT or SIGTERM comes. ([`Op::copy`] does
 //! what the system can do by itself, such as sharing blocks; this is for what it cannot.)
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use windlass::{
-    AlignedBuf, Completion, Completions, Done, FileKind, Op, OpenOptions, Source, Stat,
-};
-use windlass::{Ticket, Watcher};
+use windlass::fs::{FileKind, Metadata, OpenOptions};
+use windlass::{AlignedBuf, Completion, Completions, Done, Op, Source, Ticket, Watcher};
 
 mod shared;
 
@@ -63,7 +61,8 @@ impl Copy {
         }
         let mut template = to.as_os_str().to_owned();
         template.push(".XXXXXX");
-        let Done::Temporary(temporary) = self.one(Op::make_temp(template)).map_err(about(to))?
+        let Done::Temporary(temporary) =
+            self.one(Op::create_temp_file(template)).map_err(about(to))?
         else {
             unreachable!("what was asked for");
         };
@@ -82,14 +81,20 @@ impl Copy {
         Ok(())
     }
 
-    fn contents(&mut self, from: &Path, source: Source, stat: &Stat, to: &Path) -> io::Result<()> {
+    fn contents(
+        &mut self,
+        from: &Path,
+        source: Source,
+        stat: &Metadata,
+        to: &Path,
+    ) -> io::Result<()> {
         let target = self.open(to, OpenOptions::new().write(true))?;
         self.blocks(source, target, stat.size)
             .map_err(|(reading, error)| about(if reading { from } else { to })(error))?;
         for op in [
-            Op::truncate(target, stat.size), // off with what was padded
-            Op::set_mode(target, stat.permissions()),
-            Op::sync(target),
+            Op::set_len(target, stat.size), // off with what was padded
+            Op::set_permissions(target, stat.permissions()),
+            Op::sync_all(target),
         ] {
             self.one(op).map_err(about(to))?;
         }
@@ -151,7 +156,7 @@ impl Copy {
             unreachable!("what was asked for");
         };
         let directory = self.watcher.attach(directory)?;
-        self.one(Op::sync(directory)).map_err(about(parent))?;
+        self.one(Op::sync_all(directory)).map_err(about(parent))?;
         Ok(())
     }
 
@@ -166,9 +171,9 @@ impl Copy {
         }
     }
 
-    fn stat(&mut self, file: Source) -> io::Result<Stat> {
-        match self.one(Op::stat(file))? {
-            Done::Stat(stat) => Ok(*stat),
+    fn stat(&mut self, file: Source) -> io::Result<Metadata> {
+        match self.one(Op::metadata(file))? {
+            Done::Metadata(stat) => Ok(*stat),
             other => unreachable!("not asked for: {other:?}"),
         }
     }

@@ -53,7 +53,7 @@ fn main() -> io::Result<()> {
         for Completion { source, token, result, .. } in done.drain(..) {
             match result {
                 Ok(Done::Read(_)) if token == STOP => {
-                    watcher.free(listener);
+                    watcher.abort(listener);
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                 }
                 Ok(Done::Accepted(socket)) => match watcher.attach(socket) {
@@ -103,8 +103,8 @@ impl Multishot {
 #[cold]
 fn ended(watcher: &mut Watcher, source: Source, error: &Error) {
     if error.kind() == ErrorKind::Cancelled {
-        drop(watcher.submit(Op::drained(source, LOW)));
-    } else if error.raw_os_error().is_some() && watcher.free(source) {
+        drop(watcher.submit(Op::wait_drained(source, LOW)));
+    } else if error.raw_os_error().is_some() && watcher.abort(source) {
         eprintln!("{error}");
     }
 }

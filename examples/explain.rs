@@ -10,9 +10,8 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{
-    AlignedBuf, Buf, Completion, Completions, Done, Op, OpenOptions, Ready, Source, Watcher,
-};
+use windlass::fs::OpenOptions;
+use windlass::{AlignedBuf, Buf, Completion, Completions, Done, Op, Ready, Source, Watcher};
 
 fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
@@ -61,20 +60,20 @@ fn main() -> io::Result<()> {
 /// What is done on files, and by threads. (Not every file system does direct I/O.)
 fn files(watcher: &mut Watcher) -> io::Result<()> {
     let template = std::env::temp_dir().join("windlass-XXXXXX");
-    let Ok(Done::Temporary(made)) = one(watcher, Op::make_temp(template))?.result else {
+    let Ok(Done::Temporary(made)) = one(watcher, Op::create_temp_file(template))?.result else {
         return Ok(());
     };
     let (path, file) = *made;
     let file = watcher.attach(file)?;
     one(watcher, Op::write_at(file, vec![b'w'; 8192], 0))?;
-    one(watcher, Op::sync(file))?;
+    one(watcher, Op::sync_all(file))?;
     one(watcher, Op::read_at(file, vec![0; 4096], 0))?; // the page cache has it
     let direct = OpenOptions::new().read(true).direct(true);
     if let Ok(Done::Opened(file)) = one(watcher, Op::open(&path, direct))?.result {
         let file = watcher.attach(file)?;
         one(watcher, Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), 4096))?;
     }
-    one(watcher, Op::unlink(path))?;
+    one(watcher, Op::remove_file(path))?;
     one(watcher, Op::run(|| "what a job has computed"))?;
     Ok(())
 }

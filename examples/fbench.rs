@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
-use windlass::{AlignedBuf, Completions, Done, Op, OpenOptions, Source, Watcher};
+use windlass::fs::OpenOptions;
+use windlass::{AlignedBuf, Completions, Done, Op, Source, Watcher};
 
 /// The token of a slow job.
 const SLOW: u64 = u64::MAX;
@@ -168,8 +169,8 @@ fn open(watcher: &mut Watcher, path: &str, options: OpenOptions) -> io::Result<S
 }
 
 fn size(watcher: &mut Watcher, file: Source) -> io::Result<u64> {
-    match complete(watcher, Op::stat(file))? {
-        Done::Stat(stat) => Ok(stat.size),
+    match complete(watcher, Op::metadata(file))? {
+        Done::Metadata(stat) => Ok(stat.size),
         other => unreachable!("{other:?}"),
     }
 }
@@ -178,7 +179,7 @@ fn size(watcher: &mut Watcher, file: Source) -> io::Result<u64> {
 fn sync(watcher: &mut Watcher, file: Source, writes: bool) -> io::Result<Duration> {
     let start = Instant::now();
     if writes {
-        complete(watcher, Op::sync(file))?;
+        complete(watcher, Op::sync_all(file))?;
     }
     Ok(start.elapsed())
 }

@@ -20,8 +20,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use httparse::Status;
-use windlass::{AlignedBuf, Buf, Completion, Completions, Done, DriverKind, FileBackend, FileKind};
-use windlass::{Handle, Op, OpenOptions, Source, SourceGuard, Watcher};
+use windlass::fs::{FileBackend, FileKind, OpenOptions};
+use windlass::{
+    AlignedBuf, Buf, Completion, Completions, Done, DriverKind, Handle, Op, Source, SourceGuard,
+    Watcher,
+};
 
 #[path = "shared/request.rs"]
 mod request;
@@ -61,7 +64,7 @@ fn main() -> io::Result<()> {
     let port: u16 = options.take("--port").unwrap_or(7080);
     let files: FileBackend = options.take("--files").unwrap_or_default();
     let mut builder =
-        Watcher::builder().files(files).threads(options.take("--threads").unwrap_or(4));
+        Watcher::builder().file_backend(files).threads(options.take("--threads").unwrap_or(4));
     if files == FileBackend::Uring {
         builder = builder.driver(DriverKind::Uring);
     }
@@ -174,7 +177,7 @@ impl Server {
     /// Accepts no more, and lets those go who have not asked for anything.
     fn stop(&mut self) {
         self.stop_by = Some(self.watcher.now() + STOPPING);
-        self.watcher.free(self.listener);
+        self.watcher.abort(self.listener);
         let asking = |client: &Client| matches!(client.state, State::Asking(None));
         let idle: Vec<u64> =
             self.clients.iter().filter(|(_, c)| asking(c)).map(|(number, _)| *number).collect();
@@ -204,7 +207,7 @@ impl Server {
 
     fn gone(&mut self, number: u64) {
         if let Some(client) = self.clients.remove(&number) {
-            self.watcher.free(client.socket);
+            self.watcher.abort(client.socket);
         }
     }
 
@@ -232,7 +235,7 @@ impl Server {
             Done::Read(bytes) => self.block_read(number, bytes),
             Done::Written { buf, .. } => self.block_written(number, buf),
             Done::Path(real) => self.located(number, real),
-            Done::Stat(stat) => {
+            Done::Metadata(stat) => {
                 let State::Finding { real, size, .. } = &mut client.state else { return };
                 if stat.kind() == FileKind::File {
                     *size = stat.size;
@@ -307,7 +310,7 @@ impl Server {
         let path = self.root.join(path);
         let Some(client) = self.clients.get_mut(&number) else { return };
         client.state = State::Finding { request, real: PathBuf::new(), size: 0 };
-        self.submit(number, Op::real_path(path));
+        self.submit(number, Op::canonicalize(path));
     }
 
     /// The path has no links any more.
@@ -318,7 +321,7 @@ impl Server {
         };
         if path.starts_with(&self.root) {
             *real = path.clone();
-            self.submit(number, Op::stat(path));
+            self.submit(number, Op::metadata(path));
         } else {
             self.refuse_found(number, "403 Forbidden");
         }

@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use hdrhistogram::Histogram;
-use windlass::{Buf, Completion, Completions, Done, Limit, Op, OpenOptions, Reason};
-use windlass::{Rejected, Source, Submitter, Watcher};
+use windlass::fs::OpenOptions;
+use windlass::{
+    Buf, Completion, Completions, Done, Limit, Op, Reason, Rejected, Source, Submitter, Watcher,
+};
 
 mod shared;
 
@@ -42,7 +44,7 @@ fn main() -> io::Result<()> {
     let path = Path::new(&path);
 
     // Every producer has one record at most on its way.
-    let mut watcher = Watcher::builder().queue(producers.max(1) as usize).build()?;
+    let mut watcher = Watcher::builder().remote_queue(producers.max(1) as usize).build()?;
     let signals = shared::signals(&mut watcher)?;
     watcher.submit(Op::read(signals))?;
     let mut done = Completions::new();
@@ -54,7 +56,7 @@ fn main() -> io::Result<()> {
         other => unreachable!("not asked for: {other:?}"),
     };
     let start = Log::check(path, 0, |_, _| Ok(())).map_err(about)?;
-    one(&mut watcher, &mut done, Op::truncate(file, start)).map_err(about)?;
+    one(&mut watcher, &mut done, Op::set_len(file, start)).map_err(about)?;
 
     let mut told = Vec::new();
     let threads: Vec<_> = (0..producers)
@@ -104,9 +106,10 @@ fn produce(to: &Submitter, hear: &Receiver<()>, producer: u32, records: u32, siz
         loop {
             match to.post(0, message) {
                 Ok(()) => break,
-                Err(Rejected { op, reason: Reason::Full { limit: Limit::Queue, .. } }) => {
-                    message = op
-                }
+                Err(Rejected {
+                    value: op,
+                    reason: Reason::Full { limit: Limit::RemoteQueue, .. },
+                }) => message = op,
                 Err(_) => return,
             }
             thread::yield_now();
@@ -166,7 +169,7 @@ impl Log {
             }
             Done::Written { bytes, .. } => {
                 self.end += u64::from(bytes);
-                watcher.submit(Op::datasync(self.file))?;
+                watcher.submit(Op::sync_data(self.file))?;
             }
             Done::Finished => self.committed(),
             other => unreachable!("not asked for: {other:?}"),

@@ -80,7 +80,7 @@ fn main() -> io::Result<()> {
                     let client = connecting.remove(&c.token).filter(|_| from.is_none());
                     for side in [Some(from), other, client].into_iter().flatten() {
                         sides.remove(&side);
-                        watcher.free(side);
+                        watcher.abort(side);
                     }
                     continue;
                 }

@@ -79,6 +79,6 @@ fn main() -> io::Result<()> {
 fn drop_peer(watcher: &mut Watcher, peers: &mut HashSet<Source>, peer: Source, why: &str) {
     if peers.remove(&peer) {
         eprintln!("{peer:?}: {why}");
-        watcher.free(peer);
+        watcher.abort(peer);
     }
 }

@@ -71,7 +71,7 @@ fn echo(mut watcher: Watcher, listener: Source) -> io::Result<usize> {
                 Ok(Done::Read(data)) if !data.is_eof() => Op::write(c.source, data),
                 Ok(Done::Written { .. }) => Op::read(c.source),
                 _ => {
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                     continue;
                 }
             };

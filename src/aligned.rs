@@ -42,9 +42,9 @@ pub(crate) const fn packed_capacity(packed: Packed) -> usize {
 /// and [`Buf::into_aligned`](crate::Buf::into_aligned) takes it out again. The capacity is fixed:
 /// nothing here moves the bytes. The memory is zeroed when it is made.
 ///
-/// What a file asks for is in [`Stat::direct`](crate::Stat::direct); 4096 does for every common
-/// disk. Lengths and offsets have to be multiples, too. A file whose size is none is written with
-/// its tail [padded](AlignedBuf::pad) and truncated afterwards:
+/// What a file asks for is in [`Metadata::direct`](crate::fs::Metadata::direct); 4096 does for
+/// every common disk. Lengths and offsets have to be multiples, too. A file whose size is none is
+/// written with its tail [padded](AlignedBuf::pad) and truncated afterwards:
 ///
 /// ```
 /// use windlass::AlignedBuf;
@@ -347,7 +347,7 @@ mod tests {
                 let start = buf.as_ptr();
                 let outer = Buf::from(buf);
                 prop_assert_eq!(&*outer, &model[..]);
-                prop_assert_eq!(outer.room(), capacity);
+                prop_assert_eq!(outer.capacity(), capacity);
                 buf = outer.into_aligned().expect("an aligned buffer");
                 prop_assert_eq!(buf.as_ptr(), start);
                 prop_assert_eq!((buf.align(), buf.capacity()), (1 << log, capacity));

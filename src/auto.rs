@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
-use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Reason, Rejected};
 use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::Op;
@@ -98,9 +98,9 @@ impl Auto {
     /// Builds the driver of this kind. An explicit choice, here or in the environment, never falls
     /// back.
     pub(crate) fn new(kind: DriverKind, mut config: Config) -> io::Result<Auto> {
-        config.files = file_backend(config.files)?;
+        config.file_backend = file_backend(config.file_backend)?;
         config.threads = threads(config.threads)?;
-        let files = config.files;
+        let files = config.file_backend;
         let (kind, reason) = match (kind, std::env::var(VARIABLE)) {
             (DriverKind::Auto, Ok(name)) => {
                 let kind = name.parse().map_err(|unknown: UnknownDriver| {
@@ -241,8 +241,8 @@ impl Driver for Auto {
         forward!(self.listen(address, options))
     }
     #[inline]
-    fn free(&mut self, source: Source) -> bool {
-        forward!(self.free(source))
+    fn abort(&mut self, source: Source) -> bool {
+        forward!(self.abort(source))
     }
     fn cancel_all(&mut self, source: Source) -> usize {
         forward!(self.cancel_all(source))
@@ -278,7 +278,7 @@ impl Driver for Auto {
     fn update_now(&mut self) -> Instant {
         forward!(self.update_now())
     }
-    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         forward!(self.reschedule(ticket, due))
     }
     fn next_timeout(&mut self) -> Option<Duration> {

@@ -164,13 +164,13 @@ impl Drop for Batch {
 mod tests {
     use super::*;
     use crate::completion::Done;
-    use crate::op::Code;
+    use crate::op::OpCode;
     use crate::source::{Source, Ticket};
     use std::num::NonZeroU32;
 
     fn completion() -> Completion {
         let ticket = Ticket::from_parts(0, NonZeroU32::MIN);
-        Completion::new(Code::Nop, Source::NONE, ticket, 0, Ok(Done::Nop))
+        Completion::new(OpCode::Nop, Source::NONE, ticket, 0, Ok(Done::Nop))
     }
 
     /// Submits like the usual write until a refusal; returns the number of waiting completions.

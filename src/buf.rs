@@ -269,8 +269,12 @@ impl Buf {
     }
 
     /// How many bytes a read into this buffer can take: the capacity of its vectors.
-    pub fn room(&self) -> usize {
-        if self.tag() == LIST { self.parts().iter().map(Buf::room).sum() } else { self.own_room() }
+    pub fn capacity(&self) -> usize {
+        if self.tag() == LIST {
+            self.parts().iter().map(Buf::capacity).sum()
+        } else {
+            self.own_room()
+        }
     }
 
     /// How many bytes a read can take at `start`; none for a list.
@@ -307,7 +311,7 @@ impl Buf {
         most: usize,
     ) {
         for part in self.as_list_mut().into_iter().flatten() {
-            let room = part.room();
+            let room = part.capacity();
             if from >= room {
                 from -= room;
                 continue;
@@ -332,7 +336,7 @@ impl Buf {
             self.len = len.min(self.own_room());
         } else if let Some(parts) = self.as_list_mut() {
             for part in parts {
-                let share = len.min(part.room());
+                let share = len.min(part.capacity());
                 // SAFETY: as for this function: the parts are filled in order.
                 unsafe { part.set_filled(share) };
                 len -= share;
@@ -561,7 +565,7 @@ mod tests {
             // SAFETY: `n` bytes were written right above.
             unsafe { buf.set_filled(n) };
             assert_eq!(&*buf, text.as_bytes());
-            assert_eq!(buf.room(), 4);
+            assert_eq!(buf.capacity(), 4);
         }
     }
 
@@ -590,7 +594,7 @@ mod tests {
         unsafe { buf.set_filled(512) };
         assert_eq!(&buf[510..], b"ab");
         let mut list = Buf::list([Buf::from(vec![0; 3]), buf]);
-        assert_eq!(list.room(), 515);
+        assert_eq!(list.capacity(), 515);
         let mut targets = Vec::new();
         list.targets(0, usize::MAX, &mut targets, 8);
         assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [3, 512]);

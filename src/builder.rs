@@ -18,7 +18,7 @@ use crate::watcher::Watcher;
 /// let watcher = Watcher::builder()
 ///     .driver(DriverKind::Poll)
 ///     .swap_limit(16 << 20)
-///     .operations(100_000)
+///     .max_operations(100_000)
 ///     .build()?;
 /// assert_eq!(watcher.explain().driver, "poll");
 /// # Ok::<(), std::io::Error>(())
@@ -45,8 +45,8 @@ impl Builder {
 
     /// Most sources, 1 to 2^24 - 2 (here and in other settings what is outside the range becomes
     /// the nearest in it). Default 2^20. Tables grow with need, by chunks of 256.
-    pub fn sources(mut self, count: u32) -> Builder {
-        self.config.sources = count;
+    pub fn max_sources(mut self, count: u32) -> Builder {
+        self.config.max_sources = count;
         self
     }
 
@@ -56,16 +56,16 @@ impl Builder {
     /// it, submissions are refused with [`Limit::Completions`](crate::Limit::Completions): an
     /// operation that ends at submission never counts as in flight. (Completions of accepted
     /// operations always have room.)
-    pub fn operations(mut self, count: u32) -> Builder {
-        self.config.operations = count;
+    pub fn max_operations(mut self, count: u32) -> Builder {
+        self.config.max_operations = count;
         self
     }
 
     /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes
     /// the nearest of these), of some 100 bytes each, which are allocated at once. Default 4096.
     /// Beyond, other threads are refused, or [wait](Submitter#back-pressure).
-    pub fn queue(mut self, count: usize) -> Builder {
-        self.config.queue = count;
+    pub fn remote_queue(mut self, count: usize) -> Builder {
+        self.config.remote_queue = count;
         self
     }
 
@@ -73,13 +73,13 @@ impl Builder {
     /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients
     /// is accepted in one go. Beyond, other threads are refused, or
     /// [wait](Submitter#back-pressure). The range is 1 to 2^16, and at most a quarter of the
-    /// [sources](Builder::sources) or [operations](Builder::operations). Reserved ids count as
-    /// sources and operations from the first [`submitter`](Watcher::submitter) or
+    /// [sources](Builder::max_sources) or [operations](Builder::max_operations). Reserved ids count
+    /// as sources and operations from the first [`submitter`](Watcher::submitter) or
     /// [`guard`](Watcher::guard) on. (With a limit of 1 source or operation nothing is reserved, so
     /// other threads are refused.) Each pair of ids costs 32 bytes at once, and from the first
     /// submitter on the places of a source and an operation.
-    pub fn reserve(mut self, count: usize) -> Builder {
-        self.config.reserve = count;
+    pub fn id_reserve(mut self, count: usize) -> Builder {
+        self.config.id_reserve = count;
         self
     }
 
@@ -143,14 +143,14 @@ impl Builder {
     /// costs half of one that takes turns with others. Default 2 MiB, half a millisecond's worth. A
     /// source writes, or reads from the page cache, 256 KiB at most before others have their turn.
     pub fn source_budget(mut self, bytes: usize) -> Builder {
-        self.config.source_bytes = bytes.max(1);
+        self.config.source_budget = bytes.max(1);
         self
     }
 
     /// Bytes that a turn reads before it delivers what it has, so that they are still in the cache
     /// when the program looks at them. Default 64 KiB.
     pub fn turn_budget(mut self, bytes: usize) -> Builder {
-        self.config.turn_bytes = bytes.max(1);
+        self.config.turn_budget = bytes.max(1);
         self
     }
 
@@ -184,14 +184,14 @@ impl Builder {
 
     /// Most jobs for those threads that are in flight at a time, 1 to 2^20 (what is outside becomes
     /// the nearest of these): beyond, submissions are refused. Default 4096.
-    pub fn jobs(mut self, count: usize) -> Builder {
-        self.config.jobs = count;
+    pub fn max_jobs(mut self, count: usize) -> Builder {
+        self.config.max_jobs = count;
         self
     }
 
     /// Who does the work on files; an explicit choice never falls back.
-    pub fn files(mut self, backend: FileBackend) -> Builder {
-        self.config.files = backend;
+    pub fn file_backend(mut self, backend: FileBackend) -> Builder {
+        self.config.file_backend = backend;
         self
     }
 
@@ -216,8 +216,8 @@ impl Builder {
 
     /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in
     /// the processor's cache between their reads and their writes.
-    pub fn events(mut self, count: usize) -> Builder {
-        self.config.events = count;
+    pub fn events_per_wait(mut self, count: usize) -> Builder {
+        self.config.events_per_wait = count;
         self
     }
 
@@ -244,7 +244,7 @@ impl Builder {
         self
     }
 
-    /// The settings, for [drivers](crate::Driver) and kernels of your own.
+    /// The settings, for [drivers](crate::driver::Driver) and kernels of your own.
     pub fn config(&self) -> Config {
         self.config.clone()
     }
@@ -286,7 +286,7 @@ impl Builder {
         self,
         name: impl Into<String>,
         body: impl FnOnce(Watcher) -> io::Result<T> + Send + 'static,
-    ) -> io::Result<Spawned<T>> {
+    ) -> io::Result<LoopThread<T>> {
         let (built, answer) = crossbeam_channel::bounded(1);
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
             let mut watcher = match self.build() {
@@ -302,13 +302,13 @@ impl Builder {
             body(watcher)
         })?;
         let submitter = answer.recv().map_err(|_| io::Error::other("the thread ended early"))??;
-        Ok(Spawned { submitter, thread })
+        Ok(LoopThread { submitter, thread })
     }
 }
 
 /// A loop on a thread of its own.
 #[derive(Debug)]
-pub struct Spawned<T> {
+pub struct LoopThread<T> {
     /// Reaches the loop.
     pub submitter: Submitter,
     /// The thread; joining it gives what the loop returned.

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use crate::address::{Address, Descriptors};
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
-use crate::file::{DirEntry, DirPart, HostName, Stat, StatFs};
+use crate::file::{DirEntry, DirPart, HostName, Metadata, StatFs};
 use crate::interest::Ready;
-use crate::op::Code;
+use crate::op::OpCode;
 use crate::slots;
 use crate::source::{Handle, Source, Ticket};
 
 /// What became of an operation.
 ///
 /// An accepted operation ends in exactly one final completion; a multishot one is followed by any
-/// number with [`more`](Completion::more) set before that. Dropping a completion unread leaks
-/// nothing: buffers, leases and descriptors in it are released.
+/// number with [`has_more`](Completion::has_more) set before that. Dropping a completion unread
+/// leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
     /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It
     /// may have been freed since.
@@ -42,14 +42,14 @@ const CODE_SHIFT: u32 = 24;
 const CODE: u32 = 31 << CODE_SHIFT;
 const OURS: u32 = MORE | LATE | CODE;
 
-const _: () = assert!(Code::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
+const _: () = assert!(OpCode::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
 
 impl Completion {
     /// The final completion of an operation with this code (for authors of drivers). The index of a
     /// ticket uses the lowest 24 bits and the highest bit only.
     #[inline(always)]
     pub fn new(
-        code: Code,
+        code: OpCode,
         source: Source,
         ticket: Ticket,
         token: u64,
@@ -63,13 +63,13 @@ impl Completion {
 
     /// Says that more completions follow (for authors of drivers).
     #[inline]
-    pub fn and_more(mut self, more: bool) -> Self {
+    pub fn with_more(mut self, more: bool) -> Self {
         let bit = if more { MORE } else { 0 };
         self.ticket = Ticket::from_parts(self.ticket.index() | bit, self.ticket.generation());
         self
     }
 
-    /// Like [`and_more`](Completion::and_more), in place.
+    /// Like [`with_more`](Completion::with_more), in place.
     #[inline]
     pub(crate) fn mark_more(&mut self) {
         let index = self.ticket.index() | MORE;
@@ -78,7 +78,7 @@ impl Completion {
 
     /// Says that the work went on after its deadline or cancel (for authors of drivers).
     #[inline]
-    pub fn and_late(mut self, late: bool) -> Self {
+    pub fn with_late(mut self, late: bool) -> Self {
         let bit = if late { LATE } else { 0 };
         self.ticket = Ticket::from_parts(self.ticket.index() | bit, self.ticket.generation());
         self
@@ -91,12 +91,13 @@ impl Completion {
     }
 
     /// The kind of the operation that this completes, whether it succeeded or failed. A message,
-    /// which completes no operation, has [`Code::Message`]. All work of the threads (opening,
-    /// renaming, jobs …) shares [`Code::Task`]: tokens tell it apart.
+    /// which completes no operation, has [`OpCode::Message`]. All work of the threads (opening,
+    /// renaming, jobs …) shares [`OpCode::Task`]: tokens tell it apart.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use windlass::{Code, Completions, ErrorKind, Op, Watcher};
+    /// use windlass::driver::OpCode;
+    /// use windlass::{Completions, ErrorKind, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let timer = watcher.submit(Op::timer(Duration::from_secs(60)))?;
     /// watcher.cancel(timer);
@@ -104,25 +105,25 @@ impl Completion {
     /// watcher.wait(&mut done)?;
     /// let completion = done.drain(..).next().unwrap();
     /// assert_eq!(completion.error_kind(), Some(ErrorKind::Cancelled));
-    /// assert_eq!(completion.code(), Code::Timer);
+    /// assert_eq!(completion.code(), OpCode::Timer);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[inline]
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> OpCode {
         // Only numbers of codes are stored.
-        Code::ALL[((self.ticket.index() & CODE) >> CODE_SHIFT) as usize % Code::COUNT]
+        OpCode::ALL[((self.ticket.index() & CODE) >> CODE_SHIFT) as usize % OpCode::COUNT]
     }
 
     /// Whether the operation is still in flight: more completions follow.
     #[inline]
-    pub fn more(&self) -> bool {
+    pub fn has_more(&self) -> bool {
         self.ticket.index() & MORE != 0
     }
 
     /// Whether this is file work that went on after its deadline or cancel and has now ended, with
     /// its real result.
     #[inline]
-    pub fn late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.ticket.index() & LATE != 0
     }
 
@@ -158,8 +159,8 @@ impl fmt::Debug for Completion {
             .field("token", &self.token)
             .field("result", &self.result)
             .field("ticket", &self.ticket())
-            .field("more", &self.more())
-            .field("late", &self.late())
+            .field("more", &self.has_more())
+            .field("late", &self.is_late())
             .finish()
     }
 }
@@ -218,7 +219,7 @@ pub enum Done {
     /// A fresh file, and its path.
     Temporary(Box<(PathBuf, Handle)>),
     /// What the system knows of a file.
-    Stat(Box<Stat>),
+    Metadata(Box<Metadata>),
     /// What the system knows of a file system.
     StatFs(Box<StatFs>),
     /// A path.

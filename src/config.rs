@@ -21,13 +21,13 @@ pub enum Overflow {
 #[non_exhaustive]
 pub struct Config {
     /// Most sources.
-    pub sources: u32,
+    pub max_sources: u32,
     /// Most operations in flight.
-    pub operations: u32,
+    pub max_operations: u32,
     /// Most requests from other threads that wait for the loop.
-    pub queue: usize,
+    pub remote_queue: usize,
     /// Ids of each kind that are kept ready for other threads.
-    pub reserve: usize,
+    pub id_reserve: usize,
     /// Most bytes of swap buffers.
     pub swap_limit: usize,
     /// Bytes of one swap buffer: the most that one read without a buffer takes.
@@ -37,14 +37,14 @@ pub struct Config {
     /// What happens to a write that would exceed `write_limit`. (Default [`Overflow::Refuse`].)
     pub write_overflow: Overflow,
     /// Bytes that are read from one source in a row before it goes to the back of the queue.
-    pub source_bytes: usize,
+    pub source_budget: usize,
     /// Bytes that a turn reads before it delivers what it has.
-    pub turn_bytes: usize,
+    pub turn_budget: usize,
     /// Completions that are delivered, while there are some, before the kernel is asked again.
     /// (Default 64.)
-    pub unasked: usize,
+    pub event_interval: usize,
     /// Most events that one wait takes.
-    pub events: usize,
+    pub events_per_wait: usize,
     /// How long a wait spins before it blocks.
     pub busy_poll: Duration,
     /// Whether the time that the loop sleeps is counted.
@@ -53,9 +53,9 @@ pub struct Config {
     /// when there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
     pub threads: usize,
     /// Jobs for those threads that may be in flight at a time, 1 to 2^20. (Default 4096.)
-    pub jobs: usize,
+    pub max_jobs: usize,
     /// Who does the work on files. (Default [`FileBackend::Auto`].)
-    pub files: FileBackend,
+    pub file_backend: FileBackend,
     /// Files that are registered with the ring, at most; 0 for none. Of effect on io_uring only.
     pub registered_files: u32,
     /// Bytes of memory that is registered with the ring, at most; 0 for none. Of effect on io_uring
@@ -68,23 +68,23 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            sources: 1 << 20,
-            operations: 1 << 20,
-            queue: 4096,
-            reserve: 2048,
+            max_sources: 1 << 20,
+            max_operations: 1 << 20,
+            remote_queue: 4096,
+            id_reserve: 2048,
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
             write_limit: u32::MAX,
             write_overflow: Overflow::Refuse,
-            source_bytes: 2 << 20,
-            turn_bytes: 64 << 10,
-            unasked: 64,
-            events: 64,
+            source_budget: 2 << 20,
+            turn_budget: 64 << 10,
+            event_interval: 64,
+            events_per_wait: 64,
             busy_poll: Duration::ZERO,
             idle_time: false,
             threads: 0,
-            jobs: 4096,
-            files: FileBackend::Auto,
+            max_jobs: 4096,
+            file_backend: FileBackend::Auto,
             registered_files: 0,
             registered_bytes: 0,
             quirks: String::new(),

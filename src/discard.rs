@@ -18,7 +18,7 @@ static PANICKED: AtomicU64 = AtomicU64::new(0);
 /// result. The panic hook reports such a panic, and the watcher catches it. The number only grows.
 ///
 /// ```
-/// assert_eq!(windlass::panicked_drops(), 0);
+/// assert_eq!(windlass::driver::panicked_drops(), 0);
 /// ```
 pub fn panicked_drops() -> u64 {
     PANICKED.load(Ordering::Relaxed)

@@ -1,10 +1,11 @@
 //! The contract of a driver: the page to read before writing one.
 //!
 //! Operations cross layers through two verbs only: [`Submit`] and [`Complete`]. The
-//! [`Reactor`](crate::Reactor) speaks them (its operation is an interest, its item is readiness),
-//! so do the [`Proactor`](crate::Proactor) and the [`Watcher`](crate::Watcher). A [`Driver`] speaks
-//! them over [`Op`] and [`Completion`] and owns the descriptors. One that is written outside this
-//! crate plugs in through [`Watcher::with_driver`](crate::Watcher::with_driver).
+//! [`Reactor`](crate::reactor::Reactor) speaks them (its operation is an interest, its item is
+//! readiness), so do the [`Proactor`](crate::kernel::Proactor) and the [`Watcher`](crate::Watcher).
+//! A [`Driver`] speaks them over [`Op`] and [`Completion`] and owns the descriptors. One that is
+//! written outside this crate plugs in through
+//! [`Watcher::with_driver`](crate::Watcher::with_driver).
 //!
 //! # The contract
 //!
@@ -27,7 +28,7 @@
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
 //!   begun is not torn: it ends as it ends, and its completion says that it is
-//!   [late](Completion::late).
+//!   [late](Completion::is_late).
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
@@ -38,15 +39,16 @@
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
 //!   ordered after the writes queued before it. Dropping the driver closes what is open, asks
 //!   kernel and threads to end what they have, and waits for that for a bounded time (a second). A
-//!   buffer that the kernel may use for longer is left to it and [counted](crate::leaked_buffers),
-//!   never freed; one that a thread has goes when the thread is done. The driver drops the
-//!   program's values that no completion returns: the closure of a job that never ran, and
-//!   everything queued or undelivered when the driver is dropped. It catches a panic of their
-//!   `Drop`, after the panic hook, and [counts](crate::panicked_drops) it.
+//!   buffer that the kernel may use for longer is left to it and
+//!   [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes when the
+//!   thread is done. The driver drops the program's values that no completion returns: the closure
+//!   of a job that never ran, and everything queued or undelivered when the driver is dropped. It
+//!   catches a panic of their `Drop`, after the panic hook, and
+//!   [counts](crate::driver::panicked_drops) it.
 //! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
-//!   bounded [`Pool`](crate::swap::Pool). At the bound, reads wait for a lease to come back. An
-//!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
-//!   once its leases hold its source's share of the rest.
+//!   bounded [`Pool`](crate::driver::swap::Pool). At the bound, reads wait for a lease to come
+//!   back. An idle source holds no buffer. While half of the bound or more is in use, a multishot
+//!   read waits once its leases hold its source's share of the rest.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
@@ -56,12 +58,13 @@
 //!
 //! # What to build it from
 //!
-//! [`slots::Table`](crate::slots::Table) keeps sources and operations in flight,
-//! [`Deadlines`](crate::deadline::Deadlines) their deadlines, [`Pool`](crate::swap::Pool) the swap
-//! buffers, [`Remote`](crate::remote::Remote) the other threads' requests. [`Op::into_parts`] opens
-//! an operation, whatever it is; [`Task::run`] does the work that blocks, on a thread of the
-//! driver's. `examples/own_driver.rs` is a driver around another one, `tests/custom_driver.rs` one
-//! that serves sockets and files itself.
+//! [`slots::Table`] keeps sources and operations in flight,
+//! [`Deadlines`](crate::driver::deadlines::Deadlines) their deadlines,
+//! [`Pool`](crate::driver::swap::Pool) the swap buffers, [`Remote`](crate::driver::remote::Remote)
+//! the other threads' requests. [`Op::into_parts`] opens an operation, whatever it is;
+//! [`Task::run`] does the work that blocks, on a thread of the driver's. `examples/own_driver.rs`
+//! is a driver around another one, `tests/custom_driver.rs` one that serves sockets and files
+//! itself.
 
 use std::fmt;
 use std::io;
@@ -76,7 +79,43 @@ use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::fd::BorrowedFd;
 
+pub use crate::auto::{Auto, UnknownDriver};
+pub use crate::buf::Target;
+pub use crate::config::Config;
+pub use crate::discard::panicked_drops;
 pub use crate::file::{Job, Task};
+pub use crate::op::OpCode;
+pub use crate::parts::OpParts;
+pub use crate::proactor::leaked_buffers;
+
+pub mod slots {
+    //! Tables that a driver keeps its operations and sources in.
+    //!
+    //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
+    //! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
+    //! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
+    pub use crate::slots::{Entry, InFlight, NOWHERE, Operation, Table, VACANT};
+}
+
+pub mod deadlines {
+    //! The deadline heap: one for all operations of a driver.
+    pub use crate::deadline::Deadlines;
+}
+
+pub mod swap {
+    //! Swap buffers: library-owned memory for reads without a buffer, handed out as counted leases.
+    //!
+    //! A [`Pool`] owns chunks of one size and packs what is read into the chunk at hand, one read
+    //! behind the other. Every read yields a [`Lease`](crate::Lease). A chunk can be written again
+    //! when all of its leases are gone.
+    pub use crate::swap::{Lent, Pool};
+}
+
+pub mod remote {
+    //! Requests from other threads: a bounded queue, a wake-up that is skipped while the loop is
+    //! awake, and ids that the loop keeps ready.
+    pub use crate::remote::{Remote, Request, Wake};
+}
 
 /// The first verb: hand an operation over.
 pub trait Submit {
@@ -155,7 +194,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     }
 
     /// Ends the source's operations and closes its descriptor; false for a stale source.
-    fn free(&mut self, source: Source) -> bool;
+    fn abort(&mut self, source: Source) -> bool;
 
     /// Ends every operation on the source; answers how many that were.
     fn cancel_all(&mut self, source: Source) -> usize;
@@ -238,7 +277,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Stale`]; [`Reason::Unsupported`] for a read without buffer and deadline, and from
     /// a driver that does not reschedule.
-    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         let _ = (ticket, due);
         Err(Reason::Unsupported)
     }
@@ -405,13 +444,13 @@ pub struct Explain {
     /// Why this driver.
     pub reason: String,
     /// One row for each path of an operation.
-    pub rows: Vec<Mechanism>,
+    pub rows: Vec<ExplainRow>,
 }
 
 /// One path that an operation can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Mechanism {
+pub struct ExplainRow {
     /// What is served.
     pub operation: &'static str,
     /// By what.
@@ -437,14 +476,14 @@ impl Explain {
         count: u64,
     ) {
         let (mechanism, reason) = (mechanism.into(), reason.into());
-        self.rows.push(Mechanism { operation, mechanism, reason, count });
+        self.rows.push(ExplainRow { operation, mechanism, reason, count });
     }
 }
 
 impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "driver: {} ({})", self.driver, self.reason)?;
-        let wide = |of: fn(&Mechanism) -> usize, least| {
+        let wide = |of: fn(&ExplainRow) -> usize, least| {
             self.rows.iter().map(of).max().unwrap_or(0).max(least)
         };
         let operation = wide(|row| row.operation.len(), 9);
@@ -467,7 +506,7 @@ impl fmt::Display for Explain {
 
 /// The deadline of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum Deadline {
     /// At this time.
     At(Instant),
     /// When this time has passed since the submission.

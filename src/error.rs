@@ -15,24 +15,25 @@ use crate::sys::step::Step;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// Sources that a watcher may own: [`Builder::sources`](crate::Builder::sources).
+    /// Sources that a watcher may own: [`Builder::max_sources`](crate::Builder::max_sources).
     Sources,
-    /// Operations in flight: [`Builder::operations`](crate::Builder::operations).
+    /// Operations in flight: [`Builder::max_operations`](crate::Builder::max_operations).
     Operations,
     /// Bytes of writes that one source may have queued:
     /// [`Builder::write_limit`](crate::Builder::write_limit), with
     /// [`Overflow::Refuse`](crate::Overflow::Refuse).
     Writes,
     /// Messages from other threads that wait for the loop:
-    /// [`Builder::queue`](crate::Builder::queue).
-    Queue,
+    /// [`Builder::remote_queue`](crate::Builder::remote_queue).
+    RemoteQueue,
     /// Ids that the loop keeps ready for other threads:
-    /// [`Builder::reserve`](crate::Builder::reserve).
-    Reserve,
+    /// [`Builder::id_reserve`](crate::Builder::id_reserve).
+    IdReserve,
     /// Jobs for worker threads whose completions were not taken yet.
     Jobs,
-    /// Completions that wait for delivery: [`Builder::operations`](crate::Builder::operations). No
-    /// other bound counts an operation that ends at submission.
+    /// Completions that wait for delivery:
+    /// [`Builder::max_operations`](crate::Builder::max_operations). No other bound counts an
+    /// operation that ends at submission.
     Completions,
 }
 
@@ -105,13 +106,15 @@ impl fmt::Display for Reason {
         match self {
             Reason::Full { limit, count } => {
                 let (what, knob) = match limit {
-                    Limit::Sources => ("sources", "Builder::sources"),
-                    Limit::Operations => ("operations in flight", "Builder::operations"),
+                    Limit::Sources => ("sources", "Builder::max_sources"),
+                    Limit::Operations => ("operations in flight", "Builder::max_operations"),
                     Limit::Writes => ("bytes of queued writes on a source", "Builder::write_limit"),
-                    Limit::Queue => ("submissions from other threads", "Builder::queue"),
-                    Limit::Jobs => ("jobs for worker threads", "Builder::jobs"),
-                    Limit::Completions => ("completions that wait", "Builder::operations"),
-                    Limit::Reserve => ("ids in reserve for other threads", "Builder::reserve"),
+                    Limit::RemoteQueue => {
+                        ("submissions from other threads", "Builder::remote_queue")
+                    }
+                    Limit::Jobs => ("jobs for worker threads", "Builder::max_jobs"),
+                    Limit::Completions => ("completions that wait", "Builder::max_operations"),
+                    Limit::IdReserve => ("ids in reserve for other threads", "Builder::id_reserve"),
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")
             }
@@ -195,7 +198,7 @@ impl Reason {
 /// A refused submission: why, and what was refused, with its buffer.
 pub struct Rejected<T> {
     /// What was handed in.
-    pub op: T,
+    pub value: T,
     /// Why it was refused.
     pub reason: Reason,
 }
@@ -203,7 +206,7 @@ pub struct Rejected<T> {
 impl<T> Rejected<T> {
     /// What was handed in.
     pub fn into_inner(self) -> T {
-        self.op
+        self.value
     }
 }
 
@@ -238,7 +241,7 @@ pub enum ErrorKind {
     /// The operation was cancelled.
     Cancelled,
     /// Its source was freed.
-    Freed,
+    Aborted,
     /// The watcher was closed.
     Closed,
     /// A write before it on the same source ended partly sent: sending this one would have made a
@@ -277,7 +280,7 @@ impl ErrorKind {
             ErrorKind::Os(errno) => errno,
             ErrorKind::Deadline => -1,
             ErrorKind::Cancelled => -2,
-            ErrorKind::Freed => -3,
+            ErrorKind::Aborted => -3,
             ErrorKind::Closed => -4,
             ErrorKind::Torn => -5,
             ErrorKind::Eof => -6,
@@ -301,7 +304,7 @@ impl Error {
         match self.code {
             -1 => ErrorKind::Deadline,
             -2 => ErrorKind::Cancelled,
-            -3 => ErrorKind::Freed,
+            -3 => ErrorKind::Aborted,
             -4 => ErrorKind::Closed,
             -5 => ErrorKind::Torn,
             -6 => ErrorKind::Eof,
@@ -350,7 +353,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Os(errno) => os_error(*errno).fmt(f),
             ErrorKind::Deadline => f.write_str("the deadline passed"),
             ErrorKind::Cancelled => f.write_str("the operation was cancelled"),
-            ErrorKind::Freed => f.write_str("the source was freed"),
+            ErrorKind::Aborted => f.write_str("the source was freed"),
             ErrorKind::Closed => f.write_str("the watcher was closed"),
             ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
@@ -381,7 +384,7 @@ impl From<Error> for io::Error {
             ErrorKind::Os(errno) => return os_error(errno),
             ErrorKind::Deadline => io::ErrorKind::TimedOut,
             ErrorKind::Cancelled
-            | ErrorKind::Freed
+            | ErrorKind::Aborted
             | ErrorKind::Closed
             | ErrorKind::Forked
             | ErrorKind::Overflow => io::ErrorKind::ConnectionAborted,

@@ -49,13 +49,13 @@ impl Ready {
 
     /// What both sets contain.
     #[inline]
-    pub const fn and(self, other: Ready) -> Ready {
+    pub const fn intersection(self, other: Ready) -> Ready {
         Ready(self.0 & other.0)
     }
 
     /// What this set contains and the other does not.
     #[inline]
-    pub const fn without(self, other: Ready) -> Ready {
+    pub const fn difference(self, other: Ready) -> Ready {
         Ready(self.0 & !other.0)
     }
 
@@ -110,14 +110,15 @@ impl fmt::Debug for Ready {
     }
 }
 
-/// How often a registration of the [`Reactor`](crate::Reactor) reports readiness.
+/// How often a registration of the [`Reactor`](crate::reactor::Reactor) reports readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// In every wait for as long as the condition lasts.
     Level,
     /// Once each time the condition arises anew.
     Edge,
-    /// One event; then the registration is disarmed until [`rearm`](crate::Reactor::rearm). Arming
-    /// reports conditions that already hold, so edge-triggered oneshot (epoll) would be the same.
+    /// One event; then the registration is disarmed until
+    /// [`rearm`](crate::reactor::Reactor::rearm). Arming reports conditions that already hold, so
+    /// edge-triggered oneshot (epoll) would be the same.
     Oneshot,
 }

@@ -46,14 +46,15 @@
 //! |---|---|
 //! | the loop | [`Watcher`] and its [`Builder`]; [`Op`] says what can be submitted, [`Completion`] and [`Done`] what comes back |
 //! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd |
-//! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what std has, `copy_file`, `send_file`; name look-ups and your own jobs |
+//! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what `std::fs` has, and `send_file`; name look-ups and your own jobs |
+//! | files, names, descriptors | [`fs`], [`net`] and [`fd`] have the types that go with them |
 //! | on every operation | a token, a deadline or a timeout, cancel |
 //! | memory | a read without a buffer yields a counted [`Lease`]; the pool of leases is bounded, and an idle source holds none |
-//! | other threads | a [`Submitter`] attaches, submits, cancels, frees and posts; a [`SourceGuard`] frees its source when it is dropped |
+//! | other threads | a [`Submitter`] attaches, submits, cancels, aborts and posts; a [`SourceGuard`] aborts its source when it is dropped |
 //! | errors | [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`] for a failed operation |
 //! | looking inside | [`Watcher::explain`]: which mechanism serves which operation, why, and how often; [`Watcher::counters`] |
 //! | testing | [`sim`]: your own server on a simulated kernel with virtual time, counted faults and a trace hash |
-//! | readiness alone | [`Reactor`] tells when a descriptor is ready, and the program makes the calls |
+//! | readiness alone | [`reactor`] tells when a descriptor is ready, and the program makes the calls |
 //!
 //! The module `guide` has a page for each task that a program has sooner or later. The first is
 //! "how the loop works".
@@ -61,9 +62,11 @@
 //! # For authors of drivers
 //!
 //! [`driver`] states the contract that every driver keeps (C1 to C10), and the traits [`Submit`],
-//! [`Complete`] and [`Driver`]. [`Watcher::with_driver`] runs a watcher on a driver from outside
-//! this crate. [`Kernel`] is what a [`Proactor`] runs on. The parts that drivers are built from are
-//! public: [`slots`], [`deadline`], [`swap`] and [`remote`].
+//! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] runs a watcher on a driver
+//! from outside this crate. The parts that drivers are built from are in the same module:
+//! [`slots`](driver::slots), [`deadlines`](driver::deadlines), [`swap`](driver::swap) and
+//! [`remote`](driver::remote). [`kernel`] has the [`Proactor`](kernel::Proactor), which is a driver,
+//! and the [`Kernel`](kernel::Kernel) that it runs on.
 
 mod address;
 mod aligned;
@@ -75,26 +78,28 @@ mod builder;
 mod clock;
 mod completion;
 mod config;
-pub mod deadline;
+mod deadline;
 mod discard;
 pub mod driver;
 mod error;
 mod extra;
-#[cfg(windows)]
 pub mod fd;
 mod file;
+pub mod fs;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod interest;
+pub mod kernel;
+pub mod net;
 mod op;
 mod parts;
 mod proactor;
 mod quirks;
-mod reactor;
+pub mod reactor;
 mod region;
-pub mod remote;
+mod remote;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-pub mod ring;
+mod ring;
 #[cfg(test)]
 #[path = "../tests/common/seeds.rs"]
 mod seeds;
@@ -102,9 +107,9 @@ pub mod sim;
 #[cfg(test)]
 #[path = "../tests/common/skip.rs"]
 mod skip;
-pub mod slots;
+mod slots;
 mod source;
-pub mod swap;
+mod swap;
 mod sys;
 #[cfg(feature = "trace-buffers")]
 pub mod trace;
@@ -114,37 +119,24 @@ mod trace;
 mod watcher;
 mod workers;
 
-pub use address::{Address, Descriptors};
+pub use address::Address;
 pub use aligned::AlignedBuf;
-pub use auto::{Auto, DriverKind, UnknownDriver};
-pub use buf::{Buf, Target};
-pub use builder::{Builder, Spawned};
+pub use auto::DriverKind;
+pub use buf::Buf;
+pub use builder::{Builder, LoopThread};
 pub use completion::{Completion, Completions, Done, Message};
-pub use config::{Config, Overflow};
-pub use discard::panicked_drops;
-pub use driver::{
-    Complete, Counters, Driver, Due, Explain, ListenOptions, Mechanism, Submit, Wait,
-};
+pub use config::Overflow;
+pub use driver::{Complete, Counters, Explain, ListenOptions, Submit};
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
-pub use file::{
-    Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,
-    FileFacts, FileKind, FileList, FileRef, FileRequest, FileWork, HostName, OpenOptions, Priority,
-    Stat, StatFs, UnknownBackend,
-};
-pub use interest::{Mode, Ready};
-pub use op::{Code, Op};
-pub use parts::OpParts;
-pub use proactor::{
-    Answer, Connecting, FILES, Kernel, Os, Proactor, Received, Started, WAKE, leaked_buffers,
-};
-pub use reactor::{Reactor, Readiness, Waker, Watch};
+pub use file::Priority;
+pub use interest::Ready;
+pub use op::Op;
 pub use remote::{SourceGuard, Submitter};
-pub use source::{Handle, Kind, Source, Ticket, VirtualDescriptor};
+pub use source::{Handle, Source, SourceKind, Ticket};
 pub use swap::Lease;
-pub use sys::open_files::{max_open_files, raise_max_open_files};
 pub use watcher::Watcher;
 
-// Which types are `Send` and `Sync` is part of the interface.
+// What may cross threads, and what may not, is part of the interface.
 const _: () = {
     const fn send<T: Send>() {}
     const fn send_and_sync<T: Send + Sync>() {}
@@ -157,7 +149,7 @@ const _: () = {
     send_and_sync::<AlignedBuf>();
     send_and_sync::<Lease>();
     send_and_sync::<Submitter>();
-    send_and_sync::<Waker>();
+    send_and_sync::<reactor::Waker>();
     send_and_sync::<Source>();
     send_and_sync::<Ticket>();
 };
@@ -171,7 +163,7 @@ const _: () = {
 #[cfg(doctest)]
 struct WatcherIsNotSend;
 
-/// The README's example compiles; `tests/readme.rs` runs it.
+/// The README's example compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

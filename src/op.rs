@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::clock;
-use crate::driver::Due;
+use crate::driver::Deadline;
 use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::source::{Handle, Source};
@@ -18,7 +18,7 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Reason
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Code {
+pub enum OpCode {
     /// Completes at the next wait.
     Nop,
     /// Completes at its deadline.
@@ -50,15 +50,15 @@ pub enum Code {
     /// Frees the source after the writes before it.
     Close,
     /// Waits until few bytes are queued for writing.
-    Drained,
+    WaitDrained,
     /// Reads a file at an offset.
     ReadAt,
     /// Writes a file at an offset.
     WriteAt,
     /// Everything that a file was written is on the disk.
-    Sync,
-    /// As `Sync`, without the metadata that reading does not need.
-    DataSync,
+    SyncAll,
+    /// As `SyncAll`, without the metadata that reading does not need.
+    SyncData,
     /// Sends a file's bytes over a socket.
     SendFile,
     /// What threads do: opening, renaming, looking names up, work of the program.
@@ -67,40 +67,40 @@ pub enum Code {
     Message,
 }
 
-impl Code {
+impl OpCode {
     /// How many codes there are.
-    pub const COUNT: usize = Code::Message as usize + 1;
+    pub const COUNT: usize = OpCode::Message as usize + 1;
 
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; Code::COUNT] = [
-        Code::Nop,
-        Code::Timer,
-        Code::Read,
-        Code::ReadInto,
-        Code::ReadExact,
-        Code::Write,
-        Code::Accept,
-        Code::Connect,
-        Code::Shutdown,
-        Code::RecvFrom,
-        Code::SendTo,
-        Code::RecvDescriptors,
-        Code::SendDescriptors,
-        Code::Poll,
-        Code::Close,
-        Code::Drained,
-        Code::ReadAt,
-        Code::WriteAt,
-        Code::Sync,
-        Code::DataSync,
-        Code::SendFile,
-        Code::Task,
-        Code::Message,
+    pub const ALL: [OpCode; OpCode::COUNT] = [
+        OpCode::Nop,
+        OpCode::Timer,
+        OpCode::Read,
+        OpCode::ReadInto,
+        OpCode::ReadExact,
+        OpCode::Write,
+        OpCode::Accept,
+        OpCode::Connect,
+        OpCode::Shutdown,
+        OpCode::RecvFrom,
+        OpCode::SendTo,
+        OpCode::RecvDescriptors,
+        OpCode::SendDescriptors,
+        OpCode::Poll,
+        OpCode::Close,
+        OpCode::WaitDrained,
+        OpCode::ReadAt,
+        OpCode::WriteAt,
+        OpCode::SyncAll,
+        OpCode::SyncData,
+        OpCode::SendFile,
+        OpCode::Task,
+        OpCode::Message,
     ];
 
     /// Whether it stands in the queue of its source's reads.
     pub(crate) const fn is_read(self) -> bool {
-        use Code::*;
+        use OpCode::*;
         matches!(self, Read | ReadInto | ReadExact | Accept | RecvFrom | RecvDescriptors)
     }
 }
@@ -153,8 +153,8 @@ impl Code {
 ///
 /// - [`ErrorKind::Deadline`]: its deadline has passed.
 /// - [`ErrorKind::Cancelled`]: [`Watcher::cancel`] or [`Watcher::cancel_all`] has ended it.
-/// - [`ErrorKind::Freed`]: [`Watcher::free`] or an [`Op::close`] has ended its source.
-/// - [`ErrorKind::Overflow`]: as `Freed`, by [`Overflow::Close`].
+/// - [`ErrorKind::Aborted`]: [`Watcher::abort`] or an [`Op::close`] has ended its source.
+/// - [`ErrorKind::Overflow`]: as `Aborted`, by [`Overflow::Close`].
 /// - [`ErrorKind::Closed`]: [`Watcher::close`] has ended everything.
 /// - [`ErrorKind::Forked`]: the parent had submitted it before the process was forked.
 /// - [`ErrorKind::Os`]: the system reports an errno. Besides those of the constructor's page these
@@ -175,7 +175,7 @@ impl Code {
 ///
 /// Dropping the watcher drops operations without completions. It waits at most one second for the
 /// kernel and the threads; a buffer that the kernel still uses then is leaked and
-/// [counted](crate::leaked_buffers).
+/// [counted](crate::driver::leaked_buffers).
 ///
 /// # File work
 ///
@@ -190,7 +190,7 @@ impl Code {
 /// - [`Reason::NoFiles`]: the watcher runs on a [simulation](crate::sim), which has no files.
 /// - [`Reason::Unsupported`]: the source is no regular file, directory or block device.
 /// - [`Reason::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
-///   ([`Builder::jobs`]).
+///   ([`Builder::max_jobs`]).
 /// - [`Reason::Os`]: no thread runs yet, and the system allows none (`EAGAIN`).
 ///
 /// An operation on a path can end with:
@@ -209,8 +209,8 @@ impl Code {
 /// **Cancellation.** A cancel, deadline, free or close of the watcher takes back what neither
 /// kernel nor thread has begun. What has begun goes on, because a system call on a file cannot be
 /// abandoned: the operation ends with its real result, and its completion is marked
-/// [`late`](Completion::late). Whether it was done is then in the result, not in the cancel. The
-/// descriptor of a freed source stays open until the work on it has ended.
+/// [`is_late`](Completion::is_late). Whether it was done is then in the result, not in the cancel.
+/// The descriptor of a freed source stays open until the work on it has ended.
 ///
 /// **Platforms.** epoll, kqueue, poll, io_uring and Windows do the same, by different mechanisms.
 /// The threads are the only one on macOS, FreeBSD and Windows.
@@ -223,7 +223,7 @@ pub struct Op {
     pub(crate) buf: Buf,
     pub(crate) extra: Extra,
     pub(crate) count: u32,
-    pub(crate) code: Code,
+    pub(crate) code: OpCode,
     pub(crate) flags: u8,
 }
 
@@ -245,10 +245,10 @@ fn bounded(ns: u64) -> u64 {
 }
 
 /// A deadline as `deadline_ns` carries it.
-pub(crate) fn due_ns(due: Due) -> u64 {
+pub(crate) fn due_ns(due: Deadline) -> u64 {
     match due {
-        Due::At(at) => bounded(clock::ns_of(at)),
-        Due::After(span) => bounded(clock::ns_of_duration(span)) | RELATIVE,
+        Deadline::At(at) => bounded(clock::ns_of(at)),
+        Deadline::After(span) => bounded(clock::ns_of_duration(span)) | RELATIVE,
     }
 }
 
@@ -263,7 +263,7 @@ pub(crate) fn limit_ns(flags: u8, extra: &Extra) -> u64 {
 
 impl Op {
     #[inline(always)]
-    pub(crate) const fn plain(code: Code, source: Source) -> Op {
+    pub(crate) const fn plain(code: OpCode, source: Source) -> Op {
         Op {
             source,
             token: 0,
@@ -277,7 +277,7 @@ impl Op {
     }
 
     #[inline(always)]
-    pub(crate) fn with_buf(code: Code, source: Source, buf: Buf) -> Op {
+    pub(crate) fn with_buf(code: OpCode, source: Source, buf: Buf) -> Op {
         Op { source, token: 0, deadline_ns: 0, buf, extra: Extra::NONE, count: 0, code, flags: 0 }
     }
 
@@ -309,7 +309,7 @@ impl Op {
     ///
     /// It has ended when `submit` returns: a cancel finds it stale, and a deadline has no effect.
     pub const fn nop() -> Op {
-        Op::plain(Code::Nop, Source::NONE)
+        Op::plain(OpCode::Nop, Source::NONE)
     }
 
     /// A timer that ends when `span` has passed since submission.
@@ -352,7 +352,7 @@ impl Op {
     ///
     /// A cancelled timer ends with [`ErrorKind::Cancelled`]. There is nothing to undo.
     pub fn timer(span: Duration) -> Op {
-        let mut op = Op::plain(Code::Timer, Source::NONE);
+        let mut op = Op::plain(OpCode::Timer, Source::NONE);
         op.deadline_ns = bounded(clock::ns_of_duration(span)) | RELATIVE;
         op
     }
@@ -384,7 +384,7 @@ impl Op {
     ///
     /// As for [`Op::timer`].
     pub fn timer_at(deadline: Instant) -> Op {
-        let mut op = Op::plain(Code::Timer, Source::NONE);
+        let mut op = Op::plain(OpCode::Timer, Source::NONE);
         op.deadline_ns = bounded(clock::ns_of(deadline));
         op
     }
@@ -448,7 +448,7 @@ impl Op {
     /// a multishot read has delivered remain valid.
     #[inline(always)]
     pub const fn read(source: Source) -> Op {
-        Op::plain(Code::Read, source)
+        Op::plain(OpCode::Read, source)
     }
 
     /// Reads what is there, at least one byte, into `buf`.
@@ -493,7 +493,7 @@ impl Op {
     /// An ended read has taken no bytes. The buffer comes back with length 0 and its capacity.
     #[inline]
     pub fn read_into(source: Source, buf: impl Into<Buf>) -> Op {
-        Op::with_buf(Code::ReadInto, source, buf.into())
+        Op::with_buf(OpCode::ReadInto, source, buf.into())
     }
 
     /// As [`Op::read_into`] with several vectors, which are filled in order: readv(2).
@@ -529,7 +529,7 @@ impl Op {
     ///
     /// As for [`Op::read_into`]: the list comes back, each vector with length 0.
     pub fn read_vectored(source: Source, bufs: Vec<Vec<u8>>) -> Op {
-        Op::with_buf(Code::ReadInto, source, Buf::list(bufs))
+        Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
     /// Reads exactly `count` bytes into `buf`.
@@ -577,7 +577,7 @@ impl Op {
     /// go back into the socket: a program that goes on reading the stream starts behind them.
     #[inline]
     pub fn read_exact(source: Source, buf: impl Into<Buf>, count: usize) -> Op {
-        let mut op = Op::with_buf(Code::ReadExact, source, buf.into());
+        let mut op = Op::with_buf(OpCode::ReadExact, source, buf.into());
         op.count = u32::try_from(count).unwrap_or(u32::MAX);
         op
     }
@@ -645,7 +645,7 @@ impl Op {
     /// no hole. Later writes are sent.
     #[inline(always)]
     pub fn write(source: Source, buf: impl Into<Buf>) -> Op {
-        Op::with_buf(Code::Write, source, buf.into())
+        Op::with_buf(OpCode::Write, source, buf.into())
     }
 
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
@@ -683,7 +683,7 @@ impl Op {
     ///
     /// As for [`Op::write`]; [`Error::bytes`] counts from the first part on.
     pub fn write_vectored(source: Source, bufs: Vec<Buf>) -> Op {
-        Op::with_buf(Code::Write, source, Buf::list(bufs))
+        Op::with_buf(OpCode::Write, source, Buf::list(bufs))
     }
 
     /// Takes a connection from a listener.
@@ -696,7 +696,7 @@ impl Op {
     ///
     /// - descriptors run out (`EMFILE`, `ENFILE`): the connection at the head is accepted and
     ///   closed with a spare descriptor, so that its client is told;
-    /// - the watcher has no room for another source ([`Builder::sources`]);
+    /// - the watcher has no room for another source ([`Builder::max_sources`]);
     /// - the network fails (`ENETDOWN`, `EPROTO`) or a filter forbids the call (`EPERM`), which
     ///   removes no connection. After about a second of such errors the operation ends with the
     ///   error.
@@ -743,7 +743,7 @@ impl Op {
     /// closed.
     #[inline]
     pub const fn accept(listener: Source) -> Op {
-        Op::plain(Code::Accept, listener)
+        Op::plain(OpCode::Accept, listener)
     }
 
     /// Opens a stream socket and connects it to `address`.
@@ -795,7 +795,7 @@ impl Op {
     /// The socket is closed, and with it the attempt. The peer may have seen the connection
     /// nevertheless, and then sees its end.
     pub fn connect(address: impl Into<Address>) -> Op {
-        let mut op = Op::plain(Code::Connect, Source::NONE);
+        let mut op = Op::plain(OpCode::Connect, Source::NONE);
         op.extra = Extra::from(address.into());
         op
     }
@@ -840,7 +840,7 @@ impl Op {
     ///
     /// As for [`Op::connect`]: the socket is closed, and does not come back.
     pub fn connect_with(socket: impl Into<Handle>, address: impl Into<Address>) -> Op {
-        let mut op = Op::plain(Code::Connect, Source::NONE);
+        let mut op = Op::plain(OpCode::Connect, Source::NONE);
         let mut address = address.into();
         match socket.into().into_fd() {
             Ok(fd) => address.set_descriptors(vec![fd]),
@@ -891,7 +891,7 @@ impl Op {
     /// The writing side stays open; the writes before it go on. Once the writes before it are out
     /// it is done at once, and cannot be cancelled any more.
     pub const fn shutdown(source: Source) -> Op {
-        Op::plain(Code::Shutdown, source)
+        Op::plain(OpCode::Shutdown, source)
     }
 
     /// Receives one datagram into library-owned memory.
@@ -938,7 +938,7 @@ impl Op {
     ///
     /// An ended receive has taken no datagram.
     pub const fn recv_from(source: Source) -> Op {
-        Op::plain(Code::RecvFrom, source)
+        Op::plain(OpCode::RecvFrom, source)
     }
 
     /// As [`Op::recv_from`], into `buf`, which is one buffer.
@@ -978,7 +978,7 @@ impl Op {
     /// An ended receive has taken no datagram. The buffer comes back with length 0 and its
     /// capacity.
     pub fn recv_from_into(source: Source, buf: impl Into<Buf>) -> Op {
-        let mut op = Op::with_buf(Code::RecvFrom, source, buf.into());
+        let mut op = Op::with_buf(OpCode::RecvFrom, source, buf.into());
         op.count = 1;
         op
     }
@@ -1025,7 +1025,7 @@ impl Op {
     /// A datagram is sent whole or not at all: an ended send has sent nothing, and those queued
     /// behind it go out.
     pub fn send_to(source: Source, buf: impl Into<Buf>, address: impl Into<Address>) -> Op {
-        let mut op = Op::with_buf(Code::SendTo, source, buf.into());
+        let mut op = Op::with_buf(OpCode::SendTo, source, buf.into());
         op.extra = Extra::from(address.into());
         op
     }
@@ -1089,7 +1089,7 @@ impl Op {
     /// As for [`Op::write`]. The descriptors go with the first byte: if [`Error::bytes`] is 0, the
     /// peer has none of them.
     pub fn send_descriptors(source: Source, buf: impl Into<Buf>, descriptors: Vec<OwnedFd>) -> Op {
-        let mut op = Op::with_buf(Code::SendDescriptors, source, buf.into());
+        let mut op = Op::with_buf(OpCode::SendDescriptors, source, buf.into());
         let mut address = Address::unspecified();
         address.set_descriptors(descriptors);
         op.extra = Extra::from(address);
@@ -1125,7 +1125,7 @@ impl Op {
     /// An ended receive has taken neither bytes nor descriptors. Descriptors in a completion that
     /// is dropped unread are closed.
     pub const fn recv_descriptors(source: Source) -> Op {
-        Op::plain(Code::RecvDescriptors, source)
+        Op::plain(OpCode::RecvDescriptors, source)
     }
 
     /// Waits until one of the conditions in `interest` holds.
@@ -1169,7 +1169,7 @@ impl Op {
     /// There is nothing to undo. A condition that came true just before the end is there for the
     /// next poll.
     pub const fn poll(source: Source, interest: Ready) -> Op {
-        let mut op = Op::plain(Code::Poll, source);
+        let mut op = Op::plain(OpCode::Poll, source);
         op.count = interest.bits() as u32;
         op
     }
@@ -1188,7 +1188,7 @@ impl Op {
     /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
     /// let source = watcher.attach(ours)?;
     /// watcher.submit(Op::write(source, vec![0; 4 << 20]).token(1))?;
-    /// watcher.submit(Op::drained(source, 1 << 20).token(2))?;
+    /// watcher.submit(Op::wait_drained(source, 1 << 20).token(2))?;
     /// assert!(watcher.queued_bytes(source)? > 1 << 20); // more than the socket takes
     /// let slow = std::thread::spawn(move || theirs.read_exact(&mut vec![0; 4 << 20]));
     /// let mut done = Completions::new();
@@ -1217,8 +1217,8 @@ impl Op {
     /// # Cancellation
     ///
     /// The writes go on; only the wait ends.
-    pub const fn drained(source: Source, bytes: usize) -> Op {
-        let mut op = Op::plain(Code::Drained, source);
+    pub const fn wait_drained(source: Source, bytes: usize) -> Op {
+        let mut op = Op::plain(OpCode::WaitDrained, source);
         op.count = if bytes > u32::MAX as usize { u32::MAX } else { bytes as u32 };
         op
     }
@@ -1226,11 +1226,12 @@ impl Op {
     /// Frees the source after the writes that were queued before it: flush, then close.
     ///
     /// Completes with [`Done::Closed`]. Reads and polls that are still pending end before it, with
-    /// [`ErrorKind::Freed`]. Submissions after it are refused as stale. A source without operations
-    /// closes within `submit` (not a file), and takes no place in the table of operations for it.
+    /// [`ErrorKind::Aborted`]. Submissions after it are refused as stale. A source without
+    /// operations closes within `submit` (not a file), and takes no place in the table of
+    /// operations for it.
     ///
-    /// [`Watcher::free`] closes at once. After an [`Op::close`] it does not wait for the writes: it
-    /// cuts the flush short.
+    /// [`Watcher::abort`] closes at once. After an [`Op::close`] it does not wait for the writes:
+    /// it cuts the flush short.
     ///
     /// A file is closed by a worker thread once the work on it has ended, because close(2) frees on
     /// the disk what a removed file had there. (Without room for another job, the loop closes it.)
@@ -1257,7 +1258,7 @@ impl Op {
     ///
     /// - [`ErrorKind::Torn`]: a write before it ended partly sent (a cancel, a deadline, a reset
     ///   connection). The source was not closed, because the close promises that everything is out.
-    ///   [`Watcher::free`] closes it.
+    ///   [`Watcher::abort`] closes it.
     /// - `EIO`, `ENOSPC`, `EDQUOT`, `EINTR`, of a file: written data may be lost. Network file
     ///   systems and FUSE may report it only here. The descriptor is closed and the source is freed
     ///   all the same.
@@ -1271,9 +1272,9 @@ impl Op {
     ///
     /// Before the writes are out, a cancel or deadline ends it and leaves the source as it is. Then
     /// nothing takes it back: a file that a thread closes is closed, and its completion is
-    /// [`late`](Completion::late).
+    /// [`is_late`](Completion::is_late).
     pub const fn close(source: Source) -> Op {
-        Op::plain(Code::Close, source)
+        Op::plain(OpCode::Close, source)
     }
 
     /// Sets the number that the completion returns untouched: any `u64`, 0 if it is not set.
@@ -1311,13 +1312,13 @@ impl Op {
     /// # Cancellation
     ///
     /// A deadline leaves what a cancel leaves: the constructor's page says what that is. File work
-    /// that has begun is not ended: it completes [`late`](Completion::late).
+    /// that has begun is not ended: it completes [`is_late`](Completion::is_late).
     ///
     /// An example is at [`Op::timeout`].
     #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Op {
         let deadline_ns = bounded(clock::ns_of(deadline));
-        if self.code == Code::Timer {
+        if self.code == OpCode::Timer {
             return self.limit(deadline_ns, LIMITED);
         }
         self.deadline_ns = deadline_ns;
@@ -1354,7 +1355,7 @@ impl Op {
     #[inline]
     pub fn timeout(mut self, timeout: Duration) -> Op {
         let timeout_ns = bounded(clock::ns_of_duration(timeout));
-        if self.code == Code::Timer {
+        if self.code == OpCode::Timer {
             return self.limit(timeout_ns, LIMITED | LIMITED_RELATIVE);
         }
         self.deadline_ns = timeout_ns | RELATIVE;
@@ -1376,9 +1377,9 @@ impl Op {
 
     /// Keeps the operation in flight after a completion, until it fails or ends.
     ///
-    /// All completions but the last have [`more`](Completion::more) set. A [deadline](Op::deadline)
-    /// ends it, however many completions it has had. It works on [`Op::accept`], [`Op::read`] and
-    /// [`Op::send_file`]; other operations ignore it.
+    /// All completions but the last have [`has_more`](Completion::has_more) set. A
+    /// [deadline](Op::deadline) ends it, however many completions it has had. It works on
+    /// [`Op::accept`], [`Op::read`] and [`Op::send_file`]; other operations ignore it.
     ///
     /// ```
     /// use std::io::Write;
@@ -1392,7 +1393,7 @@ impl Op {
     ///     theirs.write_all(text.as_bytes())?;
     ///     watcher.wait(&mut done)?;
     ///     let c = done.drain(..).next().unwrap();
-    ///     assert!(c.more());
+    ///     assert!(c.has_more());
     ///     let Ok(Done::Read(data)) = c.result else { panic!() };
     ///     assert_eq!(&*data, text.as_bytes());
     /// }
@@ -1415,7 +1416,7 @@ impl Op {
     /// they were.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
-        if matches!(self.code, Code::Read | Code::Accept | Code::SendFile) {
+        if matches!(self.code, OpCode::Read | OpCode::Accept | OpCode::SendFile) {
             self.flags |= MULTISHOT;
         }
         self
@@ -1423,7 +1424,7 @@ impl Op {
 
     /// What it does.
     #[inline]
-    pub const fn code(&self) -> Code {
+    pub const fn code(&self) -> OpCode {
         self.code
     }
 

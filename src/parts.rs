@@ -7,12 +7,12 @@ use crate::address::Address;
 use crate::buf::Buf;
 use crate::clock;
 use crate::completion::Done;
-use crate::driver::Due;
+use crate::driver::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::extra::Extra;
 use crate::file::work::{Outcome, Value};
 use crate::file::{Arguments, HIGH, LOW, Priority, Task};
-use crate::op::{self, Code, MULTISHOT, Op, RELATIVE};
+use crate::op::{self, MULTISHOT, Op, OpCode, RELATIVE};
 use crate::source::{Handle, Source};
 use crate::sys::fd::{AsRawFd, BorrowedFd};
 use crate::workers::Panic;
@@ -22,15 +22,15 @@ use crate::workers::Panic;
 #[non_exhaustive]
 pub struct OpParts {
     /// What to do.
-    pub code: Code,
+    pub code: OpCode,
     /// With which source.
     pub source: Source,
     /// The user's number.
     pub token: u64,
     /// When a timer fires.
-    pub timer: Option<Due>,
+    pub timer: Option<Deadline>,
     /// The operation's deadline; a timer may have one in addition to its own time.
-    pub deadline: Option<Due>,
+    pub deadline: Option<Deadline>,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
     /// How urgent it is, where threads do it.
@@ -39,15 +39,16 @@ pub struct OpParts {
     pub buf: Buf,
     /// Its address, or descriptors to pass.
     pub address: Option<Address>,
-    /// Of [`Code::Task`]: what a thread is to do.
+    /// Of [`OpCode::Task`]: what a thread is to do.
     pub task: Option<Task>,
-    /// Of [`Code::SendFile`]: the attached file whose bytes go out over the source.
+    /// Of [`OpCode::SendFile`]: the attached file whose bytes go out over the source.
     pub file: Source,
     /// Where in the file it starts, in bytes.
     pub offset: u64,
-    /// Bytes: those wanted by [`Code::ReadExact`], the most that [`Code::SendFile`] sends, those
-    /// that [`Code::Drained`] leaves. Of [`Code::Poll`] the [bits](crate::Ready::bits) of the
-    /// conditions. Of [`Code::RecvFrom`] 1, if it has a buffer of its own.
+    /// Bytes: those wanted by [`OpCode::ReadExact`], the most that [`OpCode::SendFile`] sends,
+    /// those that [`OpCode::WaitDrained`] leaves. Of [`OpCode::Poll`] the
+    /// [bits](crate::Ready::bits) of the conditions. Of [`OpCode::RecvFrom`] 1, if it has a buffer
+    /// of its own.
     pub count: u32,
 }
 
@@ -56,20 +57,21 @@ impl Op {
     /// back.
     ///
     /// ```
-    /// use windlass::driver::Task;
-    /// use windlass::{Code, Op, OpenOptions};
+    /// use windlass::driver::{OpCode, Task};
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::Op;
     /// let parts = Op::open("/etc/hosts", OpenOptions::new().read(true)).token(7).into_parts();
-    /// assert_eq!((parts.code, parts.token), (Code::Task, 7));
+    /// assert_eq!((parts.code, parts.token), (OpCode::Task, 7));
     /// assert!(matches!(parts.task, Some(Task::Open { path, .. }) if path.ends_with("hosts")));
     /// ```
     pub fn into_parts(mut self) -> OpParts {
         let due = |ns| match ns {
             0 => None,
-            ns if ns & RELATIVE != 0 => Some(Due::After(Duration::from_nanos(ns ^ RELATIVE))),
-            ns => Some(Due::At(clock::instant_of(ns))),
+            ns if ns & RELATIVE != 0 => Some(Deadline::After(Duration::from_nanos(ns ^ RELATIVE))),
+            ns => Some(Deadline::At(clock::instant_of(ns))),
         };
         let (timer, deadline, offset) = match self.code {
-            Code::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
+            OpCode::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
             _ => (None, due(self.deadline_ns), self.extra.as_offset()),
         };
         let (task, file, offset) = match self.extra.take_arguments().map(|boxed| *boxed) {
@@ -114,11 +116,11 @@ impl Op {
         op.extra = match (parts.task, parts.address, code) {
             (Some(task), ..) => Extra::from(Box::new(Arguments::Task(task))),
             (_, Some(address), _) => Extra::from(address),
-            (.., Code::SendFile) => {
+            (.., OpCode::SendFile) => {
                 let (file, offset) = (parts.file, parts.offset);
                 Extra::from(Box::new(Arguments::Range { file, offset }))
             }
-            (.., Code::ReadAt | Code::WriteAt) => Extra::offset(parts.offset),
+            (.., OpCode::ReadAt | OpCode::WriteAt) => Extra::offset(parts.offset),
             _ => Extra::NONE,
         };
         op.deadline_ns = timer.map_or(0, op::due_ns);
@@ -128,8 +130,8 @@ impl Op {
             op = op.multishot();
         }
         match deadline {
-            Some(Due::At(at)) => op.deadline(at),
-            Some(Due::After(span)) => op.timeout(span),
+            Some(Deadline::At(at)) => op.deadline(at),
+            Some(Deadline::After(span)) => op.timeout(span),
             None => op,
         }
     }
@@ -179,7 +181,7 @@ pub(crate) fn ended(Outcome { result, buf, bytes }: Outcome) -> Result<Done, Err
         Ok(Value::Copied) => Done::Copied(bytes),
         Ok(Value::File(fd)) => Done::Opened(Handle::from(fd)),
         Ok(Value::Temp(path, fd)) => Done::Temporary(Box::new((path, Handle::from(fd)))),
-        Ok(Value::Stat(stat)) => Done::Stat(stat),
+        Ok(Value::Metadata(stat)) => Done::Metadata(stat),
         Ok(Value::StatFs(stat)) => Done::StatFs(stat),
         Ok(Value::Path(path)) => Done::Path(path),
         Ok(Value::Entries(entries)) => Done::Entries(entries),
@@ -229,19 +231,19 @@ mod tests {
             Op::send_to(source, "bytes", address()),
             Op::recv_descriptors(source),
             Op::poll(source, Ready::READABLE),
-            Op::drained(source, 17),
+            Op::wait_drained(source, 17),
             Op::close(source),
             Op::read_at(source, vec![0; 9], 4096).priority(Priority::High),
             Op::write_at(source, vec![0; 9], 1 << 40).priority(Priority::Low),
-            Op::sync(source),
-            Op::datasync(source),
+            Op::sync_all(source),
+            Op::sync_data(source),
             Op::send_file(source, file, 1 << 41, 99).multishot().deadline(at).token(9),
             Op::sync_range(source, 1, 2),
             Op::open("a", reading).priority(Priority::High).timeout(after),
-            Op::stat(FileRef::Source(source)),
+            Op::metadata(FileRef::Source(source)),
             Op::read_dir_part(DirReader::new("a"), 3),
-            Op::copy_file("a", "b", CopyOptions::new().exclusive(true)),
-            Op::resolve("localhost", 7),
+            Op::copy("a", "b", CopyOptions::new().exclusive(true)),
+            Op::lookup_host("localhost", 7),
             Op::run(|| 6 * 7).token(3),
         ]
     }
@@ -259,8 +261,8 @@ mod tests {
             assert_eq!(format!("{:?}", again.into_parts()), text);
             let code = same.code;
             let parts = same.into_parts();
-            assert_eq!(parts.task.is_some(), code == Code::Task, "{text}");
-            assert_eq!(parts.file.is_none(), code != Code::SendFile, "{text}");
+            assert_eq!(parts.task.is_some(), code == OpCode::Task, "{text}");
+            assert_eq!(parts.file.is_none(), code != OpCode::SendFile, "{text}");
         }
     }
 
@@ -268,7 +270,7 @@ mod tests {
     fn a_task_without_its_file_is_refused_and_a_panic_is_an_error() {
         let task = |op: Op| op.into_parts().task.expect("a task");
         let source = Source::from_parts(3, std::num::NonZeroU32::new(5).unwrap());
-        for op in [Op::truncate(source, 0), Op::stat(source), Op::set_mode(source, 0)] {
+        for op in [Op::set_len(source, 0), Op::metadata(source), Op::set_permissions(source, 0)] {
             let error = task(op).run(None).expect_err("no file");
             assert_eq!(error.kind(), ErrorKind::Os(libc::EBADF));
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
-use crate::op::Code;
+use crate::op::OpCode;
 use crate::source::Source;
 
 /// The index of no place.
@@ -254,7 +254,7 @@ pub struct Operation {
     /// What the code needs: bytes wanted, conditions polled for.
     pub count: u32,
     /// What it does.
-    pub code: Code,
+    pub code: OpCode,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
     /// The place is kept for another thread and holds no operation yet.
@@ -276,7 +276,7 @@ pub enum InFlight {
     /// It ends by its deadline with that answer.
     Deadline,
     /// It ends because its source was freed.
-    Freed,
+    Aborted,
     /// It ends because the driver was closed.
     Closed,
     /// The operation ends because its source overflowed with queued writes.
@@ -291,7 +291,7 @@ impl InFlight {
             InFlight::No | InFlight::Started => None,
             InFlight::Cancelled => Some(ErrorKind::Cancelled),
             InFlight::Deadline => Some(ErrorKind::Deadline),
-            InFlight::Freed => Some(ErrorKind::Freed),
+            InFlight::Aborted => Some(ErrorKind::Aborted),
             InFlight::Closed => Some(ErrorKind::Closed),
             InFlight::Overflow => Some(ErrorKind::Overflow),
         }
@@ -301,7 +301,7 @@ impl InFlight {
     pub fn of(kind: ErrorKind) -> InFlight {
         match kind {
             ErrorKind::Deadline => InFlight::Deadline,
-            ErrorKind::Freed => InFlight::Freed,
+            ErrorKind::Aborted => InFlight::Aborted,
             ErrorKind::Closed => InFlight::Closed,
             ErrorKind::Overflow => InFlight::Overflow,
             _ => InFlight::Cancelled,
@@ -325,7 +325,7 @@ impl Default for Operation {
             file: Source::NONE,
             moved: 0,
             count: 0,
-            code: Code::Nop,
+            code: OpCode::Nop,
             multishot: false,
             reserved: false,
             in_flight: InFlight::No,

@@ -99,7 +99,7 @@ const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticke
 /// that no other has: drivers tell them by it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum SourceKind {
     /// Not looked at yet; the first operation asks the kernel.
     Unknown = 0,
     /// A connected or connecting TCP or MPTCP socket: a short read has emptied the socket.
@@ -124,17 +124,23 @@ pub enum Kind {
     File = 6,
 }
 
-impl Kind {
+impl SourceKind {
     /// Whether send(2) and recv(2) work on it.
     #[inline]
     pub const fn is_socket(self) -> bool {
-        !matches!(self, Kind::Pollable | Kind::SharedPollable | Kind::File | Kind::Unknown)
+        !matches!(
+            self,
+            SourceKind::Pollable
+                | SourceKind::SharedPollable
+                | SourceKind::File
+                | SourceKind::Unknown
+        )
     }
 
     /// Whether it keeps message boundaries, so that one read is one message.
     #[inline]
     pub const fn is_message(self) -> bool {
-        matches!(self, Kind::Datagram | Kind::Seqpacket)
+        matches!(self, SourceKind::Datagram | SourceKind::Seqpacket)
     }
 }
 
@@ -179,7 +185,7 @@ struct Virtual {
 /// ```
 pub struct Handle {
     fd: RawFd,
-    kind: Kind,
+    kind: SourceKind,
     /// It came from a driver and was never in the program's hands as a descriptor.
     fresh: bool,
     origin: Origin,
@@ -189,7 +195,7 @@ const _: () = assert!(size_of::<Handle>() <= 32);
 
 impl Handle {
     /// Wraps a system descriptor whose kind and peer are known (for authors of drivers).
-    pub fn with_kind(fd: OwnedFd, kind: Kind, peer: Option<SocketAddr>) -> Handle {
+    pub fn with_kind(fd: OwnedFd, kind: SourceKind, peer: Option<SocketAddr>) -> Handle {
         let origin = match peer {
             Some(SocketAddr::V4(a)) => Origin::V4(a.ip().octets(), a.port()),
             Some(SocketAddr::V6(a)) => Origin::V6(a.ip().octets(), a.port(), a.scope_id()),
@@ -202,7 +208,7 @@ impl Handle {
     /// address of an accepted or connected internet socket. (For authors of kernels.)
     pub fn from_virtual(
         fd: RawFd,
-        kind: Kind,
+        kind: SourceKind,
         peer: Option<SocketAddr>,
         owner: Arc<dyn VirtualDescriptor>,
     ) -> Handle {
@@ -210,8 +216,8 @@ impl Handle {
         Handle { fd, kind, fresh: true, origin }
     }
 
-    /// What the descriptor is; [`Kind::Unknown`] for one that did not come from a driver.
-    pub fn kind(&self) -> Kind {
+    /// What the descriptor is; [`SourceKind::Unknown`] for one that did not come from a driver.
+    pub fn kind(&self) -> SourceKind {
         self.kind
     }
 
@@ -256,7 +262,7 @@ impl Handle {
     }
 
     /// Gives up ownership: the number must be closed by whoever takes it.
-    pub(crate) fn into_raw(mut self) -> (RawFd, Kind) {
+    pub(crate) fn into_raw(mut self) -> (RawFd, SourceKind) {
         let raw = (self.fd, self.kind);
         self.fd = -1;
         raw
@@ -285,7 +291,12 @@ impl Handle {
 impl<T: Into<OwnedFd>> From<T> for Handle {
     fn from(owner: T) -> Handle {
         let fd: OwnedFd = owner.into();
-        Handle { fd: fd.into_raw_fd(), kind: Kind::Unknown, fresh: false, origin: Origin::Plain }
+        Handle {
+            fd: fd.into_raw_fd(),
+            kind: SourceKind::Unknown,
+            fresh: false,
+            origin: Origin::Plain,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::aligned::AlignedBuf;
 use crate::auto::Auto;
 use crate::builder::Builder;
 use crate::completion::{Completion, Completions};
-use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
@@ -36,7 +36,7 @@ use crate::sys::{affinity, descriptor};
 ///                 watcher.submit(Op::read(source))?;
 ///             }
 ///             Ok(Done::Read(data)) if data.is_eof() => {
-///                 watcher.free(c.source);
+///                 watcher.abort(c.source);
 ///             }
 ///             Ok(Done::Read(data)) => {
 ///                 watcher.submit(Op::write(c.source, data))?;
@@ -47,7 +47,7 @@ use crate::sys::{affinity, descriptor};
 ///             Ok(_) => {}
 ///             Err(error) => {
 ///                 eprintln!("{error}");
-///                 watcher.free(c.source);
+///                 watcher.abort(c.source);
 ///             }
 ///         }
 ///     }
@@ -66,7 +66,7 @@ use crate::sys::{affinity, descriptor};
 /// | libuv | here |
 /// |---|---|
 /// | `UV_RUN_ONCE`, `UV_RUN_NOWAIT` | [`wait`](Watcher::wait), [`try_wait`](Watcher::try_wait) |
-/// | `UV_RUN_DEFAULT` | `wait` while there is an operation that is to be waited for: one more with each that is submitted, one less with each completion without [`more`](Completion::more) |
+/// | `UV_RUN_DEFAULT` | `wait` while there is an operation that is to be waited for: one more with each that is submitted, one less with each completion without [`has_more`](Completion::has_more) |
 /// | `uv_ref`, `uv_unref` | to count an operation, or not to: a listener's accept, a heartbeat's timer |
 /// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
 /// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), [`update_now`](Watcher::update_now) |
@@ -87,7 +87,7 @@ use crate::sys::{affinity, descriptor};
 /// while waited_for > 0 {
 ///     watcher.wait(&mut done)?;
 ///     for c in done.drain(..) {
-///         waited_for -= u32::from(c.token != BACKGROUND && !c.more());
+///         waited_for -= u32::from(c.token != BACKGROUND && !c.has_more());
 ///     }
 /// }
 /// # Ok::<(), std::io::Error>(())
@@ -256,10 +256,10 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Now, done)
     }
 
-    /// Ends the operations of a source ([`ErrorKind::Freed`](crate::ErrorKind::Freed)) and closes
-    /// its descriptor at once. False for a stale source. To close after the writes that are queued,
-    /// submit [`Op::close`], and do not free the source after it: a free ends the close and the
-    /// unsent writes before it.
+    /// Ends the operations of a source ([`ErrorKind::Aborted`](crate::ErrorKind::Aborted)) and
+    /// closes its descriptor at once. False for a stale source. To close after the writes that are
+    /// queued, submit [`Op::close`], and do not free the source after it: a free ends the close and
+    /// the unsent writes before it.
     ///
     /// Completions already made are still delivered. Later submissions for their source are refused
     /// with [`Reason::Stale`]; a server with several operations in flight per source should expect
@@ -271,7 +271,7 @@ impl<D: Driver> Watcher<D> {
     /// # let (a, b) = std::os::unix::net::UnixStream::pair()?;
     /// # let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
     /// watcher.submit(Op::write(a, "hello"))?;
-    /// watcher.free(a);
+    /// watcher.abort(a);
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?; // the write is out
     /// let source = done.drain(..).next().unwrap().source;
@@ -282,8 +282,8 @@ impl<D: Driver> Watcher<D> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[inline]
-    pub fn free(&mut self, source: Source) -> bool {
-        self.driver.free(source)
+    pub fn abort(&mut self, source: Source) -> bool {
+        self.driver.abort(source)
     }
 
     /// Ends everything: every operation in flight completes with
@@ -341,7 +341,7 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// How many bytes of writes are queued on a source and not out yet: what a program looks at
-    /// before it writes more to a peer that may be slow. [`Op::drained`] tells when they have
+    /// before it writes more to a peer that may be slow. [`Op::wait_drained`] tells when they have
     /// become fewer; [`Builder::write_limit`] bounds them.
     ///
     /// # Errors
@@ -448,7 +448,7 @@ impl<D: Driver> Watcher<D> {
     ///   submit it with a long [`timeout`](Op::timeout) instead.
     /// - [`Reason::Forked`]: in a forked child.
     pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
-        self.driver.reschedule(ticket, Due::After(span))
+        self.driver.reschedule(ticket, Deadline::After(span))
     }
 
     /// As [`reschedule`](Watcher::reschedule), to an absolute time.
@@ -456,7 +456,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     /// As for `reschedule`.
     pub fn reschedule_at(&mut self, ticket: Ticket, at: Instant) -> Result<(), Reason> {
-        self.driver.reschedule(ticket, Due::At(at))
+        self.driver.reschedule(ticket, Deadline::At(at))
     }
 
     /// How long an embedding loop may sleep before it must wait here again: zero when there is

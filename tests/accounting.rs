@@ -14,7 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::*;
-use windlass::{Completions, Driver, Op, Watcher};
+use windlass::driver::Driver;
+use windlass::{Completions, Op, Watcher};
 
 /// Runs `body` alone; it must give back every descriptor that it took.
 #[track_caller]
@@ -54,7 +55,7 @@ fn free_close_and_detach_give_back() {
         let pairs = b.pairs(10);
         expect_descriptors(base, 20);
         for &(here, _) in &pairs[..5] {
-            assert!(b.watcher.free(here));
+            assert!(b.watcher.abort(here));
         }
         expect_descriptors(base, 15);
         let close = b.submit(Op::close(pairs[5].0));
@@ -126,7 +127,7 @@ fn connected_sockets_that_nobody_looks_at() {
         let (socket, _other) = UnixStream::pair().unwrap();
         let connect = b.submit(Op::connect_with(OwnedFd::from(socket), at.clone()));
         drop(b.end(connect));
-        b.watcher.free(listener);
+        b.watcher.abort(listener);
         for _ in 0..5 {
             b.watcher.submit(Op::connect(at.clone())).unwrap();
         }
@@ -176,7 +177,7 @@ fn passed_descriptors_that_nobody_looks_at() {
 #[test]
 fn what_other_threads_have_queued() {
     balanced(|| {
-        let mut b = Epoll::bench_with(Watcher::builder().queue(4).reserve(4));
+        let mut b = Epoll::bench_with(Watcher::builder().remote_queue(4).id_reserve(4));
         let submitter = b.submitter();
         let base = system::descriptors();
         for _ in 0..3 {
@@ -191,7 +192,7 @@ fn what_other_threads_have_queued() {
             expect_descriptors(base, attached.len());
             b.look();
             for source in attached {
-                submitter.free(source);
+                submitter.abort(source);
             }
             b.look();
             expect_descriptors(base, 0);
@@ -231,7 +232,7 @@ fn what_was_queued_when_the_watcher_closed() {
 #[test]
 fn refused_handles_are_the_callers() {
     balanced(|| {
-        let mut b = Epoll::bench_with(Watcher::builder().sources(1));
+        let mut b = Epoll::bench_with(Watcher::builder().max_sources(1));
         b.pairs_refused();
     });
 }
@@ -267,10 +268,10 @@ fn thousands_of_short_connections() {
             }
             b.submit(Op::read(here));
             match i % 2 {
-                0 => assert!(b.watcher.free(here)),
+                0 => assert!(b.watcher.abort(here)),
                 _ => drop(b.submit(Op::close(here))),
             }
-            assert!(b.watcher.free(there));
+            assert!(b.watcher.abort(there));
             b.now();
         }
         expect_descriptors(base, 0);

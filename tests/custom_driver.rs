@@ -21,15 +21,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bound::{join, wait_for};
-use windlass::deadline::Deadlines;
 use windlass::driver::Task;
-use windlass::remote::{Remote, Request, Wake};
-use windlass::slots::{Entry, Operation, Table, VACANT};
-use windlass::swap::Pool;
+use windlass::driver::deadlines::Deadlines;
+use windlass::driver::remote::{Remote, Request, Wake};
+use windlass::driver::slots::{Entry, Operation, Table, VACANT};
+use windlass::driver::swap::Pool;
+use windlass::driver::{Deadline, Driver, OpCode, Wait};
+use windlass::fs::OpenOptions;
 use windlass::{
-    Buf, Code, Complete, Completion, Completions, Counters, Done, Driver, Due, Error, ErrorKind,
-    Explain, Handle, Limit, Message, Op, OpenOptions, Priority, Reason, Rejected, Source, Submit,
-    Submitter, Ticket, Wait, Watcher,
+    Buf, Complete, Completion, Completions, Counters, Done, Error, ErrorKind, Explain, Handle,
+    Limit, Message, Op, Priority, Reason, Rejected, Source, Submit, Submitter, Ticket, Watcher,
 };
 
 struct Peer {
@@ -159,7 +160,7 @@ impl PollDriver {
             Err(kind) => Err(Error::new(kind, moved, buf)),
         };
         let source = if index == u32::MAX { Source::NONE } else { source };
-        self.batch.push(Completion::new(code, source, ticket, token, result).and_late(late));
+        self.batch.push(Completion::new(code, source, ticket, token, result).with_late(late));
     }
 
     /// Has a thread do a task.
@@ -181,7 +182,7 @@ impl PollDriver {
         let op = &mut self.operations[ticket.index()];
         let socket = self.peers[op.source].file.as_mut().expect("attached");
         let result = match op.code {
-            Code::Read => {
+            OpCode::Read => {
                 let mut bytes = [0; 1024];
                 match socket.read(&mut bytes) {
                     Ok(0) => Ok(Done::Read(Buf::default())),
@@ -190,7 +191,7 @@ impl PollDriver {
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
             }
-            Code::SendFile => {
+            OpCode::SendFile => {
                 let range = self.ranges.get_mut(&ticket.index()).expect("it has a range");
                 let mut bytes = [0; 4096];
                 let most = bytes.len().min(range.left as usize);
@@ -212,7 +213,7 @@ impl PollDriver {
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
             }
-            Code::Task => return false, // a thread has it
+            OpCode::Task => return false, // a thread has it
             _ => match socket.write(&op.buf[op.moved as usize..]) {
                 Ok(n) => {
                     op.moved += n as u32;
@@ -240,7 +241,7 @@ impl PollDriver {
         while let Some((slot, _)) = self.deadlines.pop_due(now) {
             let ticket = Ticket::from_parts(slot, self.operations[slot].generation());
             let op = &self.operations[slot];
-            let timer = op.code == Code::Timer && op.offset == 0;
+            let timer = op.code == OpCode::Timer && op.offset == 0;
             match timer {
                 true => self.end(ticket, Ok(Done::Timer)),
                 false => self.end_early(ticket, ErrorKind::Deadline),
@@ -258,8 +259,8 @@ impl PollDriver {
             let mut events = 0;
             for ticket in &self.peers[peer].queue {
                 events |= match self.operations[ticket.index()].code {
-                    Code::Read => libc::POLLIN,
-                    Code::Task => 0,
+                    OpCode::Read => libc::POLLIN,
+                    OpCode::Task => 0,
                     _ => libc::POLLOUT,
                 };
             }
@@ -278,7 +279,7 @@ impl PollDriver {
             if let Request::Post(token, value) = request {
                 let done = Ok(Done::Message(Message::new(value)));
                 let (source, ticket) = (Source::NONE, Ticket::NONE);
-                self.batch.push(Completion::new(Code::Message, source, ticket, token, done));
+                self.batch.push(Completion::new(OpCode::Message, source, ticket, token, done));
             }
         }
         while let Ok((ticket, result)) = self.ended.1.try_recv() {
@@ -322,19 +323,19 @@ impl Submit for PollDriver {
 
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         if self.closed {
-            return Err(Rejected { op, reason: Reason::Closed });
+            return Err(Rejected { value: op, reason: Reason::Closed });
         }
         let source = op.source();
         let attached = self.peers.find(source.index(), source.generation()).is_some();
         let reason = match op.code() {
-            Code::Nop | Code::Timer => None,
-            Code::Task if source.is_none() => None,
-            Code::Read | Code::Write | Code::SendFile | Code::Task if attached => None,
-            Code::Read | Code::Write | Code::SendFile | Code::Task => Some(Reason::Stale),
+            OpCode::Nop | OpCode::Timer => None,
+            OpCode::Task if source.is_none() => None,
+            OpCode::Read | OpCode::Write | OpCode::SendFile | OpCode::Task if attached => None,
+            OpCode::Read | OpCode::Write | OpCode::SendFile | OpCode::Task => Some(Reason::Stale),
             _ => Some(Reason::Unsupported),
         };
         if let Some(reason) = reason {
-            return Err(Rejected { op, reason });
+            return Err(Rejected { value: op, reason });
         }
         let mut parts = op.into_parts();
         let file = parts.file;
@@ -342,14 +343,14 @@ impl Submit for PollDriver {
             Some(peer) => {
                 Some(Range { file: peer.duplicate(), offset: parts.offset, left: parts.count })
             }
-            None if parts.code == Code::SendFile => {
-                return Err(Rejected { op: Op::from_parts(parts), reason: Reason::Stale });
+            None if parts.code == OpCode::SendFile => {
+                return Err(Rejected { value: Op::from_parts(parts), reason: Reason::Stale });
             }
             None => None,
         };
         let Some((slot, generation)) = self.operations.occupy() else {
             let reason = Reason::Full { limit: Limit::Operations, count: self.operations.limit() };
-            return Err(Rejected { op: Op::from_parts(parts), reason });
+            return Err(Rejected { value: Op::from_parts(parts), reason });
         };
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
@@ -363,8 +364,8 @@ impl Submit for PollDriver {
         place.source = if attached { source.index() } else { u32::MAX };
         place.count = source.generation().get();
         let at = |due| match due {
-            Due::After(span) => now.saturating_add(span.as_nanos() as u64),
-            Due::At(at) => at.saturating_duration_since(start).as_nanos() as u64,
+            Deadline::After(span) => now.saturating_add(span.as_nanos() as u64),
+            Deadline::At(at) => at.saturating_duration_since(start).as_nanos() as u64,
         };
         let (timer, deadline) = (parts.timer.map(at), parts.deadline.map(at));
         // A timer ends at its own time, or at an earlier deadline.
@@ -375,9 +376,9 @@ impl Submit for PollDriver {
             self.deadlines.push(slot, at);
         }
         match parts.code {
-            Code::Nop => self.end(ticket, Ok(Done::Nop)),
-            Code::Timer => {}
-            Code::Task if !attached => {}
+            OpCode::Nop => self.end(ticket, Ok(Done::Nop)),
+            OpCode::Timer => {}
+            OpCode::Task if !attached => {}
             _ => self.peers[source.index()].queue.push(ticket),
         }
         if let Some(task) = parts.task.take() {
@@ -435,12 +436,12 @@ impl Driver for PollDriver {
         let Some((index, generation)) = self.peers.occupy() else {
             let count = self.peers.limit();
             let reason = Reason::Full { limit: Limit::Sources, count };
-            return Err(Rejected { op: handle, reason });
+            return Err(Rejected { value: handle, reason });
         };
         let mut file = match handle.into_fd() {
             Ok(fd) => File::from(fd),
             Err(op) => {
-                return Err(Rejected { op, reason: Reason::Unsupported });
+                return Err(Rejected { value: op, reason: Reason::Unsupported });
             }
         };
         if !file.metadata().expect("a descriptor").is_file() {
@@ -466,12 +467,12 @@ impl Driver for PollDriver {
         Ok(Handle::from(socket))
     }
 
-    fn free(&mut self, source: Source) -> bool {
+    fn abort(&mut self, source: Source) -> bool {
         let Some(peer) = self.peers.find(source.index(), source.generation()) else {
             return false;
         };
         for ticket in peer.queue.clone() {
-            self.end(ticket, Err(ErrorKind::Freed));
+            self.end(ticket, Err(ErrorKind::Aborted));
         }
         self.peers[source.index()].file = None;
         self.peers.vacate(source.index());
@@ -566,8 +567,8 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
         wait_for(&mut watcher, &mut done, "the next completion");
         ends.extend(done.drain(..).map(|c| (c.ticket(), c.error_kind())));
     }
-    assert!(watcher.free(source));
-    assert!(!watcher.free(source));
+    assert!(watcher.abort(source));
+    assert!(!watcher.abort(source));
     watcher.submit(Op::timer(Duration::from_secs(3600))).unwrap();
     watcher.close();
     watcher.close();
@@ -577,12 +578,12 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
         ends[..3],
         [(cancelled, Some(ErrorKind::Cancelled)), (late, Some(ErrorKind::Deadline)), (timer, None)]
     );
-    assert_eq!(ends[3], (freed, Some(ErrorKind::Freed)));
+    assert_eq!(ends[3], (freed, Some(ErrorKind::Aborted)));
     assert_eq!(ends[4].1, Some(ErrorKind::Closed));
     assert_eq!(Reason::of(&watcher.wait(&mut done).unwrap_err()), Some(Reason::Closed));
     let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
-    assert_eq!(refused.op.into_buf().into_vec(), [1, 2, 3]);
+    assert_eq!(refused.value.into_buf().into_vec(), [1, 2, 3]);
 }
 
 /// What comes next, which must be there within a bound.
@@ -598,7 +599,7 @@ fn next(watcher: &mut Watcher<PollDriver>) -> Completion {
 fn one(watcher: &mut Watcher<PollDriver>, op: Op) -> Result<Done, Error> {
     watcher.submit(op.token(7)).unwrap();
     let c = next(watcher);
-    assert_eq!((c.token, c.late()), (7, false));
+    assert_eq!((c.token, c.is_late()), (7, false));
     c.result
 }
 
@@ -612,19 +613,19 @@ fn it_opens_files_looks_hosts_up_and_runs_jobs() {
     let Done::Opened(file) = opened else { panic!("{opened:?}") };
     let file = watcher.attach(file).unwrap();
     // A task on an attached file, which the driver leaves to windlass.
-    one(&mut watcher, Op::truncate(file, 12345)).unwrap();
-    let known = one(&mut watcher, Op::stat(&path)).unwrap();
-    let Done::Stat(known) = known else { panic!("{known:?}") };
+    one(&mut watcher, Op::set_len(file, 12345)).unwrap();
+    let known = one(&mut watcher, Op::metadata(&path)).unwrap();
+    let Done::Metadata(known) = known else { panic!("{known:?}") };
     assert_eq!((known.size, known.permissions()), (12345, 0o600));
-    assert!(watcher.free(file));
+    assert!(watcher.abort(file));
 
     let again = one(&mut watcher, Op::open(&path, new)).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Os(libc::EEXIST));
-    one(&mut watcher, Op::unlink(&path)).unwrap();
+    one(&mut watcher, Op::remove_file(&path)).unwrap();
     let gone = one(&mut watcher, Op::open(&path, OpenOptions::new().read(true))).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::Os(libc::ENOENT));
 
-    let found = one(&mut watcher, Op::resolve("localhost", 7007)).unwrap();
+    let found = one(&mut watcher, Op::lookup_host("localhost", 7007)).unwrap();
     let Done::Addresses(found) = found else { panic!("{found:?}") };
     assert!(found.iter().any(|at| at.ip().is_loopback() && at.port() == 7007), "{found:?}");
 
@@ -641,7 +642,7 @@ fn it_opens_files_looks_hosts_up_and_runs_jobs() {
     assert!(watcher.cancel(job));
     go.send(()).unwrap();
     let late = next(&mut watcher);
-    assert!(late.late() && late.ticket() == job, "{late:?}");
+    assert!(late.is_late() && late.ticket() == job, "{late:?}");
     let Ok(Done::Returned(value)) = late.result else { panic!("{late:?}") };
     assert!(value.downcast::<bool>().unwrap());
 }
@@ -669,12 +670,12 @@ fn it_sends_a_part_of_a_file_over_a_socket() {
     assert!(join(reader, "the reader").unwrap() == bytes[500_000..]);
 
     // One that is refused comes back with its range.
-    assert!(watcher.free(file));
+    assert!(watcher.abort(file));
     let op = Op::send_file(socket, file, 7, 8).token(9).multishot();
     let refused = watcher.submit(op).unwrap_err();
     assert_eq!(refused.reason, Reason::Stale);
-    let parts = refused.op.into_parts();
-    assert_eq!((parts.code, parts.source, parts.token), (Code::SendFile, socket, 9));
+    let parts = refused.value.into_parts();
+    assert_eq!((parts.code, parts.source, parts.token), (OpCode::SendFile, socket, 9));
     assert_eq!((parts.file, parts.offset, parts.count, parts.multishot), (file, 7, 8, true));
 }
 
@@ -691,7 +692,7 @@ fn the_earlier_of_a_timer_and_its_deadline_ends_it() {
         watcher.submit(op).unwrap();
         watcher.wait(&mut done).unwrap();
         let c = done.drain(..).next().unwrap();
-        assert_eq!((c.code(), c.error_kind()), (Code::Timer, kind));
+        assert_eq!((c.code(), c.error_kind()), (OpCode::Timer, kind));
     }
 }
 

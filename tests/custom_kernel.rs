@@ -10,12 +10,14 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use windlass::driver::Explain;
-use windlass::remote::Wake;
+use windlass::driver::remote::Wake;
+use windlass::driver::{Explain, Target};
+use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
+use windlass::kernel::{Connecting, Kernel, Proactor, Received, WAKE};
+use windlass::net::VirtualDescriptor;
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Connecting, Done, ErrorKind, FileAnswer,
-    FileFacts, FileRequest, FileWork, Handle, Kernel, Kind, ListenOptions, Op, Proactor, Ready,
-    Reason, Received, Source, Target, VirtualDescriptor, WAKE, Watcher,
+    Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, ListenOptions, Op,
+    Ready, Reason, Source, SourceKind, Watcher,
 };
 
 /// The descriptors of a file, with and without `O_DIRECT`.
@@ -143,7 +145,7 @@ impl Pipes {
         let owner: Arc<dyn VirtualDescriptor> = memory.clone();
         let end = |peer| End { peer, open: true, ..End::default() };
         memory.enter().ends = vec![end(1), end(0)];
-        let handle = |fd| Handle::from_virtual(fd, Kind::Stream, None, Arc::clone(&owner));
+        let handle = |fd| Handle::from_virtual(fd, SourceKind::Stream, None, Arc::clone(&owner));
         let (a, b) = (handle(0), handle(1));
         (Pipes { memory, owner, events: Vec::new(), now_ns: 1 }, a, b)
     }
@@ -213,17 +215,22 @@ unsafe impl Kernel for Pipes {
         assert!(!panics, "as the test wants it");
         handle.is_of(&self.owner)
     }
-    fn prepare(&mut self, _fd: RawFd, kind: Kind, _shared: bool) -> Result<(Kind, bool), Reason> {
+    fn prepare(
+        &mut self,
+        _fd: RawFd,
+        kind: SourceKind,
+        _shared: bool,
+    ) -> Result<(SourceKind, bool), Reason> {
         Ok((kind, false))
     }
     fn restore(&mut self, _fd: RawFd) {}
     fn close(&mut self, fd: RawFd) {
         VirtualDescriptor::close(&*self.memory, fd);
     }
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         Handle::from_virtual(fd, kind, None, Arc::clone(&self.owner))
     }
-    fn recv(&mut self, fd: RawFd, _kind: Kind, mut to: Target<'_>) -> Received {
+    fn recv(&mut self, fd: RawFd, _kind: SourceKind, mut to: Target<'_>) -> Received {
         let mut state = self.memory.enter();
         let peer = state.ends[fd as usize].peer;
         let inbox = &mut state.ends[fd as usize].inbox;
@@ -237,7 +244,7 @@ unsafe impl Kernel for Pipes {
         state.edge(peer);
         Received::plain(count as isize)
     }
-    fn send(&mut self, fd: RawFd, _kind: Kind, bytes: &[u8]) -> isize {
+    fn send(&mut self, fd: RawFd, _kind: SourceKind, bytes: &[u8]) -> isize {
         let mut state = self.memory.enter();
         let peer = state.ends[fd as usize].peer;
         if !state.ends[peer].open {
@@ -252,12 +259,12 @@ unsafe impl Kernel for Pipes {
         state.edge(peer);
         count as isize
     }
-    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         // As many as it says: the first place is enough.
         let first = to.first_mut().map(|target| target.skip(0));
         first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
     }
-    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         parts.first().map_or(0, |part| self.send(fd, kind, part))
     }
     fn recv_from(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Address) -> Received {
@@ -272,7 +279,7 @@ unsafe impl Kernel for Pipes {
     fn send_descriptors(&mut self, _: RawFd, _: &[u8], _: &[OwnedFd]) -> isize {
         -(NOT_THERE as isize)
     }
-    fn accept(&mut self, _: RawFd, _: Kind) -> Result<Handle, i32> {
+    fn accept(&mut self, _: RawFd, _: SourceKind) -> Result<Handle, i32> {
         Err(NOT_THERE)
     }
     fn relieve(&mut self, _: RawFd) {}
@@ -280,7 +287,7 @@ unsafe impl Kernel for Pipes {
         &mut self,
         _: &Address,
         _: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32> {
+    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         Err(NOT_THERE)
     }
     fn connect_result(&mut self, _: RawFd) -> i32 {
@@ -422,7 +429,7 @@ fn file_watcher(
     let driver = Proactor::with_kernel(pipes, Builder::new().config(), "the test's own".into());
     let mut watcher = Watcher::with_driver(driver);
     let files = [DIRECT, BUFFERED].map(|fd| {
-        let handle = Handle::from_virtual(fd, Kind::File, None, Arc::clone(&owner));
+        let handle = Handle::from_virtual(fd, SourceKind::File, None, Arc::clone(&owner));
         watcher.attach(handle).unwrap()
     });
     (watcher, files, memory)

@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use windlass::driver::OpCode;
 use windlass::sim::Faults;
 use windlass::{
-    Buf, Code, Completion, Completions, Done, ErrorKind, Op, Ready, Reason, Source, Ticket, Watcher,
+    Buf, Completion, Completions, Done, ErrorKind, Op, Ready, Reason, Source, Ticket, Watcher,
 };
 
 #[path = "common/programs.rs"]
@@ -122,8 +123,8 @@ enum Step {
 /// What a source sees: an operation has ended, or a call was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
-    End { code: Code, how: Result<&'static str, ErrorKind>, bytes: usize, sum: u64 },
-    Some { code: Code, how: ErrorKind },
+    End { code: OpCode, how: Result<&'static str, ErrorKind>, bytes: usize, sum: u64 },
+    Some { code: OpCode, how: ErrorKind },
     Total { bytes: usize, sum: u64 },
     Answer(Result<(), Reason>),
 }
@@ -138,7 +139,7 @@ struct Rig<W: World> {
     /// Connections: both sources, and for each direction whether it is open.
     pairs: Vec<([Source; 2], [bool; 2])>,
     /// What operations are seen at: where, and what they do.
-    seats: BTreeMap<Ticket, ((i32, usize, &'static str), Code)>,
+    seats: BTreeMap<Ticket, ((i32, usize, &'static str), OpCode)>,
     ended: BTreeMap<Ticket, Vec<Completion>>,
     trace: Trace,
     next: u8,
@@ -148,10 +149,10 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum, &byte| sum.rotate_left(5) ^ u64::from(byte).wrapping_mul(0x9E37))
 }
 
-fn lane(code: Code) -> &'static str {
+fn lane(code: OpCode) -> &'static str {
     match code {
-        Code::Write | Code::Shutdown | Code::Close => "writes",
-        Code::Poll => "polls",
+        OpCode::Write | OpCode::Shutdown | OpCode::Close => "writes",
+        OpCode::Poll => "polls",
         _ => "reads",
     }
 }
@@ -192,7 +193,7 @@ impl<W: World> Rig<W> {
                 }
                 other => panic!("{other:?}"),
             });
-            self.watcher.free(listener);
+            self.watcher.abort(listener);
             ends
         };
         self.pairs.push((ends, [true, true]));
@@ -232,7 +233,7 @@ impl<W: World> Rig<W> {
                 continue;
             }
             let (seat, code) = self.seats[&ticket];
-            if !c.more() {
+            if !c.has_more() {
                 self.seats.remove(&ticket);
             }
             // A lease's bytes arrive in pieces of any size: their total is told.
@@ -308,7 +309,7 @@ impl<W: World> Rig<W> {
             };
             let current = *ticket.get_or_insert_with(|| self.submit(pair, side, op));
             let c = self.end(current);
-            assert_eq!(c.more(), many);
+            assert_eq!(c.has_more(), many);
             match c.result {
                 Ok(Done::Read(data)) => all.extend_from_slice(&data),
                 other => panic!("{other:?}"),
@@ -468,7 +469,7 @@ impl<W: World> Rig<W> {
                     heard.extend_from_slice(&data);
                 }
                 assert!(heard == bytes);
-                let (code, how) = (Code::ReadExact, ErrorKind::Cancelled);
+                let (code, how) = (OpCode::ReadExact, ErrorKind::Cancelled);
                 self.see(pair, 1 - side, "reads", Seen::Some { code, how });
             }
             Step::Tear { on, behind, expire } => self.tear(on, behind, expire),
@@ -521,7 +522,7 @@ impl<W: World> Rig<W> {
                 let mut tickets: Vec<Ticket> =
                     (0..pending).map(|i| self.some_read(pair, side, on ^ i, None)).collect();
                 let source = self.pairs[pair].0[side];
-                assert!(self.watcher.free(source) && !self.watcher.free(source));
+                assert!(self.watcher.abort(source) && !self.watcher.abort(source));
                 tickets.push(self.submit(pair, 1 - side, Op::read));
                 self.end_all(tickets);
                 self.refused(pair, side, Op::write(source, "late"));
@@ -633,7 +634,7 @@ impl<W: World> Rig<W> {
         let end = self.end(stuck);
         assert_eq!(end.error_kind(), Some(kind));
         assert!(end.bytes() > 0 && end.bytes() < huge.len());
-        self.see(pair, side, "writes", Seen::Some { code: Code::Write, how: kind });
+        self.see(pair, side, "writes", Seen::Some { code: OpCode::Write, how: kind });
         self.end_all(others);
         // What goes on is exactly what was claimed, then what is written next.
         let next = self.submit(pair, side, |source| Op::write(source, "next"));
@@ -663,16 +664,16 @@ impl<W: World> Rig<W> {
         self.end_all(connects);
         for _ in 0..count {
             let c = self.end(accept);
-            assert!(c.more());
+            assert!(c.has_more());
         }
         assert!(self.watcher.cancel(accept));
         let end = self.end(accept);
-        assert!(!end.more());
+        assert!(!end.has_more());
         let spare = self.start(Op::accept(listener), (-1, 0, "accepts"));
         let expired = Op::accept(listener).timeout(Duration::from_micros(300));
         let expired = self.start(expired, (-1, 0, "accepts"));
         self.end(expired);
-        assert!(self.watcher.free(listener));
+        assert!(self.watcher.abort(listener));
         self.end(spare);
     }
 }

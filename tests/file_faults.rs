@@ -13,10 +13,8 @@ use std::path::Path;
 use common::files::*;
 use common::system::{self, deny};
 use common::*;
-use windlass::{
-    AlignedBuf, Buf, Builder, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions,
-    Reason, Watcher,
-};
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{AlignedBuf, Buf, Builder, Completions, DriverKind, ErrorKind, Op, Reason, Watcher};
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
@@ -24,7 +22,7 @@ fn epoll() -> Builder {
     Watcher::builder().driver(DriverKind::Epoll)
 }
 
-fn bench(builder: Builder) -> Bench<windlass::Auto> {
+fn bench(builder: Builder) -> Bench<windlass::driver::Auto> {
     Bench::new(builder.build().expect("a watcher"), Epoll::address())
 }
 
@@ -37,7 +35,7 @@ const RING: &str = "direct reads, writes; syncs; uncached reads";
 const AIO: &str = "direct reads; syncs";
 
 /// The mechanism, the reason, and the count.
-fn row(b: &Bench<windlass::Auto>, operation: &str) -> (String, String, u64) {
+fn row(b: &Bench<windlass::driver::Auto>, operation: &str) -> (String, String, u64) {
     let explain = b.watcher.explain();
     let row = explain.rows.iter().find(|row| row.operation == operation);
     let row = row.expect("there is a row");
@@ -45,7 +43,7 @@ fn row(b: &Bench<windlass::Auto>, operation: &str) -> (String, String, u64) {
 }
 
 /// Reads and writes of every kind, whoever does them.
-fn expect_files_work(b: &mut Bench<windlass::Auto>, directory: &Directory) {
+fn expect_files_work(b: &mut Bench<windlass::driver::Auto>, directory: &Directory) {
     let file = b.open_file(directory.at("direct"), DIRECT);
     for i in 0..40 {
         b.submit(Op::write_at(file, AlignedBuf::from_slice(&[i as u8; 4096], 4096), i * 4096));
@@ -58,8 +56,8 @@ fn expect_files_work(b: &mut Bench<windlass::Auto>, directory: &Directory) {
         let data = expect_read(b.run(Op::read_at(file, page(), i * 4096)));
         assert!(data.len() == 4096 && data.iter().all(|&byte| byte == i as u8));
     }
-    expect_finished(b.run(Op::sync(file)));
-    expect_finished(b.run(Op::datasync(file)));
+    expect_finished(b.run(Op::sync_all(file)));
+    expect_finished(b.run(Op::sync_data(file)));
     let file = b.make_file(directory.at("cached"));
     b.write_at(file, "cached", 0);
     assert_eq!(b.read_at(file, 10, 0), b"cached");
@@ -78,7 +76,7 @@ fn a_denied_setup_is_told() {
         if child::is_child(&role) {
             deny(&[libc::SYS_io_setup], errno);
             let reason = io::Error::from_raw_os_error(errno).to_string();
-            let error = epoll().files(FileBackend::Aio).build().unwrap_err();
+            let error = epoll().file_backend(FileBackend::Aio).build().unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
             let text = error.to_string();
             assert!(text.contains("io_setup(2)") && text.contains(&reason), "{text}");
@@ -90,7 +88,7 @@ fn a_denied_setup_is_told() {
             assert!(by == "a ring of io_uring" && count >= 82, "{by}: {count}");
             assert_eq!(row(&b, AIO).2, 0);
             deny(&[libc::SYS_io_uring_setup], errno);
-            let error = epoll().files(FileBackend::Uring).build().unwrap_err();
+            let error = epoll().file_backend(FileBackend::Uring).build().unwrap_err();
             let text = error.to_string();
             assert!(text.contains("io_uring_setup(2)") && text.contains(&reason), "{text}");
             let mut b = bench(epoll());
@@ -141,8 +139,8 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
         deny(&[libc::SYS_io_setup, libc::SYS_io_uring_setup], libc::EPERM);
         for (builder, call) in [
             (Watcher::builder().driver(DriverKind::Uring), "io_uring_setup(2)"),
-            (Watcher::builder().files(FileBackend::Uring), "io_uring_setup(2)"),
-            (epoll().files(FileBackend::Aio), "io_setup(2)"),
+            (Watcher::builder().file_backend(FileBackend::Uring), "io_uring_setup(2)"),
+            (epoll().file_backend(FileBackend::Aio), "io_setup(2)"),
         ] {
             let error = builder.build().unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
@@ -158,14 +156,14 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
         let (by, why, _) = row(&b, "sockets");
         assert!(by == "not io_uring" && why.contains("io_uring_setup(2): Operation not"), "{why}");
         assert!(row(&b, AIO).1.contains("io_setup(2)"));
-        assert!(b.watcher.free(here) && b.watcher.free(there));
+        assert!(b.watcher.abort(here) && b.watcher.abort(there));
     });
 }
 
 /// `explain` says why sockets are not on a ring, unless the program chose the driver.
 #[test]
 fn sockets_that_the_ring_is_not_given_are_explained() {
-    let of = |b: &Bench<windlass::Auto>| {
+    let of = |b: &Bench<windlass::driver::Auto>| {
         b.watcher.explain().rows.into_iter().find(|row| row.operation == "sockets")
     };
     if std::env::var_os("WINDLASS_DRIVER").is_none() {
@@ -200,7 +198,7 @@ fn a_disabled_ring_is_told() {
     let told = |text: &str| {
         assert!(text.contains("kernel.io_uring_disabled is 2"), "{text}");
     };
-    told(&epoll().files(FileBackend::Uring).build().unwrap_err().to_string());
+    told(&epoll().file_backend(FileBackend::Uring).build().unwrap_err().to_string());
     told(&Watcher::builder().driver(DriverKind::Uring).build().unwrap_err().to_string());
     let directory = Directory::new();
     let mut b = bench(Watcher::builder());
@@ -222,7 +220,7 @@ fn no_requests_left_is_told() {
         let directory = Directory::new();
         let mut held = Vec::new();
         let error = loop {
-            match epoll().files(FileBackend::Aio).build() {
+            match epoll().file_backend(FileBackend::Aio).build() {
                 Ok(watcher) => held.push(watcher),
                 Err(error) => break error,
             }
@@ -241,7 +239,7 @@ fn no_requests_left_is_told() {
         // What they give back can be had again.
         drop(held);
         // The kernel gives contexts back a while after they are destroyed.
-        until("there are requests left", || epoll().files(FileBackend::Aio).build().is_ok());
+        until("there are requests left", || epoll().file_backend(FileBackend::Aio).build().is_ok());
     });
 }
 
@@ -251,7 +249,7 @@ fn a_full_context_loses_nothing() {
     const COUNT: u64 = 3000;
     let directory = Directory::new();
     for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
-        let mut b = bench(epoll().files(files));
+        let mut b = bench(epoll().file_backend(files));
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&pattern(1 << 20, 1), 4096), 0);
         for i in 0..COUNT {
@@ -291,7 +289,7 @@ fn no_threads_at_all() {
         };
         // Bytes that are not on the disk yet cannot be read directly without waiting.
         std::fs::File::open(directory.at("a")).unwrap().sync_all().unwrap();
-        let mut b = bench(epoll().files(FileBackend::Aio));
+        let mut b = bench(epoll().file_backend(FileBackend::Aio));
         let cached = b.watcher.attach(std::fs::File::open(directory.at("a")).unwrap()).unwrap();
         let direct = b.watcher.attach(open(&directory.at("a")).unwrap()).unwrap();
         assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
@@ -311,7 +309,7 @@ fn no_threads_at_all() {
         if let Some(Ok(file)) = memory.map(|memory| open(&memory.at("a"))) {
             let file = b.watcher.attach(file).unwrap();
             let buf = expect_errno(b.run(Op::read_at(file, page(), 0)), &[libc::EAGAIN]);
-            assert_eq!((buf.len(), buf.room()), (0, 4096));
+            assert_eq!((buf.len(), buf.capacity()), (0, 4096));
         }
         b.expect_all_ended();
     });
@@ -349,21 +347,24 @@ fn a_full_disk_says_how_much_is_written() {
             return skip(Needs::Root, format_args!("a full disk: {why}"));
         }
         for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
-            full_disk(bench(epoll().files(files)), &directory);
+            full_disk(bench(epoll().file_backend(files)), &directory);
         }
         for files in [FileBackend::Uring, FileBackend::Pool] {
-            full_disk(bench(Watcher::builder().driver(DriverKind::Uring).files(files)), &directory);
+            full_disk(
+                bench(Watcher::builder().driver(DriverKind::Uring).file_backend(files)),
+                &directory,
+            );
         }
     });
 }
 
-fn full_disk(mut b: Bench<windlass::Auto>, directory: &Directory) {
+fn full_disk(mut b: Bench<windlass::driver::Auto>, directory: &Directory) {
     let file = b.make_file(directory.at("tiny/a"));
     let whole = pattern(100_000, 1);
     let list = whole.chunks(30_000).map(|part| Buf::from(part.to_vec())).collect::<Vec<_>>();
     for buf in [Buf::from(whole.clone()), Buf::list(list)] {
         let c = b.run(Op::write_at(file, buf, 0));
-        assert!(!c.late());
+        assert!(!c.is_late());
         let (bytes, buf) = expect_error(c, ErrorKind::Os(libc::ENOSPC));
         assert_eq!(buf.len(), 100_000);
         assert!((32 << 10..100_000).contains(&bytes), "{bytes} bytes");
@@ -379,12 +380,12 @@ fn full_disk(mut b: Bench<windlass::Auto>, directory: &Directory) {
         assert_eq!(buf.into_aligned().unwrap().len(), 4096);
     }
     let from = directory.at("tiny/a");
-    let c = b.run(Op::copy_file(from, directory.at("tiny/c"), windlass::CopyOptions::new()));
+    let c = b.run(Op::copy(from, directory.at("tiny/c"), windlass::fs::CopyOptions::new()));
     expect_errno(c, &[libc::ENOSPC]);
     assert!(!directory.at("tiny/c").exists(), "a copy that fails is removed");
-    expect_finished(b.run(Op::truncate(file, 0)));
+    expect_finished(b.run(Op::set_len(file, 0)));
     b.write_at(file, "room again", 0);
-    expect_finished(b.run(Op::unlink(directory.at("tiny/a"))));
+    expect_finished(b.run(Op::remove_file(directory.at("tiny/a"))));
     b.expect_all_ended();
 }
 
@@ -406,7 +407,7 @@ fn a_file_that_is_too_big() {
             (DriverKind::Poll, FileBackend::Pool),
         ];
         for (driver, files) in kinds {
-            let mut b = bench(Watcher::builder().driver(driver).files(files));
+            let mut b = bench(Watcher::builder().driver(driver).file_backend(files));
             let file = b.make_file(directory.at("a"));
             let c = b.run(Op::write_at(file, vec![1; 20_000], 0));
             let (bytes, buf) = expect_error(c, ErrorKind::Os(libc::EFBIG));
@@ -424,7 +425,7 @@ fn a_file_that_is_too_big() {
                 expect_error(b.run(Op::write_at(direct, whole, 0)), ErrorKind::Os(libc::EFBIG));
             assert_eq!((bytes, buf.len()), (16 << 10, 20 << 10), "{driver:?} {files:?}");
             expect_same(&std::fs::read(directory.at("b")).unwrap(), &pattern(20 << 10, 2)[..bytes]);
-            expect_errno(b.run(Op::truncate(file, 20_000)), &[libc::EFBIG]);
+            expect_errno(b.run(Op::set_len(file, 20_000)), &[libc::EFBIG]);
             std::fs::remove_file(directory.at("a")).unwrap();
             b.expect_all_ended();
         }
@@ -436,22 +437,22 @@ fn a_file_that_is_too_big() {
 fn a_directory_that_is_removed() {
     for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
         let directory = Directory::new();
-        let mut b = bench(epoll().files(files));
+        let mut b = bench(epoll().file_backend(files));
         let inner = directory.at("in");
-        expect_finished(b.run(Op::make_dir(&inner, 0o700)));
+        expect_finished(b.run(Op::create_dir(&inner, 0o700)));
         let (file, above) =
             (b.make_file(inner.join("a")), b.open_file(&inner, OpenOptions::new().read(true)));
         std::fs::remove_dir_all(&inner).unwrap();
         b.write_at(file, "still", 0);
         assert_eq!(b.read_at(file, 9, 0), b"still");
-        expect_finished(b.run(Op::sync(file)));
-        expect_finished(b.run(Op::sync(above)));
+        expect_finished(b.run(Op::sync_all(file)));
+        expect_finished(b.run(Op::sync_all(above)));
         for op in [
             Op::open(inner.join("a"), OpenOptions::new().read(true)),
             Op::read_dir(&inner),
-            Op::stat(&inner),
-            Op::unlink(inner.join("a")),
-            Op::make_temp(inner.join("XXXXXX")),
+            Op::metadata(&inner),
+            Op::remove_file(inner.join("a")),
+            Op::create_temp_file(inner.join("XXXXXX")),
         ] {
             expect_errno(b.run(op), &[libc::ENOENT]);
         }
@@ -476,7 +477,7 @@ fn untaken_answers_are_dropped_with_the_watcher() {
         let directory = Directory::new();
         let before = system::descriptors();
         for closes in [true, false] {
-            let mut b = bench(epoll().files(FileBackend::Uring));
+            let mut b = bench(epoll().file_backend(FileBackend::Uring));
             let ear = system::Ear::of_the_only("eventpoll");
             let file = b.open_file(directory.at("a"), DIRECT);
             b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
@@ -494,10 +495,10 @@ fn untaken_answers_are_dropped_with_the_watcher() {
             drop(b);
             assert!(!system::is_open(number), "the file is still open");
             assert_eq!(std::sync::Arc::strong_count(&marker), 1, "a buffer is left");
-            assert_eq!(windlass::leaked_buffers(), 0);
+            assert_eq!(windlass::driver::leaked_buffers(), 0);
             drop(ear);
         }
-        let mut b = bench(epoll().files(FileBackend::Aio));
+        let mut b = bench(epoll().file_backend(FileBackend::Aio));
         let ear = system::Ear::of_the_only("eventpoll");
         let file = b.open_file(directory.at("a"), DIRECT);
         ear.shut();
@@ -507,14 +508,14 @@ fn untaken_answers_are_dropped_with_the_watcher() {
         assert_eq!(row(&b, AIO).2, 1);
         assert!(b.is_open(read));
         drop(b);
-        assert_eq!(windlass::leaked_buffers(), 0, "it had ended");
+        assert_eq!(windlass::driver::leaked_buffers(), 0, "it had ended");
         drop(ear);
         assert_eq!(system::descriptors(), before);
     });
 }
 
 /// Whether answers are there, without a wait.
-fn has_answers(b: &mut Bench<windlass::Auto>) -> bool {
+fn has_answers(b: &mut Bench<windlass::driver::Auto>) -> bool {
     b.watcher.next_timeout() == Some(std::time::Duration::ZERO)
 }
 
@@ -529,7 +530,7 @@ fn a_forked_child_is_told() {
             (DriverKind::Epoll, FileBackend::Pool),
             (DriverKind::Uring, FileBackend::Uring),
         ] {
-            let mut b = bench(Watcher::builder().driver(driver).files(files));
+            let mut b = bench(Watcher::builder().driver(driver).file_backend(files));
             let file = b.make_file(directory.at("a"));
             let direct = b.open_file(directory.at("a"), DIRECT);
             b.write_at(file, vec![1; 8192], 0);
@@ -545,13 +546,13 @@ fn a_forked_child_is_told() {
                 };
                 let all = forked(Op::read_at(file, room(9), 0))
                     && forked(Op::write_at(direct, vec![1; 9], 0))
-                    && forked(Op::sync(file))
-                    && forked(Op::stat(file))
-                    && forked(Op::stat("/"))
+                    && forked(Op::sync_all(file))
+                    && forked(Op::metadata(file))
+                    && forked(Op::metadata("/"))
                     && forked(Op::run(|| ()))
                     && forked(Op::send_file(file, file, 0, 1))
                     && !b.watcher.cancel(held)
-                    && !b.watcher.free(file);
+                    && !b.watcher.abort(file);
                 drop(b);
                 // SAFETY: nothing of the harness runs here.
                 unsafe { libc::_exit(if all { 0 } else { 1 }) };
@@ -603,7 +604,7 @@ fn choices_of_the_environment() {
                 (answer, _) => panic!("{value:?}: {answer:?}"),
             }
             // What the program says goes before.
-            let watcher = epoll().files(FileBackend::Pool).threads(3).build().unwrap();
+            let watcher = epoll().file_backend(FileBackend::Pool).threads(3).build().unwrap();
             assert!(watcher.explain().to_string().contains("of 3 threads"));
             println!("as it should be");
             return;
@@ -622,7 +623,7 @@ fn choices_of_the_environment() {
 /// An explicit choice never falls back.
 #[test]
 fn choices_that_cannot_be() {
-    let build = |driver, files| Watcher::builder().driver(driver).files(files).build();
+    let build = |driver, files| Watcher::builder().driver(driver).file_backend(files).build();
     for (driver, files) in [
         (DriverKind::Poll, FileBackend::Uring),
         (DriverKind::Uring, FileBackend::Aio),

@@ -10,7 +10,9 @@ use std::io;
 use common::files::*;
 use common::system::deny;
 use common::*;
-use windlass::{AlignedBuf, Auto, Builder, DriverKind, FileBackend, Op, OpenOptions, Watcher};
+use windlass::driver::Auto;
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{AlignedBuf, Builder, DriverKind, Op, Watcher};
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 const RING: &str = "direct reads, writes; syncs; uncached reads";
@@ -67,7 +69,7 @@ fn a_filter_that_comes_later_loses_nothing() {
     let roles = [(libc::EPERM, true), (libc::ENOSYS, true), (libc::EPERM, false)];
     in_roles("a_filter_that_comes_later_loses_nothing", roles, |(errno, has_aio)| {
         let directory = Directory::new();
-        let mut b = bench(epoll().files(FileBackend::Auto));
+        let mut b = bench(epoll().file_backend(FileBackend::Auto));
         let all = pattern(256 << 10, 1);
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&all, 4096), 0);
@@ -91,7 +93,7 @@ fn a_filter_that_comes_later_loses_nothing() {
             deny(&[libc::SYS_io_setup], errno);
         }
         deny(&[libc::SYS_io_uring_enter], errno);
-        let sync = b.submit(Op::sync(file));
+        let sync = b.submit(Op::sync_all(file));
         let write = b.submit(Op::write_at(file, AlignedBuf::from_slice(&all[..4096], 4096), 0));
         expect(&mut b, open);
         expect_finished(b.end(sync));
@@ -99,7 +101,7 @@ fn a_filter_that_comes_later_loses_nothing() {
         assert_eq!(handed_back(&b), COUNT - in_kernel + 2);
         let open = ask(&mut b);
         expect(&mut b, open);
-        expect_finished(b.run(Op::datasync(file)));
+        expect_finished(b.run(Op::sync_data(file)));
         let (_, why, count) = row(&b, RING);
         let reason = io::Error::from_raw_os_error(errno).to_string();
         assert_eq!(count, taken + in_kernel);
@@ -118,7 +120,7 @@ fn a_filter_that_comes_later_loses_nothing() {
 fn a_named_ring_that_is_taken_away_fails() {
     in_roles("a_named_ring_that_is_taken_away_fails", [libc::EPERM, libc::ENOSYS], |errno| {
         let directory = Directory::new();
-        let mut b = bench(epoll().files(FileBackend::Uring));
+        let mut b = bench(epoll().file_backend(FileBackend::Uring));
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
         deny(&[libc::SYS_io_uring_enter], errno);
@@ -126,8 +128,11 @@ fn a_named_ring_that_is_taken_away_fails() {
             let write = Op::write_at(file, AlignedBuf::from_slice(&[2; 4096], 4096), 0);
             let buf = expect_errno(b.run(write), &[errno]);
             assert_eq!(buf.into_aligned().unwrap()[..], [2; 4096]);
-            assert_eq!(expect_errno(b.run(Op::read_at(file, page(), 0)), &[errno]).room(), 4096);
-            expect_errno(b.run(Op::sync(file)), &[errno]);
+            assert_eq!(
+                expect_errno(b.run(Op::read_at(file, page(), 0)), &[errno]).capacity(),
+                4096
+            );
+            expect_errno(b.run(Op::sync_all(file)), &[errno]);
         }
         assert_eq!(std::fs::read(directory.at("a")).unwrap(), [1; 4096]);
         // Work that the ring never does goes on.
@@ -145,7 +150,7 @@ fn aio_that_is_taken_away_loses_nothing() {
     in_roles("aio_that_is_taken_away_loses_nothing", roles, |files| {
         let directory = Directory::new();
         deny(&[libc::SYS_io_uring_setup], libc::ENOSYS);
-        let mut b = bench(epoll().files(files));
+        let mut b = bench(epoll().file_backend(files));
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
         assert_eq!(expect_read(b.run(Op::read_at(file, page(), 0)))[..], [1; 4096]);
@@ -155,7 +160,7 @@ fn aio_that_is_taken_away_loses_nothing() {
             let c = b.run(Op::read_at(file, page(), 0));
             match files {
                 FileBackend::Auto => assert_eq!(expect_read(c)[..], [1; 4096]),
-                _ => assert_eq!(expect_errno(c, &[libc::EPERM]).room(), 4096),
+                _ => assert_eq!(expect_errno(c, &[libc::EPERM]).capacity(), 4096),
             }
         }
         let why = row(&b, AIO).1;
@@ -178,7 +183,7 @@ fn direct_writes_that_the_ring_is_not_given() {
     }
     for driver in [DriverKind::Epoll, DriverKind::Uring] {
         let directory = Directory::new();
-        let mut b = bench(Watcher::builder().driver(driver).files(FileBackend::Uring));
+        let mut b = bench(Watcher::builder().driver(driver).file_backend(FileBackend::Uring));
         let file = b.open_file(directory.at("a"), DIRECT);
         for i in 0..5 {
             b.write_at(file, AlignedBuf::from_slice(&[i as u8; 4096], 4096), i * 4096);
@@ -187,7 +192,7 @@ fn direct_writes_that_the_ring_is_not_given() {
             let data = expect_read(b.run(Op::read_at(file, page(), i % 5 * 4096)));
             assert_eq!(data[..], [(i % 5) as u8; 4096]);
         }
-        expect_finished(b.run(Op::sync(file)));
+        expect_finished(b.run(Op::sync_all(file)));
         let rows = b.watcher.explain().rows;
         let quirk = rows.iter().find(|row| row.mechanism == "quirk frozen-writes").expect("a row");
         assert_eq!(quirk.count, 5);
@@ -202,7 +207,8 @@ fn direct_writes_that_the_ring_is_not_given() {
 /// A ring beside epoll registers no files or memory, and `explain` says so.
 #[test]
 fn explain_names_unused_registrations() {
-    let builder = epoll().files(FileBackend::Uring).registered_files(8).registered_bytes(1 << 20);
+    let builder =
+        epoll().file_backend(FileBackend::Uring).registered_files(8).registered_bytes(1 << 20);
     let mut b = bench(builder);
     let directory = Directory::new();
     let file = b.open_file(directory.at("a"), DIRECT);
@@ -219,10 +225,10 @@ fn explain_names_unused_registrations() {
 #[test]
 fn submissions_are_not_polled_for() {
     for builder in [epoll(), Watcher::builder().driver(DriverKind::Uring)] {
-        let mut b = bench(builder.files(FileBackend::Uring));
+        let mut b = bench(builder.file_backend(FileBackend::Uring));
         let directory = Directory::new();
         let file = b.make_file(directory.at("a"));
-        expect_finished(b.run(Op::sync(file)));
+        expect_finished(b.run(Op::sync_all(file)));
         let (by, why, _) = row(&b, "submission");
         assert!(
             by == "io_uring_enter" && why.contains("SQPOLL") && why.contains("setuid"),
@@ -248,7 +254,7 @@ fn a_named_ring_that_cannot_be_made_says_the_step() {
         deny(&[number], errno);
         let reason = io::Error::from_raw_os_error(errno);
         for builder in [epoll(), Watcher::builder()] {
-            let error = builder.files(FileBackend::Uring).build().unwrap_err();
+            let error = builder.file_backend(FileBackend::Uring).build().unwrap_err();
             let text = error.to_string();
             assert!(text.contains(step) && text.contains(&reason.to_string()), "{text}");
             if matches!(errno, libc::EPERM | libc::ENOSYS) {
@@ -256,11 +262,11 @@ fn a_named_ring_that_cannot_be_made_says_the_step() {
             }
         }
         let directory = Directory::new();
-        let mut b = bench(epoll().files(FileBackend::Auto));
+        let mut b = bench(epoll().file_backend(FileBackend::Auto));
         let file = b.open_file(directory.at("a"), DIRECT);
         b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
         assert_eq!(expect_read(b.run(Op::read_at(file, page(), 0)))[..], [1; 4096]);
-        expect_finished(b.run(Op::sync(file)));
+        expect_finished(b.run(Op::sync_all(file)));
         let (by, why, _) = row(&b, RING);
         assert_eq!(by, "not a ring of io_uring");
         assert!(why.contains(step) && why.contains(&reason.to_string()), "{why}");
@@ -289,7 +295,7 @@ fn uncached_reads_go_to_the_ring() {
         of.map(|row| row.count).sum::<u64>()
     };
     for files in [FileBackend::Auto, FileBackend::Uring, FileBackend::Aio] {
-        let mut b = bench(epoll().files(files));
+        let mut b = bench(epoll().file_backend(files));
         let file = std::fs::File::open(directory.at("a")).unwrap();
         let read = b.watcher.attach(file.try_clone().unwrap()).unwrap();
         let mut at_once = 0;

@@ -16,9 +16,8 @@ use std::time::Duration;
 use common::files::*;
 use common::*;
 use proptest::prelude::*;
-use windlass::{
-    AlignedBuf, Buf, Completion, DirReader, Done, ErrorKind, Op, OpenOptions, Source, Ticket,
-};
+use windlass::fs::{DirReader, OpenOptions};
+use windlass::{AlignedBuf, Buf, Completion, Done, ErrorKind, Op, Source, Ticket};
 
 const FILES: usize = 3;
 /// What direct I/O works in.
@@ -52,7 +51,7 @@ enum What {
     },
     ReadList,
     Sync,
-    Stat,
+    Metadata,
     Job,
 }
 
@@ -82,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1..=3 * BLOCK).prop_map(|len| What::Read { len }),
         1 => Just(What::ReadList),
         1 => Just(What::Sync),
-        1 => Just(What::Stat),
+        1 => Just(What::Metadata),
         1 => Just(What::Job),
     ];
     let end = prop_oneof![
@@ -213,9 +212,9 @@ impl<H: Harness> Program<H> {
                 let part = || Buf::from(AlignedBuf::with_capacity(BLOCK, BLOCK));
                 Op::read_at(source, Buf::list([part(), part()]), start as u64)
             }
-            What::Sync if block % 2 == 0 => Op::sync(source),
-            What::Sync => Op::datasync(source),
-            What::Stat => Op::stat(source),
+            What::Sync if block % 2 == 0 => Op::sync_all(source),
+            What::Sync => Op::sync_data(source),
+            What::Metadata => Op::metadata(source),
             What::Job => Op::run(|| HELD),
         };
         let op = match step.end {
@@ -239,7 +238,7 @@ impl<H: Harness> Program<H> {
         let flight = self.flights.remove(&c.ticket()).expect("it was in flight");
         let Flight { step, from, len } = flight;
         let model = &mut self.model[step.file];
-        let (bytes, late) = (c.bytes(), c.late());
+        let (bytes, late) = (c.bytes(), c.is_late());
         match (&step.what, c.result) {
             (
                 What::Write { value, .. } | What::WriteList { value, .. },
@@ -263,11 +262,11 @@ impl<H: Harness> Program<H> {
                     assert!(byte.allowed(value), "byte {} of {step:?} is {value}", from + i);
                 }
             }
-            (What::Sync, Ok(Done::Finished)) | (What::Stat, Ok(Done::Stat(_))) => {}
+            (What::Sync, Ok(Done::Finished)) | (What::Metadata, Ok(Done::Metadata(_))) => {}
             (What::Job, Ok(Done::Returned(_))) => {}
             (what, Err(error)) => {
                 assert!(!late, "work that has begun ends as it ends: {step:?}: {error:?}");
-                let wanted = [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Freed];
+                let wanted = [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Aborted];
                 assert!(wanted.contains(&error.kind()), "{step:?}: {error:?}");
                 let buf = error.into_buf();
                 match what {
@@ -284,7 +283,7 @@ impl<H: Harness> Program<H> {
                             }
                         }
                     }
-                    What::Read { .. } | What::ReadList => assert!(buf.room() >= len),
+                    What::Read { .. } | What::ReadList => assert!(buf.capacity() >= len),
                     _ => assert_eq!(bytes, 0),
                 }
             }
@@ -316,7 +315,7 @@ impl<H: Harness> Program<H> {
                 if i == half
                     && let Some(file) = round.frees
                 {
-                    assert!(self.b.watcher.free(self.sources[file]));
+                    assert!(self.b.watcher.abort(self.sources[file]));
                     // Its work may go on: what is written now is another round's.
                     self.settle();
                     self.sources[file] = self.open(file);

@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use common::files::*;
 use common::*;
+use windlass::driver::Auto;
+use windlass::fs::{FileBackend, OpenOptions};
 use windlass::{
-    Address, AlignedBuf, Auto, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op,
-    OpenOptions, Reason, Source, Ticket, Watcher,
+    Address, AlignedBuf, Buf, Completions, DriverKind, ErrorKind, Op, Reason, Source, Ticket,
+    Watcher,
 };
 
 #[test]
@@ -115,15 +117,15 @@ fn flags_are_nobodys_to_restore() {
             b.submit(Op::accept(used.0));
             b.submit(Op::accept(unused.0));
             b.look();
-            assert!(b.watcher.free(used.0));
+            assert!(b.watcher.abort(used.0));
             b.watcher.close();
         })
         .end();
         let mut b = both.take().expect("it is the child's that is gone");
         assert!(!system::is_blocking(&used.1), "the child has restored it");
         assert!(!system::is_blocking(&unused.1), "the child has restored it");
-        assert!(b.watcher.free(used.0));
-        expect_unmoved(b.end(accept), ErrorKind::Freed);
+        assert!(b.watcher.abort(used.0));
+        expect_unmoved(b.end(accept), ErrorKind::Aborted);
         assert!(!system::is_blocking(&used.1), "the parent has restored it");
         assert!(b.watcher.detach(unused.0).is_ok());
         // What no other process can have is restored.
@@ -136,7 +138,7 @@ fn flags_are_nobodys_to_restore() {
 #[test]
 fn unused_names_are_given_up() {
     on_each("unused_names_are_given_up", |driver| {
-        let builder = Watcher::builder().driver(driver).queue(1).reserve(4);
+        let builder = Watcher::builder().driver(driver).remote_queue(1).id_reserve(4);
         let mut b = Bench::new(builder.build().expect("a watcher"), Epoll::address());
         let submitter = b.submitter();
         let queued = submitter.submit(Op::timer(Duration::from_secs(60))).unwrap();
@@ -186,8 +188,8 @@ fn what_the_parent_has_freed_is_the_childs() {
             drop(b);
         });
         let (mut b, ends) = both.take().expect("the child's copy is its own");
-        assert!(b.watcher.free(here));
-        expect_unmoved(b.end(read), ErrorKind::Freed);
+        assert!(b.watcher.abort(here));
+        expect_unmoved(b.end(read), ErrorKind::Aborted);
         let before = b.watcher.counters().stale_events;
         for _ in 0..10 {
             there.write_all(b"not for the parent").unwrap();
@@ -217,7 +219,7 @@ fn what_was_queued_is_inherited() {
         let kept = listener.try_clone().unwrap();
         let listener = submitter.attach(listener).unwrap();
         submitter.post(5, 55u8).unwrap();
-        submitter.free(here);
+        submitter.abort(here);
         let mut both = Some(b);
         fork(|| {
             let mut b = both.take().expect("it is there");
@@ -225,11 +227,11 @@ fn what_was_queued_is_inherited() {
             let buf = expect_unmoved(b.end(read), ErrorKind::Forked).into_vec();
             assert!(buf.capacity() >= 64);
             expect_unmoved(b.end(freed), ErrorKind::Forked);
-            assert!(!b.watcher.free(here), "it is freed");
+            assert!(!b.watcher.abort(here), "it is freed");
             while b.next().token != 5 {}
             b.submit(Op::accept(listener));
             b.look();
-            assert!(b.watcher.free(listener));
+            assert!(b.watcher.abort(listener));
             let read = b.submit(Op::read(source));
             assert!(b.watcher.cancel(read));
             expect_unmoved(b.end(read), ErrorKind::Cancelled);
@@ -240,7 +242,7 @@ fn what_was_queued_is_inherited() {
         let mut b = both.take().expect("it is the child's that is gone");
         (&peer).write_all(b"the parent's").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"the parent's");
-        expect_unmoved(b.end(freed), ErrorKind::Freed);
+        expect_unmoved(b.end(freed), ErrorKind::Aborted);
         b.watcher.close();
         drop(b);
         // Nobody has it open any more.
@@ -272,7 +274,7 @@ struct Before {
 fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
     child::in_child(test, || {
         let directory = Directory::new();
-        let builder = Watcher::builder().driver(driver).files(files).threads(1);
+        let builder = Watcher::builder().driver(driver).file_backend(files).threads(1);
         let mut b = Bench::new(builder.build().expect("a watcher"), Epoll::address());
         let (before, gate) = before(&mut b, &directory);
         let submitter = b.submitter();
@@ -305,7 +307,7 @@ fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
         drop(socket);
         submitter.wake(7).unwrap();
         while b.next().token != 7 {}
-        assert!(b.watcher.free(guard.release()), "no child has freed it");
+        assert!(b.watcher.abort(guard.release()), "no child has freed it");
         b.watcher.close();
         b.keep(Vec::new());
     });
@@ -367,7 +369,7 @@ fn expect_forked(b: &mut Bench<Auto>, directory: &Directory) {
     let path = directory.path().join("refused");
     is_forked(watcher.listen(Address::unix(&path).unwrap()).unwrap_err());
     assert!(!path.exists(), "it was bound");
-    assert!(!watcher.free(any) && !watcher.cancel(Ticket::NONE) && watcher.cancel_all(any) == 0);
+    assert!(!watcher.abort(any) && !watcher.cancel(Ticket::NONE) && watcher.cancel_all(any) == 0);
 }
 
 fn in_child(mut b: Bench<Auto>, before: Before, files: FileBackend, directory: &Directory) {
@@ -405,7 +407,7 @@ fn in_child(mut b: Bench<Auto>, before: Before, files: FileBackend, directory: &
     assert!(page.iter().all(|&byte| byte == 8) && page.len() == 4096);
     let new = b.make_file(directory.at("the child's"));
     b.write_at(new, Buf::from(vec![1; 3 << 20]), 0);
-    expect_finished(b.run(Op::sync(new)));
+    expect_finished(b.run(Op::sync_all(new)));
     assert_eq!(expect_returned::<u8>(b.run(Op::run(|| 5u8))), 5);
     let read = b.submit(Op::read(before.stuck.writer)); // its close was the parent's
     assert!(b.watcher.cancel(read));

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use common::files::*;
 use common::*;
-use windlass::{
-    AlignedBuf, Auto, DriverKind, FileBackend, Op, OpenOptions, Source, Ticket, Watcher,
-};
+use windlass::driver::Auto;
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{AlignedBuf, DriverKind, Op, Source, Ticket, Watcher};
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
@@ -172,15 +172,16 @@ struct Stuck {
 }
 
 fn stuck(disks: &Disks, driver: DriverKind, files: FileBackend) -> (Stuck, Frozen) {
-    let watcher = Watcher::builder().driver(driver).files(files).build().expect("it is there");
+    let watcher =
+        Watcher::builder().driver(driver).file_backend(files).build().expect("it is there");
     let mut b = Bench::new(watcher, Epoll::address());
     let pair = b.pair();
     let direct = b.open_file(disks.outer.at("direct"), DIRECT);
     b.write_at(direct, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
     let cached = b.make_file(disks.outer.at("cached"));
     b.write_at(cached, vec![1; 4096], 0);
-    expect_finished(b.run(Op::sync(cached)));
-    expect_finished(b.run(Op::sync(direct)));
+    expect_finished(b.run(Op::sync_all(cached)));
+    expect_finished(b.run(Op::sync_all(direct)));
     let inner = b.make_file(disks.inner.at("file"));
     b.write_at(inner, vec![3; 1 << 20], 0);
     let frozen = freeze(&disks.outer);
@@ -190,7 +191,7 @@ fn stuck(disks: &Disks, driver: DriverKind, files: FileBackend) -> (Stuck, Froze
     let direct = promptly("to submit a direct write", || b.submit(write));
     let write = Op::write_at(cached, vec![2; 4096], 4096);
     let buffered = promptly("to submit a buffered write", || b.submit(write));
-    let sync = promptly("to submit a sync", || b.submit(Op::sync(inner)));
+    let sync = promptly("to submit a sync", || b.submit(Op::sync_all(inner)));
     // A cancel could take back a request that has not begun. (A kernel thread does a sync by AIO.)
     let begun = if files == FileBackend::Aio { 2 } else { 3 };
     until("writes and sync are held", || held() >= begun);
@@ -251,12 +252,12 @@ fn a_watcher_goes_while_a_file_system_is_frozen() {
         let (stuck, frozen) = stuck(disks, driver, files);
         let Stuck { mut b, marker, .. } = stuck;
         b.look();
-        let (before, start) = (windlass::leaked_buffers(), Instant::now());
+        let (before, start) = (windlass::driver::leaked_buffers(), Instant::now());
         drop(b);
         let took = start.elapsed();
         println!("dropped within {took:?}");
         assert!(took < Duration::from_millis(2500), "it took {took:?}");
-        let leaked = windlass::leaked_buffers() - before;
+        let leaked = windlass::driver::leaked_buffers() - before;
         // A thread keeps its buffer until it is done. So does the kernel, but no answer arrives any
         // more.
         let by_ring = matches!(files, FileBackend::Uring | FileBackend::Auto);

@@ -147,7 +147,7 @@ fn swap_buffers_are_filled_to_the_end<H: Harness>() {
                 b.submit(if multishot { op.multishot() } else { op })
             });
             let c = b.end(ticket);
-            if !c.more() {
+            if !c.has_more() {
                 read = None;
             }
             let Ok(Done::Read(data)) = c.result else { panic!("{c:?}") };

@@ -51,7 +51,7 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
     at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
 }
 
-/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs, on `Auto`'s
+/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs and kernel.rs, on `Auto`'s
 /// variants, in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
@@ -59,7 +59,9 @@ fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
         _ if file.starts_with("sys") => true,
         _ if file.components().any(|part| part.as_os_str() == "tests") => true,
         _ if file.ends_with("tests.rs") => true,
-        Some("lib.rs") => attribute && (next.starts_with("mod ") || next.starts_with("pub mod ")),
+        Some("lib.rs" | "kernel.rs") => {
+            attribute && (next.starts_with("mod ") || next.starts_with("pub mod "))
+        }
         Some("auto.rs") => {
             let names = next.trim_start_matches("Auto::");
             attribute && names.starts_with(|first: char| first.is_ascii_uppercase())
@@ -80,6 +82,43 @@ fn platforms_are_asked_for_in_sys_only() {
     assert!(in_sys > 10, "the search finds nothing any more");
 }
 
+/// The names that `pub use` lines at the root of the crate make public.
+fn names_at_the_root(text: &str) -> Vec<String> {
+    let uses = text.split(';').filter_map(|statement| {
+        let code = statement.lines().filter(|line| !line.trim_start().starts_with("//"));
+        code.collect::<Vec<_>>().join(" ").trim().strip_prefix("pub use ").map(str::to_owned)
+    });
+    let mut names = Vec::new();
+    for path in uses {
+        let list = path.split_once('{').map_or_else(
+            || path.rsplit("::").next().unwrap_or("").to_owned(),
+            |(_, list)| list.trim_end_matches('}').to_owned(),
+        );
+        let each = list.split(',').map(|name| name.rsplit([' ', ':']).next().unwrap_or(""));
+        names.extend(each.filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    names
+}
+
+/// What programs use is at the root. What they name when they need it is in modules.
+#[test]
+fn the_root_has_few_names() {
+    let names = names_at_the_root(include_str!("../src/lib.rs"));
+    for name in ["Watcher", "Op", "Completion", "Submit", "Complete"] {
+        assert!(names.iter().any(|other| other == name), "{name} is not seen");
+    }
+    assert!(names.len() <= 32, "{}: {names:?}", names.len());
+    assert!(!names.iter().any(|name| name == "*"), "a glob has no count");
+}
+
+/// What the count of names finds, and what it lets pass.
+#[test]
+fn the_search_for_names_sees_what_it_should() {
+    let text = "pub mod fs;\nmod op;\n// A word.\npub use op::Op;\npub use a::b::{C,\n    D as E, F};\n\
+                use x::Y;\npub use sys::*;\nconst _: () = ();";
+    assert_eq!(names_at_the_root(text), ["Op", "C", "E", "F", "*"]);
+}
+
 /// What the search finds, and what it lets pass.
 #[test]
 fn the_search_sees_what_it_should() {
@@ -93,6 +132,8 @@ fn the_search_sees_what_it_should() {
     assert!(is_allowed(Path::new("sys/net.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("lib.rs"), cfg, "mod ring;"));
     assert!(!is_allowed(Path::new("lib.rs"), cfg, "pub use ring::Ring;"));
+    assert!(is_allowed(Path::new("kernel.rs"), cfg, "pub mod ring {"));
+    assert!(!is_allowed(Path::new("kernel.rs"), cfg, "pub use ring::Ring;"));
     assert!(is_allowed(Path::new("auto.rs"), cfg, "Ring(Proactor<Ring>),"));
     assert!(is_allowed(Path::new("auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
     assert!(!is_allowed(Path::new("auto.rs"), cfg, "use crate::ring::Ring;"));

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use windlass::kernel::Proactor;
 use windlass::sim::Sim;
-use windlass::{Completion, Completions, Done, ErrorKind, Op, Proactor, Source, Watcher};
+use windlass::{Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
 
 type Simulated = Watcher<Proactor<Sim>>;
 
@@ -25,7 +26,8 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let sim = Sim::new(1);
-        let mut watcher = Watcher::simulated_with(&sim, Watcher::builder().events(1).config());
+        let mut watcher =
+            Watcher::simulated_with(&sim, Watcher::builder().events_per_wait(1).config());
         let mut peers = Watcher::simulated(&sim);
         let pairs = (0..SOURCES).map(|_| {
             let (here, there) = sim.pair();

@@ -66,7 +66,7 @@ fn eight_thousand_connections_between_two_processes() {
     // All of them are open at once.
     assert_eq!(b.watcher.counters().sources, CONNECTIONS as u64);
     for source in sources {
-        b.watcher.free(source);
+        b.watcher.abort(source);
     }
     b.now();
     b.expect_all_ended();
@@ -99,7 +99,7 @@ fn serve() {
                 Ok(Done::Read(_)) if c.source == control => quit = true,
                 Ok(Done::Read(data)) if data.is_eof() => {
                     ended += 1;
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                 }
                 Ok(Done::Read(data)) => drop(watcher.submit(Op::write(c.source, data)).unwrap()),
                 Ok(Done::Written { .. }) => drop(watcher.submit(Op::read(c.source)).unwrap()),

@@ -14,10 +14,9 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use skip::{Needs, skip};
+use windlass::driver::Driver;
 use windlass::sim::Faults;
-use windlass::{
-    Buf, Completions, Done, Driver, DriverKind, ErrorKind, Handle, Op, Ready, Source, Watcher,
-};
+use windlass::{Buf, Completions, Done, DriverKind, ErrorKind, Handle, Op, Ready, Source, Watcher};
 
 #[path = "common/skip.rs"]
 mod skip;
@@ -313,7 +312,7 @@ fn what_moves_no_bytes_allocates_nothing() {
         ];
         watcher.submit(Op::timer(Duration::ZERO)).expect("room");
         watcher.submit(Op::poll(a, Ready::WRITABLE)).expect("room");
-        watcher.submit(Op::drained(a, 0)).expect("room");
+        watcher.submit(Op::wait_drained(a, 0)).expect("room");
         watcher.submit(Op::nop()).expect("room");
         submitter.wake(u64::from(i)).expect("room");
         submitter.submit(Op::nop()).expect("room");
@@ -354,7 +353,7 @@ fn connections_come_and_go_without_allocations() {
                     }
                     Done::Read(data) => {
                         assert!(data.is_eof());
-                        over = watcher.free(c.source);
+                        over = watcher.abort(c.source);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -451,7 +450,7 @@ fn the_reserve_is_small() {
     let _alone = alone();
     let cost = |reserve: usize| {
         let before = live_bytes();
-        let builder = Watcher::builder().driver(DriverKind::Epoll).reserve(reserve);
+        let builder = Watcher::builder().driver(DriverKind::Epoll).id_reserve(reserve);
         let mut watcher = builder.build().expect("a watcher");
         let built = live_bytes() - before;
         let submitter = watcher.submitter();
@@ -475,14 +474,14 @@ fn repeated_frees_are_bounded() {
     let (here, there) = UnixStream::pair().expect("a pair");
     let here = watcher.attach(here).expect("room");
     let gone = watcher.attach(there).expect("room");
-    assert!(watcher.free(gone));
+    assert!(watcher.abort(gone));
     let made_up = |i: u32| Source::from_parts(i, here.generation());
     let before = live_bytes();
     for i in 0..500_000 {
-        submitter.free(Source::NONE);
-        submitter.free(gone);
-        submitter.free(made_up(i + 2));
-        submitter.free(here);
+        submitter.abort(Source::NONE);
+        submitter.abort(gone);
+        submitter.abort(made_up(i + 2));
+        submitter.abort(here);
     }
     let bytes = live_bytes() - before;
     assert!(bytes <= 16 << 10, "2,000,000 frees hold {bytes} bytes");
@@ -530,7 +529,8 @@ fn one_by_one(
 #[test]
 fn work_on_files_allocates_nothing() {
     use std::os::unix::fs::OpenOptionsExt;
-    use windlass::{AlignedBuf, FileBackend};
+    use windlass::AlignedBuf;
+    use windlass::fs::FileBackend;
 
     let _alone = alone();
     let path = file_of_the_disk("memory");
@@ -545,7 +545,7 @@ fn work_on_files_allocates_nothing() {
         let cached = options.read(true).write(true).open(&path).expect("a file");
         let direct = options.custom_flags(libc::O_DIRECT).open(&path);
         // One thread: a second is made when the first has not rested in time.
-        let watcher = Watcher::builder().driver(driver).files(files).threads(1).build();
+        let watcher = Watcher::builder().driver(driver).file_backend(files).threads(1).build();
         let mut watcher = watcher.expect("it is there");
         let cached = watcher.attach(cached).expect("room");
         let mut done = Completions::new();
@@ -631,7 +631,7 @@ fn drop_in_flight<W: World>(close: bool) {
         Op::read(ends[5]).timeout(HOUR),
         Op::read(ends[5]),
         Op::poll(ends[5], Ready::READABLE).timeout(HOUR),
-        Op::drained(ends[2], 5),
+        Op::wait_drained(ends[2], 5),
         Op::timer(HOUR),
         Op::nop(),
     ] {
@@ -658,7 +658,7 @@ fn drop_in_flight<W: World>(close: bool) {
     submitter.post(1, String::from("a boxed value")).expect("room");
     let (c, d) = world.pair();
     submitter.attach(c).expect("room");
-    submitter.free(ends[1]);
+    submitter.abort(ends[1]);
     if close {
         watcher.close();
         while watcher.try_wait(&mut done).is_ok() {}

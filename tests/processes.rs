@@ -82,7 +82,7 @@ fn a_forked_child_is_told_and_does_no_harm_to_a_ring() {
     forked("a_forked_child_is_told_and_does_no_harm_to_a_ring", Uring::bench);
 }
 
-fn forked(test: &str, bench: fn() -> Bench<windlass::Auto>) {
+fn forked(test: &str, bench: fn() -> Bench<windlass::driver::Auto>) {
     child::in_child(test, || {
         let mut b = bench();
         let (here, there) = b.pair();
@@ -128,19 +128,23 @@ fn forked(test: &str, bench: fn() -> Bench<windlass::Auto>) {
 fn no_submitter_in_forked_child(submitter: &windlass::Submitter, here: windlass::Source) {
     let refused = submitter.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
     assert_eq!(refused.reason, Reason::Forked);
-    assert_eq!(refused.op.into_buf().into_vec(), b"not mine");
+    assert_eq!(refused.value.into_buf().into_vec(), b"not mine");
     let (socket, _other) = system::tcp_pair();
     assert_eq!(submitter.attach(socket).unwrap_err().reason, Reason::Forked);
     assert_eq!(submitter.wake(4), Err(Reason::Forked));
     assert_eq!(submitter.post(4, 4).unwrap_err().reason, Reason::Forked);
-    submitter.free(here);
+    submitter.abort(here);
 }
 
-fn in_forked_child(mut b: Bench<windlass::Auto>, here: windlass::Source, read: windlass::Ticket) {
+fn in_forked_child(
+    mut b: Bench<windlass::driver::Auto>,
+    here: windlass::Source,
+    read: windlass::Ticket,
+) {
     let watcher = &mut b.watcher;
     let refused = watcher.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
     assert_eq!(refused.reason, Reason::Forked);
-    assert_eq!(refused.op.into_buf().into_vec(), b"not mine");
+    assert_eq!(refused.value.into_buf().into_vec(), b"not mine");
     for op in [
         Op::nop(),
         Op::timer(Duration::ZERO),
@@ -167,7 +171,7 @@ fn in_forked_child(mut b: Bench<windlass::Auto>, here: windlass::Source, read: w
     assert!(watcher.listen(([127, 0, 0, 1], 0)).is_err());
     assert!(!watcher.cancel(read));
     assert_eq!(watcher.cancel_all(here), 0);
-    assert!(!watcher.free(here));
+    assert!(!watcher.abort(here));
     assert!(watcher.detach(here).is_err());
     watcher.close();
     // A watcher of its own works.
@@ -234,8 +238,8 @@ fn a_storm_of_signals_changes_nothing() {
             let (a, c) = b.pair();
             b.expect_alive(a, c);
             b.pass(Duration::from_millis(2));
-            b.watcher.free(a);
-            b.watcher.free(c);
+            b.watcher.abort(a);
+            b.watcher.abort(c);
         }
         b.expect_all_ended();
         let signals = SIGNALS.load(Ordering::Relaxed);
@@ -337,7 +341,7 @@ fn serve_with_few_descriptors() {
                             return;
                         }
                         for source in connections.drain(..) {
-                            watcher.free(source);
+                            watcher.abort(source);
                         }
                         println!("FREED");
                     }
@@ -359,17 +363,17 @@ fn serve_with_few_descriptors() {
 #[test]
 fn the_limit_of_descriptors_is_raised() {
     child::in_child("the_limit_of_descriptors_is_raised", || {
-        let hard = windlass::raise_max_open_files().unwrap().min(700);
+        let hard = windlass::fd::raise_max_open_files().unwrap().min(700);
         assert!(hard > 300, "too few to be told apart");
         let limit = libc::rlimit { rlim_cur: 300, rlim_max: hard };
         // SAFETY: the struct lives across the call.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-        assert_eq!(windlass::max_open_files().unwrap(), 300);
+        assert_eq!(windlass::fd::max_open_files().unwrap(), 300);
         let open = |count: usize| -> std::io::Result<Vec<_>> {
             (0..count).map(|_| std::fs::File::open("/dev/null")).collect()
         };
         assert_eq!(open(400).unwrap_err().raw_os_error(), Some(libc::EMFILE));
-        assert_eq!(windlass::raise_max_open_files().unwrap(), hard);
+        assert_eq!(windlass::fd::raise_max_open_files().unwrap(), hard);
         assert_eq!(open(400).unwrap().len(), 400);
     });
 }

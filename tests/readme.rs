@@ -20,7 +20,7 @@ fn serve(mut watcher: Watcher, listener: Source) -> std::io::Result<()> {
                 Ok(Done::Written { .. }) => Op::read(c.source),
                 Err(_) if c.source == listener => Op::accept(listener).multishot(), // accept again
                 _ => {
-                    watcher.free(c.source); // the end of file, or an error
+                    watcher.abort(c.source); // the end of file, or an error
                     continue;
                 }
             };

@@ -12,10 +12,8 @@ use std::time::{Duration, Instant};
 use common::files::*;
 use common::system::{self, deny};
 use common::*;
-use windlass::{
-    AlignedBuf, Buf, Completions, DriverKind, ErrorKind, FileBackend, Op, OpenOptions, Reason,
-    Watcher,
-};
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{AlignedBuf, Buf, Completions, DriverKind, ErrorKind, Op, Reason, Watcher};
 
 /// By name there is an error that tells the step and the reason; by default there is a driver.
 fn denied(test: &str, number: i64, step: &str) {
@@ -84,7 +82,7 @@ fn a_shortage_of_descriptors_is_an_error() {
             ),
             (DriverKind::Poll, FileBackend::Auto, &["eventfd(2)"]),
         ] {
-            let build = || Watcher::builder().driver(driver).files(files).build();
+            let build = || Watcher::builder().driver(driver).file_backend(files).build();
             let mut met = std::collections::BTreeSet::new();
             for numbers in 3.. {
                 limit.rlim_cur = numbers;
@@ -118,7 +116,7 @@ fn a_setup_that_fails_names_its_call() {
         let error = build();
         assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
         assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
-        let error = Watcher::builder().files(FileBackend::Uring).build().unwrap_err();
+        let error = Watcher::builder().file_backend(FileBackend::Uring).build().unwrap_err();
         assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
         assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
     });
@@ -152,14 +150,14 @@ fn little_locked_memory_is_enough() {
 /// The least that a wait can take, however it is asked for.
 #[test]
 fn no_events_at_all_are_one_event() {
-    let mut b = Uring::bench_with(Watcher::builder().events(0));
+    let mut b = Uring::bench_with(Watcher::builder().events_per_wait(0));
     let (here, there) = b.pair();
     b.cross(here, there, b"one by one");
     let reads = [b.submit(Op::read(here)), b.submit(Op::read(there))];
     b.look();
     assert!(b.watcher.cancel(reads[0]));
-    assert!(b.watcher.free(there));
-    for (read, kind) in reads.into_iter().zip([ErrorKind::Cancelled, ErrorKind::Freed]) {
+    assert!(b.watcher.abort(there));
+    for (read, kind) in reads.into_iter().zip([ErrorKind::Cancelled, ErrorKind::Aborted]) {
         assert_eq!(b.end(read).error_kind(), Some(kind));
     }
 }
@@ -179,7 +177,7 @@ fn a_cancel_is_one_entry() {
     assert!(b.watcher.cancel(read));
     assert_eq!(b.end(read).error_kind(), Some(ErrorKind::Cancelled));
     assert_eq!(cancels(&b) - before, 1);
-    b.watcher.free(there);
+    b.watcher.abort(there);
 }
 
 /// The embedding loop sleeps when a look has brought nothing and nothing is due: what that look has
@@ -215,7 +213,7 @@ fn what_a_look_has_begun_wakes_the_loop_around_it() {
 #[test]
 fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
     let directory = Directory::new();
-    let mut b = Uring::bench_with(Watcher::builder().files(FileBackend::Uring));
+    let mut b = Uring::bench_with(Watcher::builder().file_backend(FileBackend::Uring));
     let file = b.make_file(directory.at("a"));
     let (here, mut there) = system::tcp_pair();
     let here = b.watcher.attach(here).unwrap();
@@ -232,7 +230,7 @@ fn what_is_behind_answers_at_hand_wakes_the_loop_around_it() {
             scope.spawn(|| submitter.post(2, 0).unwrap());
         });
         // This enters the kernel, which answers the wake; then the read has its bytes.
-        b.watcher.submit(Op::sync(file).token(3)).unwrap();
+        b.watcher.submit(Op::sync_all(file).token(3)).unwrap();
         there.write_all(b"x").unwrap();
         let mut ended = Vec::new();
         while ended.len() < 3 {
@@ -334,7 +332,7 @@ fn watchers_go_with_everything_in_flight() {
 #[test]
 fn what_ends_after_the_close_goes_with_the_watcher() {
     child::in_child("what_ends_after_the_close_goes_with_the_watcher", || {
-        let mut b = Uring::bench_with(Watcher::builder().events(1));
+        let mut b = Uring::bench_with(Watcher::builder().events_per_wait(1));
         let ear = system::Ear::of_the_only("io_uring");
         let bytes = std::sync::Arc::<[u8]>::from(vec![1; 8 << 20]);
         let pairs = b.pairs(8);
@@ -373,12 +371,12 @@ fn a_loud_closure_frees_nothing_that_the_kernel_has() {
             b.submit(Op::run(move || drop(loud)));
         }
         ear.shut();
-        let before = (windlass::leaked_buffers(), windlass::panicked_drops());
+        let before = (windlass::driver::leaked_buffers(), windlass::driver::panicked_drops());
         drop(b);
         drop(gate);
-        assert_eq!(windlass::leaked_buffers(), before.0 + 1);
+        assert_eq!(windlass::driver::leaked_buffers(), before.0 + 1);
         assert_eq!(std::sync::Arc::strong_count(&bytes), 2, "the kernel still reads it");
-        assert!(windlass::panicked_drops() > before.1, "none was dropped before it ran");
+        assert!(windlass::driver::panicked_drops() > before.1, "none was dropped before it ran");
     });
 }
 
@@ -441,7 +439,7 @@ impl Thief {
     }
 }
 
-fn losses<D: windlass::Driver>(b: &Bench<D>) -> u64 {
+fn losses<D: windlass::driver::Driver>(b: &Bench<D>) -> u64 {
     let rows = b.watcher.explain().rows;
     rows.iter().find(|row| row.mechanism == "lost by the kernel").map_or(0, |row| row.count)
 }
@@ -452,7 +450,7 @@ fn losses<D: windlass::Driver>(b: &Bench<D>) -> u64 {
 fn lost_completions_end_their_operations() {
     child::in_child("lost_completions_end_their_operations", || {
         const PAIRS: usize = 24;
-        let mut b = Uring::bench_with(Watcher::builder().events(1).buffer_size(4096));
+        let mut b = Uring::bench_with(Watcher::builder().events_per_wait(1).buffer_size(4096));
         let thief = Thief::of_the_only();
         let (mut stolen, mut failed) = (0, 0);
         for round in 0..20 {
@@ -489,7 +487,7 @@ fn lost_completions_end_their_operations() {
             for (ticket, i) in open {
                 loop {
                     let c = b.end(ticket);
-                    let more = c.more();
+                    let more = c.has_more();
                     match c.result {
                         Ok(windlass::Done::Read(data)) => {
                             assert!(data.iter().all(|&seen| seen == byte(i)), "of another");
@@ -513,14 +511,14 @@ fn lost_completions_end_their_operations() {
                 }
             }
             for &(here, there) in &pairs {
-                b.watcher.free(here);
-                b.watcher.free(there);
+                b.watcher.abort(here);
+                b.watcher.abort(there);
             }
             b.look();
             let fresh = b.pair();
             b.expect_alive(fresh.0, fresh.1);
-            b.watcher.free(fresh.0);
-            b.watcher.free(fresh.1);
+            b.watcher.abort(fresh.0);
+            b.watcher.abort(fresh.1);
             drop(b.now());
             b.expect_all_ended();
         }
@@ -530,7 +528,7 @@ fn lost_completions_end_their_operations() {
         assert_eq!(b.next().token, 4);
         assert!(stolen > 0 && failed > 0, "{stolen} stolen, {failed} failed");
         assert!(losses(&b) > 0, "they were noticed");
-        assert_eq!(windlass::leaked_buffers(), 0, "the kernel had nothing left");
+        assert_eq!(windlass::driver::leaked_buffers(), 0, "the kernel had nothing left");
     });
 }
 
@@ -540,7 +538,7 @@ fn a_lost_answer_of_a_file_leaves_its_buffer() {
     child::in_child("a_lost_answer_of_a_file_leaves_its_buffer", || {
         let Some((path, file)) = direct_file("lost") else { return };
         std::fs::remove_file(path).unwrap();
-        let builder = Watcher::builder().events(1).files(FileBackend::Uring);
+        let builder = Watcher::builder().events_per_wait(1).file_backend(FileBackend::Uring);
         let mut b = Uring::bench_with(builder);
         let thief = Thief::of_the_only();
         let file = b.watcher.attach(file).unwrap();
@@ -563,7 +561,7 @@ fn a_lost_answer_of_a_file_leaves_its_buffer() {
                     Ok(windlass::Done::Read(data)) => assert_eq!(data.len(), 4096),
                     Err(error) => {
                         assert_eq!(error.raw_os_error(), Some(libc::EIO));
-                        assert_eq!(error.into_buf().room(), 0, "the kernel may write there");
+                        assert_eq!(error.into_buf().capacity(), 0, "the kernel may write there");
                         left += 1;
                     }
                     other => panic!("{other:?}"),
@@ -571,7 +569,7 @@ fn a_lost_answer_of_a_file_leaves_its_buffer() {
             }
         }
         assert!(stolen > 0 && left > 0, "{stolen} stolen, {left} left");
-        assert_eq!((windlass::leaked_buffers(), losses(&b) > 0), (left, true));
+        assert_eq!((windlass::driver::leaked_buffers(), losses(&b) > 0), (left, true));
         let again = read(&mut b);
         assert_eq!(expect_read(b.end(again)).len(), 4096);
         b.expect_all_ended();
@@ -596,13 +594,13 @@ fn a_ring_that_answers_no_more_ends_its_operations() {
         thief.number(thief.overflow).fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let start = Instant::now();
         let buf = expect_errno(b.end(read), &[libc::EIO]);
-        assert_eq!(buf.room(), 0);
+        assert_eq!(buf.capacity(), 0);
         for ticket in writes {
             let c = b.end(ticket);
             assert!(matches!(c.error_kind(), Some(ErrorKind::Os(libc::EIO) | ErrorKind::Torn)));
         }
         assert!(start.elapsed() < Duration::from_secs(10));
-        assert!(windlass::leaked_buffers() >= 2);
+        assert!(windlass::driver::leaked_buffers() >= 2);
         assert!(std::sync::Arc::strong_count(&bytes) > 1, "the kernel may read it");
         let mut done = Completions::new();
         let error = b.watcher.wait(&mut done).unwrap_err();
@@ -628,14 +626,14 @@ fn the_end_that_comes_with_the_last_bytes_is_told() {
         loop {
             let c = b.next();
             assert_eq!(c.ticket(), read);
-            let more = c.more();
+            let more = c.has_more();
             got.extend_from_slice(&expect_read(c));
             if !more {
                 break;
             }
         }
         assert_eq!(got, if round % 2 == 0 { &b"last words"[..] } else { b"last" });
-        b.watcher.free(here);
+        b.watcher.abort(here);
     }
 }
 
@@ -658,7 +656,7 @@ fn what_stands_behind_many_pieces(pair: impl Fn() -> (windlass::Handle, Box<dyn 
         loop {
             let c = b.next();
             assert_eq!(c.ticket(), read);
-            let more = c.more();
+            let more = c.has_more();
             match c.result {
                 Ok(windlass::Done::Read(data)) => got.extend_from_slice(&data),
                 Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET)),
@@ -669,7 +667,7 @@ fn what_stands_behind_many_pieces(pair: impl Fn() -> (windlass::Handle, Box<dyn 
             }
         }
         expect_same(&got, &sent);
-        b.watcher.free(here);
+        b.watcher.abort(here);
     }
 }
 
@@ -732,7 +730,7 @@ fn quirks_are_named_by_the_environment() {
         let epoll = || Watcher::builder().driver(DriverKind::Epoll);
         let error = epoll().build().unwrap_err();
         assert!(error.to_string().contains("WINDLASS_QUIRKS: \"wrong=on\""), "{error}");
-        epoll().files(FileBackend::Pool).build().unwrap();
+        epoll().file_backend(FileBackend::Pool).build().unwrap();
         Watcher::builder().driver(DriverKind::Poll).build().unwrap();
         println!("refused as it should be");
     } else if std::env::var_os("WINDLASS_TEST_CHILD").is_none() {
@@ -757,7 +755,7 @@ fn reads_without_shared_buffers() {
     let mut got = Vec::new();
     loop {
         let c = b.end(read);
-        let more = c.more();
+        let more = c.has_more();
         got.extend_from_slice(&expect_read(c));
         if !more {
             break;
@@ -775,7 +773,8 @@ fn reads_without_shared_buffers() {
 #[test]
 fn files_that_the_ring_is_not_given() {
     for name in ["arm-files", "power-files"] {
-        let builder = Watcher::builder().quirks(format!("{name}=on")).files(FileBackend::Uring);
+        let builder =
+            Watcher::builder().quirks(format!("{name}=on")).file_backend(FileBackend::Uring);
         let mut b = Uring::bench_with(builder);
         let directory = Directory::new();
         let c = b.run(Op::open(
@@ -787,7 +786,7 @@ fn files_that_the_ring_is_not_given() {
         expect_written(b.run(Op::write_at(file, page, 0)));
         let list = Buf::list([AlignedBuf::with_capacity(4096, 4096)]);
         expect_same(&expect_read(b.run(Op::read_at(file, list, 0))).into_vec(), &[7; 4096]);
-        expect_finished(b.run(Op::datasync(file)));
+        expect_finished(b.run(Op::sync_data(file)));
         let rows = b.watcher.explain().rows;
         let count = |mechanism: &str| {
             rows.iter().find(|row| row.mechanism == mechanism).expect("a row").count
@@ -823,7 +822,7 @@ fn direct_file(name: &str) -> Option<(std::path::PathBuf, std::fs::File)> {
     }
 }
 
-fn read_block<D: windlass::Driver>(
+fn read_block<D: windlass::driver::Driver>(
     b: &mut Bench<D>,
     file: windlass::Source,
     buf: windlass::AlignedBuf,
@@ -862,7 +861,7 @@ fn registered_files_and_buffers_are_used() {
     assert!(expect_written(b.end(write)).into_aligned().unwrap().is_registered());
     assert_eq!(registered(&b.watcher, "registered buffers").2, 2);
     // A file that goes leaves its slot to the next one.
-    assert!(b.watcher.free(first));
+    assert!(b.watcher.abort(first));
     b.look();
     read_block(&mut b, second, bufs.pop().unwrap(), 8);
     assert_eq!(registered(&b.watcher, "registered files").2, 3);
@@ -900,7 +899,7 @@ fn a_slot_does_not_keep_a_file() {
         if gives_back {
             drop(b.watcher.detach(source).unwrap());
         } else {
-            assert!(b.watcher.free(source));
+            assert!(b.watcher.abort(source));
         }
         // A child that another test forks has one until its exec.
         until("the last descriptor of the file is closed", || lock(&locks));
@@ -989,7 +988,7 @@ fn short_messages_are_not_cut() {
             let sent = pattern(LEN, i);
             let write = b.submit(Op::write(here, sent.clone()));
             let c = b.end(read);
-            let more = c.more();
+            let more = c.has_more();
             expect_same(&expect_read(c), &sent);
             expect_written(b.end(write));
             if !more {
@@ -997,7 +996,7 @@ fn short_messages_are_not_cut() {
                 read = b.submit(if multishot { again.multishot() } else { again });
             }
         }
-        b.watcher.free(there);
+        b.watcher.abort(there);
     }
 }
 
@@ -1011,7 +1010,7 @@ fn other_threads_are_heard_when_the_queue_was_full() {
     let submitter = b.submitter();
     let (reader, _writer) = std::io::pipe().unwrap();
     let mut handle = Some(windlass::Handle::from(std::os::fd::OwnedFd::from(reader)));
-    let mut round = |b: &mut Bench<windlass::Auto>| {
+    let mut round = |b: &mut Bench<windlass::driver::Auto>| {
         let source = b.watcher.attach(handle.take().expect("it came back")).unwrap();
         let read = b.submit(Op::read(source));
         assert!(b.watcher.cancel(read));
@@ -1019,7 +1018,7 @@ fn other_threads_are_heard_when_the_queue_was_full() {
         // kernel.
         handle = Some(b.watcher.detach(source).unwrap());
     };
-    let polls = |b: &Bench<windlass::Auto>| {
+    let polls = |b: &Bench<windlass::driver::Auto>| {
         let rows = b.watcher.explain().rows;
         rows.iter().find(|row| row.operation == "registration").expect("a row").count
     };

@@ -99,7 +99,7 @@ fn a_listener_has_the_backlog_that_was_asked_for() {
     }
 }
 
-/// `Stat::direct` equals the alignment from statx(2).
+/// `Metadata::direct` equals the alignment from statx(2).
 #[test]
 fn a_stat_knows_what_direct_io_needs() {
     let directory = files::Directory::new();
@@ -115,8 +115,8 @@ fn a_stat_knows_what_direct_io_needs() {
     if known.stx_mask & libc::STATX_DIOALIGN == 0 || known.stx_dio_mem_align == 0 {
         return skip(Needs::Luck, format_args!("STATX_DIOALIGN of {}", path.display()));
     }
-    for c in [Epoll::bench().run(Op::stat(&path)), Uring::bench().run(Op::stat(&path))] {
-        let Ok(Done::Stat(stat)) = c.result else { panic!("{c:?}") };
+    for c in [Epoll::bench().run(Op::metadata(&path)), Uring::bench().run(Op::metadata(&path))] {
+        let Ok(Done::Metadata(stat)) = c.result else { panic!("{c:?}") };
         let direct = stat.direct.expect("the system says it");
         let wanted = (known.stx_dio_mem_align, known.stx_dio_offset_align);
         assert_eq!((direct.memory, direct.offset), wanted);

@@ -68,7 +68,7 @@ struct Soak {
 impl Soak {
     fn new(kind: DriverKind, seed: u64) -> Soak {
         let builder = Watcher::builder().driver(kind).buffer_size(CHUNK as u32);
-        let builder = builder.swap_limit(CHUNK * CHUNKS).events(32);
+        let builder = builder.swap_limit(CHUNK * CHUNKS).events_per_wait(32);
         Soak {
             watcher: builder.build().expect("it is there"),
             random: Random::new(seed),
@@ -113,7 +113,7 @@ impl Soak {
     /// Frees both ends: whatever is in flight on them ends.
     fn disconnect(&mut self, pair: usize) {
         for end in &mut self.pairs[pair] {
-            assert!(self.watcher.free(end.source.take().expect("connected")));
+            assert!(self.watcher.abort(end.source.take().expect("connected")));
         }
         self.ages[pair] += 1;
     }
@@ -196,7 +196,7 @@ impl Soak {
                 self.connect(pair);
             }
             94 => self.submit(Op::poll(source, Ready::READABLE), end, false),
-            95 => self.submit(Op::drained(source, 1000), end, false),
+            95 => self.submit(Op::wait_drained(source, 1000), end, false),
             96 => self.submit(Op::timer(Duration::from_nanos(200_000)), None, false),
             97 => self.submit(Op::nop(), None, false),
             _ => {
@@ -221,7 +221,7 @@ impl Soak {
         let token = c.token as usize;
         let record = self.records[token].as_ref().expect("in flight");
         assert_eq!(record.ticket, c.ticket());
-        let (end, reads, more, bytes) = (record.end, record.reads, c.more(), c.bytes());
+        let (end, reads, more, bytes) = (record.end, record.reads, c.has_more(), c.bytes());
         if !more {
             self.records[token] = None;
             self.vacant.push(token);
@@ -337,7 +337,7 @@ impl Soak {
         let bytes = held.iter().map(|data| data.len()).sum();
         drop(held);
         for source in [from, to] {
-            self.watcher.free(source);
+            self.watcher.abort(source);
         }
         let counters = self.watcher.counters();
         assert_eq!((counters.in_flight, counters.sources), (0, 0), "{counters:?}");
@@ -400,7 +400,7 @@ fn soak(kind: DriverKind, seed: u64) {
     println!("{:?}, {:?}", soak.ended, reads.system_calls);
     println!("leases can hold {fresh} bytes before, {worn} after, of {}", CHUNK * CHUNKS);
     assert!(worn + CHUNK > fresh, "swap buffers are lost: {fresh} bytes before, {worn} after");
-    for how in ["done", "Cancelled", "Deadline", "Freed", "Torn"] {
+    for how in ["done", "Cancelled", "Deadline", "Aborted", "Torn"] {
         assert!(soak.ended.contains_key(how), "it never happened: {how}");
     }
     drop(soak);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::position::{COPY, Progress, repeat};
-use super::{CopyOptions, OpenOptions, Stat};
+use super::{CopyOptions, Metadata, OpenOptions};
 use crate::buf::Target;
 use crate::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::fs::{self, MOST_BYTES, errno_of};
@@ -37,7 +37,7 @@ pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
 struct Pair {
     from: File,
     to: File,
-    known: Stat,
+    known: Metadata,
     /// The target was not there before.
     made: bool,
 }
@@ -62,7 +62,7 @@ fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pa
     Ok(Some(Pair { from, to, known, made }))
 }
 
-fn open(path: &Path, options: OpenOptions) -> io::Result<(File, Stat)> {
+fn open(path: &Path, options: OpenOptions) -> io::Result<(File, Metadata)> {
     let flags = options.flags().map_err(os_error)?;
     fs::open_regular(path.as_os_str(), flags, options.permissions())
 }

@@ -1,9 +1,9 @@
 //! Files: the words for them, and the blocking execution of what is asked for.
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
-//! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run there
-//! to its end. What it needs it owns; what it was given it gives back. It knows nothing of tickets,
-//! queues or watchers.
+//! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run
+//! there to its end. What it needs it owns; what it was given it gives back. It knows nothing of
+//! tickets, queues or watchers.
 //!
 //! ```text
 //! task.rs       what an operation can ask of a thread
@@ -43,7 +43,7 @@ pub(crate) use op::{HIGH, LOW};
 pub use options::{Access, CopyOptions, OpenOptions};
 pub(crate) use position::send;
 pub use request::{FileAnswer, FileRequest, FileWork};
-pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Stat, StatFs};
+pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Metadata, StatFs};
 pub use task::{Job, Task};
 
 /// What an operation brings along that does not fit into it.

@@ -10,7 +10,7 @@ use super::task::{Job, Task};
 use super::{Access, Arguments, CopyOptions, OpenOptions};
 use crate::buf::Buf;
 use crate::extra::Extra;
-use crate::op::{Code, Op};
+use crate::op::{Op, OpCode};
 use crate::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher};
@@ -45,7 +45,7 @@ impl FileRef {
     /// Gives a file another name beside its own: link(2).
     ///
     /// Completes with [`Done::Finished`]. Both names are the same file. An example is at
-    /// [`Op::make_dir`].
+    /// [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl From<PathBuf> for FileRef {
 /// Work on files, names, look-ups and jobs.
 impl Op {
     fn task(source: Source, task: Task) -> Op {
-        let mut op = Op::plain(Code::Task, source);
+        let mut op = Op::plain(OpCode::Task, source);
         op.extra = Extra::from(Box::new(Arguments::Task(task)));
         op
     }
@@ -102,10 +102,11 @@ impl Op {
     /// none is at or beyond it. `offset` is in bytes, below 2^61 - 1. `buf` is a `Vec<u8>` or an
     /// [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered from its start, or a list
     /// of such, with room for 1 to 2^31 - 1 bytes. A file that is open for direct I/O wants memory,
-    /// length and offset aligned, see [`Stat::direct`](crate::Stat).
+    /// length and offset aligned, see [`Metadata::direct`](crate::fs::Metadata).
     ///
     /// ```
-    /// use windlass::{Completions, Done, Op, OpenOptions, Watcher};
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// watcher.submit(Op::open("Cargo.toml", OpenOptions::new().read(true)))?;
     /// let mut done = Completions::new();
@@ -145,19 +146,20 @@ impl Op {
     /// As for all [file work](Op#file-work). The buffer comes back with the bytes that were read.
     #[inline]
     pub fn read_at(file: Source, buf: impl Into<Buf>, offset: u64) -> Op {
-        let mut op = Op::with_buf(Code::ReadAt, file, buf.into());
+        let mut op = Op::with_buf(OpCode::ReadAt, file, buf.into());
         op.extra = Extra::offset(offset);
         op
     }
 
     /// Writes all bytes of `buf` at `offset`.
     ///
-    /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes: [`Op::sync`]
-    /// brings them to the disk. `offset` is in bytes, below 2^61 - 1; beyond the end of the file a
-    /// hole is left before the bytes. `buf` has 1 to 2^31 - 1 bytes. A file that is open for direct
-    /// I/O wants memory, length and offset aligned, see [`Stat::direct`](crate::Stat).
+    /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes:
+    /// [`Op::sync_all`] brings them to the disk. `offset` is in bytes, below 2^61 - 1; beyond the
+    /// end of the file a hole is left before the bytes. `buf` has 1 to 2^31 - 1 bytes. A file that
+    /// is open for direct I/O wants memory, length and offset aligned, see
+    /// [`Metadata::direct`](crate::fs::Metadata).
     ///
-    /// An example is at [`Op::sync`].
+    /// An example is at [`Op::sync_all`].
     ///
     /// # Errors
     ///
@@ -185,7 +187,7 @@ impl Op {
     /// As for all [file work](Op#file-work). [`Error::bytes`] counts the bytes that are written.
     #[inline]
     pub fn write_at(file: Source, buf: impl Into<Buf>, offset: u64) -> Op {
-        let mut op = Op::with_buf(Code::WriteAt, file, buf.into());
+        let mut op = Op::with_buf(OpCode::WriteAt, file, buf.into());
         op.extra = Extra::offset(offset);
         op
     }
@@ -196,7 +198,8 @@ impl Op {
     /// when they have completed.
     ///
     /// ```
-    /// use windlass::{Completions, Done, Op, OpenOptions, Watcher};
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// # let path = std::env::temp_dir().join(format!("windlass-sync-{}", std::process::id()));
     /// let mut watcher = Watcher::new()?;
     /// let file = std::fs::File::create(&path)?;
@@ -205,7 +208,7 @@ impl Op {
     /// watcher.submit(Op::write_at(file, "kept", 0))?;
     /// watcher.wait(&mut done)?;
     /// done.drain(..).next().unwrap().result?;
-    /// watcher.submit(Op::sync(file))?;
+    /// watcher.submit(Op::sync_all(file))?;
     /// watcher.wait(&mut done)?;
     /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Finished)));
     /// # std::fs::remove_file(&path)?;
@@ -230,34 +233,34 @@ impl Op {
     ///
     /// As for all [file work](Op#file-work). After an end without a result, what is on the disk is
     /// unknown.
-    pub const fn sync(file: Source) -> Op {
-        Op::plain(Code::Sync, file)
+    pub const fn sync_all(file: Source) -> Op {
+        Op::plain(OpCode::SyncAll, file)
     }
 
-    /// As [`Op::sync`], without the metadata that reading does not need: fdatasync(2).
+    /// As [`Op::sync_all`], without the metadata that reading does not need: fdatasync(2).
     ///
     /// Completes with [`Done::Finished`]. The length of the file is on the disk, the time of the
-    /// last write may not be. An example is at [`Op::sync`].
+    /// last write may not be. An example is at [`Op::sync_all`].
     ///
     /// # Errors
     ///
-    /// As for [`Op::sync`].
+    /// As for [`Op::sync_all`].
     ///
     /// # Platforms
     ///
-    /// As for [`Op::sync`]; on macOS and Windows it does the same as that.
+    /// As for [`Op::sync_all`]; on macOS and Windows it does the same as that.
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::sync`].
-    pub const fn datasync(file: Source) -> Op {
-        Op::plain(Code::DataSync, file)
+    /// As for [`Op::sync_all`].
+    pub const fn sync_data(file: Source) -> Op {
+        Op::plain(OpCode::SyncData, file)
     }
 
     /// Brings the written bytes of a range to the disk, which may hold them in its own cache.
     ///
     /// Completes with [`Done::Finished`]. `offset` and `len` are in bytes; a `len` of 0 is up to
-    /// the end. It is for spreading the work of a later [`Op::sync`], not in place of that.
+    /// the end. It is for spreading the work of a later [`Op::sync_all`], not in place of that.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -272,7 +275,7 @@ impl Op {
     /// let file = watcher.attach(std::fs::File::create(&path)?)?;
     /// run(&mut watcher, Op::write_at(file, vec![7; 8192], 0))?; // submits and waits
     /// run(&mut watcher, Op::sync_range(file, 0, 4096))?;
-    /// run(&mut watcher, Op::truncate(file, 4096))?;
+    /// run(&mut watcher, Op::set_len(file, 4096))?;
     /// assert_eq!(std::fs::metadata(&path)?.len(), 4096);
     /// # std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
@@ -287,7 +290,7 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// sync_file_range(2) on Linux; [`Op::datasync`] elsewhere. A thread does it.
+    /// sync_file_range(2) on Linux; [`Op::sync_data`] elsewhere. A thread does it.
     ///
     /// # Cancellation
     ///
@@ -300,7 +303,7 @@ impl Op {
     ///
     /// Completes with [`Done::Finished`]: later writes to the range do not fail for want of space.
     /// A file that ends before the end of the range becomes that long. `offset` and `len` are in
-    /// bytes, `len` is at least 1. An example is at [`Op::truncate`].
+    /// bytes, `len` is at least 1. An example is at [`Op::set_len`].
     ///
     /// # Errors
     ///
@@ -334,7 +337,7 @@ impl Op {
     /// let mut watcher = Watcher::new()?;
     /// let file = watcher.attach(std::fs::File::create(&path)?)?;
     /// let mut done = Completions::new();
-    /// watcher.submit(Op::truncate(file, 4096))?;
+    /// watcher.submit(Op::set_len(file, 4096))?;
     /// watcher.wait(&mut done)?;
     /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Finished)));
     /// watcher.submit(Op::allocate(file, 0, 65_536))?; // not every file system can
@@ -362,7 +365,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work).
-    pub fn truncate(file: Source, len: u64) -> Op {
+    pub fn set_len(file: Source, len: u64) -> Op {
         Op::task(file, Task::SetLen { len })
     }
 
@@ -372,13 +375,13 @@ impl Op {
     /// Completes with [`Done::Sent`]; fewer bytes are the end of the file. The range has its place
     /// among the socket's writes, and is not copied through the program. `len` is 1 to 2^31 - 1
     /// bytes. With [`multishot`](Op::multishot) each part that is out is told, with
-    /// [`more`](Completion::more), before the last. A blocking socket is made non-blocking until it
-    /// is detached.
+    /// [`has_more`](Completion::has_more), before the last. A blocking socket is made non-blocking
+    /// until it is detached.
     ///
     /// What is not in the page cache a thread reads first, a piece after the other. The loop waits
     /// for the disk where the system does not say what is there (all but Linux, and file systems
     /// that do not know `RWF_NOWAIT`), for files open with `O_DIRECT`, and while there is no room
-    /// for another job ([`Builder::jobs`]).
+    /// for another job ([`Builder::max_jobs`]).
     ///
     /// ```
     /// use std::io::Read;
@@ -426,7 +429,7 @@ impl Op {
     /// behind a range that ends partly sent end as [`ErrorKind::Torn`]. A thread that reads ahead
     /// ends its piece for nothing.
     pub fn send_file(socket: Source, file: Source, offset: u64, len: usize) -> Op {
-        let mut op = Op::plain(Code::SendFile, socket);
+        let mut op = Op::plain(OpCode::SendFile, socket);
         op.count = u32::try_from(len).unwrap_or(u32::MAX);
         op.extra = Extra::from(Box::new(Arguments::Range { file, offset }));
         op
@@ -444,7 +447,8 @@ impl Op {
     /// FIFO open. Use this flag for paths from untrusted input. Opening a device may block, too.
     ///
     /// ```no_run
-    /// use windlass::{Op, OpenOptions};
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::Op;
     /// let nonblock = 0o4000; // libc::O_NONBLOCK, on Linux
     /// let options = OpenOptions::new().read(true).custom_flags(nonblock);
     /// let events = Op::open("/run/events.fifo", options);
@@ -480,16 +484,17 @@ impl Op {
 
     /// Asks what the system knows of a file.
     ///
-    /// Completes with [`Done::Stat`]. `file` is a path, whose symbolic links are followed, an
+    /// Completes with [`Done::Metadata`]. `file` is a path, whose symbolic links are followed, an
     /// attached source, or [`FileRef::link`] for a link itself.
     ///
     /// ```
-    /// use windlass::{Completions, Done, FileKind, Op, Watcher};
+    /// use windlass::fs::FileKind;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::stat("Cargo.toml"))?;
+    /// watcher.submit(Op::metadata("Cargo.toml"))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
-    /// let Ok(Done::Stat(known)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// let Ok(Done::Metadata(known)) = done.drain(..).next().unwrap().result else { panic!() };
     /// assert_eq!(known.kind(), FileKind::File);
     /// assert_eq!(known.size, std::fs::metadata("Cargo.toml")?.len());
     /// # Ok::<(), std::io::Error>(())
@@ -502,12 +507,12 @@ impl Op {
     /// # Platforms
     ///
     /// statx(2), stat(2) or fstat(2), by a thread, on every driver. What a system does not know is
-    /// 0 or absent, see [`Stat`](crate::Stat).
+    /// 0 or absent, see [`Metadata`](crate::fs::Metadata).
     ///
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work). It changes nothing.
-    pub fn stat(file: impl Into<FileRef>) -> Op {
+    pub fn metadata(file: impl Into<FileRef>) -> Op {
         let file = file.into();
         Op::task(file.source(), Task::Metadata(file))
     }
@@ -515,7 +520,7 @@ impl Op {
     /// Gives a file another name, and replaces what has it: rename(2).
     ///
     /// Completes with [`Done::Finished`]. Others see the old file under the name, or the new one,
-    /// never none. An example is at [`Op::make_dir`].
+    /// never none. An example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -544,7 +549,7 @@ impl Op {
     /// Removes a name that is no directory's: unlink(2).
     ///
     /// Completes with [`Done::Finished`]. The file goes when no name and no descriptor is left. An
-    /// example is at [`Op::make_dir`].
+    /// example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -564,14 +569,14 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work).
-    pub fn unlink(path: impl Into<PathBuf>) -> Op {
+    pub fn remove_file(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::RemoveFile { path: path.into() })
     }
 
     /// Gives a file another name beside its own: link(2).
     ///
     /// Completes with [`Done::Finished`]. Both names are the same file. An example is at
-    /// [`Op::make_dir`].
+    /// [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -591,7 +596,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work).
-    pub fn link(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
+    pub fn hard_link(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::HardLink { from: from.into(), to: to.into() })
     }
 
@@ -617,7 +622,7 @@ impl Op {
     /// run(&mut watcher, Op::symlink("file", &link))?; // submits and waits
     /// let Done::Path(says) = run(&mut watcher, Op::read_link(&link))? else { panic!() };
     /// assert_eq!(says, Path::new("file"));
-    /// let Done::Path(real) = run(&mut watcher, Op::real_path(&link))? else { panic!() };
+    /// let Done::Path(real) = run(&mut watcher, Op::canonicalize(&link))? else { panic!() };
     /// assert!(real.is_absolute() && real.ends_with("file"));
     /// # std::fs::remove_dir_all(&directory)?;
     /// # Ok::<(), std::io::Error>(())
@@ -682,7 +687,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work). It changes nothing.
-    pub fn real_path(path: impl Into<PathBuf>) -> Op {
+    pub fn canonicalize(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::Canonicalize { path: path.into() })
     }
 
@@ -702,13 +707,13 @@ impl Op {
     /// # };
     /// let mut watcher = Watcher::new()?;
     /// let (draft, text) = (directory.join("draft"), directory.join("text"));
-    /// run(&mut watcher, Op::make_dir(&directory, 0o700))?; // submits and waits
+    /// run(&mut watcher, Op::create_dir(&directory, 0o700))?; // submits and waits
     /// std::fs::write(&draft, "words")?;
     /// run(&mut watcher, Op::rename(&draft, &text))?;
-    /// run(&mut watcher, Op::link(&text, &draft))?; // two names of one file
-    /// run(&mut watcher, Op::unlink(&draft))?;
+    /// run(&mut watcher, Op::hard_link(&text, &draft))?; // two names of one file
+    /// run(&mut watcher, Op::remove_file(&draft))?;
     /// assert_eq!(std::fs::read(&text)?, b"words");
-    /// run(&mut watcher, Op::unlink(&text))?;
+    /// run(&mut watcher, Op::remove_file(&text))?;
     /// run(&mut watcher, Op::remove_dir(&directory))?;
     /// assert!(!directory.exists());
     /// # Ok::<(), std::io::Error>(())
@@ -730,13 +735,13 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work).
-    pub fn make_dir(path: impl Into<PathBuf>, mode: u32) -> Op {
+    pub fn create_dir(path: impl Into<PathBuf>, mode: u32) -> Op {
         Op::task(Source::NONE, Task::CreateDir { path: path.into(), mode })
     }
 
     /// Removes an empty directory: rmdir(2).
     ///
-    /// Completes with [`Done::Finished`]. An example is at [`Op::make_dir`].
+    /// Completes with [`Done::Finished`]. An example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -744,7 +749,7 @@ impl Op {
     /// with:
     ///
     /// - `ENOTEMPTY`: something is in it. (Some systems say `EEXIST`.)
-    /// - `ENOTDIR`: it is no directory: [`Op::unlink`] removes it.
+    /// - `ENOTDIR`: it is no directory: [`Op::remove_file`] removes it.
     /// - `EBUSY`: the system uses it, for example as a mount point.
     /// - `EINVAL`: the path ends in `.`.
     ///
@@ -763,7 +768,7 @@ impl Op {
     ///
     /// Completes with [`Done::Path`], the template with its last six characters replaced. Only the
     /// user may enter it (permissions 0700). Nothing removes it by itself. An example is at
-    /// [`Op::make_temp`].
+    /// [`Op::create_temp_file`].
     ///
     /// # Errors
     ///
@@ -782,7 +787,7 @@ impl Op {
     ///
     /// As for all [file work](Op#file-work): a directory whose making had begun is made, and the
     /// late completion names it.
-    pub fn make_temp_dir(template: impl Into<PathBuf>) -> Op {
+    pub fn create_temp_dir(template: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
     }
 
@@ -794,7 +799,7 @@ impl Op {
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::make_temp(std::env::temp_dir().join("windlass-XXXXXX")))?;
+    /// watcher.submit(Op::create_temp_file(std::env::temp_dir().join("windlass-XXXXXX")))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::Temporary(made)) = done.drain(..).next().unwrap().result else { panic!() };
@@ -809,7 +814,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// As for [`Op::make_temp_dir`].
+    /// As for [`Op::create_temp_dir`].
     ///
     /// # Platforms
     ///
@@ -821,7 +826,7 @@ impl Op {
     ///
     /// As for all [file work](Op#file-work): a file whose making had begun is made. Its late
     /// completion has the path and the open file.
-    pub fn make_temp(template: impl Into<PathBuf>) -> Op {
+    pub fn create_temp_file(template: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::CreateTempFile { template: template.into() })
     }
 
@@ -867,7 +872,8 @@ impl Op {
     /// these.
     ///
     /// ```
-    /// use windlass::{Completions, DirReader, Done, Op, Watcher};
+    /// use windlass::fs::DirReader;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let mut done = Completions::new();
     /// let mut next = Some(DirReader::new("src"));
@@ -908,10 +914,11 @@ impl Op {
     /// onto itself leaves it as it is, and copies 0 bytes.
     ///
     /// ```
-    /// use windlass::{Completions, CopyOptions, Done, Op, Watcher};
+    /// use windlass::fs::CopyOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// # let to = std::env::temp_dir().join(format!("windlass-copy-{}", std::process::id()));
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::copy_file("Cargo.toml", &to, CopyOptions::new().exclusive(true)))?;
+    /// watcher.submit(Op::copy("Cargo.toml", &to, CopyOptions::new().exclusive(true)))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::Copied(bytes)) = done.drain(..).next().unwrap().result else { panic!() };
@@ -946,7 +953,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work): a copy that had begun goes on to its end.
-    pub fn copy_file(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
+    pub fn copy(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
         Op::task(Source::NONE, Task::Copy { from: from.into(), to: to.into(), options })
     }
 
@@ -957,7 +964,8 @@ impl Op {
     /// at the error.
     ///
     /// ```
-    /// use windlass::{Access, Completions, Done, Op, Watcher};
+    /// use windlass::fs::Access;
+    /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// watcher.submit(Op::access("Cargo.toml", Access::EXISTS | Access::READ))?;
     /// let mut done = Completions::new();
@@ -1001,11 +1009,11 @@ impl Op {
     /// # };
     /// let mut watcher = Watcher::new()?;
     /// std::fs::write(&path, "secret")?;
-    /// run(&mut watcher, Op::set_mode(&path, 0o600))?; // submits and waits
+    /// run(&mut watcher, Op::set_permissions(&path, 0o600))?; // submits and waits
     /// let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     /// run(&mut watcher, Op::set_times(&path, None, Some(then)))?;
     /// run(&mut watcher, Op::set_owner(&path, None, None))?; // changes nothing
-    /// let Done::Stat(known) = run(&mut watcher, Op::stat(&path))? else { panic!() };
+    /// let Done::Metadata(known) = run(&mut watcher, Op::metadata(&path))? else { panic!() };
     /// assert_eq!((known.permissions(), known.modified), (0o600, then));
     /// # std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
@@ -1027,7 +1035,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work).
-    pub fn set_mode(file: impl Into<FileRef>, mode: u32) -> Op {
+    pub fn set_permissions(file: impl Into<FileRef>, mode: u32) -> Op {
         let file = file.into();
         Op::task(file.source(), Task::SetPermissions { file, mode })
     }
@@ -1035,7 +1043,7 @@ impl Op {
     /// Sets owner and group, by their numbers: chown(2), lchown(2), fchown(2).
     ///
     /// Completes with [`Done::Finished`]. `None` leaves what is there. An example is at
-    /// [`Op::set_mode`].
+    /// [`Op::set_permissions`].
     ///
     /// # Errors
     ///
@@ -1060,7 +1068,7 @@ impl Op {
     /// Sets the times of access and modification: utimensat(2), futimens(2).
     ///
     /// Completes with [`Done::Finished`]. `None` leaves what is there. File systems round times,
-    /// the usual ones to a nanosecond. An example is at [`Op::set_mode`].
+    /// the usual ones to a nanosecond. An example is at [`Op::set_permissions`].
     ///
     /// # Errors
     ///
@@ -1092,7 +1100,7 @@ impl Op {
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::stat_fs("."))?;
+    /// watcher.submit(Op::statfs("."))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::StatFs(known)) = done.drain(..).next().unwrap().result else { panic!() };
@@ -1114,7 +1122,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#file-work). It changes nothing.
-    pub fn stat_fs(path: impl Into<PathBuf>) -> Op {
+    pub fn statfs(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::StatFs { path: path.into() })
     }
 
@@ -1127,7 +1135,7 @@ impl Op {
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::resolve("192.0.2.7", 443))?;
+    /// watcher.submit(Op::lookup_host("192.0.2.7", 443))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::Addresses(found)) = done.drain(..).next().unwrap().result else { panic!() };
@@ -1155,7 +1163,7 @@ impl Op {
     ///
     /// As for all [file work](Op#file-work): no system can end a look-up that has begun. A deadline
     /// or cancel leaves it its thread, and marks its completion late.
-    pub fn resolve(host: impl Into<String>, port: u16) -> Op {
+    pub fn lookup_host(host: impl Into<String>, port: u16) -> Op {
         Op::task(Source::NONE, Task::LookupHost { host: host.into(), port })
     }
 
@@ -1167,7 +1175,7 @@ impl Op {
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::name_of(([127, 0, 0, 1], 80).into()))?;
+    /// watcher.submit(Op::lookup_addr(([127, 0, 0, 1], 80).into()))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
     /// let Ok(Done::HostName(name)) = done.drain(..).next().unwrap().result else { panic!() };
@@ -1177,16 +1185,16 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// As for [`Op::resolve`].
+    /// As for [`Op::lookup_host`].
     ///
     /// # Platforms
     ///
-    /// As for [`Op::resolve`].
+    /// As for [`Op::lookup_host`].
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::resolve`].
-    pub fn name_of(address: SocketAddr) -> Op {
+    /// As for [`Op::lookup_host`].
+    pub fn lookup_addr(address: SocketAddr) -> Op {
         Op::task(Source::NONE, Task::LookupAddr { address })
     }
 
@@ -1233,7 +1241,7 @@ impl Op {
     /// ```
     /// use windlass::{Completions, Op, Priority, Watcher};
     /// let mut watcher = Watcher::new()?;
-    /// watcher.submit(Op::stat("Cargo.toml").priority(Priority::Low))?;
+    /// watcher.submit(Op::metadata("Cargo.toml").priority(Priority::Low))?;
     /// watcher.wait(&mut Completions::new())?;
     /// # Ok::<(), std::io::Error>(())
     /// ```

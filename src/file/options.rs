@@ -10,7 +10,7 @@ use crate::sys::{fs, os_error};
 /// Descriptors are closed on exec, always.
 ///
 /// ```
-/// use windlass::OpenOptions;
+/// use windlass::fs::OpenOptions;
 /// let log = OpenOptions::new().append(true).create(true).dsync(true).mode(0o600);
 /// assert_eq!(log, log.create(true));
 /// ```
@@ -79,8 +79,8 @@ impl OpenOptions {
 
     /// Bypasses the page cache (`O_DIRECT`; `F_NOCACHE` on macOS, which is a hint and aligns
     /// nothing). On Linux and FreeBSD memory, lengths and offsets are aligned then, see
-    /// [`AlignedBuf`](crate::AlignedBuf) and [`Stat::direct`](crate::Stat::direct), or fail with
-    /// `EINVAL`; so does the opening on a file system without it, and on Windows.
+    /// [`AlignedBuf`](crate::AlignedBuf) and [`Metadata::direct`](crate::fs::Metadata::direct), or
+    /// fail with `EINVAL`; so does the opening on a file system without it, and on Windows.
     pub const fn direct(self, on: bool) -> OpenOptions {
         self.with(DIRECT, on)
     }
@@ -121,7 +121,7 @@ impl OpenOptions {
     /// those of its C library (for authors of drivers).
     ///
     /// ```
-    /// use windlass::OpenOptions;
+    /// use windlass::fs::OpenOptions;
     /// let append = OpenOptions::new().append(true).open_flags()?;
     /// # #[cfg(unix)]
     /// assert_eq!(append & libc::O_APPEND, libc::O_APPEND);
@@ -173,7 +173,7 @@ impl Default for OpenOptions {
 /// How a file is copied.
 ///
 /// ```
-/// use windlass::CopyOptions;
+/// use windlass::fs::CopyOptions;
 /// let backup = CopyOptions::new().exclusive(true);
 /// assert_ne!(backup, CopyOptions::default());
 /// ```
@@ -206,7 +206,7 @@ impl CopyOptions {
 /// What may be done to a file: access(2), as the process' *real* user and group.
 ///
 /// ```
-/// use windlass::Access;
+/// use windlass::fs::Access;
 /// let both = Access::READ | Access::WRITE;
 /// assert_eq!(both, Access::WRITE | Access::READ | Access::EXISTS);
 /// ```

@@ -39,7 +39,7 @@ pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progr
 /// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end: to go on behind
 /// it answers `EINVAL` on file systems that look at the alignment first (iomap's look at the size).
 pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
-    let (done, mut ended) = repeat(buf.room() as u64, |done| {
+    let (done, mut ended) = repeat(buf.capacity() as u64, |done| {
         let at = offset.saturating_add(done);
         if !buf.is_list() {
             return fs::read_at(fd, buf.target(done as usize, MOST_BYTES), at);

@@ -55,12 +55,13 @@ impl FileKind {
 /// BSD's file flags and generation are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stat {
+pub struct Metadata {
     /// The device that it is on.
     pub device: u64,
     /// Its number there.
     pub inode: u64,
-    /// Its kind and permissions, see [`kind`](Stat::kind) and [`permissions`](Stat::permissions).
+    /// Its kind and permissions, see [`kind`](Metadata::kind) and
+    /// [`permissions`](Metadata::permissions).
     pub mode: u32,
     /// How many names it has.
     pub links: u64,
@@ -98,7 +99,7 @@ pub struct DirectAlignment {
     pub offset: u32,
 }
 
-impl Stat {
+impl Metadata {
     /// What the file is.
     pub const fn kind(&self) -> FileKind {
         FileKind::of_mode(self.mode)

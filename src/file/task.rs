@@ -16,11 +16,12 @@ use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
 use crate::sys::{self, path, resolve, stat};
 
-/// What an operation with [`Code::Task`](crate::Code::Task) asks for (for authors of drivers).
+/// What an operation with [`OpCode::Task`](crate::driver::OpCode::Task) asks for (for authors of
+/// drivers).
 ///
-/// [`OpParts::task`](crate::OpParts::task) holds it. A driver matches the tasks that it serves in a
-/// way of its own, and has a thread [`run`](Task::run) all others. Where a task is for an attached
-/// file, [`OpParts::source`](crate::OpParts::source) says which.
+/// [`OpParts::task`](crate::driver::OpParts::task) holds it. A driver matches the tasks that it
+/// serves in a way of its own, and has a thread [`run`](Task::run) all others. Where a task is for
+/// an attached file, [`OpParts::source`](crate::driver::OpParts::source) says which.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Task {
@@ -50,7 +51,7 @@ pub enum Task {
         /// How it is opened.
         options: OpenOptions,
     },
-    /// What is known of a file: [`Done::Stat`](crate::Done::Stat).
+    /// What is known of a file: [`Done::Metadata`](crate::Done::Metadata).
     Metadata(FileRef),
     /// Gives a file another name, and replaces what has it.
     Rename {
@@ -251,7 +252,7 @@ impl Task {
                     FileRef::Link(path) => stat::of_path(path.as_os_str(), false),
                     FileRef::Source(_) => stat::of_descriptor(fd),
                 };
-                of(known, |known| Value::Stat(Box::new(known)))
+                of(known, |known| Value::Metadata(Box::new(known)))
             }
             Task::SetPermissions { file: at, mode } => match at {
                 FileRef::Path(path) => done(path::set_mode(&path, mode)),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::position::{self, Progress};
 use super::task::Task;
-use super::{DirEntry, DirPart, HostName, Stat, StatFs};
+use super::{DirEntry, DirPart, HostName, Metadata, StatFs};
 use crate::buf::Buf;
 use crate::completion::Message;
 use crate::discard::discard;
@@ -57,7 +57,7 @@ pub(crate) enum Value {
     Copied,
     File(OwnedFd),
     Temp(PathBuf, OwnedFd),
-    Stat(Box<Stat>),
+    Metadata(Box<Metadata>),
     StatFs(Box<StatFs>),
     Path(PathBuf),
     Entries(Vec<DirEntry>),

@@ -9,7 +9,7 @@ use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
 use crate::slots::{Entry, InFlight};
-use crate::source::Kind;
+use crate::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
@@ -28,7 +28,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.counts.went_on += u64::from(more);
         let ticket = Ticket::from_parts(slot, generation);
-        self.batch.push(Completion::new(code, source, ticket, token, result).and_more(more));
+        self.batch.push(Completion::new(code, source, ticket, token, result).with_more(more));
     }
 
     /// Delivers the result of a write-side operation.
@@ -37,7 +37,7 @@ impl<K: Kernel> Proactor<K> {
         let (code, token) = (op.code, op.token);
         let ticket = self.ticket(slot);
         let source =
-            if code == Code::Connect { Source::NONE } else { self.sources[index].name(index) };
+            if code == OpCode::Connect { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
         self.batch.push(Completion::new(code, source, ticket, token, result));
@@ -57,10 +57,10 @@ impl<K: Kernel> Proactor<K> {
         }
         let state = &mut self.sources[op.source];
         match op.code {
-            Code::Poll | Code::Drained => state.remove_poll(&mut self.slots, slot),
+            OpCode::Poll | OpCode::WaitDrained => state.remove_poll(&mut self.slots, slot),
             code if code.is_file() => state.remove_poll(&mut self.slots, slot),
-            Code::Nop | Code::Timer => {}
-            Code::SendFile => {
+            OpCode::Nop | OpCode::Timer => {}
+            OpCode::SendFile => {
                 let index = op.source;
                 state.remove_write(&mut self.slots, slot);
                 self.drop_fetch(index, slot);
@@ -88,20 +88,23 @@ impl<K: Kernel> Proactor<K> {
         let mut buf = op.buf.take();
         let address = op.address.take();
         self.slots.vacate(slot);
-        if matches!(code, Code::ReadInto | Code::ReadExact | Code::RecvFrom | Code::ReadAt) {
+        if matches!(code, OpCode::ReadInto | OpCode::ReadExact | OpCode::RecvFrom | OpCode::ReadAt)
+        {
             // SAFETY: the kernel has written `moved` bytes from the start.
             unsafe { buf.set_filled(moved as usize) };
         }
         self.keep_address(address);
         let source = match code {
-            Code::Connect | Code::Timer | Code::Nop => Source::NONE,
+            OpCode::Connect | OpCode::Timer | OpCode::Nop => Source::NONE,
             _ if index == NOWHERE => Source::NONE,
             _ => self.sources[index].name(index),
         };
-        let writes =
-            matches!(code, Code::Write | Code::SendTo | Code::SendDescriptors | Code::SendFile);
+        let writes = matches!(
+            code,
+            OpCode::Write | OpCode::SendTo | OpCode::SendDescriptors | OpCode::SendFile
+        );
         let unsent = match code {
-            Code::SendFile => count - moved,
+            OpCode::SendFile => count - moved,
             _ if writes => buf.len() as u32 - moved,
             _ => 0,
         };
@@ -111,15 +114,15 @@ impl<K: Kernel> Proactor<K> {
             self.unqueue(index, unsent);
         }
         match code {
-            Code::Connect => {
+            OpCode::Connect => {
                 self.close_source(index);
             }
-            Code::Close => self.sources[index].flags &= !CLOSING,
-            Code::Write | Code::SendDescriptors | Code::SendFile
+            OpCode::Close => self.sources[index].flags &= !CLOSING,
+            OpCode::Write | OpCode::SendDescriptors | OpCode::SendFile
                 if moved > 0
                     && !matches!(
                         kind,
-                        ErrorKind::Freed
+                        ErrorKind::Aborted
                             | ErrorKind::Closed
                             | ErrorKind::Forked
                             | ErrorKind::Overflow
@@ -138,8 +141,8 @@ impl<K: Kernel> Proactor<K> {
             _ => {}
         }
         // A range that a thread reads for has kept those behind it waiting.
-        let freed = code == Code::SendFile && self.sources[index].can_write();
-        if (writes || code == Code::Shutdown) && self.need_no_room(index) || freed {
+        let freed = code == OpCode::SendFile && self.sources[index].can_write();
+        if (writes || code == OpCode::Shutdown) && self.need_no_room(index) || freed {
             self.enqueue(index);
         }
     }
@@ -150,7 +153,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let head = state.writes.head;
         let needs_none =
-            head != NOWHERE && matches!(self.slots[head].code, Code::Shutdown | Code::Close);
+            head != NOWHERE && matches!(self.slots[head].code, OpCode::Shutdown | OpCode::Close);
         if needs_none {
             state.flags |= WRITABLE;
         }
@@ -188,7 +191,7 @@ impl<K: Kernel> Proactor<K> {
         while slot != NOWHERE {
             let op = &self.slots[slot];
             let next = op.next;
-            if op.code == Code::Drained && self.sources[index].queued_bytes <= op.count {
+            if op.code == OpCode::WaitDrained && self.sources[index].queued_bytes <= op.count {
                 self.finish_write(index, slot, Ok(Done::Drained));
             }
             slot = next;
@@ -198,7 +201,7 @@ impl<K: Kernel> Proactor<K> {
     /// The time of an operation has come.
     pub(super) fn expire(&mut self, slot: u32) {
         let op = &self.slots[slot];
-        if op.code != Code::Timer || op.count != 0 {
+        if op.code != OpCode::Timer || op.count != 0 {
             // The timer's deadline came, not its own time.
             if !self.ends_in_last_try(slot) {
                 self.fail(slot, ErrorKind::Deadline);
@@ -208,7 +211,7 @@ impl<K: Kernel> Proactor<K> {
         let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
         self.slots.vacate(slot);
         let done = Ok(Done::Timer);
-        self.batch.push(Completion::new(Code::Timer, Source::NONE, ticket, token, done));
+        self.batch.push(Completion::new(OpCode::Timer, Source::NONE, ticket, token, done));
     }
 
     /// Tries an operation whose time has come once more where what it waits for may be there
@@ -222,7 +225,7 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let state = &mut self.sources[index];
-        let mut left = self.config.source_bytes.min(MOST_COPIED);
+        let mut left = self.config.source_budget.min(MOST_COPIED);
         if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {
             if self.untold || state.has(DOUBTED) {
                 state.flags |= READABLE;
@@ -337,7 +340,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, ticket) = (state.name(index), state.resting_ticket(index));
         let token = state.read_token;
         let error = Error::new(kind, 0, Buf::NONE);
-        self.batch.push(Completion::new(Code::Read, source, ticket, token, Err(error)));
+        self.batch.push(Completion::new(OpCode::Read, source, ticket, token, Err(error)));
         if self.batch.is_full() {
             // A read that comes to rest skips the check for waiting completions: the next
             // submission checks.
@@ -356,7 +359,7 @@ impl<K: Kernel> Proactor<K> {
         if state.has(CONNECTING | RESERVED) {
             return false;
         }
-        self.end_source(source.index(), ErrorKind::Freed);
+        self.end_source(source.index(), ErrorKind::Aborted);
         true
     }
 
@@ -376,7 +379,8 @@ impl<K: Kernel> Proactor<K> {
     /// Whether kernel or workers have something of a source, so that its descriptor must stay.
     fn is_in_kernel(&self, index: u32) -> bool {
         let state = &self.sources[index];
-        state.has(READ_BUSY | WRITE_BUSY) || state.kind() == Kind::File && self.is_at_work(index)
+        state.has(READ_BUSY | WRITE_BUSY)
+            || state.kind() == SourceKind::File && self.is_at_work(index)
     }
 
     /// Whether nothing of a source is left to do, here or in the kernel: it can be closed at once.
@@ -385,7 +389,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn is_done_with(&self, index: u32) -> bool {
         const LEFT: u32 = RESTING | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
         let state = &self.sources[index];
-        !state.has(LEFT) && state.kind() != Kind::File
+        !state.has(LEFT) && state.kind() != SourceKind::File
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.
@@ -466,7 +470,7 @@ impl<K: Kernel> Proactor<K> {
         self.note_forks();
         let sources: Vec<u32> = self.sources.occupied().collect();
         for index in sources {
-            if self.sources[index].kind() == Kind::File && self.is_at_work(index) {
+            if self.sources[index].kind() == SourceKind::File && self.is_at_work(index) {
                 // A thread is still at it: the number must not become another file's.
                 continue;
             }

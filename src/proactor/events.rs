@@ -8,7 +8,7 @@
 
 use super::*;
 use crate::buf::{Buf, Target};
-use crate::source::Kind;
+use crate::source::SourceKind;
 
 /// Most events that a selector takes in one wait, whatever it is told.
 const MOST_EVENTS: usize = 1 << 16;
@@ -18,7 +18,7 @@ impl<K: Kernel> Proactor<K> {
     /// others come into the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
         self.counts.events += count as u64;
-        self.untold = count >= self.config.events.clamp(1, MOST_EVENTS);
+        self.untold = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
         self.batch.reserve(count);
         for i in 0..count {
             if K::COMPLETES
@@ -61,7 +61,7 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         state.flags |= QUEUED;
-        if state.kind() == Kind::Listener {
+        if state.kind() == SourceKind::Listener {
             // Connections first, or a storm of them meets retransmissions; the others keep their
             // order.
             self.ready.push_front(source);
@@ -107,7 +107,7 @@ impl<K: Kernel> Proactor<K> {
         let len = got.moved as u32;
         // As `settle` does after a short read.
         state.flags = flags & !(RESTING | READABLE | FULL);
-        if stream_kind(flags) == Kind::UnixStream {
+        if stream_kind(flags) == SourceKind::UnixStream {
             state.doubt(index, &mut self.doubts);
         }
         let (source, token) = (state.name(index), state.read_token);
@@ -115,7 +115,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion::new(Code::Read, source, ticket, token, result);
+        let done = Completion::new(OpCode::Read, source, ticket, token, result);
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
         if flags & RESTING_MORE != 0 {
@@ -151,7 +151,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.requeue(index);
         // More than a wait takes are never behind.
-        self.batch.reserve(self.config.events.min(MOST_EVENTS));
+        self.batch.reserve(self.config.events_per_wait.min(MOST_EVENTS));
         true
     }
 }

@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::work::WorkItem;
 use crate::file::{FileAnswer, FileRequest, FileWork, Vectors};
 use crate::slots::InFlight;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::fs::MOST_VECTORS;
 use crate::workers::{Job, Workers};
 use send_file::Fetch;
@@ -95,10 +95,13 @@ impl Files {
 
 type Answer = Result<Ticket, Reason>;
 
-impl Code {
+impl OpCode {
     /// Work on a file, in no order: kernel or workers do it.
     pub(super) fn is_file(self) -> bool {
-        matches!(self, Code::ReadAt | Code::WriteAt | Code::Sync | Code::DataSync | Code::Task)
+        matches!(
+            self,
+            OpCode::ReadAt | OpCode::WriteAt | OpCode::SyncAll | OpCode::SyncData | OpCode::Task
+        )
     }
 }
 
@@ -128,7 +131,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::NoFiles);
         }
         let state = &mut self.sources[index];
-        if state.kind() != Kind::File {
+        if state.kind() != SourceKind::File {
             return Err(Reason::Unsupported);
         }
         if !state.facts().is_known() {
@@ -149,16 +152,16 @@ impl<K: Kernel> Proactor<K> {
         mut buf: Buf,
     ) -> Option<Ticket> {
         let answer = self.file(source).and_then(|index| {
-            check_range(offset, buf.room())?;
+            check_range(offset, buf.capacity())?;
             self.check_completions()?;
             if let Some(result) = self.read_now(index, &mut buf, offset) {
-                self.counts.submitted[Code::ReadAt as usize] += 1;
+                self.counts.submitted[OpCode::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;
                 let ticket = self.loose_ticket();
-                self.batch.push(Completion::new(Code::ReadAt, source, ticket, token, result));
+                self.batch.push(Completion::new(OpCode::ReadAt, source, ticket, token, result));
                 return Ok(ticket);
             }
-            self.begin_file(Code::ReadAt, index, token, due_ns, offset, flags, &mut buf)
+            self.begin_file(OpCode::ReadAt, index, token, due_ns, offset, flags, &mut buf)
         });
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
@@ -171,9 +174,9 @@ impl<K: Kernel> Proactor<K> {
         if !facts.may_read_now() {
             return None;
         }
-        let (fd, room) = (state.fd, buf.room());
+        let (fd, room) = (state.fd, buf.capacity());
         let is_list = buf.is_list();
-        let most = self.config.source_bytes.min(MOST_COPIED);
+        let most = self.config.source_budget.min(MOST_COPIED);
         if room > most || is_list && buf.parts().len() > MOST_VECTORS {
             // Copying it would keep the other sources waiting: a thread does.
             return None;
@@ -223,13 +226,13 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let index = self.file(source)?;
         check_range(offset, buf.len())?;
-        self.begin_file(Code::WriteAt, index, token, due_ns, offset, flags, buf)
+        self.begin_file(OpCode::WriteAt, index, token, due_ns, offset, flags, buf)
     }
 
     #[inline(never)]
     pub(super) fn submit_sync(
         &mut self,
-        code: Code,
+        code: OpCode,
         source: Source,
         token: u64,
         due_ns: u64,
@@ -243,7 +246,7 @@ impl<K: Kernel> Proactor<K> {
     #[allow(clippy::too_many_arguments)] // the parts of an operation; none is built twice
     fn begin_file(
         &mut self,
-        code: Code,
+        code: OpCode,
         index: u32,
         token: u64,
         due_ns: u64,
@@ -279,25 +282,25 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let state = &self.sources[op.source];
-        if op.code == Code::ReadAt
+        if op.code == OpCode::ReadAt
             && !state.facts().is_direct()
-            && op.buf.room() > self.config.source_bytes.min(MOST_COPIED)
+            && op.buf.capacity() > self.config.source_budget.min(MOST_COPIED)
         {
             // What of it is cached would be copied right here.
             return false;
         }
         let moved = op.moved as usize;
         let list = match op.code {
-            Code::ReadAt if op.buf.is_list() => Some(Vectors::of_room(&mut op.buf, moved)),
-            Code::WriteAt if op.buf.is_list() => Some(Vectors::of_bytes(&op.buf, moved)),
+            OpCode::ReadAt if op.buf.is_list() => Some(Vectors::of_room(&mut op.buf, moved)),
+            OpCode::WriteAt if op.buf.is_list() => Some(Vectors::of_bytes(&op.buf, moved)),
             _ => None,
         };
         let work = match (op.code, &list) {
-            (Code::ReadAt, None) => FileWork::Read(op.buf.target(moved, usize::MAX)),
-            (Code::ReadAt, Some(list)) => FileWork::ReadList(list.list()),
-            (Code::WriteAt, None) => FileWork::Write(&op.buf[moved..]),
-            (Code::WriteAt, Some(list)) => FileWork::WriteList(list.list()),
-            (Code::Sync, _) => FileWork::Sync,
+            (OpCode::ReadAt, None) => FileWork::Read(op.buf.target(moved, usize::MAX)),
+            (OpCode::ReadAt, Some(list)) => FileWork::ReadList(list.list()),
+            (OpCode::WriteAt, None) => FileWork::Write(&op.buf[moved..]),
+            (OpCode::WriteAt, Some(list)) => FileWork::WriteList(list.list()),
+            (OpCode::SyncAll, _) => FileWork::Sync,
             _ => FileWork::DataSync,
         };
         let offset = op.offset + moved as u64;
@@ -320,7 +323,7 @@ impl<K: Kernel> Proactor<K> {
         if !K::FILES {
             return explain.row("files", "none", "this kernel has no files", 0);
         }
-        let count = |code: Code| self.counts.submitted[code as usize];
+        let count = |code: OpCode| self.counts.submitted[code as usize];
         let counts = &self.files.counts;
         let cached = "in the page cache: no thread has to be woken for it";
         explain.row("read_at", "preadv2(RWF_NOWAIT) at submission", cached, counts.at_once);
@@ -340,7 +343,7 @@ impl<K: Kernel> Proactor<K> {
                     a MiB more, the loop looks by itself instead of being woken";
         explain.row("write_at", "one thread for each file", lock, counts.in_a_row);
         let place = "in its place among the writes";
-        explain.row("send_file", "sendfile", place, count(Code::SendFile));
+        explain.row("send_file", "sendfile", place, count(OpCode::SendFile));
         let fetched = "pieces that the page cache did not have, where the system says so (Linux)";
         explain.row("send_file", "a thread reads, then sendfile", fetched, counts.fetches);
     }
@@ -380,7 +383,7 @@ impl<K: Kernel> Proactor<K> {
                     self.hand_back(slot, -moved as i32);
                 }
                 // What a kernel without such a sync says (AIO before 4.18), and a file without any.
-                (libc::EINVAL, None) if matches!(op.code, Code::Sync | Code::DataSync) => {
+                (libc::EINVAL, None) if matches!(op.code, OpCode::SyncAll | OpCode::SyncData) => {
                     self.hand_back(slot, libc::EINVAL);
                 }
                 (errno, _) => self.fail_file(slot, ErrorKind::Os(errno), ending.is_some()),
@@ -390,11 +393,11 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[op.source];
         let (total, ended) = match op.code {
             // A direct read that ends inside a block has met the end of the file.
-            Code::ReadAt => {
+            OpCode::ReadAt => {
                 let block = if state.facts().is_direct() { state.facts().block() } else { 1 };
-                (op.buf.room(), !(moved as u64).is_multiple_of(block) || moved == 0)
+                (op.buf.capacity(), !(moved as u64).is_multiple_of(block) || moved == 0)
             }
-            Code::WriteAt => (op.buf.len(), false),
+            OpCode::WriteAt => (op.buf.len(), false),
             _ => (0, true),
         };
         if (op.moved as usize) < total && !ended {
@@ -408,12 +411,12 @@ impl<K: Kernel> Proactor<K> {
         let moved = op.moved;
         let mut buf = op.buf.take();
         let result = match op.code {
-            Code::ReadAt => {
+            OpCode::ReadAt => {
                 // SAFETY: the kernel has written so many bytes from the start.
                 unsafe { buf.set_filled(moved as usize) };
                 Ok(Done::Read(buf))
             }
-            Code::WriteAt => Ok(Done::Written { buf, bytes: moved }),
+            OpCode::WriteAt => Ok(Done::Written { buf, bytes: moved }),
             _ => Ok(Done::Finished),
         };
         self.finish_file(slot, result, ending.is_some());
@@ -441,7 +444,7 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let moved = op.moved;
         let mut buf = op.buf.take();
-        if op.code == Code::ReadAt {
+        if op.code == OpCode::ReadAt {
             // SAFETY: the kernel has written so many bytes from the start.
             unsafe { buf.set_filled(moved as usize) };
         }
@@ -455,12 +458,12 @@ impl<K: Kernel> Proactor<K> {
         let (code, index, token) = (op.code, op.source, op.token);
         // A thread closes the file: see `close_file`.
         let closes = index != NOWHERE && self.sources[index].fd < 0;
-        let code = if closes { Code::Close } else { code };
+        let code = if closes { OpCode::Close } else { code };
         let ticket = self.ticket(slot);
         let source = if index == NOWHERE { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
-        let done = Completion::new(code, source, ticket, token, result).and_late(is_late);
+        let done = Completion::new(code, source, ticket, token, result).with_late(is_late);
         self.batch.push(done);
         self.file_left(index);
     }

@@ -71,7 +71,7 @@ impl<K: Kernel> Proactor<K> {
             && let Some(request) = parents.take()
         {
             match request {
-                Request::Free(source) => freed.push(source),
+                Request::Abort(source) => freed.push(source),
                 request => self.inherit(request),
             }
         }

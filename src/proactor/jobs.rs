@@ -14,7 +14,7 @@ use crate::file::work::{Outcome, WorkItem};
 use crate::file::{HIGH, LOW};
 use crate::parts;
 use crate::slots::InFlight;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::workers::{Class, DEFAULT_THREADS, Finished, Job, Lane, Workers};
 
 type Answer = Result<Ticket, Reason>;
@@ -45,7 +45,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::NoFiles);
         }
         let index = if source.is_none() { NOWHERE } else { self.file(source)? };
-        let ticket = self.place(Code::Task, index, token)?;
+        let ticket = self.place(OpCode::Task, index, token)?;
         let slot = ticket.index();
         let Some(Arguments::Task(task)) = extra.take_arguments().map(|boxed| *boxed) else {
             unreachable!("a task's operation carries it");
@@ -60,7 +60,7 @@ impl<K: Kernel> Proactor<K> {
         if let Err((work, reason)) = self.employ(slot, lane_of(flags), class, work) {
             let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
             *extra = Extra::from(Box::new(Arguments::Task(task)));
-            self.counts.submitted[Code::Task as usize] -= 1;
+            self.counts.submitted[OpCode::Task as usize] -= 1;
             self.unlink(slot);
             self.slots.vacate(slot);
             return Err(reason);
@@ -85,8 +85,8 @@ impl<K: Kernel> Proactor<K> {
         state.push_poll(&mut self.slots, slot);
         let fd = std::mem::replace(&mut state.fd, -1);
         self.hide(index, FREEING | CLOSING);
-        self.slots[slot].code = Code::Task;
-        let handle = self.kernel.release(fd, Kind::File);
+        self.slots[slot].code = OpCode::Task;
+        let handle = self.kernel.release(fd, SourceKind::File);
         let work = WorkItem::Close(handle);
         if let Err((work, _)) = self.employ(slot, Lane::Normal, Class::Quick, work) {
             // The system gives no thread.
@@ -99,16 +99,16 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
         let work = match op.code {
-            Code::ReadAt => WorkItem::ReadAt { fd, buf, offset },
-            Code::WriteAt => WorkItem::WriteAt { fd, buf, offset },
-            Code::Sync => WorkItem::Sync { fd },
+            OpCode::ReadAt => WorkItem::ReadAt { fd, buf, offset },
+            OpCode::WriteAt => WorkItem::WriteAt { fd, buf, offset },
+            OpCode::SyncAll => WorkItem::Sync { fd },
             _ => WorkItem::DataSync { fd },
         };
         op.moved = 0;
         let lane = lane_of(op.count as u8);
         let state = &self.sources[op.source];
         let class = match op.code {
-            Code::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
+            OpCode::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
             _ => Class::Quick,
         };
         self.employ(slot, lane, class, work).map_err(|(work, reason)| {
@@ -140,7 +140,7 @@ impl<K: Kernel> Proactor<K> {
         work: WorkItem,
     ) -> Result<Job<WorkItem>, (WorkItem, Reason)> {
         let threads = self.most_threads();
-        let (jobs, bell) = (self.config.jobs, &self.remote);
+        let (jobs, bell) = (self.config.max_jobs, &self.remote);
         let workers = self
             .files
             .workers
@@ -151,7 +151,7 @@ impl<K: Kernel> Proactor<K> {
                 self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
                 Ok(job)
             }
-            Err(rejected) => Err((rejected.op, rejected.reason)),
+            Err(rejected) => Err((rejected.value, rejected.reason)),
         }
     }
 
@@ -214,8 +214,8 @@ impl<K: Kernel> Proactor<K> {
         let Outcome { result, buf, bytes } = outcome;
         let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
         let result = match (self.slots[slot].code, result) {
-            (Code::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
-            (Code::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
+            (OpCode::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
+            (OpCode::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
             (_, result) => parts::ended(Outcome { result, buf, bytes }),
         };
         self.finish_file(slot, result, is_late);

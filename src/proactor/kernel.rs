@@ -17,7 +17,7 @@ use crate::error::Reason;
 use crate::file::{FileAnswer, FileFacts, FileList, FileRequest};
 use crate::interest::Ready;
 use crate::remote::Wake;
-use crate::source::{Handle, Kind};
+use crate::source::{Handle, SourceKind};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
@@ -176,15 +176,15 @@ pub unsafe trait Kernel {
 
     /// Whether multishot receives of such sources are multishot ones of the kernel.
     #[inline(always)]
-    fn repeats(&mut self, kind: Kind) -> bool {
+    fn repeats(&mut self, kind: SourceKind) -> bool {
         let _ = kind;
         true
     }
 
     /// Whether writes of such sources are started.
     #[inline(always)]
-    fn sends(&mut self, kind: Kind) -> bool {
-        kind == Kind::Stream
+    fn sends(&mut self, kind: SourceKind) -> bool {
+        kind == SourceKind::Stream
     }
 
     /// Starts to receive, into `to` or a buffer of the kernel's choice; again and again if
@@ -341,7 +341,12 @@ pub unsafe trait Kernel {
     ///
     /// # Errors
     /// [`Reason::Unsupported`] or the errno.
-    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason>;
+    fn prepare(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        shared: bool,
+    ) -> Result<(SourceKind, bool), Reason>;
 
     /// Takes back what `prepare` has changed.
     fn restore(&mut self, fd: RawFd);
@@ -350,19 +355,19 @@ pub unsafe trait Kernel {
     fn close(&mut self, fd: RawFd);
 
     /// Gives `fd` away.
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle;
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle;
 
     /// Receives bytes.
-    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received;
+    fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received;
 
     /// Sends bytes.
-    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize;
+    fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize;
 
     /// Receives bytes into several places.
-    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received;
+    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received;
 
     /// Sends several parts.
-    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize;
+    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize;
 
     /// Receives a datagram and its sender.
     fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received;
@@ -385,7 +390,7 @@ pub unsafe trait Kernel {
     ///
     /// # Errors
     /// The errno.
-    fn accept(&mut self, fd: RawFd, kind: Kind) -> Result<Handle, i32>;
+    fn accept(&mut self, fd: RawFd, kind: SourceKind) -> Result<Handle, i32>;
 
     /// Makes room by the spare descriptor and drops the connection at the head of the queue.
     fn relieve(&mut self, fd: RawFd);
@@ -399,7 +404,7 @@ pub unsafe trait Kernel {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32>;
+    ) -> Result<(RawFd, SourceKind, Connecting), i32>;
 
     /// Tries to connect a socket again that the listener had no room for.
     ///

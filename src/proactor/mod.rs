@@ -57,11 +57,11 @@ use crate::completion::{Completion, Completions, Done};
 use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
 use crate::discard::discard;
-use crate::driver::{Complete, Counters, Driver, Due, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
 use crate::interest::Ready;
-use crate::op::{self, Code, MULTISHOT, Op};
+use crate::op::{self, MULTISHOT, Op, OpCode};
 use crate::remote::{Remote, Submitter};
 use crate::slots::{NOWHERE, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
@@ -169,9 +169,11 @@ fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
         }
     }
     // What is kept for other threads is not there for this one: the largest part of a table stays.
-    let share = |limit: u32| config.reserve.min(limit as usize / 4).max(1).min(limit as usize - 1);
-    let (sources, tickets) = (share(config.sources.max(1)), share(config.operations.max(1)));
-    Remote::new(config.queue, sources as u32, tickets as u32, Shared(kernel.waker()))
+    let share =
+        |limit: u32| config.id_reserve.min(limit as usize / 4).max(1).min(limit as usize - 1);
+    let (sources, tickets) =
+        (share(config.max_sources.max(1)), share(config.max_operations.max(1)));
+    Remote::new(config.remote_queue, sources as u32, tickets as u32, Shared(kernel.waker()))
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -180,17 +182,17 @@ impl<K: Kernel> Proactor<K> {
     /// [`Watcher`](crate::Watcher::with_driver).
     pub fn with_kernel(mut kernel: K, mut config: Config, reason: String) -> Proactor<K> {
         fork::watch();
-        config.source_bytes = config.source_bytes.max(1);
-        config.turn_bytes = config.turn_bytes.clamp(1, isize::MAX as usize);
+        config.source_budget = config.source_budget.max(1);
+        config.turn_budget = config.turn_budget.clamp(1, isize::MAX as usize);
         let remote = remote(&config, &kernel);
         let pool = Pool::new(config.swap_limit, config.buffer_size, remote.waker());
         let start = kernel.start();
         Proactor {
-            sources: Table::starting_at(config.sources, start),
-            slots: Table::starting_at(config.operations, start),
+            sources: Table::starting_at(config.max_sources, start),
+            slots: Table::starting_at(config.max_operations, start),
             deadlines: Deadlines::new(),
             pool,
-            batch: Batch::new(config.operations),
+            batch: Batch::new(config.max_operations),
             spill: Vec::new(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
@@ -209,7 +211,7 @@ impl<K: Kernel> Proactor<K> {
             busy: 0,
             files: Files::default(),
             stops: false,
-            turn_bytes: config.turn_bytes as isize,
+            turn_bytes: config.turn_budget as isize,
             favoured: (NOWHERE, 0),
             kept_bulk: false,
             accepted: 0,
@@ -296,7 +298,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Rejected<Handle>> {
-        let reject = |op, reason| Err(Rejected { op, reason });
+        let reject = |op, reason| Err(Rejected { value: op, reason });
         if let Err(reason) = self.check_room() {
             return reject(handle, reason);
         }
@@ -355,36 +357,36 @@ impl<K: Kernel> Proactor<K> {
         let Op { source, token, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
         let mut address = extra.take_address();
         let answer = match code {
-            Code::Read | Code::Write | Code::ReadAt | Code::Close => {
+            OpCode::Read | OpCode::Write | OpCode::ReadAt | OpCode::Close => {
                 unreachable!("served by the caller")
             }
-            Code::Message => unreachable!("no operation has this code"),
-            Code::ReadInto => self.submit_read_into(source, token, at, &mut buf),
-            Code::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
-            Code::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
-            Code::Connect => self.submit_connect(token, at, count, &mut address),
-            Code::Shutdown => self.submit_after_writes(Code::Shutdown, source, token, at),
-            Code::RecvFrom => self.submit_recv_from(source, token, at, count, &mut buf),
-            Code::SendTo => self.submit_send_to(source, token, at, &mut buf, &mut address),
-            Code::RecvDescriptors => self.submit_recv_descriptors(source, token, at),
-            Code::SendDescriptors => {
+            OpCode::Message => unreachable!("no operation has this code"),
+            OpCode::ReadInto => self.submit_read_into(source, token, at, &mut buf),
+            OpCode::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
+            OpCode::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
+            OpCode::Connect => self.submit_connect(token, at, count, &mut address),
+            OpCode::Shutdown => self.submit_after_writes(OpCode::Shutdown, source, token, at),
+            OpCode::RecvFrom => self.submit_recv_from(source, token, at, count, &mut buf),
+            OpCode::SendTo => self.submit_send_to(source, token, at, &mut buf, &mut address),
+            OpCode::RecvDescriptors => self.submit_recv_descriptors(source, token, at),
+            OpCode::SendDescriptors => {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
-            Code::Poll => self.submit_poll(source, token, at, count),
-            Code::Timer => self.submit_timer(token, at, op::limit_ns(flags, &extra)),
-            Code::Nop => self.submit_nop(token),
-            Code::Drained => self.submit_drained(source, token, at, count),
-            Code::WriteAt => {
+            OpCode::Poll => self.submit_poll(source, token, at, count),
+            OpCode::Timer => self.submit_timer(token, at, op::limit_ns(flags, &extra)),
+            OpCode::Nop => self.submit_nop(token),
+            OpCode::WaitDrained => self.submit_drained(source, token, at, count),
+            OpCode::WriteAt => {
                 self.submit_write_at(source, token, at, extra.as_offset(), flags, &mut buf)
             }
-            Code::Sync | Code::DataSync => self.submit_sync(code, source, token, at, flags),
-            Code::SendFile => self.submit_send_file(source, token, at, count, flags, &mut extra),
-            Code::Task => self.submit_task(source, token, at, flags, &mut extra),
+            OpCode::SyncAll | OpCode::SyncData => self.submit_sync(code, source, token, at, flags),
+            OpCode::SendFile => self.submit_send_file(source, token, at, count, flags, &mut extra),
+            OpCode::Task => self.submit_task(source, token, at, flags, &mut extra),
         };
         answer.map_err(|reason| {
             let extra = address.map_or(extra, Extra::from);
             let op = Op { source, token, deadline_ns: at, buf, extra, count, code, flags };
-            Rejected { op, reason }
+            Rejected { value: op, reason }
         })
     }
 
@@ -393,7 +395,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn refuse(
         &mut self,
-        code: Code,
+        code: OpCode,
         source: Source,
         token: u64,
         deadline_ns: u64,
@@ -402,7 +404,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Rejected<Op> {
         let buf = self.refusal.1.take();
         let op = Op { source, token, deadline_ns, buf, extra, count: 0, code, flags };
-        Rejected { op, reason: self.refusal.0 }
+        Rejected { value: op, reason: self.refusal.0 }
     }
 }
 
@@ -415,7 +417,7 @@ impl<K: Kernel> Submit for Proactor<K> {
         // memory.
         let code = op.code;
         match code {
-            Code::Read => {
+            OpCode::Read => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // It has no buffer and no address to drop.
@@ -427,21 +429,23 @@ impl<K: Kernel> Submit for Proactor<K> {
                 };
                 match answer {
                     Some(ticket) => Ok(ticket),
-                    None => Err(self.refuse(Code::Read, source, token, due_ns, flags, Extra::NONE)),
+                    None => {
+                        Err(self.refuse(OpCode::Read, source, token, due_ns, flags, Extra::NONE))
+                    }
                 }
             }
-            Code::Write => {
+            OpCode::Write => {
                 let Op { source, token, deadline_ns, buf, extra, .. } = op;
                 // It carries nothing else.
                 std::mem::forget(extra);
                 match self.submit_write(source, token, deadline_ns, buf) {
                     Some(ticket) => Ok(ticket),
                     None => {
-                        Err(self.refuse(Code::Write, source, token, deadline_ns, 0, Extra::NONE))
+                        Err(self.refuse(OpCode::Write, source, token, deadline_ns, 0, Extra::NONE))
                     }
                 }
             }
-            Code::ReadAt => {
+            OpCode::ReadAt => {
                 let Op { source, token, deadline_ns, buf, extra, flags, .. } = op;
                 let offset = extra.as_offset();
                 // It carries nothing that would have to be dropped.
@@ -454,7 +458,7 @@ impl<K: Kernel> Submit for Proactor<K> {
                     }
                 }
             }
-            Code::Close => {
+            OpCode::Close => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // As a read.
@@ -530,7 +534,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         Ok(self.adopt(handle, 0)?)
     }
 
-    fn free(&mut self, source: Source) -> bool {
+    fn abort(&mut self, source: Source) -> bool {
         self.take_arrived(source);
         if self.check_fork().is_err() {
             return false;
@@ -614,7 +618,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         clock::instant_of(self.told_ns)
     }
 
-    fn reschedule(&mut self, ticket: Ticket, due: Due) -> Result<(), Reason> {
+    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         self.check_fork()?;
         self.move_deadline(ticket, op::due_ns(due))
     }

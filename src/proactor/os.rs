@@ -20,7 +20,7 @@ use crate::file::{self, FileAnswer, FileFacts, FileList, FileRequest};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::slots;
-use crate::source::{Handle, Kind};
+use crate::source::{Handle, SourceKind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::waker::Waker;
@@ -74,7 +74,7 @@ impl<S: Select> Os<S> {
     /// Opens the selector. Its first operation opens a file engine; an engine chosen by name opens
     /// now.
     pub(crate) fn new(config: &Config) -> io::Result<Os<S>> {
-        let mut os = Os::without_engines(config.events)?;
+        let mut os = Os::without_engines(config.events_per_wait)?;
         os.engines = Engines::new(config, S::EDGES)?;
         os.engines.open_named(|fd| watch(&mut os.selector, fd))?;
         Ok(os)
@@ -170,16 +170,21 @@ unsafe impl<S: Select> Kernel for Os<S> {
         !handle.is_virtual()
     }
 
-    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
+    fn prepare(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        shared: bool,
+    ) -> Result<(SourceKind, bool), Reason> {
         let reason = |error: io::Error| match os_errno(&error) {
             Some(errno) => Reason::Os(errno),
             None => Reason::Unsupported,
         };
         self.calls.getsockopt += 1;
         let kind = match kind {
-            Kind::Unknown => {
+            SourceKind::Unknown => {
                 let kind = descriptor::kind_of(fd).map_err(reason)?;
-                if kind == Kind::Listener && !net::listens_to_bytes(fd).map_err(reason)? {
+                if kind == SourceKind::Listener && !net::listens_to_bytes(fd).map_err(reason)? {
                     self.odd_listeners.push(fd);
                 }
                 kind
@@ -189,10 +194,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
         if kind.is_socket() {
             net::quiet(fd);
         }
-        if kind == Kind::File {
+        if kind == SourceKind::File {
             return Ok((kind, false));
         }
-        if net::FLAGS_PER_CALL && !matches!(kind, Kind::Pollable | Kind::Listener) {
+        if net::FLAGS_PER_CALL && !matches!(kind, SourceKind::Pollable | SourceKind::Listener) {
             return Ok((kind, false));
         }
         self.calls.fcntl += 1;
@@ -204,10 +209,10 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 descriptor::set_nonblocking(fd, true).map_err(reason)?;
                 Ok((kind, true))
             }
-            (Kind::Pollable, true) => Ok((Kind::SharedPollable, false)),
+            (SourceKind::Pollable, true) => Ok((SourceKind::SharedPollable, false)),
             // accept4(2) knows no flag like MSG_DONTWAIT: connections cannot be taken, only waited
             // for.
-            (Kind::Listener, true) => Ok((Kind::SharedPollable, false)),
+            (SourceKind::Listener, true) => Ok((SourceKind::SharedPollable, false)),
             // macOS does not know that flag either.
             (_, true) => Err(Reason::Unsupported),
         }
@@ -284,21 +289,21 @@ unsafe impl<S: Select> Kernel for Os<S> {
         let _ = descriptor::close(fd);
     }
 
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         self.odd_listeners.retain(|&listener| listener != fd);
         let peer = match kind {
-            Kind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
+            SourceKind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
         };
         // One that blocks again is made ready anew where it is attached next.
         let ready = net::FLAGS_PER_CALL || descriptor::is_nonblocking(fd).unwrap_or(false);
-        let kind = if ready { kind } else { Kind::Unknown };
+        let kind = if ready { kind } else { SourceKind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
     }
 
     #[inline(always)]
-    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
-        if matches!(kind, Kind::Stream | Kind::UnixStream) {
+    fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
+        if matches!(kind, SourceKind::Stream | SourceKind::UnixStream) {
             self.calls.recv += 1;
             Received::plain(net::recv(fd, to))
         } else {
@@ -307,7 +312,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     #[inline(always)]
-    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+    fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize {
         if kind.is_socket() {
             self.calls.send += 1;
             net::send(fd, bytes)
@@ -316,12 +321,12 @@ unsafe impl<S: Select> Kernel for Os<S> {
         }
     }
 
-    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         if kind.is_socket() {
             self.calls.recvmsg += 1;
             let (moved, flags) = net::recv_vectored(fd, to, None);
             Received { moved, cut: flags & (net::CONTROL_CUT | net::CUT) != 0 }
-        } else if kind == Kind::SharedPollable {
+        } else if kind == SourceKind::SharedPollable {
             let first = to.first_mut().map(|target| target.skip(0));
             first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
         } else {
@@ -330,11 +335,11 @@ unsafe impl<S: Select> Kernel for Os<S> {
         }
     }
 
-    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         if kind.is_socket() {
             self.calls.sendmsg += 1;
             net::send_vectored(fd, parts, None)
-        } else if kind == Kind::SharedPollable {
+        } else if kind == SourceKind::SharedPollable {
             parts.first().map_or(0, |part| self.send(fd, kind, part))
         } else {
             self.calls.write += 1;
@@ -369,7 +374,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         net::send_descriptors(fd, bytes, descriptors)
     }
 
-    fn accept(&mut self, fd: RawFd, _listener: Kind) -> Result<Handle, i32> {
+    fn accept(&mut self, fd: RawFd, _listener: SourceKind) -> Result<Handle, i32> {
         self.calls.accept += 1;
         let mut peer = RawAddress::default();
         let accepted = net::accept(fd, &mut peer);
@@ -378,9 +383,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
         }
         let owned = descriptor::own(accepted as RawFd);
         let kind = if !self.odd_listeners.is_empty() && self.odd_listeners.contains(&fd) {
-            Kind::Unknown
+            SourceKind::Unknown
         } else if peer.is_internet() {
-            Kind::Stream
+            SourceKind::Stream
         } else {
             self.calls.getsockopt += 1;
             net::unix_kind(accepted as RawFd)
@@ -403,7 +408,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32> {
+    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         let (socket, kind) = match prepared {
             Some(socket) => {
                 let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::ENOTSOCK);
@@ -414,7 +419,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
                 (socket, kind)
             }
             None => {
-                let kind = if to.raw().is_unix() { Kind::UnixStream } else { Kind::Stream };
+                let kind =
+                    if to.raw().is_unix() { SourceKind::UnixStream } else { SourceKind::Stream };
                 (net::stream(to.raw().family())?, kind)
             }
         };
@@ -465,7 +471,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
             nodelay: options.nodelay,
         };
         let socket = net::listen(at.raw(), how)?;
-        Ok(Handle::with_kind(socket, Kind::Listener, None))
+        Ok(Handle::with_kind(socket, SourceKind::Listener, None))
     }
 
     fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
@@ -505,13 +511,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
 impl<S: Select> Os<S> {
     /// Receives from what is not a stream socket.
     #[inline(never)]
-    fn recv_other(&mut self, fd: RawFd, kind: Kind, mut to: Target<'_>) -> Received {
+    fn recv_other(&mut self, fd: RawFd, kind: SourceKind, mut to: Target<'_>) -> Received {
         match kind {
-            Kind::Pollable => {
+            SourceKind::Pollable => {
                 self.calls.read += 1;
                 Received::plain(descriptor::read(fd, to))
             }
-            Kind::SharedPollable => {
+            SourceKind::SharedPollable => {
                 self.calls.read += 1;
                 let moved = descriptor::read_nowait(fd, to.skip(0));
                 if moved != -(libc::EOPNOTSUPP as isize) {
@@ -535,9 +541,9 @@ impl<S: Select> Os<S> {
     }
 
     #[inline(never)]
-    fn write_other(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+    fn write_other(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize {
         self.calls.write += 1;
-        if kind != Kind::SharedPollable {
+        if kind != SourceKind::SharedPollable {
             return descriptor::write(fd, bytes);
         }
         let moved = descriptor::write_nowait(fd, bytes);

@@ -9,7 +9,7 @@
 use super::*;
 use crate::buf::{Buf, Target};
 use crate::error::ErrorKind;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::swap::Lent;
 use crate::sys::descriptor::VECTORS;
 use crate::sys::fd::RawFd;
@@ -116,7 +116,8 @@ impl<K: Kernel> Proactor<K> {
         self.turn_bytes -= len as isize;
         self.counts.went_on += u64::from(more);
         let result = Ok(Done::Read(data));
-        self.batch.push(Completion::new(Code::Read, source, ticket, token, result).and_more(more));
+        self.batch
+            .push(Completion::new(OpCode::Read, source, ticket, token, result).with_more(more));
     }
 
     /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes
@@ -158,14 +159,15 @@ impl<K: Kernel> Proactor<K> {
             let (source, ticket) = (state.name(index), state.resting_ticket(index));
             let token = state.read_token;
             // An empty datagram is not the end of anything.
-            let more = state.has(RESTING_MORE) && state.kind() == Kind::Datagram;
+            let more = state.has(RESTING_MORE) && state.kind() == SourceKind::Datagram;
             if !more {
                 state.flags &= !(RESTING | RESTING_MORE);
             }
             state.settle(index, 0, 0, false, &mut self.doubts);
             self.counts.went_on += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
-            self.batch.push(Completion::new(Code::Read, source, ticket, token, eof).and_more(more));
+            self.batch
+                .push(Completion::new(OpCode::Read, source, ticket, token, eof).with_more(more));
         } else if let Some(kind) = self.read_blocked(index, moved) {
             self.fail_rest(index, kind);
         }
@@ -176,14 +178,14 @@ impl<K: Kernel> Proactor<K> {
     fn run_queued_read(&mut self, index: u32, left: &mut usize) {
         let slot = self.sources[index].reads.head;
         match self.slots[slot].code {
-            Code::Read => self.run_read(index, slot, left),
-            Code::Accept => {
-                let cost = ACCEPT_COST.max(self.config.source_bytes / MOST_ACCEPTS);
+            OpCode::Read => self.run_read(index, slot, left),
+            OpCode::Accept => {
+                let cost = ACCEPT_COST.max(self.config.source_budget / MOST_ACCEPTS);
                 *left = left.saturating_sub(cost);
                 self.run_accept(index, slot);
             }
-            Code::RecvFrom => self.run_recv_from(index, slot, left),
-            Code::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
+            OpCode::RecvFrom => self.run_recv_from(index, slot, left),
+            OpCode::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
             _ => self.run_read_into(index, slot, left),
         }
     }
@@ -212,7 +214,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let op = &mut self.slots[slot];
         let from = op.moved as usize;
-        let most = if op.code == Code::ReadExact { op.count as usize - from } else { usize::MAX };
+        let most = if op.code == OpCode::ReadExact { op.count as usize - from } else { usize::MAX };
         let (got, room) = if op.buf.is_list() {
             let mut targets = Vec::with_capacity(VECTORS);
             // What one call leaves of a message is lost, what it leaves of a stream is not.
@@ -241,7 +243,7 @@ impl<K: Kernel> Proactor<K> {
         op.moved += len as u32;
         *left = left.saturating_sub(len);
         self.turn_bytes -= len as isize;
-        if op.code == Code::ReadExact && op.moved < op.count {
+        if op.code == OpCode::ReadExact && op.moved < op.count {
             return;
         }
         let mut buf = op.buf.take();
@@ -276,14 +278,14 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].settle(index, 0, 0, false, &mut self.doubts);
         }
         match self.slots[slot].code {
-            Code::ReadExact => self.fail(slot, ErrorKind::Eof),
-            Code::RecvDescriptors => {
+            OpCode::ReadExact => self.fail(slot, ErrorKind::Eof),
+            OpCode::RecvDescriptors => {
                 let descriptors = crate::address::Descriptors(self.address());
                 let done = Done::Descriptors { data: Buf::default(), descriptors };
                 self.finish_read(index, slot, Ok(done));
             }
             _ => {
-                if self.sources[index].kind() != Kind::Datagram {
+                if self.sources[index].kind() != SourceKind::Datagram {
                     self.slots[slot].multishot = false;
                 }
                 let mut buf = self.slots[slot].buf.take();
@@ -421,7 +423,7 @@ impl<K: Kernel> Proactor<K> {
 fn recv_whole<K: Kernel>(
     kernel: &mut K,
     fd: RawFd,
-    kind: Kind,
+    kind: SourceKind,
     targets: &mut [Target<'_>],
     room: usize,
 ) -> Received {
@@ -450,7 +452,7 @@ impl State {
         self.flags |= if short || len < MUCH { 0 } else { FULL };
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
-            if self.kind() == Kind::UnixStream {
+            if self.kind() == SourceKind::UnixStream {
                 self.doubt(index, doubts);
             }
         }

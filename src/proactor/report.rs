@@ -5,7 +5,7 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Counts {
     /// By code; of writes, those that were not out at once.
-    pub(super) submitted: [u64; Code::COUNT],
+    pub(super) submitted: [u64; OpCode::COUNT],
     pub(super) messages: u64,
     pub(super) completed: u64,
     pub(super) inline_writes: u64,
@@ -97,13 +97,13 @@ impl<K: Kernel> Proactor<K> {
 
     pub(super) fn explain_all(&self) -> Explain {
         let mut explain = Explain::new(self.kernel.name(), self.reason.clone());
-        let count = |code: Code| self.counts.submitted[code as usize];
+        let count = |code: OpCode| self.counts.submitted[code as usize];
         let first = "tried at submission; what would block waits for the edge";
         let read = "tried at submission, unless first reads of sockets recently found nothing; \
                     what would block waits for the edge";
-        explain.row("read", "recv / read into a lease", read, count(Code::Read));
+        explain.row("read", "recv / read into a lease", read, count(OpCode::Read));
         let own = "tried at submission, into the operation's own buffer";
-        let into = count(Code::ReadInto) + count(Code::ReadExact);
+        let into = count(OpCode::ReadInto) + count(OpCode::ReadExact);
         explain.row("read_into, read_exact", "recv / readv", own, into);
         let inline = self.counts.inline_writes;
         explain.row(
@@ -112,26 +112,31 @@ impl<K: Kernel> Proactor<K> {
             "nothing was queued before it",
             inline,
         );
-        let queued = count(Code::Write);
+        let queued = count(OpCode::Write);
         let after = "behind other writes, or the socket was full";
         explain.row("write", "send / sendmsg from the queue", after, queued);
-        explain.row("accept", "accept4", "until EAGAIN, in listeners' turn", count(Code::Accept));
-        explain.row("connect", "connect, then SO_ERROR", "at its first edge", count(Code::Connect));
+        explain.row("accept", "accept4", "until EAGAIN, in listeners' turn", count(OpCode::Accept));
+        explain.row(
+            "connect",
+            "connect, then SO_ERROR",
+            "at its first edge",
+            count(OpCode::Connect),
+        );
         let queue = "in its place behind the writes";
-        explain.row("shutdown", "shutdown", queue, count(Code::Shutdown));
+        explain.row("shutdown", "shutdown", queue, count(OpCode::Shutdown));
         let behind = "in its place behind the writes; at once where there are no operations";
         let close = if K::FILES { "close; of a file by a thread" } else { "close" };
-        explain.row("close", close, behind, count(Code::Close));
-        let datagrams = count(Code::RecvFrom) + count(Code::SendTo);
+        explain.row("close", close, behind, count(OpCode::Close));
+        let datagrams = count(OpCode::RecvFrom) + count(OpCode::SendTo);
         explain.row("recv_from, send_to", "recvmsg / sendmsg", first, datagrams);
-        let passed = count(Code::RecvDescriptors) + count(Code::SendDescriptors);
+        let passed = count(OpCode::RecvDescriptors) + count(OpCode::SendDescriptors);
         explain.row("descriptors", "SCM_RIGHTS", first, passed);
         let counted = "when a write of the source ends";
-        explain.row("drained", "count of queued bytes", counted, count(Code::Drained));
+        explain.row("wait_drained", "count of queued bytes", counted, count(OpCode::WaitDrained));
         let asked = "asked first, then at each edge";
-        explain.row("poll", "poll", asked, count(Code::Poll));
+        explain.row("poll", "poll", asked, count(OpCode::Poll));
         let heap = "one heap for all deadlines; the wait's timeout is its top";
-        explain.row("timer", "deadline heap", heap, count(Code::Timer));
+        explain.row("timer", "deadline heap", heap, count(OpCode::Timer));
         let flag = "a flag says who sleeps: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
         self.explain_files(&mut explain);

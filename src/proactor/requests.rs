@@ -6,7 +6,7 @@ use super::*;
 use crate::completion::Message;
 use crate::error::{Error, ErrorKind};
 use crate::remote::Request;
-use crate::source::Kind;
+use crate::source::SourceKind;
 
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
@@ -100,7 +100,7 @@ impl<K: Kernel> Proactor<K> {
             }
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
             Request::UnusedSource(source) => self.vacate_source(source.index()),
-            Request::Free(source) => {
+            Request::Abort(source) => {
                 self.free_source(source);
             }
             Request::Post(token, value) => self.post(token, value),
@@ -130,13 +130,13 @@ impl<K: Kernel> Proactor<K> {
         let completions = self.batch.set_limit(usize::MAX);
         let answer = match op.code {
             // It needs the place, because it has its ticket already.
-            Code::Read => self
+            OpCode::Read => self
                 .reader(op.source)
                 .and_then(|index| {
                     let multishot = op.flags & MULTISHOT != 0;
                     self.queue_read(index, op.token, op.deadline_ns, multishot)
                 })
-                .map_err(|reason| Rejected { op, reason }),
+                .map_err(|reason| Rejected { value: op, reason }),
             _ => self.submit(op),
         };
         if !matches!(answer, Ok(started) if started == ticket) {
@@ -145,7 +145,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.slots.set_limit(limit);
         self.batch.set_limit(completions);
-        let Rejected { op, reason } = match answer {
+        let Rejected { value: op, reason } = match answer {
             Err(rejected) => rejected,
             Ok(started) => {
                 if started != ticket
@@ -167,7 +167,7 @@ impl<K: Kernel> Proactor<K> {
     /// A refusal of what another thread has submitted becomes the operation's completion.
     pub(super) fn refuse_reserved(&mut self, ticket: Ticket, op: Op, reason: Reason) {
         let kind = match reason {
-            Reason::Stale => ErrorKind::Freed,
+            Reason::Stale => ErrorKind::Aborted,
             Reason::Closed => ErrorKind::Closed,
             Reason::Forked => ErrorKind::Forked,
             Reason::Os(errno) => ErrorKind::Os(errno),
@@ -197,7 +197,7 @@ impl<K: Kernel> Proactor<K> {
             }
             Request::Post(token, value) => self.post(token, value),
             // The handle closes its descriptor.
-            Request::Attach(..) | Request::Cancel(_) | Request::Free(_) => {}
+            Request::Attach(..) | Request::Cancel(_) | Request::Abort(_) => {}
             Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
         }
@@ -207,7 +207,7 @@ impl<K: Kernel> Proactor<K> {
         self.counts.messages += 1;
         let ticket = self.loose_ticket();
         let done = Done::Message(Message(value));
-        self.batch.push(Completion::new(Code::Message, Source::NONE, ticket, token, Ok(done)));
+        self.batch.push(Completion::new(OpCode::Message, Source::NONE, ticket, token, Ok(done)));
     }
 
     /// Publishes the existing sources to other threads, which may free them from now on.
@@ -227,7 +227,7 @@ impl<K: Kernel> Proactor<K> {
         self.starving = remote.fill(
             || {
                 let (index, generation) = sources.occupy()?;
-                sources[index].open(-1, Kind::Unknown, RESERVED);
+                sources[index].open(-1, SourceKind::Unknown, RESERVED);
                 counts.hidden += 1;
                 Some(Source::from_parts(index, generation))
             },

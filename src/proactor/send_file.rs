@@ -88,7 +88,7 @@ impl<K: Kernel> Proactor<K> {
         if changed {
             self.sources[index].flags |= self.changed(index);
         }
-        let ticket = self.push_bytes(Code::SendFile, index, token, count as usize, false)?;
+        let ticket = self.push_bytes(OpCode::SendFile, index, token, count as usize, false)?;
         let op = &mut self.slots[ticket.index()];
         (op.file, op.offset, op.count) = (file, offset, count);
         op.multishot = flags & MULTISHOT != 0;
@@ -124,9 +124,10 @@ impl<K: Kernel> Proactor<K> {
         } else if op.multishot {
             let (token, ticket) = (op.token, self.ticket(slot));
             let source = self.sources[index].name(index);
-            let done = Completion::new(Code::SendFile, source, ticket, token, Ok(Done::Sent(told)));
+            let done =
+                Completion::new(OpCode::SendFile, source, ticket, token, Ok(Done::Sent(told)));
             self.counts.went_on += 1;
-            self.batch.push(done.and_more(true));
+            self.batch.push(done.with_more(true));
         }
         // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt
         // tells.

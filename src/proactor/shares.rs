@@ -2,11 +2,11 @@
 //!
 //! A multishot read goes on while the program still holds its earlier leases. If its peer sends and
 //! never reads, it would take the whole pool, and all reads would stop. So while the pool is
-//! [scarce](crate::swap::Pool::is_scarce), each attempt of a multishot read gets a swap buffer of
-//! its own, which counts until it comes back. A source may hold one buffer, or an eighth of the
-//! free buffers if that is more. This is the dynamic threshold of shared-memory switches (Choudhury
-//! and Hahne, 1998): however many sources take their full share, some buffers stay free for new
-//! ones.
+//! [scarce](crate::driver::swap::Pool::is_scarce), each attempt of a multishot read gets a swap
+//! buffer of its own, which counts until it comes back. A source may hold one buffer, or an eighth
+//! of the free buffers if that is more. This is the dynamic threshold of shared-memory switches
+//! (Choudhury and Hahne, 1998): however many sources take their full share, some buffers stay free
+//! for new ones.
 //!
 //! A source that holds its share waits here. It resumes when one of its own buffers comes back, or
 //! when enough others do that its share grows.

@@ -38,10 +38,10 @@ impl<K: Kernel> Proactor<K> {
         let key = state.name(index).key();
         let to = match op.code {
             // The kernel knows no shares.
-            Code::Read if op.multishot && self.pool.is_scarce() => return false,
-            Code::Read => None,
-            Code::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
-            Code::ReadExact if !op.buf.is_list() => {
+            OpCode::Read if op.multishot && self.pool.is_scarce() => return false,
+            OpCode::Read => None,
+            OpCode::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
+            OpCode::ReadExact if !op.buf.is_list() => {
                 let from = op.moved as usize;
                 Some(op.buf.target(from, op.count as usize - from))
             }
@@ -68,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
     /// are to be tried.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
-        if !state.has(STREAM) || self.slots[state.writes.head].code != Code::Write {
+        if !state.has(STREAM) || self.slots[state.writes.head].code != OpCode::Write {
             return false;
         }
         if !self.kernel.sends(state.kind()) {
@@ -148,7 +148,7 @@ impl<K: Kernel> Proactor<K> {
         }
         if moved > 0 {
             match op.code {
-                Code::Read => {
+                OpCode::Read => {
                     // A multishot read that was told to end ends with the last answer.
                     let goes_on = op.multishot;
                     self.finish_read(index, slot, Ok(Done::Read(data)));
@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
                 }
                 _ => {
                     op.moved += moved as u32;
-                    if op.code == Code::ReadExact && op.moved < op.count {
+                    if op.code == OpCode::ReadExact && op.moved < op.count {
                         if let Some(kind) = ending {
                             self.fail(slot, kind);
                         }
@@ -238,8 +238,9 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             };
             op.in_flight = InFlight::No;
-            let whole = matches!(kind, ErrorKind::Freed | ErrorKind::Closed | ErrorKind::Overflow);
-            let tears = op.code == Code::Write && op.moved > 0 && !whole;
+            let whole =
+                matches!(kind, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Overflow);
+            let tears = op.code == OpCode::Write && op.moved > 0 && !whole;
             self.fail(slot, kind);
             if tears {
                 // It has taken those behind it with it.
@@ -277,7 +278,7 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         let op = &self.slots[slot];
-        let write = op.code == Code::Write;
+        let write = op.code == OpCode::Write;
         let key = self.sources[op.source].name(op.source).key();
         self.kernel.stop(key, write);
         self.stops = true;
@@ -409,7 +410,7 @@ impl<K: Kernel> Proactor<K> {
     /// Leaks the buffer of an operation to the kernel.
     pub(super) fn leave(&mut self, slot: u32) {
         let buf = self.slots[slot].buf.take();
-        LEAKED.fetch_add(u64::from(buf.room() + buf.len() > 0), Ordering::Relaxed);
+        LEAKED.fetch_add(u64::from(buf.capacity() + buf.len() > 0), Ordering::Relaxed);
         std::mem::forget(buf);
     }
 

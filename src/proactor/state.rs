@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
-use crate::source::{Kind, Source, Ticket};
+use crate::source::{Source, SourceKind, Ticket};
 use crate::sys::fd::RawFd;
 
 /// A read is worth trying: the bit of `Ready::READABLE`.
@@ -73,33 +73,34 @@ const KIND_SHIFT: u32 = 23;
 pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
 /// A short read says that nothing is left: a stream socket, by the bit that only the numbers of
 /// theirs have.
-pub(super) const STREAM: u32 = (Kind::Stream as u32 & Kind::UnixStream as u32) << KIND_SHIFT;
+pub(super) const STREAM: u32 =
+    (SourceKind::Stream as u32 & SourceKind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.
-const KINDS: [Kind; 10] = [
-    Kind::Unknown,
-    Kind::Datagram,
-    Kind::Seqpacket,
-    Kind::Listener,
-    Kind::Pollable,
-    Kind::SharedPollable,
-    Kind::File,
-    Kind::OtherStream,
-    Kind::Stream,
-    Kind::UnixStream,
+const KINDS: [SourceKind; 10] = [
+    SourceKind::Unknown,
+    SourceKind::Datagram,
+    SourceKind::Seqpacket,
+    SourceKind::Listener,
+    SourceKind::Pollable,
+    SourceKind::SharedPollable,
+    SourceKind::File,
+    SourceKind::OtherStream,
+    SourceKind::Stream,
+    SourceKind::UnixStream,
 ];
 
 /// The kind that stands in the flags of a stream socket: one of two.
 #[inline(always)]
-pub(super) fn stream_kind(flags: u32) -> Kind {
-    const UNIX: u32 = (Kind::UnixStream as u32 & !(Kind::Stream as u32)) << KIND_SHIFT;
-    if flags & UNIX == 0 { Kind::Stream } else { Kind::UnixStream }
+pub(super) fn stream_kind(flags: u32) -> SourceKind {
+    const UNIX: u32 = (SourceKind::UnixStream as u32 & !(SourceKind::Stream as u32)) << KIND_SHIFT;
+    if flags & UNIX == 0 { SourceKind::Stream } else { SourceKind::UnixStream }
 }
 
 const _: () = {
     let mut i = 0;
     while i < KINDS.len() {
-        let stream = matches!(KINDS[i], Kind::Stream | Kind::UnixStream);
-        assert!(KINDS[i] as usize == i || matches!(KINDS[i], Kind::Unknown));
+        let stream = matches!(KINDS[i], SourceKind::Stream | SourceKind::UnixStream);
+        assert!(KINDS[i] as usize == i || matches!(KINDS[i], SourceKind::Unknown));
         assert!(stream == ((i as u32) << KIND_SHIFT & STREAM != 0));
         i += 1;
     }
@@ -249,11 +250,11 @@ impl Entry for State {
 impl State {
     /// A fresh source in an occupied place. What it is is known, or asked at its first operation;
     /// until then nothing is worth trying.
-    pub(super) fn open(&mut self, fd: RawFd, kind: Kind, flags: u32) {
+    pub(super) fn open(&mut self, fd: RawFd, kind: SourceKind, flags: u32) {
         self.fd = fd;
         self.flags = flags | (kind as u32) << KIND_SHIFT;
         self.queued_bytes = 0;
-        if !matches!(kind, Kind::Unknown | Kind::Pollable | Kind::Listener) {
+        if !matches!(kind, SourceKind::Unknown | SourceKind::Pollable | SourceKind::Listener) {
             self.prepare(kind);
         }
         self.reads = Queue::EMPTY;
@@ -263,15 +264,15 @@ impl State {
     }
 
     /// What it is is known now, and its calls do not block.
-    pub(super) fn prepare(&mut self, kind: Kind) {
+    pub(super) fn prepare(&mut self, kind: SourceKind) {
         self.flags &= !KIND_MASK;
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
-        let bytes = !matches!(kind, Kind::Listener | Kind::File);
+        let bytes = !matches!(kind, SourceKind::Listener | SourceKind::File);
         self.flags |= if bytes { BYTES } else { 0 };
     }
 
     #[inline(always)]
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> SourceKind {
         // A number beyond the kinds is never stored.
         KINDS[((self.flags >> KIND_SHIFT) & 15) as usize % KINDS.len()]
     }
@@ -373,7 +374,7 @@ impl State {
     /// A file that takes operations, and of which is known what there is to know.
     #[inline]
     pub(super) fn is_known_file(&self) -> bool {
-        const FILE: u32 = (Kind::File as u32) << KIND_SHIFT | PREPARED;
+        const FILE: u32 = (SourceKind::File as u32) << KIND_SHIFT | PREPARED;
         self.flags & (KIND_MASK | PREPARED | CLOSING) == FILE && self.facts().is_known()
     }
 

@@ -14,7 +14,7 @@ use crate::buf::Buf;
 use crate::error::ErrorKind;
 use crate::op::RELATIVE;
 use crate::slots::InFlight;
-use crate::source::Kind;
+use crate::source::SourceKind;
 
 /// Most bytes that one operation moves.
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
@@ -47,7 +47,7 @@ impl<K: Kernel> Proactor<K> {
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && state.flags & (BYTES | CLOSING | CONNECTING | RESTING | READS | READABLE) == BYTES
         {
-            self.counts.submitted[Code::Read as usize] += 1;
+            self.counts.submitted[OpCode::Read as usize] += 1;
             return Some(state.rest(source.index(), token, false));
         }
         self.submit_read(source, token, 0, false)
@@ -68,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
             }
             self.check_completions()?;
             let state = &mut self.sources[index];
-            self.counts.submitted[Code::Read as usize] += 1;
+            self.counts.submitted[OpCode::Read as usize] += 1;
             let ticket = state.rest(index, token, multishot);
             self.try_reads(index);
             Ok(ticket)
@@ -84,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         multishot: bool,
     ) -> Answer {
-        let ticket = self.place(Code::Read, index, token)?;
+        let ticket = self.place(OpCode::Read, index, token)?;
         self.slots[ticket.index()].multishot = multishot;
         Ok(self.start_read(index, ticket, due_ns))
     }
@@ -100,7 +100,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && (!K::COMPLETES || state.kind() == Kind::UnixStream)
+            && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
             && state.flags & (STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
                 == STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
@@ -110,14 +110,14 @@ impl<K: Kernel> Proactor<K> {
                 return self.refuse_write(buf);
             }
             let len = buf.as_slice().len();
-            let moved = self.kernel.send(state.fd, Kind::Stream, buf.as_slice());
+            let moved = self.kernel.send(state.fd, SourceKind::Stream, buf.as_slice());
             if moved != len as isize {
                 return self.submit_rest_of_write(source.index(), token, due_ns, buf, moved);
             }
             self.counts.inline_writes += 1;
             let ticket = self.loose_ticket();
             let result = Ok(Done::Written { buf, bytes: len as u32 });
-            let done = Completion::new(Code::Write, source, ticket, token, result);
+            let done = Completion::new(OpCode::Write, source, ticket, token, result);
             // SAFETY: there is room: made before the attempt, which adds none.
             unsafe { self.batch.put(done) };
             return Some(ticket);
@@ -176,7 +176,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Answer {
         let offered = buf.len();
         // What is out in part cannot be refused: it goes beyond the limit, once for each source.
-        let ticket = self.push_write(Code::Write, index, token, buf, moved > 0)?;
+        let ticket = self.push_write(OpCode::Write, index, token, buf, moved > 0)?;
         if moved != 0 {
             self.wrote(index, ticket.index(), moved, offered);
         }
@@ -184,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
         self.finish_write_start(index, ticket, due_ns);
         if !exceeds && self.slots.find(ticket.index(), ticket.generation()).is_none() {
             // It was out at once: a list, or one on no stream.
-            self.counts.submitted[Code::Write as usize] -= 1;
+            self.counts.submitted[OpCode::Write as usize] -= 1;
             self.counts.inline_writes += 1;
         }
         Ok(ticket)
@@ -199,8 +199,8 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.reader(source)?;
-        check_len(buf.room())?;
-        let ticket = self.place(Code::ReadInto, index, token)?;
+        check_len(buf.capacity())?;
+        let ticket = self.place(OpCode::ReadInto, index, token)?;
         self.slots[ticket.index()].buf = buf.take();
         Ok(self.start_read(index, ticket, due_ns))
     }
@@ -215,13 +215,13 @@ impl<K: Kernel> Proactor<K> {
         buf: &mut Buf,
     ) -> Answer {
         let index = self.reader(source)?;
-        if count as usize > MOST_BYTES && buf.room() > MOST_BYTES {
+        if count as usize > MOST_BYTES && buf.capacity() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        if count == 0 || count as usize > buf.room() {
+        if count == 0 || count as usize > buf.capacity() {
             return Err(Reason::BadCount);
         }
-        let ticket = self.place(Code::ReadExact, index, token)?;
+        let ticket = self.place(OpCode::ReadExact, index, token)?;
         self.slots[ticket.index()].buf = buf.take();
         self.slots[ticket.index()].count = count;
         Ok(self.start_read(index, ticket, due_ns))
@@ -236,10 +236,10 @@ impl<K: Kernel> Proactor<K> {
         multishot: bool,
     ) -> Answer {
         let index = self.usable(source)?;
-        if self.sources[index].kind() != Kind::Listener {
+        if self.sources[index].kind() != SourceKind::Listener {
             return Err(Reason::Unsupported);
         }
-        let ticket = self.place(Code::Accept, index, token)?;
+        let ticket = self.place(OpCode::Accept, index, token)?;
         let op = &mut self.slots[ticket.index()];
         (op.multishot, op.count, op.offset) = (multishot, 0, 0);
         Ok(self.start_read(index, ticket, due_ns))
@@ -261,13 +261,13 @@ impl<K: Kernel> Proactor<K> {
         if buf.is_list() {
             return Err(Reason::Unsupported);
         }
-        if own != 0 && buf.room() == 0 {
+        if own != 0 && buf.capacity() == 0 {
             return Err(Reason::EmptyBuffer);
         }
-        if buf.room() > MOST_BYTES {
+        if buf.capacity() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let ticket = self.place(Code::RecvFrom, index, token)?;
+        let ticket = self.place(OpCode::RecvFrom, index, token)?;
         self.slots[ticket.index()].buf = buf.take();
         self.slots[ticket.index()].count = own;
         Ok(self.start_read(index, ticket, due_ns))
@@ -289,7 +289,7 @@ impl<K: Kernel> Proactor<K> {
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        let ticket = self.push_write(Code::SendTo, index, token, buf, false)?;
+        let ticket = self.push_write(OpCode::SendTo, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
@@ -300,8 +300,8 @@ impl<K: Kernel> Proactor<K> {
     fn passes_descriptors(&mut self, index: u32) -> bool {
         let state = &self.sources[index];
         match state.kind() {
-            Kind::UnixStream => true,
-            Kind::Seqpacket | Kind::Datagram => {
+            SourceKind::UnixStream => true,
+            SourceKind::Seqpacket | SourceKind::Datagram => {
                 self.kernel.local_address(state.fd).is_ok_and(|at| at.raw().is_unix())
             }
             _ => false,
@@ -319,7 +319,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.passes_descriptors(index) {
             return Err(Reason::Unsupported);
         }
-        let ticket = self.place(Code::RecvDescriptors, index, token)?;
+        let ticket = self.place(OpCode::RecvDescriptors, index, token)?;
         Ok(self.start_read(index, ticket, due_ns))
     }
 
@@ -337,7 +337,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Unsupported);
         }
         check_len(buf.len())?;
-        let ticket = self.push_write(Code::SendDescriptors, index, token, buf, false)?;
+        let ticket = self.push_write(OpCode::SendDescriptors, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
         self.finish_write_start(index, ticket, due_ns);
         Ok(ticket)
@@ -353,13 +353,19 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         let answer = self.usable(source).and_then(|index| {
             if !self.is_done_with(index) {
-                return self.submit_after_writes(Code::Close, source, token, due_ns);
+                return self.submit_after_writes(OpCode::Close, source, token, due_ns);
             }
             self.check_completions()?;
-            self.counts.submitted[Code::Close as usize] += 1;
+            self.counts.submitted[OpCode::Close as usize] += 1;
             self.close_source(index);
             let ticket = self.loose_ticket();
-            self.batch.push(Completion::new(Code::Close, source, ticket, token, Ok(Done::Closed)));
+            self.batch.push(Completion::new(
+                OpCode::Close,
+                source,
+                ticket,
+                token,
+                Ok(Done::Closed),
+            ));
             Ok(ticket)
         });
         answer.map_err(|reason| self.refusal = (reason, Buf::NONE)).ok()
@@ -368,17 +374,17 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(super) fn submit_after_writes(
         &mut self,
-        code: Code,
+        code: OpCode,
         source: Source,
         token: u64,
         due_ns: u64,
     ) -> Answer {
         let index = self.usable(source)?;
-        if code == Code::Shutdown && !self.sources[index].kind().is_socket() {
+        if code == OpCode::Shutdown && !self.sources[index].kind().is_socket() {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(code, index, token)?;
-        if code == Code::Close {
+        if code == OpCode::Close {
             self.sources[index].flags |= CLOSING;
         }
         self.sources[index].push_write(&mut self.slots, ticket.index());
@@ -396,10 +402,10 @@ impl<K: Kernel> Proactor<K> {
         interest: u32,
     ) -> Answer {
         let index = self.usable(source)?;
-        if self.sources[index].kind() == Kind::File {
+        if self.sources[index].kind() == SourceKind::File {
             return Err(Reason::Unsupported);
         }
-        let ticket = self.place(Code::Poll, index, token)?;
+        let ticket = self.place(OpCode::Poll, index, token)?;
         self.slots[ticket.index()].count = interest;
         self.sources[index].push_poll(&mut self.slots, ticket.index());
         self.sources[index].flags |= POLLED;
@@ -417,7 +423,7 @@ impl<K: Kernel> Proactor<K> {
         bytes: u32,
     ) -> Answer {
         let index = self.usable(source)?;
-        let ticket = self.place(Code::Drained, index, token)?;
+        let ticket = self.place(OpCode::WaitDrained, index, token)?;
         self.slots[ticket.index()].count = bytes;
         self.sources[index].push_poll(&mut self.slots, ticket.index());
         self.run_drains(index);
@@ -429,7 +435,7 @@ impl<K: Kernel> Proactor<K> {
     /// out.
     fn push_write(
         &mut self,
-        code: Code,
+        code: OpCode,
         index: u32,
         token: u64,
         buf: &mut Buf,
@@ -443,7 +449,7 @@ impl<K: Kernel> Proactor<K> {
     /// Accepts `len` bytes at the end of a source's writes.
     pub(super) fn push_bytes(
         &mut self,
-        code: Code,
+        code: OpCode,
         index: u32,
         token: u64,
         len: usize,
@@ -496,7 +502,7 @@ impl<K: Kernel> Proactor<K> {
         let Some((index, _)) = self.sources.occupy() else {
             return Err(Reason::Full { limit: Limit::Sources, count: limit });
         };
-        let ticket = match self.place(Code::Connect, index, token) {
+        let ticket = match self.place(OpCode::Connect, index, token) {
             Ok(ticket) => ticket,
             Err(reason) => {
                 self.sources.vacate(index);
@@ -522,7 +528,7 @@ impl<K: Kernel> Proactor<K> {
                 self.set_deadline(ticket, due_ns);
             }
             Err(errno) => {
-                self.sources[index].open(-1, Kind::Unknown, CONNECTING);
+                self.sources[index].open(-1, SourceKind::Unknown, CONNECTING);
                 self.sources[index].push_write(&mut self.slots, slot);
                 self.fail(slot, ErrorKind::Os(errno));
             }
@@ -537,7 +543,7 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             return Err(Reason::Closed);
         }
-        let ticket = self.place(Code::Timer, NOWHERE, token)?;
+        let ticket = self.place(OpCode::Timer, NOWHERE, token)?;
         // The field that file operations use for the offset.
         self.slots[ticket.index()].offset = 0;
         if limit_ns == 0 {
@@ -585,7 +591,7 @@ impl<K: Kernel> Proactor<K> {
         let now_ns = self.kernel.now_ns();
         let due_ns = absolute(due_ns, now_ns);
         match code {
-            Code::Timer => self.set_timer(slot, due_ns, now_ns),
+            OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
             _ => self.deadlines.set(slot, due_ns),
         }
         Ok(())
@@ -598,9 +604,9 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Closed);
         }
         self.check_completions()?;
-        self.counts.submitted[Code::Nop as usize] += 1;
+        self.counts.submitted[OpCode::Nop as usize] += 1;
         let ticket = self.loose_ticket();
-        self.batch.push(Completion::new(Code::Nop, Source::NONE, ticket, token, Ok(Done::Nop)));
+        self.batch.push(Completion::new(OpCode::Nop, Source::NONE, ticket, token, Ok(Done::Nop)));
         Ok(ticket)
     }
 
@@ -641,7 +647,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes a place for an operation, unless too many completions wait.
     #[inline(always)]
-    pub(super) fn place(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
+    pub(super) fn place(
+        &mut self,
+        code: OpCode,
+        source: u32,
+        token: u64,
+    ) -> Result<Ticket, Reason> {
         self.check_completions()?;
         self.occupy(code, source, token)
     }
@@ -658,7 +669,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(always)]
-    fn occupy(&mut self, code: Code, source: u32, token: u64) -> Result<Ticket, Reason> {
+    fn occupy(&mut self, code: OpCode, source: u32, token: u64) -> Result<Ticket, Reason> {
         let Some((slot, generation, op)) = self.slots.occupy_entry() else {
             return Err(self.full());
         };
@@ -725,7 +736,7 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         let before = self.batch.len();
-        let mut left = self.config.source_bytes;
+        let mut left = self.config.source_budget;
         self.run_reads(index, &mut left);
         if first {
             self.first_reads.note(self.batch.len() > before);
@@ -746,7 +757,7 @@ impl<K: Kernel> Proactor<K> {
         // The operation just queued is tried now if all before it are out; if they are not, the
         // direction is not worth trying or stands in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {
-            let mut left = self.config.source_bytes.min(MOST_COPIED);
+            let mut left = self.config.source_budget.min(MOST_COPIED);
             self.run_writes(index, &mut left);
             self.requeue(index);
         }

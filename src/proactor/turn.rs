@@ -86,14 +86,15 @@ impl<K: Kernel> Proactor<K> {
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.due_ns().is_some_and(|due| due <= self.now_ns);
         // What is there already is delivered before more is read.
-        let deliver = !self.batch.is_empty() && !overdue && self.unasked < self.config.unasked;
+        let deliver =
+            !self.batch.is_empty() && !overdue && self.unasked < self.config.event_interval;
         let forced = !self.batch.is_empty();
         if !deliver {
-            self.turn_bytes = self.config.turn_bytes as isize;
+            self.turn_bytes = self.config.turn_budget as isize;
         }
         let pressing = K::COMPLETES && self.waits.are_pressing();
         let idle = self.batch.is_empty() && !self.has_ready() && !pressing;
-        if idle || overdue || pressing || self.unasked >= self.config.unasked {
+        if idle || overdue || pressing || self.unasked >= self.config.event_interval {
             self.unasked = 0;
             let doubts = !self.doubts.is_empty();
             let ask = if doubts { self.look_at_doubts(idle, timed) } else { Ask::Nobody };
@@ -166,7 +167,7 @@ impl<K: Kernel> Proactor<K> {
             state.flags &= !DOUBTED;
             state.flags |= READABLE;
             let before = self.batch.len();
-            let mut left = self.config.source_bytes;
+            let mut left = self.config.source_budget;
             self.run_reads(source.index(), &mut left);
             if vain && self.batch.len() > before {
                 self.doubts.was_right();
@@ -275,7 +276,7 @@ impl<K: Kernel> Proactor<K> {
             let mut slot = state.polls;
             while slot != NOWHERE {
                 let op = &self.slots[slot];
-                if op.code == Code::Poll {
+                if op.code == OpCode::Poll {
                     polled = true;
                     on |= Ready::from_bits(op.count as u16);
                 }
@@ -330,7 +331,7 @@ impl<K: Kernel> Proactor<K> {
                 return;
             }
             let Some(source) = self.ready.pop_front() else { return };
-            if self.run_source(source, self.config.source_bytes).is_some() {
+            if self.run_source(source, self.config.source_budget).is_some() {
                 self.requeue(source.index());
             }
         }
@@ -345,10 +346,10 @@ impl<K: Kernel> Proactor<K> {
             }
             let Some(source) = self.bulk.pop_front() else { return };
             // The kernel is asked in between: others may have something.
-            self.unasked += self.config.turn_bytes / BULK_BYTES;
+            self.unasked += self.config.turn_budget / BULK_BYTES;
             let index = source.index();
             if self.favoured.0 != index || self.favoured.1 == 0 {
-                self.favoured = (index, self.config.source_bytes);
+                self.favoured = (index, self.config.source_budget);
             }
             if let Some(left) = self.run_source(source, self.favoured.1) {
                 self.favoured.1 = left;

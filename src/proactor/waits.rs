@@ -3,7 +3,7 @@
 use super::resource_waits::WaitQueue;
 use super::*;
 use crate::error::ErrorKind;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::swap::Lent;
 
 /// How long a direction pauses when the kernel's memory has run out.
@@ -26,7 +26,7 @@ impl<K: Kernel> Proactor<K> {
         while slot != NOWHERE {
             let next = self.slots[slot].next;
             // Drains stand in the same list.
-            if self.slots[slot].code == Code::Poll {
+            if self.slots[slot].code == OpCode::Poll {
                 let interest = Ready::from_bits(self.slots[slot].count as u16);
                 match self.kernel.poll(self.sources[index].fd, interest) {
                     Ok(ready) if ready.is_empty() => pending = true,
@@ -40,7 +40,7 @@ impl<K: Kernel> Proactor<K> {
             let mut slot = self.sources[index].polls;
             while slot != NOWHERE {
                 let next = self.slots[slot].next;
-                if self.slots[slot].code == Code::Poll {
+                if self.slots[slot].code == OpCode::Poll {
                     self.fail(slot, ErrorKind::Os(errno));
                 }
                 slot = next;
@@ -83,7 +83,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     pub(super) fn register(&mut self, index: u32, writes: bool) -> Result<(), i32> {
         let state = &mut self.sources[index];
-        let writes = writes || K::QUIET_WRITES && state.kind() == Kind::Stream;
+        let writes = writes || K::QUIET_WRITES && state.kind() == SourceKind::Stream;
         let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
         if state.flags & known != known {
             let again = state.has(REGISTERED);

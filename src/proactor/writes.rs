@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::descriptor::VECTORS;
 use waits::MEMORY_PAUSE_NS;
 
@@ -24,10 +24,10 @@ impl<K: Kernel> Proactor<K> {
             let slot = state.writes.head;
             let op = &mut self.slots[slot];
             match op.code {
-                Code::Write if state.has(STREAM) && (op.next != NOWHERE || op.buf.is_list()) => {
+                OpCode::Write if state.has(STREAM) && (op.next != NOWHERE || op.buf.is_list()) => {
                     self.run_write_queue(index, left);
                 }
-                Code::Write => {
+                OpCode::Write => {
                     let from = op.moved as usize;
                     let split = op.buf.parts().len() > VECTORS;
                     let (moved, offered) = if split && state.kind().is_message() {
@@ -50,7 +50,7 @@ impl<K: Kernel> Proactor<K> {
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
                 }
-                Code::SendTo => {
+                OpCode::SendTo => {
                     let to = op.address.as_ref().expect("a send has an address");
                     let moved = self.kernel.send_to(state.fd, &op.buf, to);
                     let unix = to.raw().is_unix();
@@ -62,7 +62,7 @@ impl<K: Kernel> Proactor<K> {
                         self.sent(index, slot, moved);
                     }
                 }
-                Code::SendDescriptors => {
+                OpCode::SendDescriptors => {
                     let from = op.moved as usize;
                     let offered = op.buf.len() - from;
                     let moved = if from == 0 {
@@ -74,8 +74,8 @@ impl<K: Kernel> Proactor<K> {
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
                 }
-                Code::SendFile => self.run_send_file(index, slot, left),
-                Code::Connect if op.address.is_some() => {
+                OpCode::SendFile => self.run_send_file(index, slot, left),
+                OpCode::Connect if op.address.is_some() => {
                     // The listener had no room.
                     let to = op.address.as_ref().expect("looked at right above");
                     match self.kernel.connect_again(state.fd, to) {
@@ -83,13 +83,13 @@ impl<K: Kernel> Proactor<K> {
                         Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
                     }
                 }
-                Code::Connect => match self.kernel.connect_result(state.fd) {
+                OpCode::Connect => match self.kernel.connect_result(state.fd) {
                     0 => self.connected(index, slot),
                     // The report was not about this: the connection goes on.
                     libc::EINPROGRESS => self.block_write(index),
                     errno => self.fail(slot, ErrorKind::Os(errno)),
                 },
-                Code::Shutdown => {
+                OpCode::Shutdown => {
                     let answer = self.kernel.shutdown(state.fd);
                     if answer < 0 {
                         self.fail(slot, ErrorKind::Os(-answer as i32));
@@ -97,10 +97,10 @@ impl<K: Kernel> Proactor<K> {
                         self.finish_write(index, slot, Ok(Done::Shutdown));
                     }
                 }
-                Code::Close if K::FILES && state.kind() == Kind::File => {
+                OpCode::Close if K::FILES && state.kind() == SourceKind::File => {
                     return self.close_file(index, slot);
                 }
-                Code::Close => {
+                OpCode::Close => {
                     // The completion stands behind those of the reads that it ends.
                     let (source, token) = (state.name(index), op.token);
                     let ticket = self.ticket(slot);
@@ -108,7 +108,7 @@ impl<K: Kernel> Proactor<K> {
                     self.slots.vacate(slot);
                     self.free_source(source);
                     let done =
-                        Completion::new(Code::Close, source, ticket, token, Ok(Done::Closed));
+                        Completion::new(OpCode::Close, source, ticket, token, Ok(Done::Closed));
                     self.batch.push(done);
                     return;
                 }
@@ -284,7 +284,7 @@ impl<'a> Parts<'a> {
     pub(super) fn of_writes(slots: &'a Table<Operation>, head: u32, most: usize) -> Parts<'a> {
         let mut parts = Parts::none();
         let mut slot = head;
-        while slot != NOWHERE && slots[slot].code == Code::Write {
+        while slot != NOWHERE && slots[slot].code == OpCode::Write {
             let op = &slots[slot];
             if !parts.add(&op.buf, op.moved as usize, most) {
                 break;

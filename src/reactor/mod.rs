@@ -36,11 +36,13 @@ use crate::completion::Completions;
 use crate::config::Config;
 use crate::driver::{Complete, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
-use crate::interest::{Mode, Ready};
+pub use crate::interest::Mode;
+use crate::interest::Ready;
 use crate::slots::{self, Entry, Table};
 use crate::source::Ticket;
+pub use crate::sys::Select;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
-use crate::sys::{Select, Selector, fork, os_errno};
+use crate::sys::{Selector, fork, os_errno};
 pub use watch::{Readiness, Waker, Watch};
 use watch::{Registration, Shared};
 
@@ -52,7 +54,9 @@ const WAKE: u64 = u64::MAX;
 /// ```
 /// use std::io::{Read, Write};
 /// use std::os::unix::net::UnixStream;
-/// use windlass::{Complete, Completions, Mode, Reactor, Ready, Submit, Wait, Watch};
+/// use windlass::driver::Wait;
+/// use windlass::reactor::{Mode, Reactor, Watch};
+/// use windlass::{Complete, Completions, Ready, Submit};
 ///
 /// let (mut ours, mut theirs) = UnixStream::pair()?;
 /// let mut reactor = Reactor::new()?;
@@ -127,15 +131,15 @@ impl<S: Select> Reactor<S> {
     fn on_selector(config: &Config) -> io::Result<Reactor<S>> {
         fork::watch();
         clock::start();
-        let mut selector = S::new(config.events)?;
+        let mut selector = S::new(config.events_per_wait)?;
         let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
         Ok(Reactor {
             selector,
-            watches: Table::starting_at(config.operations, slots::another_start()),
+            watches: Table::starting_at(config.max_operations, slots::another_start()),
             batch: Vec::new(),
             wake,
             stale_events: 0,
-            events: config.events,
+            events: config.events_per_wait,
             forks: fork::generation(),
         })
     }
@@ -162,7 +166,9 @@ impl<S: Select> Reactor<S> {
     /// ```
     /// use std::io::{Read, Write};
     /// use std::os::unix::net::UnixStream;
-    /// use windlass::{Complete, Completions, Mode, Reactor, Ready, Submit, Wait, Watch};
+    /// use windlass::driver::Wait;
+    /// use windlass::reactor::{Mode, Reactor, Watch};
+    /// use windlass::{Complete, Completions, Ready, Submit};
     ///
     /// let (mut ours, mut theirs) = UnixStream::pair()?;
     /// let mut reactor = Reactor::new()?;
@@ -291,18 +297,18 @@ impl<S: Select> Submit for Reactor<S> {
     /// other.
     fn submit(&mut self, op: Watch) -> Result<Ticket, Rejected<Watch>> {
         if let Err(reason) = self.check_fork() {
-            return Err(Rejected { op, reason });
+            return Err(Rejected { value: op, reason });
         }
         let Some((index, generation)) = self.watches.occupy() else {
             let reason = Reason::Full { limit: Limit::Operations, count: self.watches.limit() };
-            return Err(Rejected { op, reason });
+            return Err(Rejected { value: op, reason });
         };
         let ticket = Ticket::from_parts(index, generation);
         let raw = op.fd.as_raw_fd();
         if let Err(error) = self.selector.add(raw, ticket.key(), op.interest, op.mode) {
             self.watches.vacate(index);
             let reason = reason(error);
-            return Err(Rejected { op, reason });
+            return Err(Rejected { value: op, reason });
         }
         let watch = &mut self.watches[index];
         watch.token = op.token;

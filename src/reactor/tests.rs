@@ -322,12 +322,13 @@ fn a_file_may_be_watched_twice<S: Select + Fresh>() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri's epoll does not know regular files")]
 fn what_cannot_be_watched_comes_back() {
-    let mut reactor = Reactor::with_config(&Config { operations: 1, ..Config::default() }).unwrap();
+    let mut reactor =
+        Reactor::with_config(&Config { max_operations: 1, ..Config::default() }).unwrap();
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let refused = reactor.submit(edge(file)).unwrap_err();
     assert_eq!(refused.reason, Reason::Unsupported);
     #[allow(clippy::unnecessary_fallible_conversions)] // not everywhere is a descriptor a file
-    File::try_from(refused.op.into_fd()).unwrap().read_exact(&mut [0; 4]).unwrap();
+    File::try_from(refused.value.into_fd()).unwrap().read_exact(&mut [0; 4]).unwrap();
 
     let (a, b) = pair();
     reactor.submit(edge(a)).unwrap();

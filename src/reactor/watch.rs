@@ -68,8 +68,8 @@ pub struct Readiness {
     /// The conditions that hold; none in the last item of a watch.
     pub ready: Ready,
     /// The watch continues: more items may follow, for a oneshot after
-    /// [`rearm`](crate::Reactor::rearm). A [cancelled](crate::Submit::cancel) watch ends with
-    /// exactly one item with `more` false.
+    /// [`rearm`](crate::reactor::Reactor::rearm). A [cancelled](crate::Submit::cancel) watch ends
+    /// with exactly one item with `more` false.
     pub more: bool,
     /// In the last item, the watch's descriptor. Dropped with the item, it closes.
     pub fd: Option<OwnedFd>,

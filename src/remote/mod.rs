@@ -33,8 +33,8 @@ pub enum Request {
     Submit(Ticket, Op),
     /// Cancel this operation.
     Cancel(Ticket),
-    /// Free this source.
-    Free(Source),
+    /// Abort this source.
+    Abort(Source),
     /// This reserved name was not used.
     UnusedSource(Source),
     /// Nor was this one.
@@ -49,7 +49,7 @@ impl fmt::Debug for Request {
             Request::Attach(source, handle) => write!(f, "Attach({source:?}, {handle:?})"),
             Request::Submit(ticket, op) => write!(f, "Submit({ticket:?}, {op:?})"),
             Request::Cancel(ticket) => write!(f, "Cancel({ticket:?})"),
-            Request::Free(source) => write!(f, "Free({source:?})"),
+            Request::Abort(source) => write!(f, "Abort({source:?})"),
             Request::UnusedSource(source) => write!(f, "UnusedSource({source:?})"),
             Request::UnusedTicket(ticket) => write!(f, "UnusedTicket({ticket:?})"),
             Request::Post(token, _) => write!(f, "Post({token})"),
@@ -213,9 +213,9 @@ impl Remote {
     /// the source. False if no thread has attached a handle under this name, or a free of it is
     /// queued already.
     pub(crate) fn free_later(&self, source: Source) -> bool {
-        let is_there = self.shared.names.free(source);
+        let is_there = self.shared.names.abort(source);
         if is_there {
-            self.shared.inbox.insist(Request::Free(source));
+            self.shared.inbox.insist(Request::Abort(source));
             self.shared.ring();
         }
         is_there
@@ -225,7 +225,7 @@ impl Remote {
     pub fn take(&mut self) -> Option<Request> {
         let request = self.shared.inbox.take(&mut self.held)?;
         self.has_room = true;
-        if let Request::Free(source) = request {
+        if let Request::Abort(source) = request {
             self.shared.names.taken(source);
         }
         Some(request)

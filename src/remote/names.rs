@@ -79,7 +79,7 @@ impl Names {
     }
 
     /// Whether to queue a free of this source.
-    pub(super) fn free(&self, source: Source) -> bool {
+    pub(super) fn abort(&self, source: Source) -> bool {
         self.change(source, OPEN, FREEING)
     }
 
@@ -119,19 +119,19 @@ mod tests {
     fn a_free_is_queued_once_at_a_time() {
         let names = Names::default();
         let (first, second) = (name(7, 9), name(7, 11));
-        assert!(!names.free(first), "never given out");
+        assert!(!names.abort(first), "never given out");
         names.open(first);
-        assert!(!names.free(second) && !names.free(name(8, 9)) && !names.free(Source::NONE));
-        assert!(names.free(first));
-        assert!(!names.free(first), "it is queued");
+        assert!(!names.abort(second) && !names.abort(name(8, 9)) && !names.abort(Source::NONE));
+        assert!(names.abort(first));
+        assert!(!names.abort(first), "it is queued");
         names.taken(first);
-        assert!(names.free(first));
+        assert!(names.abort(first));
         // The place has a new source, and the free of the first is still queued.
         names.open(second);
-        assert!(!names.free(first));
-        assert!(names.free(second));
+        assert!(!names.abort(first));
+        assert!(names.abort(second));
         names.taken(first);
-        assert!(!names.free(second), "the queued free is of another source");
+        assert!(!names.abort(second), "the queued free is of another source");
     }
 
     #[test]
@@ -139,11 +139,11 @@ mod tests {
         let names = Names::default();
         let (first, second) = (name(3, 5), name(3, 7));
         names.reserve(first);
-        assert!(!names.free(first));
+        assert!(!names.abort(first));
         names.attach(first);
-        assert!(names.free(first));
+        assert!(names.abort(first));
         names.reserve(second);
         names.attach(first);
-        assert!(!names.free(first) && !names.free(second), "a late change has no effect");
+        assert!(!names.abort(first) && !names.abort(second), "a late change has no effect");
     }
 }

@@ -24,16 +24,16 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Attaches, submits, cancels and frees from any thread.
 ///
 /// The loop takes requests in queue order, at the start of its next turn. (A
-/// [`free`](Submitter::free), which is never refused, may stand behind a full queue: until the loop
-/// has taken it, the queue counts as full.) Every refusal hands the argument back: when the queue
-/// is full or the reserve of ids is empty ([`Reason::Full`] names which), when the watcher is
+/// [`abort`](Submitter::abort), which is never refused, may stand behind a full queue: until the
+/// loop has taken it, the queue counts as full.) Every refusal hands the argument back: when the
+/// queue is full or the reserve of ids is empty ([`Reason::Full`] names which), when the watcher is
 /// closed, and in a forked child, which cannot reach its parent's loop ([`Reason::Forked`]).
 ///
 /// # Back-pressure
 /// Between two turns of the loop, other threads can submit as many operations, and attach as many
-/// descriptors, as there are ids in [reserve](crate::Builder::reserve) (2048 of each by default),
-/// and queue as many requests as the [queue](crate::Builder::queue) holds (4096 by default).
-/// Beyond, [`submit`](Submitter::submit), [`attach`](Submitter::attach) and
+/// descriptors, as there are ids in [reserve](crate::Builder::id_reserve) (2048 of each by
+/// default), and queue as many requests as the [queue](crate::Builder::remote_queue) holds (4096 by
+/// default). Beyond, [`submit`](Submitter::submit), [`attach`](Submitter::attach) and
 /// [`post`](Submitter::post) refuse at once. A thread that may wait calls
 /// [`submit_wait`](Submitter::submit_wait), [`attach_wait`](Submitter::attach_wait) or
 /// [`post_wait`](Submitter::post_wait), which sleep until the loop has made room, up to a timeout.
@@ -98,7 +98,7 @@ impl Submitter {
             }
             Err(request) => {
                 let capacity = self.shared.inbox.queue.sender.capacity();
-                Err((request, Self::full(Limit::Queue, capacity)))
+                Err((request, Self::full(Limit::RemoteQueue, capacity)))
             }
         }
     }
@@ -112,7 +112,7 @@ impl Submitter {
         let handle = handle.into();
         let Ok(source) = self.take_id(&self.shared.sources.receiver) else {
             let reason = self.why_no_id(self.shared.sources.sender.capacity());
-            return Err(Rejected { op: handle, reason });
+            return Err(Rejected { value: handle, reason });
         };
         match self.send(Request::Attach(source, handle)) {
             Ok(()) => {
@@ -123,7 +123,7 @@ impl Submitter {
             }
             Err((Request::Attach(source, op), reason)) => {
                 self.give_back(Request::UnusedSource(source));
-                Err(Rejected { op, reason })
+                Err(Rejected { value: op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
         }
@@ -135,7 +135,7 @@ impl Submitter {
     ///
     /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
     /// |---|---|
-    /// | [`Reason::Stale`] | [`ErrorKind::Freed`](crate::ErrorKind::Freed) |
+    /// | [`Reason::Stale`] | [`ErrorKind::Aborted`](crate::ErrorKind::Aborted) |
     /// | [`Reason::Closed`], [`Reason::Forked`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
     /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
     /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`], [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
@@ -148,13 +148,13 @@ impl Submitter {
     pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
         let Ok(ticket) = self.take_id(&self.shared.tickets.receiver) else {
             let reason = self.why_no_id(self.shared.tickets.sender.capacity());
-            return Err(Rejected { op, reason });
+            return Err(Rejected { value: op, reason });
         };
         match self.send(Request::Submit(ticket, op)) {
             Ok(()) => Ok(ticket),
             Err((Request::Submit(ticket, op), reason)) => {
                 self.give_back(Request::UnusedTicket(ticket));
-                Err(Rejected { op, reason })
+                Err(Rejected { value: op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
         }
@@ -181,7 +181,7 @@ impl Submitter {
     /// use std::time::Duration;
     /// use windlass::{Completions, Op, Watcher};
     /// // Room for eight operations at a time, and a thousand of them.
-    /// let spawned = Watcher::builder().reserve(8).spawn("loop", |mut watcher| {
+    /// let spawned = Watcher::builder().id_reserve(8).spawn("loop", |mut watcher| {
     ///     let (mut done, mut count) = (Completions::new(), 0);
     ///     while count < 1000 {
     ///         watcher.wait(&mut done)?;
@@ -220,7 +220,7 @@ impl Submitter {
     ) -> Result<(), Rejected<T>> {
         let boxed = Box::new(value);
         self.persist(boxed, timeout, |value: Box<T>| self.post_box(token, value))
-            .map_err(|Rejected { op, reason }| Rejected { op: *op, reason })
+            .map_err(|Rejected { value: op, reason }| Rejected { value: *op, reason })
     }
 
     /// Retries until there is room, `timeout` has passed, or the refusal is permanent.
@@ -242,7 +242,7 @@ impl Submitter {
         loop {
             // An attempt that finds the queue full would take an id and give it back.
             if self.shared.inbox.has_room() || self.is_closed() {
-                refused = match attempt(refused.op) {
+                refused = match attempt(refused.value) {
                     Err(refused) if is_full(refused.reason) => refused,
                     answer => return answer,
                 };
@@ -273,9 +273,9 @@ impl Submitter {
     /// Frees a source: its pending operations end, its descriptor is closed. A full queue never
     /// refuses it; after the watcher's close nothing is left to free. A free of a stale name, or of
     /// a source with a queued free, is dropped, so queued frees never outnumber the sources.
-    pub fn free(&self, source: Source) {
-        if self.shared.names.free(source) {
-            self.give_back(Request::Free(source));
+    pub fn abort(&self, source: Source) {
+        if self.shared.names.abort(source) {
+            self.give_back(Request::Abort(source));
         }
     }
 
@@ -286,14 +286,14 @@ impl Submitter {
     /// Refused when the queue is full or the watcher is closed; the value comes back.
     pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
         self.post_box(token, Box::new(value))
-            .map_err(|Rejected { op, reason }| Rejected { op: *op, reason })
+            .map_err(|Rejected { value: op, reason }| Rejected { value: *op, reason })
     }
 
     fn post_box<T: Any + Send>(&self, token: u64, value: Box<T>) -> Result<(), Rejected<Box<T>>> {
         self.send(Request::Post(token, Some(value))).map_err(|(request, reason)| {
             let Request::Post(_, Some(value)) = request else { unreachable!("it comes back") };
             let op = value.downcast().unwrap_or_else(|_| unreachable!("the same value"));
-            Rejected { op, reason }
+            Rejected { value: op, reason }
         })
     }
 
@@ -326,7 +326,7 @@ impl Submitter {
         match () {
             () if self.shared.is_forked() => Reason::Forked,
             () if self.is_closed() => Reason::Closed,
-            () => Self::full(Limit::Reserve, capacity),
+            () => Self::full(Limit::IdReserve, capacity),
         }
     }
 
@@ -388,7 +388,7 @@ impl SourceGuard {
 impl Drop for SourceGuard {
     fn drop(&mut self) {
         if !self.source.is_none() {
-            self.submitter.free(self.source);
+            self.submitter.abort(self.source);
         }
     }
 }

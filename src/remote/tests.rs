@@ -30,21 +30,21 @@ fn refusals_give_everything_back() {
     );
     submitter.submit(Op::write(Source::NONE, "first")).unwrap();
     let refused = submitter.submit(Op::write(Source::NONE, "second")).unwrap_err();
-    assert_eq!(refused.reason, Reason::Full { limit: Limit::Queue, count: 1 });
-    assert_eq!(&*refused.op.into_buf(), b"second");
+    assert_eq!(refused.reason, Reason::Full { limit: Limit::RemoteQueue, count: 1 });
+    assert_eq!(&*refused.value.into_buf(), b"second");
     let refused = submitter.post(1, String::from("text")).unwrap_err();
-    assert_eq!(refused.op, "text");
+    assert_eq!(refused.value, "text");
     remote.opened(source(0));
-    submitter.free(source(0)); // not refused
+    submitter.abort(source(0)); // not refused
     remote.close();
     let refused = submitter.post(2, String::from("late")).unwrap_err();
-    assert_eq!((refused.op.as_str(), refused.reason), ("late", Reason::Closed));
+    assert_eq!((refused.value.as_str(), refused.reason), ("late", Reason::Closed));
     assert!(matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first"));
     assert!(
         matches!(remote.take(), Some(Request::UnusedTicket(_))),
         "the unused ticket comes back"
     );
-    assert!(matches!(remote.take(), Some(Request::Free(_))));
+    assert!(matches!(remote.take(), Some(Request::Abort(_))));
     assert!(remote.take().is_none());
 }
 
@@ -56,14 +56,14 @@ fn nothing_passes_a_free() {
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
     (0..2).for_each(|index| remote.opened(source(index)));
-    submitter.free(source(0));
+    submitter.abort(source(0));
     assert!(matches!(remote.take(), Some(Request::Post(1, _))));
-    let full = Reason::Full { limit: Limit::Queue, count: 2 };
+    let full = Reason::Full { limit: Limit::RemoteQueue, count: 2 };
     assert_eq!(submitter.wake(3), Err(full), "the queue has room, but the overflow has an entry");
     assert!(matches!(remote.take(), Some(Request::Post(2, _))));
-    submitter.free(source(1));
-    assert!(matches!(remote.take(), Some(Request::Free(_))));
-    assert!(matches!(remote.take(), Some(Request::Free(_))));
+    submitter.abort(source(1));
+    assert!(matches!(remote.take(), Some(Request::Abort(_))));
+    assert!(matches!(remote.take(), Some(Request::Abort(_))));
     submitter.wake(4).unwrap();
     assert!(matches!(remote.take(), Some(Request::Post(4, _))));
     assert!(remote.take().is_none());
@@ -105,7 +105,7 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
         let refused = submitter.wake(1) == Err(Reason::Forked);
         let waits = submitter
             .post_wait(1, 7, LONG)
-            .is_err_and(|refused| (refused.reason, refused.op) == (Reason::Forked, 7));
+            .is_err_and(|refused| (refused.reason, refused.value) == (Reason::Forked, 7));
         drop(remote.take());
         refused && waits
     });
@@ -144,17 +144,17 @@ fn frees_have_a_bound() {
     for round in 0..rounds {
         submitter.wake(round).unwrap();
         for name in [source(5), source(6), source(u32::MAX), Source::NONE] {
-            (0..10).for_each(|_| submitter.free(name));
+            (0..10).for_each(|_| submitter.abort(name));
         }
         assert_eq!(remote.len(), 2);
         assert!(matches!(remote.take(), Some(Request::Post(..))));
-        assert!(matches!(remote.take(), Some(Request::Free(name)) if name == source(5)));
+        assert!(matches!(remote.take(), Some(Request::Abort(name)) if name == source(5)));
         assert!(remote.take().is_none());
     }
 }
 
 const LONG: Duration = Duration::from_secs(60);
-const FULL: Reason = Reason::Full { limit: Limit::Queue, count: 1 };
+const FULL: Reason = Reason::Full { limit: Limit::RemoteQueue, count: 1 };
 
 /// A queue for one request, full, and ids in reserve.
 fn stuffed() -> (Remote, Submitter) {
@@ -198,11 +198,11 @@ fn a_close_wakes_every_thread_that_waits() {
         let start = Instant::now();
         remote.close();
         let refused = submit.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, &*refused.op.into_buf()), (Reason::Closed, &b"op"[..]));
+        assert_eq!((refused.reason, &*refused.value.into_buf()), (Reason::Closed, &b"op"[..]));
         let refused = attach.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, refused.op.into_fd().is_ok()), (Reason::Closed, true));
+        assert_eq!((refused.reason, refused.value.into_fd().is_ok()), (Reason::Closed, true));
         let refused = post.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, refused.op.as_str()), (Reason::Closed, "text"));
+        assert_eq!((refused.reason, refused.value.as_str()), (Reason::Closed, "text"));
         assert!(start.elapsed() < LONG / 2, "they were not woken");
     });
     assert_eq!(submitter.shared.room.waiting(), 0);
@@ -214,7 +214,7 @@ fn a_wait_for_room_ends_in_time() {
     let span = Duration::from_millis(20);
     let start = Instant::now();
     let refused = submitter.post_wait(1, String::from("text"), span).unwrap_err();
-    assert_eq!((refused.reason, refused.op.as_str()), (FULL, "text"));
+    assert_eq!((refused.reason, refused.value.as_str()), (FULL, "text"));
     assert!(start.elapsed() >= span, "it did not wait");
     let start = Instant::now();
     assert_eq!(submitter.post_wait(1, (), Duration::ZERO).unwrap_err().reason, FULL);
@@ -269,10 +269,10 @@ fn the_loop_does_not_wait_for_itself() {
     let start = Instant::now();
     submitter.post_wait(0, "there is room", LONG).unwrap();
     let refused = submitter.post_wait(1, "text", LONG).unwrap_err();
-    assert_eq!((refused.reason, refused.op), (Reason::Deadlock, "text"));
+    assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
     assert!(remote.rouse());
     let refused = submitter.post_wait(2, "text", LONG).unwrap_err();
-    assert_eq!((refused.reason, refused.op), (Reason::Deadlock, "text"));
+    assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
     assert!(start.elapsed() < LONG / 2, "the loop's thread waited");
     // The watcher moves, and takes its first turn there while this thread waits.
     let mut remote = Remote::new(1, 1, 1, Nothing);

@@ -47,7 +47,7 @@ use crate::interest::Ready;
 use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::remote::Wake;
-use crate::source::{Handle, Kind};
+use crate::source::{Handle, SourceKind};
 use crate::swap::Pool;
 use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use crate::sys::uring::{Completed, Refused, Uring, release};
@@ -140,7 +140,7 @@ pub struct Ring {
 impl Ring {
     /// Sets the ring up for the calling thread.
     pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, Refused>> {
-        let most_events = config.events.clamp(1, 1 << 16);
+        let most_events = config.events_per_wait.clamp(1, 1 << 16);
         let quirks = Quirks::new(release(), &config.quirks)?;
         let uring = match Uring::open()? {
             Ok(uring) => uring,
@@ -163,7 +163,7 @@ impl Ring {
             most_events,
             messages: Vec::new(),
             spare_messages: Vec::new(),
-            serves_files: config.files != FileBackend::Pool,
+            serves_files: config.file_backend != FileBackend::Pool,
             files_in_kernel: 0,
             file_answers: VecDeque::new(),
             registered,
@@ -394,12 +394,12 @@ unsafe impl Kernel for Ring {
         Arc::clone(&self.waker) as Arc<dyn Wake>
     }
 
-    fn repeats(&mut self, kind: Kind) -> bool {
-        kind == Kind::Stream || !self.quirks.applies(Quirk::UnixMultishot)
+    fn repeats(&mut self, kind: SourceKind) -> bool {
+        kind == SourceKind::Stream || !self.quirks.applies(Quirk::UnixMultishot)
     }
 
-    fn sends(&mut self, kind: Kind) -> bool {
-        kind == Kind::Stream || !self.quirks.applies(Quirk::UnixSends)
+    fn sends(&mut self, kind: SourceKind) -> bool {
+        kind == SourceKind::Stream || !self.quirks.applies(Quirk::UnixSends)
     }
 
     fn start_recv(
@@ -530,7 +530,12 @@ unsafe impl Kernel for Ring {
         self.os.accepts(handle)
     }
 
-    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
+    fn prepare(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        shared: bool,
+    ) -> Result<(SourceKind, bool), Reason> {
         self.os.prepare(fd, kind, shared)
     }
 
@@ -543,24 +548,24 @@ unsafe impl Kernel for Ring {
         self.os.close(fd);
     }
 
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         self.registered.forget(fd, &self.uring);
         self.os.release(fd, kind)
     }
 
-    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
+    fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
         self.os.recv(fd, kind, to)
     }
 
-    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+    fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize {
         self.os.send(fd, kind, bytes)
     }
 
-    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         self.os.recv_vectored(fd, kind, to)
     }
 
-    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         self.os.send_vectored(fd, kind, parts)
     }
 
@@ -585,7 +590,7 @@ unsafe impl Kernel for Ring {
         self.os.send_descriptors(fd, bytes, descriptors)
     }
 
-    fn accept(&mut self, fd: RawFd, kind: Kind) -> Result<Handle, i32> {
+    fn accept(&mut self, fd: RawFd, kind: SourceKind) -> Result<Handle, i32> {
         self.os.accept(fd, kind)
     }
 
@@ -597,7 +602,7 @@ unsafe impl Kernel for Ring {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32> {
+    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         self.os.connect(to, prepared)
     }
 

@@ -21,7 +21,7 @@ use crate::interest::Ready;
 use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
 use crate::slots;
-use crate::source::{Handle, Kind, VirtualDescriptor};
+use crate::source::{Handle, SourceKind, VirtualDescriptor};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// What is counted, and traced, under which number.
@@ -178,7 +178,12 @@ unsafe impl Kernel for Sim {
         handle.is_of(&owner)
     }
 
-    fn prepare(&mut self, _fd: RawFd, kind: Kind, _shared: bool) -> Result<(Kind, bool), Reason> {
+    fn prepare(
+        &mut self,
+        _fd: RawFd,
+        kind: SourceKind,
+        _shared: bool,
+    ) -> Result<(SourceKind, bool), Reason> {
         Ok((kind, false))
     }
 
@@ -188,31 +193,31 @@ unsafe impl Kernel for Sim {
         self.call(Call::Close, fd, |world| world.close(fd))
     }
 
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         let peer = match kind {
-            Kind::Stream => self.enter().peer_address(fd).ok().and_then(|at| at.ip()),
+            SourceKind::Stream => self.enter().peer_address(fd).ok().and_then(|at| at.ip()),
             _ => None,
         };
         Handle::from_virtual(fd, kind, peer, self.owner())
     }
 
     #[inline]
-    fn recv(&mut self, fd: RawFd, _kind: Kind, mut to: Target<'_>) -> Received {
+    fn recv(&mut self, fd: RawFd, _kind: SourceKind, mut to: Target<'_>) -> Received {
         let to = slice::from_mut(&mut to);
         self.call(Call::Recv, fd, |world| world.recv(fd, to))
     }
 
     #[inline]
-    fn send(&mut self, fd: RawFd, _kind: Kind, bytes: &[u8]) -> isize {
+    fn send(&mut self, fd: RawFd, _kind: SourceKind, bytes: &[u8]) -> isize {
         let parts = [IoSlice::new(bytes)];
         self.call(Call::Send, fd, |world| world.send(fd, &parts))
     }
 
-    fn recv_vectored(&mut self, fd: RawFd, _kind: Kind, to: &mut [Target<'_>]) -> Received {
+    fn recv_vectored(&mut self, fd: RawFd, _kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         self.call(Call::RecvMsg, fd, |world| world.recv(fd, to))
     }
 
-    fn send_vectored(&mut self, fd: RawFd, _kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+    fn send_vectored(&mut self, fd: RawFd, _kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         self.call(Call::SendMsg, fd, |world| world.send(fd, parts))
     }
 
@@ -237,7 +242,7 @@ unsafe impl Kernel for Sim {
         -(libc::EOPNOTSUPP as isize)
     }
 
-    fn accept(&mut self, fd: RawFd, _kind: Kind) -> Result<Handle, i32> {
+    fn accept(&mut self, fd: RawFd, _kind: SourceKind) -> Result<Handle, i32> {
         let accepted = self.call(Call::Accept, fd, |world| {
             let end = world.accept(fd);
             end.map(|end| (end, Sim::kind_of(world, end), world.accepted_from(end)))
@@ -253,7 +258,7 @@ unsafe impl Kernel for Sim {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32> {
+    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         if prepared.is_some() {
             return Err(libc::EOPNOTSUPP);
         }
@@ -277,12 +282,12 @@ unsafe impl Kernel for Sim {
 
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         let asked = interest | Ready::ALWAYS;
-        Ok(self.call(Call::Poll, fd, |world| world.conditions(fd as u32).and(asked)))
+        Ok(self.call(Call::Poll, fd, |world| world.conditions(fd as u32).intersection(asked)))
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
         let fd = self.enter().listen(at, options)?;
-        Ok(Handle::from_virtual(fd, Kind::Listener, None, self.owner()))
+        Ok(Handle::from_virtual(fd, SourceKind::Listener, None, self.owner()))
     }
 
     fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {

@@ -64,7 +64,8 @@
 //! running, so let them take turns, and time pass when none has anything to do:
 //!
 //! ```
-//! # use windlass::{sim::Sim, Completions, Watcher};
+//! # use windlass::sim::Sim;
+//! # use windlass::{Completions, Watcher};
 //! # let sim = Sim::new(1);
 //! # let (mut a, mut b) = (Watcher::simulated(&sim), Watcher::simulated(&sim));
 //! # let mut done = Completions::new();
@@ -109,7 +110,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::interest::Ready;
 use crate::proactor::Proactor;
-use crate::source::{Handle, Kind};
+use crate::source::{Handle, SourceKind};
 use crate::watcher::Watcher;
 use kernel::Call;
 use outside::Outside;
@@ -149,7 +150,7 @@ impl Sim {
             outside,
             selector,
             events: Vec::new(),
-            most_events: Config::default().events,
+            most_events: Config::default().events_per_wait,
             calls: [0; Call::COUNT],
         }
     }
@@ -182,7 +183,7 @@ impl Sim {
     /// Two connected stream sockets, as socketpair(2) makes them.
     pub fn pair(&self) -> (Handle, Handle) {
         let (a, b) = self.enter().pair();
-        let handle = |fd| Handle::from_virtual(fd, Kind::UnixStream, None, self.owner());
+        let handle = |fd| Handle::from_virtual(fd, SourceKind::UnixStream, None, self.owner());
         (handle(a), handle(b))
     }
 
@@ -212,7 +213,7 @@ impl Sim {
     /// `EADDRINUSE` when there is one already, `EINVAL` for no address.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {
         let fd = self.enter().datagram(&at.into())?;
-        Ok(Handle::from_virtual(fd, Kind::Datagram, None, self.owner()))
+        Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
     }
 
     /// The virtual time, as [`Watcher::now`] says it.
@@ -269,11 +270,11 @@ impl Sim {
     }
 
     /// The kind of a stream socket.
-    fn kind_of(world: &World, fd: i32) -> Kind {
+    fn kind_of(world: &World, fd: i32) -> SourceKind {
         if world.sockets[fd as usize].flags & INTERNET != 0 {
-            Kind::Stream
+            SourceKind::Stream
         } else {
-            Kind::UnixStream
+            SourceKind::UnixStream
         }
     }
 }
@@ -304,7 +305,7 @@ impl Proactor<Sim> {
     /// stands still.
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
         let mut kernel = sim.clone();
-        kernel.most_events = config.events.max(1);
+        kernel.most_events = config.events_per_wait.max(1);
         let config = Config { busy_poll: Duration::ZERO, ..config };
         Proactor::with_kernel(kernel, config, "a simulation".into())
     }
@@ -314,7 +315,8 @@ impl Watcher<Proactor<Sim>> {
     /// A watcher on a simulated network, with the default settings.
     ///
     /// ```
-    /// use windlass::{sim::Sim, Watcher};
+    /// use windlass::sim::Sim;
+    /// use windlass::Watcher;
     /// let sim = Sim::new(7);
     /// let mut watcher = Watcher::simulated(&sim);
     /// assert_eq!(watcher.now(), sim.now());

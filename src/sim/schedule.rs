@@ -198,7 +198,7 @@ impl World {
             let (key, writes) = (socket.key, socket.flags & WRITES_REGISTERED != 0);
             let mut ready = self.conditions(index);
             if !writes {
-                ready = ready.without(Ready::WRITABLE);
+                ready = ready.difference(Ready::WRITABLE);
             }
             if !ready.is_empty() {
                 events.push((key, ready));

@@ -52,9 +52,9 @@ impl Soak {
         let config = Config {
             buffer_size: 64 << rng.below(8),
             swap_limit: 64 << rng.below(12),
-            source_bytes: 1 + rng.below(3000) as usize,
-            turn_bytes: 1 + rng.below(3000) as usize,
-            events: 1 + rng.below(8) as usize,
+            source_budget: 1 + rng.below(3000) as usize,
+            turn_budget: 1 + rng.below(3000) as usize,
+            events_per_wait: 1 + rng.below(8) as usize,
             ..Config::default()
         };
         let mut watcher = Watcher::simulated_with(&sim, config);
@@ -165,7 +165,7 @@ impl Soak {
             assert!(record.ended.is_none(), "a second completion of {}", c.token);
             record.count += 1;
             record.moved += c.bytes();
-            if !c.more() {
+            if !c.has_more() {
                 record.ended = Some(c.error_kind().map_or(Ok(()), Err));
             }
             match c.result {

@@ -158,7 +158,7 @@ fn connection(watcher: &mut Simulated) -> (Source, Source) {
             }
         }
     }
-    watcher.free(listener);
+    watcher.abort(listener);
     (client.unwrap(), server.unwrap())
 }
 
@@ -194,7 +194,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                     watcher.submit(Op::read(c.source).token(SERVE)).unwrap();
                 }
                 (SERVE, _) => {
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                 }
                 (CONNECT, Ok(Done::Connected(socket))) => {
                     client = watcher.attach(socket).unwrap();
@@ -220,7 +220,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                     break;
                 }
                 (CONNECT | ASK, _) => {
-                    watcher.free(client);
+                    watcher.abort(client);
                     client = Source::NONE;
                     watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
                 }
@@ -348,7 +348,7 @@ fn nobody_listens() {
         panic!("there was room for one")
     };
     let first = watcher.attach(socket).unwrap();
-    watcher.free(listener);
+    watcher.abort(listener);
     let refused = Some(ErrorKind::Os(libc::ECONNREFUSED));
     assert_eq!(wait_one(&mut watcher).error_kind(), refused);
     let reset = Err(ErrorKind::Os(libc::ECONNRESET));
@@ -468,7 +468,7 @@ fn closing_with_unread_data_resets() {
     let (a, b) = attach_pair(&mut watcher, &sim);
     assert_eq!(write(&mut watcher, a, "unread"), None);
     assert_eq!(write(&mut watcher, b, "read"), None);
-    watcher.free(b);
+    watcher.abort(b);
     assert_eq!(read(&mut watcher, a).unwrap(), b"read");
     let reset = ErrorKind::Os(libc::ECONNRESET);
     assert_eq!(read(&mut watcher, a), Err(reset));
@@ -477,7 +477,7 @@ fn closing_with_unread_data_resets() {
     assert_eq!(write(&mut watcher, a, "nobody"), pipe);
     // TCP learns of a closed peer one write later than a Unix socket.
     let (client, server) = connection(&mut watcher);
-    watcher.free(server);
+    watcher.abort(server);
     assert_eq!(read(&mut watcher, client).unwrap(), b"");
     assert_eq!(write(&mut watcher, client, "first"), None);
     assert_eq!(write(&mut watcher, client, "second"), pipe);
@@ -520,7 +520,7 @@ fn poll_tells_what_holds() {
     watcher.submit(Op::poll(a, Ready::READABLE)).unwrap();
     watcher.submit(Op::timer(HOUR)).unwrap();
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Timer)));
-    watcher.free(b);
+    watcher.abort(b);
     let hangup = Ready::READABLE | Ready::HANGUP;
     assert_eq!(ready(wait_one(&mut watcher)), hangup);
 }

@@ -14,7 +14,7 @@ pub(crate) use libc::{PIPE_BUF, pollfd as PollFd};
 
 use crate::buf::Target;
 use crate::interest::Ready;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::{Moved, attempt, check, net};
 
@@ -22,11 +22,11 @@ use crate::sys::{Moved, attempt, check, net};
 ///
 /// # Errors
 /// `EBADF` for a closed descriptor.
-pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
     match mode_of(fd)? {
         libc::S_IFSOCK => net::kind_of(fd),
-        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Ok(Kind::File),
-        _ => Ok(Kind::Pollable),
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Ok(SourceKind::File),
+        _ => Ok(SourceKind::Pollable),
     }
 }
 
@@ -214,7 +214,7 @@ const _: () = {
 /// Conditions in poll(2)'s bits.
 pub(crate) fn to_poll(on: Ready) -> i16 {
     let half_close = RDHUP.filter(|_| on.contains(Ready::READ_CLOSED));
-    on.without(Ready::READ_CLOSED).bits() as i16 | half_close.unwrap_or(0)
+    on.difference(Ready::READ_CLOSED).bits() as i16 | half_close.unwrap_or(0)
 }
 
 /// poll(2)'s bits as conditions. A descriptor that is not open is an error to whoever waits for it.
@@ -222,7 +222,7 @@ pub(crate) fn from_poll(bits: i16) -> Ready {
     let half_closed = RDHUP.is_some_and(|bit| bits & bit != 0);
     let half_closed = if half_closed { Ready::READ_CLOSED } else { Ready::NONE };
     let closed = if bits & libc::POLLNVAL != 0 { Ready::ALWAYS } else { Ready::NONE };
-    Ready::from_bits(bits as u16).without(Ready::READ_CLOSED) | half_closed | closed
+    Ready::from_bits(bits as u16).difference(Ready::READ_CLOSED) | half_closed | closed
 }
 
 /// How many vectors one call takes here: more are continued by the next call.

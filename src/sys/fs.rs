@@ -17,7 +17,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::buf::Target;
-use crate::file::Stat;
+use crate::file::Metadata;
 use crate::sys::fd::{AsRawFd, FromRawFd, RawFd};
 use crate::sys::{HowOpen, Moved, attempt, descriptor, os_errno, os_error, stat};
 
@@ -279,8 +279,8 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
 /// As [`open`], for regular files only, with the file's `stat`: `EISDIR` for a directory, `EINVAL`
 /// for others. Opening a FIFO blocks until the other end is open, and opening a device may block,
 /// too. So we open with `O_NONBLOCK`, and clear the flag once the file turns out to be regular.
-pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
-    let check = |known: &Stat| known.kind().check_regular().map_err(os_error);
+pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Metadata)> {
+    let check = |known: &Metadata| known.kind().check_regular().map_err(os_error);
     let opened = open(path, flags | libc::O_NONBLOCK, mode, false).or_else(|error| {
         match os_errno(&error) {
             // A FIFO without a reader, a socket, or a missing device.

@@ -236,7 +236,7 @@ impl Known {
             }
             told
         };
-        let told = told.and(self.on | Ready::ALWAYS | Ready::READ_CLOSED);
+        let told = told.intersection(self.on | Ready::ALWAYS | Ready::READ_CLOSED);
         (!told.is_empty()).then_some(told)
     }
 
@@ -370,7 +370,7 @@ mod tests {
             let ended = flags & raw::EV_EOF != 0;
             if flags & raw::EV_ERROR != 0 {
                 let failed = if writes && data == libc::EPIPE {
-                    GONE.and(on | Ready::ERROR)
+                    GONE.intersection(on | Ready::ERROR)
                 } else {
                     Ready::ERROR
                 };

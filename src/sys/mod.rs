@@ -146,7 +146,9 @@ pub(crate) struct HowOpen {
     pub(crate) synchronous: bool,
 }
 
-/// A selector: see the list above.
+/// A selector: what the [`Reactor`](crate::reactor::Reactor) and [`Os`](crate::kernel::Os) wait on.
+///
+/// epoll, kqueue and poll(2) implement it. It cannot be implemented outside this crate.
 pub trait Select: Sized {
     /// What `explain` calls it.
     const NAME: &'static str;
@@ -163,18 +165,34 @@ pub trait Select: Sized {
     const QUIET_WRITES: bool = true;
 
     /// A selector whose `select` takes so many events at most.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`: no descriptor is left; `ENOMEM`.
     fn new(capacity: usize) -> io::Result<Self>;
 
     /// What other threads end a `select` with: it then reports `key`.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`: no descriptor is left for the event.
     fn waker(&mut self, key: u64) -> io::Result<waker::Waker>;
 
     /// Registers a descriptor.
+    ///
+    /// # Errors
+    /// `EPERM`: the descriptor cannot be waited for, as a regular file; `EBADF`: it is not open;
+    /// `ENOSPC`, `ENOMEM`: a limit of the system.
     fn add(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()>;
 
     /// Changes a registration.
+    ///
+    /// # Errors
+    /// `ENOENT`: the descriptor is not registered; `EBADF`: it is not open; `ENOMEM`.
     fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()>;
 
     /// Ends a registration.
+    ///
+    /// # Errors
+    /// `ENOENT`: the descriptor is not registered; `EBADF`: it is not open.
     fn remove(&mut self, fd: RawFd) -> io::Result<()>;
 
     /// The descriptor is being closed, and the kernel [ends](Select::FORGETS_CLOSED) its
@@ -192,6 +210,9 @@ pub trait Select: Sized {
     }
 
     /// Waits; answers how many events there are. `None` waits for ever, 0 not at all.
+    ///
+    /// # Errors
+    /// `EBADF`, `EINVAL`: other code has closed the selector's descriptor.
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize>;
 
     /// Event `i` of the last `select`: its key, and what holds.

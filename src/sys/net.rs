@@ -13,7 +13,7 @@
 use std::io::{self, IoSlice};
 
 use crate::buf::Target;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -145,9 +145,9 @@ pub(crate) fn is_of_connection(errno: i32) -> bool {
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
 /// What kind of socket `fd` is.
-pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
     if option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
-        return Ok(Kind::Listener);
+        return Ok(SourceKind::Listener);
     }
     let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
     let family = local(fd)?.family();
@@ -157,17 +157,17 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
 /// The kind of a connected socket with this family, type and protocol. Only TCP and MPTCP streams
 /// (and Unix streams, except at passed descriptors) fill a read with all available bytes: SCTP ends
 /// a read at a message.
-fn kind_by(family: i32, kind: i32, protocol: i32) -> Kind {
+fn kind_by(family: i32, kind: i32, protocol: i32) -> SourceKind {
     const MPTCP: i32 = 262;
     let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
     match kind {
-        libc::SOCK_STREAM if family == libc::AF_UNIX => Kind::UnixStream,
+        libc::SOCK_STREAM if family == libc::AF_UNIX => SourceKind::UnixStream,
         libc::SOCK_STREAM if internet && matches!(protocol, libc::IPPROTO_TCP | MPTCP) => {
-            Kind::Stream
+            SourceKind::Stream
         }
-        libc::SOCK_STREAM => Kind::OtherStream,
-        libc::SOCK_SEQPACKET => Kind::Seqpacket,
-        _ => Kind::Datagram,
+        libc::SOCK_STREAM => SourceKind::OtherStream,
+        libc::SOCK_SEQPACKET => SourceKind::Seqpacket,
+        _ => SourceKind::Datagram,
     }
 }
 
@@ -188,15 +188,15 @@ fn protocol(_: RawFd, family: i32, kind: i32) -> i32 {
 pub(crate) fn listens_to_bytes(fd: RawFd) -> io::Result<bool> {
     let family = local(fd)?.family();
     let kind = option(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
-    Ok(kind_by(family, kind, protocol(fd, family, kind)) != Kind::OtherStream)
+    Ok(kind_by(family, kind, protocol(fd, family, kind)) != SourceKind::OtherStream)
 }
 
 /// What kind of connected Unix socket `fd` is.
-pub(crate) fn unix_kind(fd: RawFd) -> Kind {
+pub(crate) fn unix_kind(fd: RawFd) -> SourceKind {
     match option(fd, libc::SOL_SOCKET, libc::SO_TYPE) {
-        Ok(libc::SOCK_STREAM) => Kind::UnixStream,
-        Ok(libc::SOCK_SEQPACKET) => Kind::Seqpacket,
-        _ => Kind::Unknown,
+        Ok(libc::SOCK_STREAM) => SourceKind::UnixStream,
+        Ok(libc::SOCK_SEQPACKET) => SourceKind::Seqpacket,
+        _ => SourceKind::Unknown,
     }
 }
 
@@ -492,29 +492,29 @@ mod tests {
         const VSOCK: i32 = 40;
         let (stream, packets) = (libc::SOCK_STREAM, libc::SOCK_SEQPACKET);
         for (family, kind, protocol, told) in [
-            (libc::AF_INET, stream, libc::IPPROTO_TCP, Kind::Stream),
-            (libc::AF_INET6, stream, libc::IPPROTO_TCP, Kind::Stream),
-            (libc::AF_INET, stream, MPTCP, Kind::Stream),
-            (libc::AF_INET6, stream, MPTCP, Kind::Stream),
-            (libc::AF_INET, stream, SCTP, Kind::OtherStream),
-            (libc::AF_INET6, stream, SCTP, Kind::OtherStream),
-            (libc::AF_INET, stream, 0, Kind::OtherStream),
-            (VSOCK, stream, 0, Kind::OtherStream),
-            (VSOCK, stream, libc::IPPROTO_TCP, Kind::OtherStream),
-            (libc::AF_UNIX, stream, 0, Kind::UnixStream),
-            (libc::AF_UNIX, packets, 0, Kind::Seqpacket),
-            (libc::AF_INET, packets, SCTP, Kind::Seqpacket),
-            (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_UDP, Kind::Datagram),
-            (libc::AF_UNIX, libc::SOCK_DGRAM, 0, Kind::Datagram),
+            (libc::AF_INET, stream, libc::IPPROTO_TCP, SourceKind::Stream),
+            (libc::AF_INET6, stream, libc::IPPROTO_TCP, SourceKind::Stream),
+            (libc::AF_INET, stream, MPTCP, SourceKind::Stream),
+            (libc::AF_INET6, stream, MPTCP, SourceKind::Stream),
+            (libc::AF_INET, stream, SCTP, SourceKind::OtherStream),
+            (libc::AF_INET6, stream, SCTP, SourceKind::OtherStream),
+            (libc::AF_INET, stream, 0, SourceKind::OtherStream),
+            (VSOCK, stream, 0, SourceKind::OtherStream),
+            (VSOCK, stream, libc::IPPROTO_TCP, SourceKind::OtherStream),
+            (libc::AF_UNIX, stream, 0, SourceKind::UnixStream),
+            (libc::AF_UNIX, packets, 0, SourceKind::Seqpacket),
+            (libc::AF_INET, packets, SCTP, SourceKind::Seqpacket),
+            (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_UDP, SourceKind::Datagram),
+            (libc::AF_UNIX, libc::SOCK_DGRAM, 0, SourceKind::Datagram),
         ] {
             assert_eq!(kind_by(family, kind, protocol), told, "{family} {kind} {protocol}");
         }
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(listens_to_bytes(tcp.as_raw_fd()).unwrap());
-        assert_eq!(kind_of(tcp.as_raw_fd()).unwrap(), Kind::Listener);
+        assert_eq!(kind_of(tcp.as_raw_fd()).unwrap(), SourceKind::Listener);
         let socket = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
-        assert_eq!(kind_of(socket.as_raw_fd()).unwrap(), Kind::Stream);
+        assert_eq!(kind_of(socket.as_raw_fd()).unwrap(), SourceKind::Stream);
         let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(kind_of(unix.as_raw_fd()).unwrap(), Kind::UnixStream);
+        assert_eq!(kind_of(unix.as_raw_fd()).unwrap(), SourceKind::UnixStream);
     }
 }

@@ -18,8 +18,8 @@ pub fn max_open_files() -> io::Result<u64> {
 ///
 /// ```
 /// # if cfg!(windows) { return Ok(()) }
-/// let limit = windlass::raise_max_open_files()?;
-/// assert_eq!(limit, windlass::max_open_files()?);
+/// let limit = windlass::fd::raise_max_open_files()?;
+/// assert_eq!(limit, windlass::fd::max_open_files()?);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///

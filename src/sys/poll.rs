@@ -214,7 +214,7 @@ impl Select for Poll {
 impl Entry {
     /// What poll(2) is asked for; `None` when nothing may be reported.
     fn shown(&self) -> Option<Ready> {
-        let on = asked(self.on).without(self.held);
+        let on = asked(self.on).difference(self.held);
         // Errors and hang-ups are told whether asked for or not.
         let silent = !self.armed || self.held.intersects(Ready::ALWAYS);
         (!silent).then_some(on)
@@ -328,7 +328,7 @@ impl Poll {
         wait(&mut fds, Some(0))?;
         for (place, asked) in places.into_iter().zip(fds) {
             let entry = &mut self.entries[place];
-            let holds = entry.held.and(descriptor::from_poll(asked.revents));
+            let holds = entry.held.intersection(descriptor::from_poll(asked.revents));
             if holds != entry.held {
                 entry.held = holds;
                 self.held -= usize::from(holds.is_empty());

@@ -6,12 +6,12 @@
 //! Paths end in NUL; the struct that the kernel fills is local and zeroed.
 
 use std::ffi::OsStr;
-use std::fs::{FileType, Metadata};
+use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::file::{FileKind, Stat};
+use crate::file::{FileKind, Metadata};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
 
@@ -30,9 +30,9 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
 }
 
 /// What std knows of a file.
-impl From<&Metadata> for Stat {
-    fn from(known: &Metadata) -> Stat {
-        Stat {
+impl From<&fs::Metadata> for Metadata {
+    fn from(known: &fs::Metadata) -> Metadata {
+        Metadata {
             device: known.dev(),
             inode: known.ino(),
             mode: known.mode(),
@@ -53,19 +53,19 @@ impl From<&Metadata> for Stat {
 }
 
 /// Of an open file.
-pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
+pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     match system::of_descriptor(fd) {
         Some(answer) => answer,
-        None => file(fd).metadata().map(|metadata| Stat::from(&metadata)),
+        None => file(fd).metadata().map(|metadata| Metadata::from(&metadata)),
     }
 }
 
 /// Of a path; of a link itself where `follow` is false.
-pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Stat> {
+pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     match system::of_path(path, follow) {
         Some(answer) => answer,
-        None if follow => std::fs::metadata(path).map(|metadata| Stat::from(&metadata)),
-        None => std::fs::symlink_metadata(path).map(|metadata| Stat::from(&metadata)),
+        None if follow => std::fs::metadata(path).map(|metadata| Metadata::from(&metadata)),
+        None => std::fs::symlink_metadata(path).map(|metadata| Metadata::from(&metadata)),
     }
 }
 
@@ -80,16 +80,16 @@ fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
-    use super::{OsStr, RawFd, Stat, io, time};
+    use super::{Metadata, OsStr, RawFd, io, time};
     use crate::file::DirectAlignment;
     use crate::sys::{check, fs};
     use std::ffi::CStr;
 
-    pub(super) fn of_descriptor(fd: RawFd) -> Option<io::Result<Stat>> {
+    pub(super) fn of_descriptor(fd: RawFd) -> Option<io::Result<Metadata>> {
         statx(fd, c"", libc::AT_EMPTY_PATH)
     }
 
-    pub(super) fn of_path(path: &OsStr, follow: bool) -> Option<io::Result<Stat>> {
+    pub(super) fn of_path(path: &OsStr, follow: bool) -> Option<io::Result<Metadata>> {
         let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
         match fs::c_path(path) {
             Ok(path) => statx(libc::AT_FDCWD, &path, flags),
@@ -98,7 +98,7 @@ mod system {
     }
 
     /// Nothing where the kernel (before 4.11) or a container's filter has no such call.
-    fn statx(fd: RawFd, path: &CStr, flags: i32) -> Option<io::Result<Stat>> {
+    fn statx(fd: RawFd, path: &CStr, flags: i32) -> Option<io::Result<Metadata>> {
         let wanted = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
         // SAFETY: a struct of integers.
         let mut raw: libc::statx = unsafe { std::mem::zeroed() };
@@ -114,10 +114,10 @@ mod system {
         }
     }
 
-    fn convert(raw: &libc::statx) -> Stat {
+    fn convert(raw: &libc::statx) -> Metadata {
         let at = |t: libc::statx_timestamp| time(t.tv_sec, t.tv_nsec);
         let has = |what: u32| raw.stx_mask & what != 0;
-        Stat {
+        Metadata {
             device: libc::makedev(raw.stx_dev_major, raw.stx_dev_minor) as _,
             inode: raw.stx_ino,
             mode: u32::from(raw.stx_mode),
@@ -142,13 +142,13 @@ mod system {
 /// std's stat has everything that these systems say.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod system {
-    use super::{OsStr, RawFd, Stat, io};
+    use super::{Metadata, OsStr, RawFd, io};
 
-    pub(super) fn of_descriptor(_: RawFd) -> Option<io::Result<Stat>> {
+    pub(super) fn of_descriptor(_: RawFd) -> Option<io::Result<Metadata>> {
         None
     }
 
-    pub(super) fn of_path(_: &OsStr, _: bool) -> Option<io::Result<Stat>> {
+    pub(super) fn of_path(_: &OsStr, _: bool) -> Option<io::Result<Metadata>> {
         None
     }
 }

@@ -112,9 +112,9 @@ impl<W: Work> Workers<W> {
     /// their completion not yet taken. `bell` is rung after each completion, on the worker's
     /// thread: it wakes the loop if it sleeps, unless it will look soon anyway and need not know
     /// before, and should cost little if it does not sleep
-    /// ([`Remote::teller`](crate::remote::Remote::teller)). Nothing is started yet; the memory is
-    /// 16 bytes for each job of `queue`, and twice that for each kind of lane when it is first
-    /// used.
+    /// ([`Remote::teller`](crate::driver::remote::Remote::teller)). Nothing is started yet; the
+    /// memory is 16 bytes for each job of `queue`, and twice that for each kind of lane when it is
+    /// first used.
     pub(crate) fn new(
         threads: usize,
         queue: usize,
@@ -157,7 +157,7 @@ impl<W: Work> Workers<W> {
         work: W,
     ) -> Result<Job<W>, Rejected<W>> {
         if let Err(reason) = self.ready() {
-            return Err(Rejected { op: work, reason });
+            return Err(Rejected { value: work, reason });
         }
         let bytes = if matches!(class, Class::Strand(_)) { work.bytes() } else { 0 };
         let cell = self.cell(key, bytes, work);
@@ -173,7 +173,7 @@ impl<W: Work> Workers<W> {
         } else if let Err(cell) = self.shared.lanes.push(lane, slow, cell)
             && let Some(op) = cell.withdraw()
         {
-            return Err(Rejected { op, reason: self.full() });
+            return Err(Rejected { value: op, reason: self.full() });
         }
         self.accepted += 1;
         self.in_flight += 1;

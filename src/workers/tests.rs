@@ -188,7 +188,7 @@ fn a_full_queue_names_its_bound() {
     let refused = pool.workers.submit(3, Lane::High, Class::Quick, call(|| 33)).unwrap_err();
     assert_eq!(refused.reason, Reason::Full { limit: Limit::Jobs, count: 3 });
     assert!(refused.to_string().contains("3 jobs"), "{refused}");
-    assert_eq!(refused.op.run(), 33);
+    assert_eq!(refused.value.run(), 33);
     gate.open(3);
     pool.next();
     pool.submit(4, Lane::Normal, call(|| 4));
@@ -358,7 +358,7 @@ fn a_thread_that_cannot_be_made() {
     stack(&pool, Some(1 << 48));
     let refused = pool.workers.submit(0, Lane::Normal, Class::Quick, call(|| 7)).unwrap_err();
     assert!(matches!(refused.reason, Reason::Os(_)), "{refused:?}");
-    assert_eq!((refused.op.run(), pool.threads(), pool.workers.in_flight()), (7, 0, 0));
+    assert_eq!((refused.value.run(), pool.threads(), pool.workers.in_flight()), (7, 0, 0));
     stack(&pool, None);
     let gate = Gate::new();
     pool.submit(1, Lane::Normal, gate.work(1));

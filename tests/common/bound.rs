@@ -6,7 +6,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use windlass::{Completions, Driver, Watcher};
+use windlass::driver::Driver;
+use windlass::{Completions, Watcher};
 
 /// How long one wait may take before it counts as a hang.
 pub const BOUND: Duration = Duration::from_secs(60);

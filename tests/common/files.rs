@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use windlass::{
-    Buf, Builder, Completion, Done, Driver, DriverKind, FileBackend, Handle, Op, OpenOptions,
-    Source, Watcher,
-};
+use windlass::driver::Driver;
+use windlass::fs::{FileBackend, OpenOptions};
+use windlass::{Buf, Builder, Completion, Done, DriverKind, Handle, Op, Source, Watcher};
 
 use super::*;
 
@@ -16,14 +15,14 @@ macro_rules! harness {
         pub struct $harness;
 
         impl Harness for $harness {
-            type Driver = windlass::Auto;
+            type Driver = windlass::driver::Auto;
             const NAME: &'static str = $name;
             const STAMP: &'static str = $stamp;
             const HUGE: usize = if cfg!(windows) { 8 << 20 } else { 100 << 20 };
             const MANY: usize = if cfg!(windows) { 1 << 10 } else { 8 << 10 };
 
             fn watcher(builder: Builder) -> Watcher {
-                let builder = builder.driver(DriverKind::$driver).files(FileBackend::$backend);
+                let builder = builder.driver(DriverKind::$driver).file_backend(FileBackend::$backend);
                 builder.build().expect("it is there")
             }
 

@@ -9,10 +9,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use windlass::driver::{Driver, OpCode};
+use windlass::kernel::Proactor;
 use windlass::sim::{Faults, Sim};
 use windlass::{
-    Address, Buf, Builder, Code, Completion, Completions, Done, Driver, DriverKind, ErrorKind, Op,
-    Proactor, Reason, Source, Submitter, Ticket, Watcher,
+    Address, Buf, Builder, Completion, Completions, Done, DriverKind, ErrorKind, Op, Reason,
+    Source, Submitter, Ticket, Watcher,
 };
 
 pub mod bound;
@@ -70,7 +72,7 @@ pub trait Harness {
 pub struct Epoll;
 
 impl Harness for Epoll {
-    type Driver = windlass::Auto;
+    type Driver = windlass::driver::Auto;
     const NAME: &'static str = "epoll";
     const STAMP: &'static str = "epoll";
     const HUGE: usize = 100 << 20;
@@ -90,7 +92,7 @@ impl Harness for Epoll {
 pub struct Uring;
 
 impl Harness for Uring {
-    type Driver = windlass::Auto;
+    type Driver = windlass::driver::Auto;
     const NAME: &'static str = "io_uring";
     const STAMP: &'static str = "uring";
     const HUGE: usize = 100 << 20;
@@ -111,7 +113,7 @@ impl Harness for Uring {
 pub struct Kqueue;
 
 impl Harness for Kqueue {
-    type Driver = windlass::Auto;
+    type Driver = windlass::driver::Auto;
     const NAME: &'static str = "kqueue";
     const STAMP: &'static str = "kqueue";
     const HUGE: usize = 100 << 20;
@@ -132,7 +134,7 @@ impl Harness for Kqueue {
 pub struct Poll;
 
 impl Harness for Poll {
-    type Driver = windlass::Auto;
+    type Driver = windlass::driver::Auto;
     const NAME: &'static str = "poll";
     const STAMP: &'static str = "poll";
     // WSAPoll looks at every socket in every wait, one system call's worth each.
@@ -210,7 +212,7 @@ pub struct Bench<D: Driver> {
     pub watcher: Watcher<D>,
     batch: Completions,
     backlog: VecDeque<Completion>,
-    open: HashMap<Ticket, (Code, u64)>,
+    open: HashMap<Ticket, (OpCode, u64)>,
     strict: bool,
     address: Address,
     started: Instant,
@@ -252,7 +254,7 @@ impl<D: Driver> Bench<D> {
                 self.open.entry(ticket).or_insert((code, 0)).1 += 1;
                 Ok(ticket)
             }
-            Err(rejected) => Err((rejected.reason, rejected.op)),
+            Err(rejected) => Err((rejected.reason, rejected.value)),
         }
     }
 
@@ -266,8 +268,8 @@ impl<D: Driver> Bench<D> {
             Err(rejected) => {
                 let after = self.watcher.counters();
                 assert_eq!(before.in_flight, after.in_flight, "a refusal takes no place");
-                assert_eq!(rejected.op.code(), code, "another operation came back");
-                (rejected.reason, rejected.op)
+                assert_eq!(rejected.value.code(), code, "another operation came back");
+                (rejected.reason, rejected.value)
             }
         }
     }
@@ -296,7 +298,7 @@ impl<D: Driver> Bench<D> {
                 assert_eq!(c.code(), *code, "its code: {c:?}");
             }
             match self.open.get_mut(&c.ticket()) {
-                Some((_, times)) if !c.more() => {
+                Some((_, times)) if !c.has_more() => {
                     *times -= 1;
                     if *times == 0 {
                         self.open.remove(&c.ticket());
@@ -315,7 +317,8 @@ impl<D: Driver> Bench<D> {
         while self.backlog.is_empty() {
             if self.fetch(BOUND) == 0 {
                 let counters = self.watcher.counters();
-                let open: Vec<Code> = self.open.values().map(|(code, _)| *code).take(20).collect();
+                let open: Vec<OpCode> =
+                    self.open.values().map(|(code, _)| *code).take(20).collect();
                 let count = self.open.len();
                 panic!("nothing completes; in flight: {count}, first {open:?}; {counters:?}");
             }
@@ -455,7 +458,7 @@ impl<D: Driver> Bench<D> {
     pub fn pairs(&mut self, count: usize) -> Vec<(Source, Source)> {
         let (listener, at) = self.listen();
         let pairs = (0..count).map(|_| self.connect(listener, &at)).collect();
-        self.watcher.free(listener);
+        self.watcher.abort(listener);
         pairs
     }
 
@@ -694,7 +697,7 @@ pub fn expect_closed(c: Completion) {
 /// The operation ended this way: how many bytes it had moved, and its buffer.
 #[track_caller]
 pub fn expect_error(c: Completion, kind: ErrorKind) -> (usize, Buf) {
-    assert!(!c.more(), "an error is final: {c:?}");
+    assert!(!c.has_more(), "an error is final: {c:?}");
     let bytes = c.bytes();
     match c.result {
         Err(error) if error.kind() == kind => {

@@ -110,12 +110,12 @@ pub fn is_blocking(fd: impl AsFd) -> bool {
 
 /// The number of a source's descriptor.
 #[cfg(unix)]
-pub fn number<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) -> RawFd {
+pub fn number<D: windlass::driver::Driver>(bench: &mut Bench<D>, source: Source) -> RawFd {
     bench.watcher.fd(source).expect("it is open").as_raw_fd()
 }
 
 /// Lets close(2) reset the connection (SO_LINGER 0).
-pub fn reset_on_close<D: windlass::Driver>(bench: &mut Bench<D>, source: Source) {
+pub fn reset_on_close<D: windlass::driver::Driver>(bench: &mut Bench<D>, source: Source) {
     let fd = bench.watcher.fd(source).expect("it is open");
     socket2::SockRef::from(&fd).set_linger(Some(Duration::ZERO)).expect("a TCP socket");
 }

@@ -18,7 +18,7 @@ pub fn a_connection_waits_for_its_accept<H: Harness>() {
     expect_closed(b.end(close));
     let accept = b.submit(Op::accept(listener));
     let c = b.end(accept);
-    assert_eq!((c.source, c.more()), (listener, false));
+    assert_eq!((c.source, c.has_more()), (listener, false));
     let there = b.watcher.attach(expect_accepted(c)).unwrap();
     assert_eq!(b.read_to_end(there), b"early");
     b.expect_all_ended();
@@ -75,7 +75,7 @@ pub fn a_multishot_accept_takes_hundreds_at_once<H: Harness>() {
     while accepted.len() < count as usize || connected < count {
         let c = b.next();
         if c.ticket() == accept {
-            assert!(c.more());
+            assert!(c.has_more());
             let handle = expect_accepted(c);
             accepted.push(b.watcher.attach(handle).unwrap());
         } else {
@@ -87,9 +87,9 @@ pub fn a_multishot_accept_takes_hundreds_at_once<H: Harness>() {
     for source in accepted {
         assert!(b.read(source).is_empty());
     }
-    b.watcher.free(listener);
+    b.watcher.abort(listener);
     let last = b.end(accept);
-    expect_unmoved(last, ErrorKind::Freed);
+    expect_unmoved(last, ErrorKind::Aborted);
     b.expect_all_ended();
 }
 
@@ -110,7 +110,7 @@ pub fn a_refused_connect_fails_once<H: Harness>() {
 /// C9: accepts wait for room in the table, and go on when there is some.
 pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     let room = 6;
-    let mut server = H::bench_with(Watcher::builder().sources(room));
+    let mut server = H::bench_with(Watcher::builder().max_sources(room));
     let (listener, at) = server.listen();
     // Connects take a place each, so they go one by one and leave as handles.
     let mut clients = Vec::new();
@@ -123,7 +123,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     let mut attached = Vec::new();
     for _ in 0..5 {
         let c = server.end(accept);
-        assert!(c.more());
+        assert!(c.has_more());
         let handle = expect_accepted(c);
         let source = server.watcher.attach(handle);
         attached.push(source.expect("an accepted connection has a place"));
@@ -133,7 +133,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     assert_eq!(server.watcher.counters().sources, u64::from(room));
     // A free lets one more in, again and again.
     for _ in 0..7 {
-        assert!(server.watcher.free(attached.remove(0)));
+        assert!(server.watcher.abort(attached.remove(0)));
         let handle = expect_accepted(server.end(accept));
         attached.push(server.watcher.attach(handle).expect("a place"));
         server.expect_quiet();
@@ -149,7 +149,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
 
 /// The same when the batch is slow to be fetched: what waits inside counts.
 pub fn accepted_connections_that_wait_for_delivery_have_places<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().sources(4));
+    let mut b = H::bench_with(Watcher::builder().max_sources(4));
     let (listener, at) = b.listen();
     let mut clients = Vec::new();
     for _ in 0..8 {
@@ -194,7 +194,7 @@ pub fn short_connections_again_and_again<H: Harness>() {
         assert_eq!(b.read_to_end(here), pattern(200, i));
         expect_written(b.end(answer));
         expect_closed(b.end(close));
-        assert!(b.watcher.free(here));
+        assert!(b.watcher.abort(here));
     }
     assert_eq!(b.watcher.counters().sources, 1);
     b.expect_all_ended();
@@ -205,9 +205,9 @@ pub fn freeing_a_listener_ends_its_accepts<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
     let accepts: Vec<_> = (0..10).map(|_| b.submit(Op::accept(listener))).collect();
-    assert!(b.watcher.free(listener));
+    assert!(b.watcher.abort(listener));
     for accept in accepts {
-        expect_unmoved(b.end(accept), ErrorKind::Freed);
+        expect_unmoved(b.end(accept), ErrorKind::Aborted);
     }
     let connect = b.submit(Op::connect(at));
     expect_errno(b.end(connect), &[libc::ECONNREFUSED]);

@@ -37,7 +37,7 @@ pub fn a_unix_echo_costs_one_read_and_one_write<H: Harness>() {
 /// If more sources are ready than a wait takes, no source is read before its event: the event would
 /// then cause a useless read.
 pub fn a_unix_echo_is_read_after_its_event<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().events(1));
+    let mut b = H::bench_with(Watcher::builder().events_per_wait(1));
     let pairs: Vec<_> = (0..8)
         .map(|_| {
             let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -91,7 +91,7 @@ pub fn first_reads_are_tried_where_they_find_something<H: Harness>() {
             }
             let wanted = if text.is_empty() { b"later" } else { text };
             assert_eq!(&*expect_read(b.end(read)), wanted);
-            assert!(b.watcher.free(here));
+            assert!(b.watcher.abort(here));
         }
         let after = b.watcher.counters();
         let grown = |name: &str| after.calls(name) - before.calls(name);
@@ -139,9 +139,9 @@ pub fn writes_are_explained_by_when_they_went_out<H: Harness>() {
     let behind = b.submit(Op::write(here, "behind"));
     assert_eq!(writes(&b), (3, 2));
     assert_eq!(b.watcher.counters().submitted, before + 5);
-    b.watcher.free(here);
+    b.watcher.abort(here);
     b.end(long);
     b.end(behind);
-    b.watcher.free(pipe);
+    b.watcher.abort(pipe);
     b.expect_all_ended();
 }

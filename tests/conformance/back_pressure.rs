@@ -36,7 +36,7 @@ pub fn queued_bytes_count_what_is_not_out<H: Harness>() {
     b.read_exact(stuck.peer, stuck.bytes.len() + 1334 - (4 << 18));
     assert_eq!(b.take(3).into_iter().map(expect_written).count(), 3);
     assert_eq!(b.watcher.queued_bytes(stuck.writer).unwrap(), 0);
-    b.watcher.free(stuck.writer);
+    b.watcher.abort(stuck.writer);
     assert_eq!(b.watcher.queued_bytes(stuck.writer), Err(Reason::Stale));
     b.expect_all_ended();
 }
@@ -54,7 +54,7 @@ pub fn queued_bytes_fall_however_a_write_ends<H: Harness>() {
     expect_unmoved(b.end(expired), ErrorKind::Deadline);
     assert!(b.watcher.queued_bytes(stuck.writer).unwrap() <= first);
     let torn = b.submit(Op::write(stuck.writer, vec![1; 500]));
-    let drained = b.submit(Op::drained(stuck.writer, 0));
+    let drained = b.submit(Op::wait_drained(stuck.writer, 0));
     b.look();
     assert!(b.is_open(drained));
     assert!(b.watcher.cancel(stuck.ticket));
@@ -70,9 +70,9 @@ pub fn a_drain_tells_when_few_bytes_are_left<H: Harness>() {
     let mut b = H::bench();
     let stuck = b.stuck();
     let low = 1 << 20;
-    let few = b.submit(Op::drained(stuck.writer, low).token(3));
-    let none = b.submit(Op::drained(stuck.writer, 0));
-    let any = b.submit(Op::drained(stuck.writer, usize::MAX));
+    let few = b.submit(Op::wait_drained(stuck.writer, low).token(3));
+    let none = b.submit(Op::wait_drained(stuck.writer, 0));
+    let any = b.submit(Op::wait_drained(stuck.writer, usize::MAX));
     expect_drained(b.end(any));
     b.look();
     assert!(b.is_open(few) && b.is_open(none));
@@ -91,7 +91,7 @@ pub fn a_drain_tells_when_few_bytes_are_left<H: Harness>() {
     expect_written(b.end(stuck.ticket));
     expect_drained(b.end(none));
     // Nothing is queued: at once.
-    let now = b.submit(Op::drained(stuck.writer, 0));
+    let now = b.submit(Op::wait_drained(stuck.writer, 0));
     expect_drained(b.end(now));
     b.expect_all_ended();
 }
@@ -99,19 +99,19 @@ pub fn a_drain_tells_when_few_bytes_are_left<H: Harness>() {
 pub fn drains_end_like_other_operations<H: Harness>() {
     let mut b = H::bench();
     let stuck = b.stuck();
-    let expired = b.submit(Op::drained(stuck.writer, 0).timeout(Duration::from_millis(1)));
+    let expired = b.submit(Op::wait_drained(stuck.writer, 0).timeout(Duration::from_millis(1)));
     expect_unmoved(b.end(expired), ErrorKind::Deadline);
-    let cancelled = b.submit(Op::drained(stuck.writer, 0));
+    let cancelled = b.submit(Op::wait_drained(stuck.writer, 0));
     assert!(b.watcher.cancel(cancelled));
     assert!(!b.watcher.cancel(cancelled));
     expect_unmoved(b.end(cancelled), ErrorKind::Cancelled);
-    let freed = b.submit(Op::drained(stuck.writer, 0));
-    assert!(b.watcher.free(stuck.writer));
+    let freed = b.submit(Op::wait_drained(stuck.writer, 0));
+    assert!(b.watcher.abort(stuck.writer));
     // The writes went with the source; nothing has drained.
-    expect_unmoved(b.end(freed), ErrorKind::Freed);
-    assert_eq!(b.refuse(Op::drained(stuck.writer, 0)).0, Reason::Stale);
+    expect_unmoved(b.end(freed), ErrorKind::Aborted);
+    assert_eq!(b.refuse(Op::wait_drained(stuck.writer, 0)).0, Reason::Stale);
     let stuck = b.stuck();
-    let closed = b.submit(Op::drained(stuck.writer, 0));
+    let closed = b.submit(Op::wait_drained(stuck.writer, 0));
     b.watcher.close();
     expect_unmoved(b.end(closed), ErrorKind::Closed);
 }
@@ -137,7 +137,7 @@ pub fn a_full_queue_of_writes_refuses<H: Harness>() {
     let (here, there) = b.pair();
     b.expect_alive(here, there);
     // Room again.
-    let drained = b.submit(Op::drained(stuck.writer, 0));
+    let drained = b.submit(Op::wait_drained(stuck.writer, 0));
     b.read_exact(stuck.peer, stuck.bytes.len());
     expect_drained(b.end(drained));
     expect_written(b.end(stuck.ticket));
@@ -159,7 +159,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
             b.submit(Op::read(writer).timeout(Duration::from_secs(3600))),
             b.submit(Op::read_into(writer, vec![0; 10])),
             b.submit(Op::poll(writer, Ready::READABLE)),
-            b.submit(Op::drained(writer, 0)),
+            b.submit(Op::wait_drained(writer, 0)),
             b.submit(Op::shutdown(writer)),
         ];
         b.look();
@@ -174,7 +174,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
         let last = b.submit(last.token(9).timeout(Duration::from_secs(3600)));
         // The descriptor is closed once the kernel has released it; the name is stale at once.
         assert_eq!(b.refuse(Op::write(writer, "more")).0, Reason::Stale);
-        assert!(!b.watcher.free(writer) && !b.watcher.cancel(last));
+        assert!(!b.watcher.abort(writer) && !b.watcher.cancel(last));
         let (sent, back) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
         assert!(sent > 0 && sent < stuck.bytes.len() && back.len() == stuck.bytes.len());
         for ticket in others.drain(..) {
@@ -196,7 +196,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
             }
         };
         assert!(heard == sent || end.is_some(), "{heard} of {sent}, then {end:?}");
-        b.watcher.free(stuck.peer);
+        b.watcher.abort(stuck.peer);
         b.expect_all_ended();
         assert_eq!(b.watcher.counters().in_flight, 0);
     }
@@ -215,7 +215,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
 /// once.
 pub fn an_overflow_may_come_from_another_thread<H: Harness>() {
     for overflow in [Overflow::Refuse, Overflow::Close] {
-        let builder = Watcher::builder().write_limit(1000).write_overflow(overflow).reserve(8);
+        let builder = Watcher::builder().write_limit(1000).write_overflow(overflow).id_reserve(8);
         let mut b = H::bench_with(builder);
         let (here, there) = b.pair();
         let submitter = b.submitter();
@@ -243,15 +243,15 @@ pub fn an_overflow_may_come_from_another_thread<H: Harness>() {
                 let (sent, _) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
                 assert!(sent < stuck.bytes.len());
                 expect_unmoved(b.end(read), ErrorKind::Overflow);
-                expect_unmoved(b.end(second), ErrorKind::Freed);
-                assert!(!b.watcher.free(writer));
+                expect_unmoved(b.end(second), ErrorKind::Aborted);
+                assert!(!b.watcher.abort(writer));
                 expect_unmoved(b.end(first), ErrorKind::Overflow)
             } else {
                 expect_errno(b.end(second), &[libc::ENOBUFS]);
                 let back = expect_errno(b.end(first), &[libc::ENOBUFS]);
-                assert!(b.is_open(stuck.ticket) && b.is_open(read) && b.watcher.free(writer));
-                expect_error(b.end(stuck.ticket), ErrorKind::Freed);
-                expect_unmoved(b.end(read), ErrorKind::Freed);
+                assert!(b.is_open(stuck.ticket) && b.is_open(read) && b.watcher.abort(writer));
+                expect_error(b.end(stuck.ticket), ErrorKind::Aborted);
+                expect_unmoved(b.end(read), ErrorKind::Aborted);
                 back
             };
             assert_eq!(back.as_slice(), [7; 10]);
@@ -262,7 +262,7 @@ pub fn an_overflow_may_come_from_another_thread<H: Harness>() {
             let answer = b.end(reading);
             assert_eq!(answer.token, round);
             assert_eq!(expect_read(answer).as_slice(), b"answer");
-            b.watcher.free(stuck.peer);
+            b.watcher.abort(stuck.peer);
             let counters = b.watcher.counters();
             assert_eq!((counters.in_flight, counters.sources), (0, 2), "round {round}");
         }

@@ -10,17 +10,22 @@ use crate::common::*;
 /// What is outside a setting's range becomes the nearest in it.
 pub fn settings_without_measure_are_bounded<H: Harness>() {
     let all = Watcher::builder()
-        .queue(usize::MAX)
-        .reserve(usize::MAX)
-        .jobs(usize::MAX)
-        .events(usize::MAX)
+        .remote_queue(usize::MAX)
+        .id_reserve(usize::MAX)
+        .max_jobs(usize::MAX)
+        .events_per_wait(usize::MAX)
         .source_budget(usize::MAX)
         .turn_budget(usize::MAX)
         .write_limit(usize::MAX)
-        .sources(u32::MAX)
-        .operations(u32::MAX);
-    let none =
-        Watcher::builder().queue(0).reserve(0).jobs(0).events(0).source_budget(0).turn_budget(0);
+        .max_sources(u32::MAX)
+        .max_operations(u32::MAX);
+    let none = Watcher::builder()
+        .remote_queue(0)
+        .id_reserve(0)
+        .max_jobs(0)
+        .events_per_wait(0)
+        .source_budget(0)
+        .turn_budget(0);
     for builder in [all, none] {
         let mut b = H::bench_with(builder);
         let (here, there) = b.pair();

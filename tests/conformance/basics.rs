@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use windlass::{Code, Completions, Done, ErrorKind, Op, Ready, Reason, Source};
+use windlass::driver::OpCode;
+use windlass::{Completions, Done, ErrorKind, Op, Ready, Reason, Source};
 
 use crate::common::*;
 
@@ -11,7 +12,7 @@ pub fn nop_completes_once_with_its_token<H: Harness>() {
     let ticket = b.submit(Op::nop().token(u64::MAX));
     let c = b.end(ticket);
     assert!(matches!(c.result, Ok(Done::Nop)));
-    assert_eq!((c.token, c.ticket(), c.more(), c.late()), (u64::MAX, ticket, false, false));
+    assert_eq!((c.token, c.ticket(), c.has_more(), c.is_late()), (u64::MAX, ticket, false, false));
     assert!(c.source.is_none());
     b.expect_all_ended();
 }
@@ -55,7 +56,7 @@ pub fn try_wait_does_not_block<H: Harness>() {
         assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
     }
     assert!(b.is_open(read));
-    b.watcher.free(here);
+    b.watcher.abort(here);
 }
 
 /// libuv's run_once: a wait returns as soon as there is something.
@@ -96,7 +97,8 @@ pub fn tokens_come_back_untouched<H: Harness>() {
             let ticket = b.submit(op.token(token));
             b.write(there, "y");
             assert_eq!(b.end(ticket).token, token, "{code:?}");
-            if !matches!(code, windlass::Code::Read | windlass::Code::ReadInto) {
+            if !matches!(code, windlass::driver::OpCode::Read | windlass::driver::OpCode::ReadInto)
+            {
                 b.read(here);
             }
         }
@@ -108,7 +110,7 @@ pub fn tokens_come_back_untouched<H: Harness>() {
 pub fn a_refusal_hands_everything_back<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
-    b.watcher.free(here);
+    b.watcher.abort(here);
     let bytes = pattern(1000, 1);
     let at = bytes.as_ptr();
     let (reason, op) = b.refuse(Op::write(here, bytes).token(9));
@@ -129,7 +131,7 @@ pub fn the_source_that_is_none_is_stale<H: Harness>() {
     assert_eq!(b.refuse(Op::read(Source::NONE)).0, Reason::Stale);
     assert_eq!(b.refuse(Op::write(Source::NONE, "x")).0, Reason::Stale);
     assert_eq!(b.refuse(Op::close(Source::NONE)).0, Reason::Stale);
-    assert!(!b.watcher.free(Source::NONE));
+    assert!(!b.watcher.abort(Source::NONE));
     assert_eq!(b.watcher.cancel_all(Source::NONE), 0);
     assert!(b.watcher.local_address(Source::NONE).is_err());
 }
@@ -184,10 +186,10 @@ pub fn completions_say_which_operation_they_were<H: Harness>() {
     let multishot = b.submit(Op::read(here).multishot());
     b.write(there, "x");
     let c = b.end(multishot);
-    assert!(c.more() && c.code() == Code::Read && c.ticket() == multishot);
-    b.watcher.free(here);
+    assert!(c.has_more() && c.code() == OpCode::Read && c.ticket() == multishot);
+    b.watcher.abort(here);
     let c = b.end(multishot);
-    assert_eq!((c.code(), c.error_kind()), (Code::Read, Some(ErrorKind::Freed)));
+    assert_eq!((c.code(), c.error_kind()), (OpCode::Read, Some(ErrorKind::Aborted)));
     let from_far = b.submitter();
     let (write, nop, refused) = std::thread::scope(|scope| {
         let far = scope.spawn(|| {
@@ -198,12 +200,12 @@ pub fn completions_say_which_operation_they_were<H: Harness>() {
         });
         far.join().unwrap()
     });
-    for (ticket, code) in [(write, Code::Write), (nop, Code::Nop), (refused, Code::Accept)] {
+    for (ticket, code) in [(write, OpCode::Write), (nop, OpCode::Nop), (refused, OpCode::Accept)] {
         let c = b.end(ticket);
-        assert_eq!((c.code(), c.ticket(), c.more()), (code, ticket, false));
+        assert_eq!((c.code(), c.ticket(), c.has_more()), (code, ticket, false));
     }
     let message = b.next();
-    assert_eq!((message.code(), message.token), (Code::Message, 7));
+    assert_eq!((message.code(), message.token), (OpCode::Message, 7));
 }
 
 pub fn addresses_of_both_ends_agree<H: Harness>() {
@@ -215,7 +217,7 @@ pub fn addresses_of_both_ends_agree<H: Harness>() {
     assert_eq!(b.watcher.peer_address(here).unwrap(), there_at);
     assert_ne!(here_at, there_at);
     assert!(b.watcher.set_nodelay(here, true).is_ok());
-    b.watcher.free(here);
+    b.watcher.abort(here);
     let gone = b.watcher.peer_address(here).unwrap_err();
     assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
     assert!(b.watcher.set_nodelay(here, true).is_err());

@@ -33,7 +33,7 @@ pub fn the_same_memory_comes_back_when_done<H: Harness>() {
 }
 
 pub fn the_same_memory_comes_back_from_every_end<H: Harness>() {
-    for kind in [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Freed, ErrorKind::Closed] {
+    for kind in [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Aborted, ErrorKind::Closed] {
         let mut b = H::bench();
         let stuck = b.stuck();
         let (read, exact, write) = (vec![1u8; 64], vec![2u8; 64], vec![3u8; 64]);
@@ -49,7 +49,7 @@ pub fn the_same_memory_comes_back_from_every_end<H: Harness>() {
         ];
         match kind {
             ErrorKind::Cancelled => tickets.iter().for_each(|(t, _)| assert!(b.watcher.cancel(*t))),
-            ErrorKind::Freed => assert!(b.watcher.free(stuck.writer)),
+            ErrorKind::Aborted => assert!(b.watcher.abort(stuck.writer)),
             ErrorKind::Closed => b.watcher.close(),
             _ => {}
         }
@@ -88,7 +88,7 @@ pub fn the_same_memory_comes_back_from_a_reset<H: Harness>() {
     let memory = pattern(100, 1);
     let at = memory.as_ptr();
     let write = b.submit(Op::write(stuck.writer, memory));
-    assert!(b.watcher.free(stuck.peer));
+    assert!(b.watcher.abort(stuck.peer));
     let c = b.end(write);
     assert!(c.result.is_err());
     let Err(error) = c.result else { unreachable!() };
@@ -228,7 +228,7 @@ pub fn a_short_read_shows_only_what_was_read<H: Harness>() {
     let read = b.submit(Op::read_exact(here, vec![0xff; 1000], 3));
     let data = expect_read(b.end(read));
     assert_eq!(&*data, b"abc");
-    assert_eq!(data.room(), 1000);
+    assert_eq!(data.capacity(), 1000);
     // It reads no more than it was asked for.
     b.write(there, "defghi");
     let read = b.submit(Op::read_exact(here, data, 3));

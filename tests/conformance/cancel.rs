@@ -78,7 +78,7 @@ pub fn a_multishot_accept_ends_with_its_cancel<H: Harness>() {
         let connect = b.submit(Op::connect(at.clone()));
         expect_connected(b.end(connect));
         let c = b.end(accept);
-        assert!(c.more());
+        assert!(c.has_more());
         expect_accepted(c);
     }
     assert!(b.watcher.cancel(accept));
@@ -198,8 +198,8 @@ pub fn cancel_all_ends_every_operation_of_a_source<H: Harness>() {
     assert!(b.is_open(bystander));
     // The source lives.
     b.cross(stuck.peer, stuck.writer, b"alive");
-    b.watcher.free(other.0);
-    expect_unmoved(b.end(bystander), ErrorKind::Freed);
+    b.watcher.abort(other.0);
+    expect_unmoved(b.end(bystander), ErrorKind::Aborted);
     b.expect_all_ended();
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use windlass::{Buf, Completions, Driver, ErrorKind, Op, Reason, Ticket};
+use windlass::driver::Driver;
+use windlass::{Buf, Completions, ErrorKind, Op, Reason, Ticket};
 
 use crate::common::*;
 
@@ -34,10 +35,10 @@ pub fn free_ends_what_is_pending<H: Harness>() {
     let mut b = H::bench();
     let (stuck, tickets) = everything(&mut b);
     let source = stuck.writer;
-    assert!(b.watcher.free(source));
-    assert!(!b.watcher.free(source), "it is stale now");
+    assert!(b.watcher.abort(source));
+    assert!(!b.watcher.abort(source), "it is stale now");
     for (i, &ticket) in tickets.iter().take(8).enumerate() {
-        let (bytes, _) = expect_error(b.end(ticket), ErrorKind::Freed);
+        let (bytes, _) = expect_error(b.end(ticket), ErrorKind::Aborted);
         assert_eq!(bytes > 0, i == 0, "only the stuck write had moved bytes");
     }
     for &ticket in &tickets[8..] {
@@ -61,7 +62,7 @@ pub fn free_closes_the_descriptor<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let read = b.submit(Op::read(there));
-    assert!(b.watcher.free(here));
+    assert!(b.watcher.abort(here));
     expect_eof(b.end(read));
     assert_eq!(b.watcher.counters().sources, 1);
     b.expect_all_ended();
@@ -78,7 +79,7 @@ pub fn completions_that_are_there_survive_free<H: Harness>() {
     let pending = b.submit(Op::read(here));
     // The first two may have completed inside the driver; nobody has been told.
     let read_done = !b.watcher.cancel(read);
-    assert!(b.watcher.free(here));
+    assert!(b.watcher.abort(here));
     let c = b.end(read);
     if read_done {
         assert!(b"kept".starts_with(&expect_read(c)));
@@ -88,12 +89,12 @@ pub fn completions_that_are_there_survive_free<H: Harness>() {
     let c = b.end(write);
     match c.error_kind() {
         None => drop(expect_written(c)),
-        Some(kind) => assert_eq!(kind, ErrorKind::Freed),
+        Some(kind) => assert_eq!(kind, ErrorKind::Aborted),
     }
     let c = b.end(pending);
     match c.error_kind() {
         None => assert!(b"kept".ends_with(&expect_read(c))),
-        Some(kind) => assert_eq!(kind, ErrorKind::Freed),
+        Some(kind) => assert_eq!(kind, ErrorKind::Aborted),
     }
     b.expect_all_ended();
 }
@@ -106,7 +107,7 @@ pub fn leases_survive_free<H: Harness>() {
     let read = b.submit(Op::read(here));
     let data = expect_read(b.end(read));
     let copy = data.to_vec();
-    b.watcher.free(here);
+    b.watcher.abort(here);
     let (here, there) = b.pair();
     b.cross(there, here, &pattern(100_000, 1));
     assert_eq!(*data, *copy);
@@ -137,7 +138,7 @@ pub fn close_ends_everything_and_delivers_it<H: Harness>() {
     assert!(done.is_empty());
     let counters = b.watcher.counters();
     assert_eq!((counters.in_flight, counters.sources), (0, 0));
-    assert!(!b.watcher.free(idle.0));
+    assert!(!b.watcher.abort(idle.0));
 }
 
 /// gaio's TestReadWriteAfterClose, for everything that can be asked of a watcher.
@@ -200,11 +201,11 @@ pub fn a_close_operation_flushes_first<H: Harness>() {
     expect_same(&got, &wanted);
     let ended = b.next();
     assert_eq!(ended.ticket(), read, "reads end before the close is reported");
-    expect_unmoved(ended, ErrorKind::Freed);
+    expect_unmoved(ended, ErrorKind::Aborted);
     let closed = b.next();
     assert_eq!((closed.ticket(), closed.source), (close, stuck.writer));
     expect_closed(closed);
-    assert!(!b.watcher.free(stuck.writer));
+    assert!(!b.watcher.abort(stuck.writer));
     b.expect_all_ended();
 }
 
@@ -219,7 +220,7 @@ pub fn a_close_operation_on_an_idle_source<H: Harness>() {
     let (listener, _) = b.listen();
     let accept = b.submit(Op::accept(listener).multishot());
     let close = b.submit(Op::close(listener));
-    expect_unmoved(b.end(accept), ErrorKind::Freed);
+    expect_unmoved(b.end(accept), ErrorKind::Aborted);
     expect_closed(b.end(close));
     b.expect_all_ended();
 }
@@ -229,9 +230,9 @@ pub fn free_ends_a_pending_close<H: Harness>() {
     let mut b = H::bench();
     let stuck = b.stuck();
     let close = b.submit(Op::close(stuck.writer));
-    assert!(b.watcher.free(stuck.writer));
-    expect_error(b.end(stuck.ticket), ErrorKind::Freed);
-    expect_unmoved(b.end(close), ErrorKind::Freed);
+    assert!(b.watcher.abort(stuck.writer));
+    expect_error(b.end(stuck.ticket), ErrorKind::Aborted);
+    expect_unmoved(b.end(close), ErrorKind::Aborted);
     b.expect_all_ended();
 }
 
@@ -296,16 +297,16 @@ pub fn sources_that_are_freed_and_made_again_in_traffic<H: Harness>() {
         b.look();
         b.submit(Op::write(there, "for somebody else"));
         // Free with an event under way.
-        assert!(b.watcher.free(here));
+        assert!(b.watcher.abort(here));
         let (here2, there2) = b.connect(listener, &at);
         let read = b.submit(Op::read_exact(here2, vec![0; 6], 6));
         b.look();
         assert!(b.is_open(read), "round {i}: nothing was sent here");
         b.write(there2, "for me");
         assert_eq!(&*expect_read(b.end(read)), b"for me");
-        b.watcher.free(there);
-        b.watcher.free(here2);
-        b.watcher.free(there2);
+        b.watcher.abort(there);
+        b.watcher.abort(here2);
+        b.watcher.abort(there2);
         b.now();
         old.extend([here, there, here2, there2]);
     }
@@ -335,14 +336,14 @@ pub fn sources_freed_by_each_others_completions<H: Harness>() {
                 // Two at a time, so that some go before their turn has come.
                 for _ in 0..2 {
                     if next < pairs.len() {
-                        assert!(b.watcher.free(pairs[pairs.len() - 1 - next].0));
+                        assert!(b.watcher.abort(pairs[pairs.len() - 1 - next].0));
                         next += 1;
                     }
                 }
             }
             Some(kind) if c.token == 1 => assert!(matches!(kind, ErrorKind::Os(_))),
             Some(kind) => {
-                assert_eq!(kind, ErrorKind::Freed);
+                assert_eq!(kind, ErrorKind::Aborted);
                 freed += 1;
             }
         }

@@ -11,7 +11,7 @@ use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Reason, Source};
 
 use crate::common::*;
 
-fn udp<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Address) {
+fn udp<D: windlass::driver::Driver>(b: &mut Bench<D>) -> (Source, Address) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = socket.local_addr().unwrap();
     (b.watcher.attach(socket).unwrap(), at.into())
@@ -72,7 +72,7 @@ pub fn an_empty_datagram_does_not_end_a_multishot_read<H: Harness>() {
             send(&mut b);
             for size in [3, 0, 0, 1] {
                 let c = b.next();
-                assert!(c.more() && c.ticket() == read, "{c:?}");
+                assert!(c.has_more() && c.ticket() == read, "{c:?}");
                 assert_eq!(expect_read(c).len(), size);
             }
         }
@@ -214,7 +214,7 @@ pub fn datagram_operations_end_like_others<H: Harness>() {
     assert_eq!(b.refuse(Op::recv_from_into(here, room(0))).0, Reason::EmptyBuffer);
     let receive = b.submit(Op::recv_from(here));
     let close = b.submit(Op::close(here));
-    expect_unmoved(b.end(receive), ErrorKind::Freed);
+    expect_unmoved(b.end(receive), ErrorKind::Aborted);
     expect_closed(b.end(close));
     assert_eq!(b.refuse(Op::send_to(here, "x", at)).0, Reason::Stale);
     let (stream, _peer) = b.pair();
@@ -258,7 +258,7 @@ pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
 
 /// Nothing where there are none.
 #[cfg(unix)]
-fn seqpackets<D: windlass::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
+fn seqpackets<D: windlass::driver::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
     use socket2::{Domain, Socket, Type};
     let (here, there) = match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
         Err(error) if cfg!(target_vendor = "apple") => {
@@ -285,7 +285,7 @@ pub fn seqpacket_keeps_boundaries<H: Harness>() {
     for c in b.take(20) {
         expect_written(c);
     }
-    b.watcher.free(here);
+    b.watcher.abort(here);
     assert!(b.read(there).is_empty());
 }
 
@@ -301,7 +301,7 @@ pub fn datagrams_that_are_out_are_not_queued<H: Harness>() {
         let receive = b.submit(Op::recv_from(there));
         assert_eq!(*received(b.end(receive)).0, *pattern(100, i));
     }
-    let drained = b.submit(Op::drained(here, 0));
+    let drained = b.submit(Op::wait_drained(here, 0));
     assert!(matches!(b.end(drained).result, Ok(Done::Drained)));
     b.expect_all_ended();
 }
@@ -383,7 +383,7 @@ pub fn descriptors_show_themselves_and_no_address<H: Harness>() {
         }
         other => panic!("wanted descriptors: {other:?}"),
     }
-    b.watcher.free(there);
+    b.watcher.abort(there);
     b.expect_all_ended();
 }
 

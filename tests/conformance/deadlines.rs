@@ -70,7 +70,7 @@ pub fn a_deadline_of_a_multishot_is_for_its_whole_life<H: Harness>() {
         b.write(there, "x");
         b.pass(span / 12);
         for c in b.now() {
-            assert_eq!((c.ticket(), c.more()), (ticket, c.result.is_ok()));
+            assert_eq!((c.ticket(), c.has_more()), (ticket, c.result.is_ok()));
             match c.result {
                 Ok(Done::Read(data)) => reads += data.len(),
                 _ => break 'run c,

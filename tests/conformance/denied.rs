@@ -4,7 +4,8 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use windlass::{CopyOptions, ErrorKind, Op, Reason, Watcher};
+use windlass::fs::CopyOptions;
+use windlass::{ErrorKind, Op, Reason, Watcher};
 
 use crate::common::system::{Directory, deny, deny_of};
 use crate::common::*;
@@ -20,7 +21,7 @@ pub fn an_accept_that_always_fails_ends<H: Harness>() {
             deny(&[libc::SYS_accept4], errno);
             let accept = b.submit(Op::accept(listener).multishot());
             let end = b.end(accept);
-            assert!(!end.more());
+            assert!(!end.has_more());
             expect_errno(end, &[errno]);
             let counters = b.watcher.counters();
             let calls = counters.calls("accept");
@@ -79,7 +80,7 @@ pub fn a_close_that_fails_says_so<H: Harness>() {
             } else {
                 expect_errno(end, &[errno]);
             }
-            assert_eq!(b.refuse(Op::sync(file)).0, Reason::Stale, "it is gone nevertheless");
+            assert_eq!(b.refuse(Op::sync_all(file)).0, Reason::Stale, "it is gone nevertheless");
             assert_eq!(b.watcher.counters().sources, 0);
             b.expect_all_ended();
         }
@@ -99,13 +100,13 @@ pub fn a_copy_whose_close_fails_is_removed<H: Harness>() {
         let numbers = [&ends.0 as &dyn std::os::fd::AsRawFd, &ends.1].map(|end| end.as_raw_fd());
         drop(ends);
         deny_of(libc::SYS_close, numbers[1], libc::EIO);
-        let copy = b.run(Op::copy_file(directory.at("a"), directory.at("b"), CopyOptions::new()));
+        let copy = b.run(Op::copy(directory.at("a"), directory.at("b"), CopyOptions::new()));
         assert_eq!(copy.bytes(), 5);
         expect_errno(copy, &[libc::EIO]);
         assert!(!directory.at("b").exists());
         // SAFETY: the filter has kept the number open, and nothing owns it.
         unsafe { libc::syscall(libc::SYS_close_range, numbers[1], numbers[1], 0) };
-        let copy = b.run(Op::copy_file(directory.at("a"), directory.at("c"), CopyOptions::new()));
+        let copy = b.run(Op::copy(directory.at("a"), directory.at("c"), CopyOptions::new()));
         expect_errno(copy, &[libc::EIO]);
         assert!(directory.at("c").exists());
         b.expect_all_ended();
@@ -128,7 +129,7 @@ pub fn an_interrupted_connect_is_no_connection<H: Harness>() {
                 expect_errno(b.run(Op::connect(at.clone())), &[libc::ENOTCONN]);
             }
         }
-        assert!(b.watcher.free(listener) && b.watcher.free(other));
+        assert!(b.watcher.abort(listener) && b.watcher.abort(other));
         assert_eq!(b.watcher.counters().sources, 0);
         b.expect_all_ended();
     });

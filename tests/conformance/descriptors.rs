@@ -6,12 +6,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use windlass::{Completion, Completions, Descriptors, Done, Driver, ErrorKind, Op, Reason, Source};
+use windlass::driver::Driver;
+use windlass::net::Descriptors;
+use windlass::{Completion, Completions, Done, ErrorKind, Op, Reason, Source};
 
 use crate::common::files::{expect_held, hold};
 use crate::common::*;
 
-fn unix_pair<D: windlass::Driver>(b: &mut Bench<D>) -> (Source, Source) {
+fn unix_pair<D: windlass::driver::Driver>(b: &mut Bench<D>) -> (Source, Source) {
     let (here, there) = UnixStream::pair().unwrap();
     (b.watcher.attach(here).unwrap(), b.watcher.attach(there).unwrap())
 }
@@ -130,7 +132,7 @@ pub fn a_busy_loop_gets_the_bytes_behind_descriptors<H: Harness>() {
         }
     }
     for source in [near, there] {
-        b.watcher.free(source);
+        b.watcher.abort(source);
     }
 }
 
@@ -172,7 +174,7 @@ pub fn bytes_behind_descriptors_are_found_by_whatever_read_waits<H: Harness>() {
 
 /// They are found, if late, although more sources are ready at any time than a wait takes.
 pub fn bytes_behind_descriptors_are_found_by_a_loop_that_is_behind<H: Harness>() {
-    let mut b = H::bench_with(windlass::Watcher::builder().events(1));
+    let mut b = H::bench_with(windlass::Watcher::builder().events_per_wait(1));
     let busy: Vec<_> = (0..4).map(|_| unix_pair(&mut b)).collect();
     for &(near, far) in &busy {
         b.submit(Op::read(near).token(1));
@@ -278,8 +280,8 @@ pub fn receiving_descriptors_ends_like_others<H: Harness>() {
     assert!(b.watcher.cancel(receive));
     expect_unmoved(b.end(receive), ErrorKind::Cancelled);
     let receive = b.submit(Op::recv_descriptors(here));
-    b.watcher.free(here);
-    expect_unmoved(b.end(receive), ErrorKind::Freed);
+    b.watcher.abort(here);
+    expect_unmoved(b.end(receive), ErrorKind::Aborted);
     let (tcp, _peer) = b.pair();
     assert_eq!(b.refuse(Op::recv_descriptors(tcp)).0, Reason::Unsupported);
     let (reason, op) = b.refuse(Op::send_descriptors(tcp, "x", vec![pipe().0]));

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::time::Duration;
 
-use windlass::{AlignedBuf, Buf, Done, ErrorKind, Op, OpenOptions, Watcher};
+use windlass::fs::OpenOptions;
+use windlass::{AlignedBuf, Buf, Done, ErrorKind, Op, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -36,7 +37,7 @@ pub fn direct_reads_and_writes<H: Harness>() {
             let back = expect_written(b.end(ticket)).into_aligned().unwrap();
             assert_eq!(back.align(), 4096);
         }
-        expect_finished(b.run(Op::datasync(file)));
+        expect_finished(b.run(Op::sync_data(file)));
         expect_same(&std::fs::read(&path).unwrap(), &all);
         // All of it at once, deeper than what is submitted eagerly.
         for i in 0..256u64 {
@@ -53,7 +54,7 @@ pub fn direct_reads_and_writes<H: Harness>() {
         let mut tail = AlignedBuf::from_slice(b"the tail", 4096);
         let size = tail.pad();
         b.write_at(file, tail, 1 << 20);
-        expect_finished(b.run(Op::truncate(file, (1 << 20) + size as u64)));
+        expect_finished(b.run(Op::set_len(file, (1 << 20) + size as u64)));
         for offset in [1u64 << 20, (1 << 20) - 4096, (1 << 20) - 65536] {
             let buf = AlignedBuf::with_capacity(1 << 17, 4096);
             let data = expect_read(b.run(Op::read_at(file, buf, offset)));
@@ -65,7 +66,7 @@ pub fn direct_reads_and_writes<H: Harness>() {
             assert!(expect_read(b.run(Op::read_at(file, buf, offset))).is_eof());
         }
         // A whole number of blocks up to the end, and more room.
-        expect_finished(b.run(Op::truncate(file, 1 << 20)));
+        expect_finished(b.run(Op::set_len(file, 1 << 20)));
         let buf = AlignedBuf::with_capacity(1 << 17, 4096);
         let data = expect_read(b.run(Op::read_at(file, buf, (1 << 20) - 8192)));
         expect_same(&data, &all[(1 << 20) - 8192..]);
@@ -84,7 +85,7 @@ pub fn direct_reads_and_writes<H: Harness>() {
             let c = b.run(op);
             if c.error_kind().is_some() {
                 let buf = expect_errno(c, &[libc::EINVAL]);
-                assert!(buf.room() >= had);
+                assert!(buf.capacity() >= had);
             }
         }
         let buf = AlignedBuf::with_capacity(4096, 4096);
@@ -119,7 +120,7 @@ fn gathered(data: Buf) -> Vec<u8> {
     let mut is_full = true;
     for part in data.parts() {
         assert!(is_full || part.is_empty(), "bytes behind a part that is not full");
-        is_full = part.len() == part.room();
+        is_full = part.len() == part.capacity();
     }
     data.into_vec()
 }
@@ -166,7 +167,7 @@ pub fn direct_lists_are_their_bytes<H: Harness>() {
         }
         // Ends in a part, between two, in a block, between two, and before the list.
         for len in [1 << 20, (1 << 20) - 4096, (1 << 20) - 5000, (1 << 20) - 12288, 4096, 1, 0] {
-            expect_finished(b.run(Op::truncate(file, len)));
+            expect_finished(b.run(Op::set_len(file, len)));
             for at in [(1u64 << 20) - 16384, 0, 1 << 19, 1 << 30] {
                 let rooms = aligned_rooms(200, 8192);
                 let data = expect_read(b.run(Op::read_at(file, rooms, at)));
@@ -210,17 +211,17 @@ pub fn direct_lists_that_are_not_aligned<H: Harness>() {
         std::fs::write(&path, &all).unwrap();
     }
     for (list, at) in lists() {
-        let (parts, room) = (list.parts().len(), list.room());
+        let (parts, room) = (list.parts().len(), list.capacity());
         let c = b.run(Op::read_at(file, list, at));
         match c.error_kind() {
             None => {
                 let data = expect_read(c);
-                assert_eq!((data.parts().len(), data.room()), (parts, room));
+                assert_eq!((data.parts().len(), data.capacity()), (parts, room));
                 expect_same(&gathered(data), &all[at as usize..at as usize + room]);
             }
             Some(_) => {
                 let buf = expect_errno(c, &[libc::EINVAL]);
-                assert_eq!((buf.parts().len(), buf.room()), (parts, room));
+                assert_eq!((buf.parts().len(), buf.capacity()), (parts, room));
             }
         }
     }
@@ -239,7 +240,7 @@ pub fn unaligned_requests_go_to_threads<H: Harness>() {
         let of = rows.iter().filter(|row| row.mechanism == mechanism && row.reason.contains(why));
         of.map(|row| row.count).sum()
     };
-    let Ok(Done::Stat(stat)) = b.run(Op::stat(file)).result else { panic!("no stat") };
+    let Ok(Done::Metadata(stat)) = b.run(Op::metadata(file)).result else { panic!("no stat") };
     if stat.direct.is_none() {
         return skip(Needs::Luck, "what is not aligned: statx(2) does not say it here");
     }
@@ -328,17 +329,17 @@ pub fn direct_work_is_cancelled_or_done<H: Harness>() {
         }
         for ticket in open {
             let c = b.end(ticket);
-            let (at, late) = (c.token as usize, c.late());
+            let (at, late) = (c.token as usize, c.is_late());
             match c.error_kind() {
                 None => {
                     let data = expect_read(c);
-                    let room = data.room();
+                    let room = data.capacity();
                     expect_same(&data.into_vec(), &all[at..at + room]);
                 }
                 Some(kind) => {
                     assert!(!late && matches!(kind, ErrorKind::Deadline | ErrorKind::Cancelled));
                     let buf = expect_unmoved(c, kind);
-                    assert!(buf.is_empty() && matches!(buf.room(), 4096 | 8192));
+                    assert!(buf.is_empty() && matches!(buf.capacity(), 4096 | 8192));
                 }
             }
         }
@@ -352,7 +353,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         return skip(Needs::Direct, "work that comes back: no file system in memory");
     };
     for ends in ["done", "cancel", "deadline", "free", "close"] {
-        let mut b = H::bench_with(Watcher::builder().threads(2).jobs(2));
+        let mut b = H::bench_with(Watcher::builder().threads(2).max_jobs(2));
         let path = memory.at("a");
         std::fs::write(&path, pattern(4096, 1)).unwrap();
         let c = b.run(Op::open(&path, DIRECT));
@@ -376,7 +377,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         match ends {
             "cancel" => _ = b.watcher.cancel(read),
             "deadline" => b.pass(Duration::from_millis(10)),
-            "free" => assert!(b.watcher.free(file)),
+            "free" => assert!(b.watcher.abort(file)),
             "close" => b.watcher.close(),
             // Room for it, without any job that ends.
             _ => assert!(b.watcher.cancel(waits)),
@@ -385,7 +386,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         let kind = match ends {
             "cancel" => ErrorKind::Cancelled,
             "deadline" => ErrorKind::Deadline,
-            "free" => ErrorKind::Freed,
+            "free" => ErrorKind::Aborted,
             _ => ErrorKind::Closed,
         };
         // A ring may do it without handing it back.
@@ -443,7 +444,7 @@ pub fn who_does_what_is_told<H: Harness>() {
     }
     for _ in 0..3 {
         expect_returned::<()>(b.run(Op::run(|| ())));
-        assert!(b.run(Op::stat(&path)).error_kind().is_none());
+        assert!(b.run(Op::metadata(&path)).error_kind().is_none());
     }
     let after = rows(&b);
     let more = |what| count(&after, what) - count(&before, what);
@@ -472,7 +473,7 @@ pub fn a_loop_that_spins_finds_what_has_ended<H: Harness>() {
         let data = expect_read(b.run(Op::read_at(file, buf, i * 4096)));
         assert!(data.iter().all(|&byte| byte == i as u8));
         assert_eq!(expect_returned::<u64>(b.run(Op::run(move || i))), i);
-        expect_finished(b.run(Op::datasync(file)));
+        expect_finished(b.run(Op::sync_data(file)));
     }
     b.expect_all_ended();
 }
@@ -490,7 +491,7 @@ pub fn an_error_of_the_device_comes_with_what_was_read<H: Harness>() {
 pub fn a_file_without_a_sync_says_so<H: Harness>() {
     let mut b = H::bench();
     let file = b.open_file("/proc/self/mem", OpenOptions::new().read(true));
-    for op in [Op::sync(file), Op::datasync(file)] {
+    for op in [Op::sync_all(file), Op::sync_data(file)] {
         let c = b.run(op);
         expect_errno(c, &[libc::EINVAL]);
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use windlass::{Buf, ErrorKind, Op, Source, Watcher, panicked_drops};
+use windlass::driver::panicked_drops;
+use windlass::{Buf, ErrorKind, Op, Source, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -73,8 +74,8 @@ pub fn loud_buffers_come_back<H: Harness>() {
             }
             "deadline" => ErrorKind::Deadline,
             "free" => {
-                assert!(b.watcher.free(stuck.writer));
-                ErrorKind::Freed
+                assert!(b.watcher.abort(stuck.writer));
+                ErrorKind::Aborted
             }
             _ => {
                 b.watcher.close();
@@ -165,7 +166,7 @@ pub fn loud_closures_lose_no_completion<H: Harness>() {
         expect_unmoved(b.end(ticket), ErrorKind::Closed);
     }
     let c = b.end(held);
-    assert!(c.late());
+    assert!(c.is_late());
     expect_held(c);
     assert_eq!(maker.gone(), 8);
     assert!(panicked_drops() >= before + 8);
@@ -183,8 +184,8 @@ pub fn loud_buffers_of_files_come_back<H: Harness>() {
         let list = || Buf::list(vec![maker.buf(3), maker.buf(4)]);
         let writes = [0, 1].map(|i| b.submit(Op::write_at(file, list(), i)));
         let kind = if ends == "free" {
-            assert!(b.watcher.free(file));
-            ErrorKind::Freed
+            assert!(b.watcher.abort(file));
+            ErrorKind::Aborted
         } else {
             b.watcher.close();
             ErrorKind::Closed

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{Completion, Completions, Done, Driver, Op};
+use windlass::driver::Driver;
+use windlass::{Completion, Completions, Done, Op};
 
 use crate::common::*;
 
@@ -168,7 +169,7 @@ pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
 
 /// An accept that waits for room in the table resumes when the program makes room.
 pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
-    let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
+    let mut b = H::bench_with(windlass::Watcher::builder().max_sources(2));
     let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
     let at = b.watcher.local_address(listener).unwrap();
     let (other, _peer) = UnixStream::pair().unwrap();
@@ -180,7 +181,7 @@ pub fn room_in_the_table_wakes_the_foreign_loop<H: Harness>() {
         assert!(start.elapsed() < BOUND, "the accept does not wait for room");
         assert_eq!(b.watcher.try_wait(&mut Completions::new()).unwrap(), 0);
     }
-    assert!(b.watcher.free(other));
+    assert!(b.watcher.abort(other));
     assert!(is_woken(&mut b, BOUND), "nothing tells that the accept can go on");
     assert_eq!(embedded(&mut b)[0].ticket(), accept);
 }
@@ -198,7 +199,7 @@ pub fn the_clock_goes_on_when_all_is_closed<H: Harness>() {
 /// An accept that waits for the place of a delivered connection resumes when the program has
 /// dropped that connection.
 pub fn a_dropped_connection_wakes_the_foreign_loop<H: Harness>() {
-    let mut b = H::bench_with(windlass::Watcher::builder().sources(2));
+    let mut b = H::bench_with(windlass::Watcher::builder().max_sources(2));
     let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
     let at = b.watcher.local_address(listener).unwrap().ip().expect("of TCP");
     b.watcher.submit(Op::accept(listener).multishot()).unwrap();

@@ -5,7 +5,8 @@ use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
-use windlass::{Access, Address, Completion, Op, OpenOptions, Ready};
+use windlass::fs::{Access, OpenOptions};
+use windlass::{Address, Completion, Op, Ready};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -103,15 +104,15 @@ pub fn of_files<H: Harness>() {
     errno(b.run(Op::allocate(writes, 0, 0)), libc::EINVAL);
     errno(b.run(Op::allocate(writes, 0, 1 << 63)), libc::EINVAL);
     errno(b.run(Op::allocate(reads, 0, 1)), libc::EBADF);
-    errno(b.run(Op::truncate(writes, 1 << 63)), libc::EINVAL);
-    errno(b.run(Op::truncate(reads, 0)), libc::EINVAL);
+    errno(b.run(Op::set_len(writes, 1 << 63)), libc::EINVAL);
+    errno(b.run(Op::set_len(reads, 0)), libc::EINVAL);
     errno(b.run(Op::sync_range(writes, 1 << 63, 1)), libc::EINVAL);
     expect_errno(
         b.run(Op::write_at(writes, "far", i64::MAX as u64 / 4 - 8)),
         &[libc::EFBIG, libc::EINVAL],
     );
     let special = b.watcher.attach(fs::File::open("/proc/self/maps").unwrap()).unwrap();
-    errno(b.run(Op::sync(special)), libc::EINVAL);
+    errno(b.run(Op::sync_all(special)), libc::EINVAL);
     errno(b.run(Op::allocate(special, 0, 1)), libc::EBADF);
     assert_eq!(b.refuse(Op::poll(reads, Ready::READABLE)).0, windlass::Reason::Unsupported);
     b.expect_all_ended();
@@ -123,14 +124,14 @@ pub fn of_paths<H: Harness>() {
     fs::write(d.at("a"), "text").unwrap();
     fs::create_dir_all(d.at("dir/inside")).unwrap();
     fs::create_dir(d.at("other")).unwrap();
-    errno(b.run(Op::stat("")), libc::ENOENT);
-    errno(b.run(Op::stat(&"x".repeat(256))), libc::ENAMETOOLONG);
+    errno(b.run(Op::metadata("")), libc::ENOENT);
+    errno(b.run(Op::metadata(&"x".repeat(256))), libc::ENAMETOOLONG);
     expect_errno(b.run(Op::rename(d.at("other"), d.at("dir"))), &[libc::ENOTEMPTY, libc::EEXIST]);
-    errno(b.run(Op::link(d.at("dir"), d.at("b"))), libc::EPERM);
+    errno(b.run(Op::hard_link(d.at("dir"), d.at("b"))), libc::EPERM);
     errno(b.run(Op::remove_dir(d.at("dir/."))), libc::EINVAL);
     errno(b.run(Op::rename("/proc/self/comm", d.at("b"))), libc::EXDEV);
-    errno(b.run(Op::link("/proc/self/comm", d.at("b"))), libc::EXDEV);
-    errno(b.run(Op::make_dir("/proc/windlass", 0o700)), libc::ENOENT);
+    errno(b.run(Op::hard_link("/proc/self/comm", d.at("b"))), libc::EXDEV);
+    errno(b.run(Op::create_dir("/proc/windlass", 0o700)), libc::ENOENT);
     let own = std::env::current_exe().unwrap();
     errno(b.run(Op::open(&own, OpenOptions::new().write(true))), libc::ETXTBSY);
     let _socket = UnixListener::bind(d.at("socket")).unwrap();
@@ -138,9 +139,9 @@ pub fn of_paths<H: Harness>() {
     errno(b.run(Op::open(d.at("socket"), OpenOptions::new().read(true))), libc::ENXIO);
     let direct = OpenOptions::new().read(true).direct(true);
     errno(b.run(Op::open("/proc/self/maps", direct)), libc::EINVAL);
-    errno(b.run(Op::resolve("a\0b", 1)), libc::EINVAL);
-    errno(b.run(Op::resolve("", 1)), libc::ENOENT);
-    let copied = b.run(Op::copy_file(d.at("a"), d.at("a"), windlass::CopyOptions::new()));
+    errno(b.run(Op::lookup_host("a\0b", 1)), libc::EINVAL);
+    errno(b.run(Op::lookup_host("", 1)), libc::ENOENT);
+    let copied = b.run(Op::copy(d.at("a"), d.at("a"), windlass::fs::CopyOptions::new()));
     assert!(matches!(copied.result, Ok(windlass::Done::Copied(0))), "{copied:?}");
     b.expect_all_ended();
 }

@@ -91,5 +91,5 @@ pub fn what_needs_no_system_call_makes_none<H: Harness>() {
     b.submit(Op::nop());
     expect_timer(b.end(timer));
     assert_eq!(calls(&b), before);
-    b.watcher.free(again);
+    b.watcher.abort(again);
 }

@@ -78,7 +78,7 @@ pub fn a_writer_does_not_starve_pings<H: Harness>() {
 /// The table of operations: the refusal names limit and count, and there is room after a
 /// completion.
 pub fn a_full_table_of_operations_refuses<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().operations(10));
+    let mut b = H::bench_with(Watcher::builder().max_operations(10));
     let (here, there) = b.pair();
     let (idle, gone) = b.pair();
     let reads: Vec<_> = (0..10).map(|_| b.submit(Op::read_exact(here, vec![0; 4], 4))).collect();
@@ -98,7 +98,7 @@ pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let close = b.submit(Op::close(idle));
     expect_closed(b.end(close));
     assert_eq!(b.refuse(Op::shutdown(gone)).0, full);
-    assert!(b.watcher.free(gone));
+    assert!(b.watcher.abort(gone));
     assert!(b.watcher.cancel(reads[9]));
     expect_unmoved(b.end(reads[9]), ErrorKind::Cancelled);
     let read = b.submit(Op::read_exact(here, vec![0; 4], 4));
@@ -114,7 +114,7 @@ pub fn a_full_table_of_operations_refuses<H: Harness>() {
 /// A write that finds the table full is refused whole, or, once part of it is out, accepted: it
 /// ends once and says how much that was. The limit holds for the next one.
 pub fn a_write_that_finds_no_place_is_refused_whole_or_sent<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().operations(2));
+    let mut b = H::bench_with(Watcher::builder().max_operations(2));
     let (here, there) = b.pair();
     b.narrow(here);
     let read = b.submit(Op::read_exact(here, vec![0; 4], 4));
@@ -151,7 +151,7 @@ pub fn a_write_that_finds_no_place_is_refused_whole_or_sent<H: Harness>() {
 
 /// The table of sources: an attach is refused with the handle in it.
 pub fn a_full_table_of_sources_refuses<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().sources(3));
+    let mut b = H::bench_with(Watcher::builder().max_sources(3));
     let (listener, at) = b.listen();
     let (here, there) = b.connect(listener, &at);
     let full = Reason::Full { limit: Limit::Sources, count: 3 };
@@ -170,13 +170,13 @@ pub fn a_full_table_of_sources_refuses<H: Harness>() {
 /// their own.
 pub fn completions_that_wait_are_bounded<H: Harness>() {
     const MANY: usize = 2_000_000;
-    let mut b = H::bench_with(Watcher::builder().operations(8));
+    let mut b = H::bench_with(Watcher::builder().max_operations(8));
     let (here, there) = b.pair();
     let nops = (0..MANY).take_while(|_| b.watcher.submit(Op::nop()).is_ok()).count();
     assert!((1024..=8192).contains(&nops), "{nops} of {MANY} were accepted");
     let (reason, op) = b.refuse(Op::read_into(here, b"back".to_vec()));
     let Reason::Full { limit: Limit::Completions, count } = reason else { panic!("{reason}") };
-    assert!(count as usize <= nops && reason.to_string().contains("Builder::operations"));
+    assert!(count as usize <= nops && reason.to_string().contains("Builder::max_operations"));
     assert_eq!(&**op.buf(), b"back");
     for op in [Op::nop(), Op::read(there), Op::close(there), Op::timer(Duration::ZERO)] {
         assert_eq!(b.refuse(op).0, reason);
@@ -220,7 +220,7 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
 /// requests.
 pub fn completions_of_other_threads_are_bounded<H: Harness>() {
     const MANY: usize = 200_000;
-    let mut b = H::bench_with(Watcher::builder().operations(8));
+    let mut b = H::bench_with(Watcher::builder().max_operations(8));
     let submitter = b.submitter();
     while b.watcher.submit(Op::nop().token(1)).is_ok() {}
     let mut accepted = 0;
@@ -233,7 +233,7 @@ pub fn completions_of_other_threads_are_bounded<H: Harness>() {
                 last = Some(ticket);
             }
             Err(rejected) => {
-                assert!(matches!(rejected.reason, Reason::Full { limit: Limit::Reserve, .. }));
+                assert!(matches!(rejected.reason, Reason::Full { limit: Limit::IdReserve, .. }));
                 refused += 1;
                 // This makes the loop look at the queue, which it does not take now.
                 b.watcher.cancel(last.expect("one was accepted"));

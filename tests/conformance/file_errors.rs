@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use windlass::{Buf, Op, OpenOptions, Ready, Reason};
+use windlass::fs::OpenOptions;
+use windlass::{Buf, Op, Ready, Reason};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -28,7 +29,7 @@ pub fn what_moves_no_bytes_is_refused<H: Harness>() {
     // Memory that is never touched.
     let (reason, op) = b.refuse(Op::read_at(file, room((1 << 31) + 1), 0));
     assert_eq!(reason, Reason::TooLong);
-    assert!(op.into_buf().room() > 1 << 31);
+    assert!(op.into_buf().capacity() > 1 << 31);
     b.expect_all_ended();
 }
 
@@ -48,7 +49,7 @@ pub fn a_file_is_used_as_it_was_opened<H: Harness>() {
         let buf = expect_errno(b.run(Op::read_at(writes, list, 0)), &[libc::EBADF]);
         assert_eq!((buf.parts().len(), buf.len()), (2, 0));
     }
-    let c = b.run(Op::truncate(reads, 0));
+    let c = b.run(Op::set_len(reads, 0));
     expect_errno(c, &[libc::EINVAL, libc::EBADF]);
     let above = b.open_file(directory.path(), OpenOptions::new().read(true));
     expect_errno(b.run(Op::read_at(above, room(10), 0)), &[libc::EISDIR]);
@@ -74,29 +75,29 @@ pub fn a_file_is_no_socket<H: Harness>() {
         Op::send_file(file, file, 0, 10),
         Op::read_at(socket, room(9), 0),
         Op::write_at(socket, "kept", 0),
-        Op::sync(socket),
-        Op::datasync(socket),
+        Op::sync_all(socket),
+        Op::sync_data(socket),
         Op::sync_range(socket, 0, 0),
         Op::allocate(socket, 0, 9),
-        Op::truncate(socket, 0),
-        Op::stat(socket),
-        Op::set_mode(socket, 0o600),
+        Op::set_len(socket, 0),
+        Op::metadata(socket),
+        Op::set_permissions(socket, 0o600),
         Op::send_file(socket, other, 0, 10),
     ] {
-        let (code, had) = (op.code(), op.buf().room().max(op.buf().len()));
+        let (code, had) = (op.code(), op.buf().capacity().max(op.buf().len()));
         let (reason, op) = b.refuse(op);
         assert_eq!(reason, Reason::Unsupported, "{code:?}");
-        assert_eq!(op.buf().room().max(op.buf().len()), had);
+        assert_eq!(op.buf().capacity().max(op.buf().len()), had);
     }
     b.expect_alive(socket, other);
     b.write_at(file, "fine", 0);
-    assert!(b.watcher.free(file));
+    assert!(b.watcher.abort(file));
     for op in [
         Op::read_at(file, room(9), 0),
         Op::write_at(file, "x", 0),
-        Op::sync(file),
-        Op::truncate(file, 0),
-        Op::stat(file),
+        Op::sync_all(file),
+        Op::set_len(file, 0),
+        Op::metadata(file),
         Op::send_file(socket, file, 0, 10),
     ] {
         assert_eq!(b.refuse(op).0, Reason::Stale);

@@ -76,7 +76,7 @@ pub fn the_end_of_the_file_stays<H: Harness>() {
         for op in ops {
             let ticket = b.submit(op);
             let c = b.end(ticket);
-            assert!(!c.more());
+            assert!(!c.has_more());
             expect_eof(c);
         }
     }
@@ -146,8 +146,8 @@ pub fn both_ends_at_once<H: Harness>() {
     for ticket in reads {
         expect_eof(b.end(ticket));
     }
-    assert!(b.watcher.free(here));
-    assert!(b.watcher.free(there));
+    assert!(b.watcher.abort(here));
+    assert!(b.watcher.abort(there));
     b.expect_all_ended();
 }
 
@@ -157,7 +157,7 @@ pub fn writes_to_a_peer_that_is_gone_fail<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     b.cross(here, there, b"fine");
-    assert!(b.watcher.free(there));
+    assert!(b.watcher.abort(there));
     let mut failed = 0;
     for _ in 0..100 {
         let write = b.submit(Op::write(here, pattern(1000, 1)));
@@ -184,7 +184,7 @@ pub fn reads_and_writes_both_learn_of_a_reset<H: Harness>() {
     let exact = b.submit(Op::read_exact(stuck.writer, vec![0; 4], 4));
     b.look();
     // Unread data: the close resets.
-    assert!(b.watcher.free(stuck.peer));
+    assert!(b.watcher.abort(stuck.peer));
     let c = b.end(stuck.ticket);
     assert!(c.bytes() > 0);
     expect_errno(c, RESET);
@@ -204,6 +204,6 @@ pub fn reads_and_writes_both_learn_of_a_reset<H: Harness>() {
 pub fn a_shutdown_after_free_is_stale<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
-    b.watcher.free(here);
+    b.watcher.abort(here);
     assert_eq!(b.refuse(Op::shutdown(here)).0, windlass::Reason::Stale);
 }

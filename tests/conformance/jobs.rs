@@ -5,9 +5,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use windlass::{
-    Buf, Completions, Driver, ErrorKind, Limit, Op, OpenOptions, Priority, Reason, Ticket, Watcher,
-};
+use windlass::driver::Driver;
+use windlass::fs::OpenOptions;
+use windlass::{Buf, Completions, ErrorKind, Limit, Op, Priority, Reason, Ticket, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub fn a_job_returns_its_value<H: Harness>() {
     let mut b = H::bench();
     let c = b.run(Op::run(|| vec![1, 2, 3]).token(8));
-    assert_eq!((c.token, c.late(), c.more()), (8, false, false));
+    assert_eq!((c.token, c.is_late(), c.has_more()), (8, false, false));
     assert_eq!(expect_returned::<Vec<i32>>(c), [1, 2, 3]);
     expect_returned::<()>(b.run(Op::run(|| ())));
     // Not on the loop's thread.
@@ -81,7 +81,7 @@ pub fn jobs_leave_threads_to_files<H: Harness>() {
     let (_second, job) = Gate::new();
     let waits = b.submit(job);
     for _ in 0..20 {
-        assert!(b.run(Op::stat("/")).error_kind().is_none());
+        assert!(b.run(Op::metadata("/")).error_kind().is_none());
     }
     assert!(b.watcher.cancel(waits), "it was not begun");
     expect_unmoved(b.end(waits), ErrorKind::Cancelled);
@@ -96,11 +96,11 @@ fn queue<D: Driver>(b: &mut Bench<D>, directory: &Directory) -> Vec<(Ticket, usi
     let list = || Buf::list([vec![1; 70], vec![2; 7]]);
     let ops = [
         Op::write_at(file, list(), 0),
-        Op::truncate(file, 5),
-        Op::stat(file),
-        Op::stat(directory.path()),
-        Op::make_dir(directory.at("made"), 0o700),
-        Op::resolve("127.0.0.1", 1),
+        Op::set_len(file, 5),
+        Op::metadata(file),
+        Op::metadata(directory.path()),
+        Op::create_dir(directory.at("made"), 0o700),
+        Op::lookup_host("127.0.0.1", 1),
         Op::run(|| 5u64),
     ];
     let enter = |op: Op| {
@@ -118,7 +118,7 @@ pub fn what_was_not_begun_is_cancelled_at_once<H: Harness>() {
         assert!(b.watcher.cancel(ticket));
         assert!(!b.watcher.cancel(ticket), "it has ended");
         let c = b.end(ticket);
-        assert!(!c.late());
+        assert!(!c.is_late());
         let buf = expect_unmoved(c, ErrorKind::Cancelled);
         assert_eq!(buf.len(), len);
     }
@@ -141,13 +141,13 @@ pub fn what_was_not_begun_expires_in_time<H: Harness>() {
         };
         let start = b.watcher.now();
         let open = [
-            b.submit(due(Op::make_dir(directory.at("made"), 0o700))),
+            b.submit(due(Op::create_dir(directory.at("made"), 0o700))),
             b.submit(due(Op::run(|| 1))),
-            b.submit(due(Op::resolve("localhost", 1))),
+            b.submit(due(Op::lookup_host("localhost", 1))),
         ];
         for ticket in open {
             let c = b.end(ticket);
-            assert!(!c.late());
+            assert!(!c.is_late());
             expect_unmoved(c, ErrorKind::Deadline);
             assert!(timeout.is_none_or(|timeout| b.watcher.now() >= start + timeout));
         }
@@ -184,13 +184,13 @@ pub fn what_was_begun_ends_late<H: Harness>() {
         assert_eq!(b.watcher.counters().in_flight, 1);
         drop(gate);
         let c = b.end(ticket);
-        assert_eq!(c.late(), ends != "passed", "{ends}");
+        assert_eq!(c.is_late(), ends != "passed", "{ends}");
         expect_held(c);
         assert!(!b.watcher.cancel(ticket));
     }
     // A deadline that is not needed marks nothing.
     let c = b.run(Op::run(|| 1).timeout(HOUR));
-    assert!(!c.late());
+    assert!(!c.is_late());
     // A panic comes late, too.
     std::panic::set_hook(Box::new(|_| {}));
     let (says, begun) = channel();
@@ -205,32 +205,32 @@ pub fn what_was_begun_ends_late<H: Harness>() {
     drop(open);
     let c = b.end(ticket);
     let _ = std::panic::take_hook();
-    assert!(c.late());
+    assert!(c.is_late());
     assert_eq!(&*expect_unmoved(c, ErrorKind::Panicked), b"late words");
     b.expect_all_ended();
 }
 
 pub fn a_full_pool_names_its_bound<H: Harness>() {
     let directory = Directory::new();
-    let mut b = H::bench_with(Watcher::builder().threads(1).jobs(3));
+    let mut b = H::bench_with(Watcher::builder().threads(1).max_jobs(3));
     let file = b.make_file(directory.at("a"));
     let (held, gate) = hold(&mut b);
     let list = || Buf::list(["in ", "parts"]);
-    let open = [b.submit(Op::stat("/")), b.submit(Op::write_at(file, list(), 0))];
+    let open = [b.submit(Op::metadata("/")), b.submit(Op::write_at(file, list(), 0))];
     let full = Reason::Full { limit: Limit::Jobs, count: 3 };
     for _ in 0..2 {
         let (reason, op) = b.refuse(Op::write_at(file, list(), 0).token(5));
         assert_eq!((reason, op.buf().len(), op.buf().parts().len()), (full, 8, 2));
-        assert_eq!(b.refuse(Op::stat("/")).0, full);
+        assert_eq!(b.refuse(Op::metadata("/")).0, full);
         assert_eq!(b.refuse(Op::run(|| ())).0, full);
-        assert_eq!(b.refuse(Op::truncate(file, 0)).0, full);
+        assert_eq!(b.refuse(Op::set_len(file, 0)).0, full);
     }
     // What was refused can be submitted again, as it is.
     let (_, again) = b.refuse(Op::write_at(file, list(), 8));
     assert!(b.watcher.cancel(open[0]));
     expect_unmoved(b.end(open[0]), ErrorKind::Cancelled);
     let again = b.submit(again);
-    assert!(full.to_string().contains("Builder::jobs"));
+    assert!(full.to_string().contains("Builder::max_jobs"));
     drop(gate);
     expect_held(b.end(held));
     expect_written(b.end(open[1]));
@@ -244,7 +244,7 @@ pub fn a_full_pool_names_its_bound<H: Harness>() {
 pub fn a_thread_closes_a_file<H: Harness>() {
     let directory = Directory::new();
     for (jobs, told) in [(9, "nothing"), (9, "cancel"), (9, "deadline"), (1, "there is no room")] {
-        let mut b = H::bench_with(Watcher::builder().threads(1).jobs(jobs));
+        let mut b = H::bench_with(Watcher::builder().threads(1).max_jobs(jobs));
         let file = b.make_file(directory.at("a"));
         let (held, gate) = hold(&mut b);
         let close = Op::close(file).token(3);
@@ -252,8 +252,8 @@ pub fn a_thread_closes_a_file<H: Harness>() {
             "deadline" => b.submit(close.timeout(Duration::from_millis(1))),
             _ => b.submit(close),
         };
-        assert_eq!(b.refuse(Op::sync(file)).0, Reason::Stale);
-        assert!(!b.watcher.free(file));
+        assert_eq!(b.refuse(Op::sync_all(file)).0, Reason::Stale);
+        assert!(!b.watcher.abort(file));
         if jobs > 1 {
             b.pass(Duration::from_millis(3));
             assert!(b.is_open(close), "the only thread is held");
@@ -265,7 +265,7 @@ pub fn a_thread_closes_a_file<H: Harness>() {
         drop(gate);
         let c = b.end(close);
         assert_eq!((c.source, c.token), (file, 3));
-        assert_eq!(c.late(), told == "cancel" || told == "deadline");
+        assert_eq!(c.is_late(), told == "cancel" || told == "deadline");
         expect_closed(c);
         expect_held(b.end(held));
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -278,7 +278,7 @@ pub fn a_thread_closes_a_file<H: Harness>() {
 /// Another thread hears of a full pool from the completion.
 pub fn a_full_pool_refuses_other_threads<H: Harness>() {
     let directory = Directory::new();
-    let mut b = H::bench_with(Watcher::builder().threads(1).jobs(1));
+    let mut b = H::bench_with(Watcher::builder().threads(1).max_jobs(1));
     let file = b.make_file(directory.at("a"));
     let (held, gate) = hold(&mut b);
     let submitter = b.submitter();
@@ -306,7 +306,7 @@ pub fn other_threads_submit_and_cancel<H: Harness>() {
         for i in 0..30u64 {
             let op = Op::read_at(file, room(1000), i * 300).token(i);
             open.push(submitter.submit(op).unwrap());
-            open.push(submitter.submit(Op::stat(&path).token(100)).unwrap());
+            open.push(submitter.submit(Op::metadata(&path).token(100)).unwrap());
             open.push(submitter.submit(Op::run(move || i).token(200 + i)).unwrap());
             let write = Op::write_at(file, vec![i as u8; 10], 20_000 + i * 10);
             open.push(submitter.submit(write.token(300)).unwrap());
@@ -339,7 +339,7 @@ pub fn other_threads_submit_and_cancel<H: Harness>() {
     b.pass(Duration::from_millis(2));
     drop(gate);
     let c = b.end(held);
-    let _ = c.late();
+    let _ = c.is_late();
     expect_held(c);
     b.expect_all_ended();
 }
@@ -356,9 +356,9 @@ pub fn ends_that_race_are_one<H: Harness>() {
         let open = [
             b.submit(Op::write_at(file, list, 0).timeout(timeout)),
             b.submit(Op::run(|| 1).timeout(timeout)),
-            b.submit(Op::datasync(file).timeout(timeout)),
+            b.submit(Op::sync_data(file).timeout(timeout)),
             b.submit(Op::read_at(file, Buf::list([room(9), room(9)]), 0)),
-            b.submit(Op::stat(file)),
+            b.submit(Op::metadata(file)),
         ];
         if random.below(2) == 0 {
             b.look();
@@ -370,7 +370,7 @@ pub fn ends_that_race_are_one<H: Harness>() {
             let c = b.end(ticket);
             match c.error_kind() {
                 None => {}
-                Some(ErrorKind::Deadline | ErrorKind::Cancelled) => assert!(!c.late()),
+                Some(ErrorKind::Deadline | ErrorKind::Cancelled) => assert!(!c.is_late()),
                 other => panic!("{other:?}"),
             }
         }
@@ -390,7 +390,7 @@ pub fn work_ends_the_sleep_of_a_foreign_loop<H: Harness>() {
         let ops = [
             Op::run(|| 1),
             Op::write_at(file, vec![1; 100], round),
-            Op::sync(file),
+            Op::sync_all(file),
             Op::open(directory.at("a"), OpenOptions::new().read(true)),
         ];
         for op in ops {

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use windlass::{CopyOptions, Done, Op, OpenOptions, Watcher};
+use windlass::fs::{CopyOptions, OpenOptions};
+use windlass::{Done, Op, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -33,23 +34,23 @@ pub fn only_regular_files_are_copied<H: Harness>() {
     for (name, errno) in [("fifo", libc::EINVAL), ("dir", libc::EISDIR), ("socket", libc::EINVAL)] {
         // More than there are threads.
         let out: Vec<_> =
-            (0..4).map(|_| b.submit(Op::copy_file(d.at(name), d.at("new"), new))).collect();
+            (0..4).map(|_| b.submit(Op::copy(d.at(name), d.at("new"), new))).collect();
         let into: Vec<_> =
-            (0..4).map(|_| b.submit(Op::copy_file(d.at("file"), d.at(name), new))).collect();
+            (0..4).map(|_| b.submit(Op::copy(d.at("file"), d.at(name), new))).collect();
         for copy in out.into_iter().chain(into) {
             expect_errno(b.end(copy), &[errno]);
         }
         assert!(!d.at("new").exists(), "a copy of {name}");
     }
     for device in ["/dev/null", "/dev/zero"] {
-        expect_errno(b.run(Op::copy_file(device, d.at("new"), new)), &[libc::EINVAL]);
-        expect_errno(b.run(Op::copy_file(d.at("file"), device, new)), &[libc::EINVAL]);
+        expect_errno(b.run(Op::copy(device, d.at("new"), new)), &[libc::EINVAL]);
+        expect_errno(b.run(Op::copy(d.at("file"), device, new)), &[libc::EINVAL]);
     }
     // A FIFO with both ends open: the copy reads and writes nothing.
     let mut ends = fs::File::options().read(true).write(true).open(d.at("fifo")).unwrap();
     ends.write_all(b"kept").unwrap();
-    expect_errno(b.run(Op::copy_file(d.at("fifo"), d.at("new"), new)), &[libc::EINVAL]);
-    expect_errno(b.run(Op::copy_file(d.at("file"), d.at("fifo"), new)), &[libc::EINVAL]);
+    expect_errno(b.run(Op::copy(d.at("fifo"), d.at("new"), new)), &[libc::EINVAL]);
+    expect_errno(b.run(Op::copy(d.at("file"), d.at("fifo"), new)), &[libc::EINVAL]);
     let mut kept = [0; 4];
     ends.read_exact(&mut kept).unwrap();
     assert_eq!(&kept, b"kept");
@@ -58,7 +59,7 @@ pub fn only_regular_files_are_copied<H: Harness>() {
     let mut end = reader.read(true).custom_flags(libc::O_NONBLOCK).open(d.at("fifo")).unwrap();
     assert_eq!(end.read(&mut [0; 4]).unwrap(), 0, "nothing is in it, and no copy has it open");
     // The threads are there.
-    let c = b.run(Op::copy_file(d.at("file"), d.at("new"), new));
+    let c = b.run(Op::copy(d.at("file"), d.at("new"), new));
     assert!(matches!(c.result, Ok(Done::Copied(5))), "{c:?}");
     b.expect_all_ended();
 }
@@ -75,11 +76,11 @@ pub fn a_fifo_is_opened_as_its_flags_say<H: Harness>() {
     let writes = b.open_file(d.at("fifo"), WRITE.custom_flags(now));
     b.cross(writes, reads, b"through it");
     for end in [reads, writes] {
-        assert!(b.watcher.free(end));
+        assert!(b.watcher.abort(end));
     }
     let waits = b.submit(Op::open(d.at("fifo"), READ));
     // A thread is there for others meanwhile.
-    assert!(b.run(Op::stat(d.at("fifo"))).result.is_ok());
+    assert!(b.run(Op::metadata(d.at("fifo"))).result.is_ok());
     assert!(b.is_open(waits));
     let other = fs::File::options().write(true).open(d.at("fifo")).unwrap();
     let end = expect_opened(b.end(waits));
@@ -101,11 +102,11 @@ pub fn a_directory_is_no_file<H: Harness>() {
     for _ in 0..2 {
         expect_errno(b.run(Op::read_at(dir, room(9), 0)), &[libc::EISDIR]);
         expect_errno(b.run(Op::write_at(dir, "lost", 0)), &[libc::EBADF]);
-        expect_errno(b.run(Op::truncate(dir, 0)), &[libc::EINVAL, libc::EBADF]);
+        expect_errno(b.run(Op::set_len(dir, 0)), &[libc::EINVAL, libc::EBADF]);
         expect_errno(b.run(Op::send_file(here, dir, 0, 9)), &[libc::EISDIR, libc::EINVAL]);
     }
     b.expect_alive(here, there);
-    expect_finished(b.run(Op::sync(dir)));
+    expect_finished(b.run(Op::sync_all(dir)));
     expect_closed(b.run(Op::close(dir)));
     b.expect_all_ended();
 }

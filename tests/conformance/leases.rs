@@ -122,8 +122,8 @@ pub fn reads_that_wait_for_a_lease_end_like_others<H: Harness>() {
     b.end(waiting);
     assert_eq!(b.read_exact(here, 10).len(), 10);
     let waiting = b.submit(Op::read(here));
-    assert!(b.watcher.free(here));
-    expect_unmoved(b.end(waiting), ErrorKind::Freed);
+    assert!(b.watcher.abort(here));
+    expect_unmoved(b.end(waiting), ErrorKind::Aborted);
     drop((held, more));
     b.expect_all_ended();
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use windlass::{Builder, Completion, Done, Kind, Op, Ready, Reason, Watcher};
+use windlass::{Builder, Completion, Done, Op, Ready, Reason, SourceKind, Watcher};
 
 use crate::common::files::expect_returned;
 use crate::common::*;
@@ -128,7 +128,8 @@ pub fn a_bound_loop_leaves_its_threads_all_processors<H: Harness>() {
 pub fn streams_of_other_protocols<H: Harness>() {
     const MPTCP: i32 = 262;
     const SCTP: i32 = 132;
-    for (number, name, kind) in [(MPTCP, "MPTCP", Kind::Stream), (SCTP, "SCTP", Kind::OtherStream)]
+    for (number, name, kind) in
+        [(MPTCP, "MPTCP", SourceKind::Stream), (SCTP, "SCTP", SourceKind::OtherStream)]
     {
         let make = || {
             let (domain, stream) = (socket2::Domain::IPV4, socket2::Type::STREAM);

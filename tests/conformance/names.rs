@@ -7,10 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use windlass::{
-    Access, Completion, CopyOptions, DirReader, Done, ErrorKind, FileKind, FileRef, Op,
-    OpenOptions, Stat,
-};
+use windlass::fs::{Access, CopyOptions, DirReader, FileKind, FileRef, Metadata, OpenOptions};
+use windlass::{Completion, Done, ErrorKind, Op};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -24,9 +22,9 @@ fn errno(c: Completion, errno: i32) {
 }
 
 #[track_caller]
-fn stat(c: Completion) -> Stat {
+fn stat(c: Completion) -> Metadata {
     match c.result {
-        Ok(Done::Stat(known)) => *known,
+        Ok(Done::Metadata(known)) => *known,
         other => panic!("wanted a stat: {other:?}"),
     }
 }
@@ -89,7 +87,7 @@ pub fn a_stat_says_what_std_says<H: Harness>() {
     fs::hard_link(d.at("a"), d.at("b")).unwrap();
     symlink("a", d.at("link")).unwrap();
     let file = b.open_file(d.at("a"), NEW.read(true));
-    let same = |known: &Stat, wanted: &fs::Metadata| {
+    let same = |known: &Metadata, wanted: &fs::Metadata| {
         assert_eq!((known.device, known.inode), (wanted.dev(), wanted.ino()));
         assert_eq!((known.mode, known.links), (wanted.mode(), wanted.nlink()));
         assert_eq!((known.user, known.group), (wanted.uid(), wanted.gid()));
@@ -100,23 +98,23 @@ pub fn a_stat_says_what_std_says<H: Harness>() {
     };
     let wanted = fs::metadata(d.at("a")).unwrap();
     for file in [FileRef::from(&d.at("a")), FileRef::from(d.at("link")), file.into()] {
-        let known = stat(b.run(Op::stat(file)));
+        let known = stat(b.run(Op::metadata(file)));
         same(&known, &wanted);
         assert_eq!((known.kind(), known.links, known.size), (FileKind::File, 2, 12_345));
     }
-    let known = stat(b.run(Op::stat(FileRef::link(d.at("link")))));
+    let known = stat(b.run(Op::metadata(FileRef::link(d.at("link")))));
     same(&known, &fs::symlink_metadata(d.at("link")).unwrap());
     assert_eq!(known.kind(), FileKind::Symlink);
-    let known = stat(b.run(Op::stat(d.path())));
+    let known = stat(b.run(Op::metadata(d.path())));
     same(&known, &fs::metadata(d.path()).unwrap());
     assert_eq!(known.kind(), FileKind::Directory);
-    assert_eq!(stat(b.run(Op::stat("/dev/null"))).kind(), FileKind::CharDevice);
-    errno(b.run(Op::stat(d.at("none"))), libc::ENOENT);
-    errno(b.run(Op::stat(d.at("a/b"))), libc::ENOTDIR);
+    assert_eq!(stat(b.run(Op::metadata("/dev/null"))).kind(), FileKind::CharDevice);
+    errno(b.run(Op::metadata(d.at("none"))), libc::ENOENT);
+    errno(b.run(Op::metadata(d.at("a/b"))), libc::ENOTDIR);
     symlink(d.at("loop"), d.at("loop")).unwrap();
-    errno(b.run(Op::stat(d.at("loop"))), libc::ELOOP);
+    errno(b.run(Op::metadata(d.at("loop"))), libc::ELOOP);
     // The completion of a stat by source names it.
-    assert_eq!(b.run(Op::stat(file)).source, file);
+    assert_eq!(b.run(Op::metadata(file)).source, file);
     b.expect_all_ended();
 }
 
@@ -130,21 +128,21 @@ pub fn names_come_and_go<H: Harness>() {
     assert_eq!(fs::read(d.at("b")).unwrap(), b"one");
     assert!(!d.at("a").exists());
     errno(b.run(Op::rename(d.at("a"), d.at("b"))), libc::ENOENT);
-    expect_finished(b.run(Op::make_dir(d.at("dir"), 0o700)));
+    expect_finished(b.run(Op::create_dir(d.at("dir"), 0o700)));
     assert_eq!(fs::metadata(d.at("dir")).unwrap().permissions().mode() & 0o7777, 0o700);
-    errno(b.run(Op::make_dir(d.at("dir"), 0o700)), libc::EEXIST);
-    errno(b.run(Op::make_dir(d.at("b/dir"), 0o700)), libc::ENOTDIR);
+    errno(b.run(Op::create_dir(d.at("dir"), 0o700)), libc::EEXIST);
+    errno(b.run(Op::create_dir(d.at("b/dir"), 0o700)), libc::ENOTDIR);
     errno(b.run(Op::rename(d.at("b"), d.at("dir"))), libc::EISDIR);
     errno(b.run(Op::rename(d.at("dir"), d.at("b"))), libc::ENOTDIR);
     errno(b.run(Op::rename(d.at("dir"), d.at("dir/itself"))), libc::EINVAL);
-    expect_finished(b.run(Op::link(d.at("b"), d.at("dir/c"))));
+    expect_finished(b.run(Op::hard_link(d.at("b"), d.at("dir/c"))));
     assert_eq!(fs::metadata(d.at("b")).unwrap().nlink(), 2);
-    errno(b.run(Op::link(d.at("b"), d.at("dir/c"))), libc::EEXIST);
+    errno(b.run(Op::hard_link(d.at("b"), d.at("dir/c"))), libc::EEXIST);
     errno(b.run(Op::remove_dir(d.at("dir"))), libc::ENOTEMPTY);
-    let c = b.run(Op::unlink(d.at("dir")));
+    let c = b.run(Op::remove_file(d.at("dir")));
     expect_errno(c, &[libc::EISDIR, libc::EPERM]);
-    expect_finished(b.run(Op::unlink(d.at("dir/c"))));
-    errno(b.run(Op::unlink(d.at("dir/c"))), libc::ENOENT);
+    expect_finished(b.run(Op::remove_file(d.at("dir/c"))));
+    errno(b.run(Op::remove_file(d.at("dir/c"))), libc::ENOENT);
     errno(b.run(Op::remove_dir(d.at("b"))), libc::ENOTDIR);
     expect_finished(b.run(Op::remove_dir(d.at("dir"))));
     errno(b.run(Op::remove_dir(d.at("dir"))), libc::ENOENT);
@@ -154,16 +152,16 @@ pub fn names_come_and_go<H: Harness>() {
     errno(b.run(Op::read_link(d.at("b"))), libc::EINVAL);
     errno(b.run(Op::symlink("b", d.at("link"))), libc::EEXIST);
     let real = fs::canonicalize(d.at("b")).unwrap();
-    assert_eq!(path(b.run(Op::real_path(d.at("link")))), real);
-    errno(b.run(Op::real_path(d.at("none"))), libc::ENOENT);
+    assert_eq!(path(b.run(Op::canonicalize(d.at("link")))), real);
+    errno(b.run(Op::canonicalize(d.at("none"))), libc::ENOENT);
     // A link goes, not what it leads to.
-    expect_finished(b.run(Op::unlink(d.at("link"))));
+    expect_finished(b.run(Op::remove_file(d.at("link"))));
     assert_eq!(fs::read(d.at("b")).unwrap(), b"one");
     // A file without a name is still there.
     let file = b.make_file(d.at("b"));
-    expect_finished(b.run(Op::unlink(d.at("b"))));
+    expect_finished(b.run(Op::remove_file(d.at("b"))));
     assert_eq!(b.read_at(file, 10, 0), b"one");
-    assert_eq!(stat(b.run(Op::stat(file))).links, 0);
+    assert_eq!(stat(b.run(Op::metadata(file))).links, 0);
     b.expect_all_ended();
 }
 
@@ -257,28 +255,28 @@ pub fn copies_are_whole<H: Harness>() {
     for len in [0, 1, 4096, 3_000_001] {
         fs::write(d.at("a"), pattern(len, 1)).unwrap();
         fs::set_permissions(d.at("a"), fs::Permissions::from_mode(0o604)).unwrap();
-        let c = b.run(Op::copy_file(d.at("a"), d.at("b"), new));
+        let c = b.run(Op::copy(d.at("a"), d.at("b"), new));
         assert_eq!(copied(c), len as u64);
         expect_same(&fs::read(d.at("b")).unwrap(), &pattern(len, 1));
         assert_eq!(fs::metadata(d.at("b")).unwrap().permissions().mode() & 0o7777, 0o604);
     }
     let only = new.exclusive(true);
-    errno(b.run(Op::copy_file(d.at("a"), d.at("b"), only)), libc::EEXIST);
-    assert_eq!(copied(b.run(Op::copy_file(d.at("a"), d.at("c"), only))), 3_000_001);
-    errno(b.run(Op::copy_file(d.at("none"), d.at("x"), new)), libc::ENOENT);
-    errno(b.run(Op::copy_file(d.path(), d.at("x"), new)), libc::EISDIR);
+    errno(b.run(Op::copy(d.at("a"), d.at("b"), only)), libc::EEXIST);
+    assert_eq!(copied(b.run(Op::copy(d.at("a"), d.at("c"), only))), 3_000_001);
+    errno(b.run(Op::copy(d.at("none"), d.at("x"), new)), libc::ENOENT);
+    errno(b.run(Op::copy(d.path(), d.at("x"), new)), libc::EISDIR);
     assert!(!d.at("x").exists());
     // Onto itself, by another name.
     fs::hard_link(d.at("a"), d.at("same")).unwrap();
-    copied(b.run(Op::copy_file(d.at("a"), d.at("same"), new)));
+    copied(b.run(Op::copy(d.at("a"), d.at("same"), new)));
     expect_same(&fs::read(d.at("a")).unwrap(), &pattern(3_000_001, 1));
     // Blocks that cannot be shared.
     if let Some(memory) = directories().get(1) {
-        let c = b.run(Op::copy_file(d.at("a"), memory.at("a"), new));
+        let c = b.run(Op::copy(d.at("a"), memory.at("a"), new));
         assert_eq!(copied(c), 3_000_001);
         expect_same(&fs::read(memory.at("a")).unwrap(), &pattern(3_000_001, 1));
         let shared = new.reflink_required(true);
-        errno(b.run(Op::copy_file(d.at("a"), memory.at("b"), shared)), libc::EOPNOTSUPP);
+        errno(b.run(Op::copy(d.at("a"), memory.at("b"), shared)), libc::EOPNOTSUPP);
         assert!(!memory.at("b").exists());
     }
 }
@@ -288,7 +286,7 @@ pub fn temporary_names_are_fresh<H: Harness>() {
     let mut b = H::bench();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..20 {
-        let c = b.run(Op::make_temp(d.at("t-XXXXXX")));
+        let c = b.run(Op::create_temp_file(d.at("t-XXXXXX")));
         let Ok(Done::Temporary(made)) = c.result else { panic!("{c:?}") };
         let (name, file) = *made;
         assert!(seen.insert(name.clone()) && name.starts_with(d.path()));
@@ -297,12 +295,12 @@ pub fn temporary_names_are_fresh<H: Harness>() {
         assert_eq!(fs::read(&name).unwrap(), b"temporary");
         let mode = fs::metadata(&name).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode, 0o600);
-        let name = path(b.run(Op::make_temp_dir(d.at("d-XXXXXX"))));
+        let name = path(b.run(Op::create_temp_dir(d.at("d-XXXXXX"))));
         assert!(seen.insert(name.clone()) && name.is_dir());
     }
-    errno(b.run(Op::make_temp(d.at("without"))), libc::EINVAL);
-    errno(b.run(Op::make_temp_dir(d.at("without"))), libc::EINVAL);
-    errno(b.run(Op::make_temp(d.at("none/t-XXXXXX"))), libc::ENOENT);
+    errno(b.run(Op::create_temp_file(d.at("without"))), libc::EINVAL);
+    errno(b.run(Op::create_temp_dir(d.at("without"))), libc::EINVAL);
+    errno(b.run(Op::create_temp_file(d.at("none/t-XXXXXX"))), libc::ENOENT);
 }
 
 pub fn attributes_are_set<H: Harness>() {
@@ -312,12 +310,12 @@ pub fn attributes_are_set<H: Harness>() {
     symlink("a", d.at("link")).unwrap();
     let file = b.open_file(d.at("a"), NEW.read(true).write(true));
     let mode = || fs::metadata(d.at("a")).unwrap().permissions().mode() & 0o7777;
-    expect_finished(b.run(Op::set_mode(d.at("link"), 0o600)));
+    expect_finished(b.run(Op::set_permissions(d.at("link"), 0o600)));
     assert_eq!(mode(), 0o600);
-    expect_finished(b.run(Op::set_mode(file, 0o4711)));
+    expect_finished(b.run(Op::set_permissions(file, 0o4711)));
     assert_eq!(mode(), 0o4711);
-    errno(b.run(Op::set_mode(FileRef::link(d.at("link")), 0o600)), libc::EOPNOTSUPP);
-    errno(b.run(Op::set_mode(d.at("none"), 0o600)), libc::ENOENT);
+    errno(b.run(Op::set_permissions(FileRef::link(d.at("link")), 0o600)), libc::EOPNOTSUPP);
+    errno(b.run(Op::set_permissions(d.at("none"), 0o600)), libc::ENOENT);
 
     let at = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_000);
     let before = fs::metadata(d.at("a")).unwrap().accessed().unwrap();
@@ -338,15 +336,15 @@ pub fn attributes_are_set<H: Harness>() {
     for access in [Access::EXISTS, Access::READ, Access::READ | Access::WRITE] {
         expect_finished(b.run(Op::access(d.at("a"), access)));
     }
-    expect_finished(b.run(Op::set_mode(file, 0o600)));
+    expect_finished(b.run(Op::set_permissions(file, 0o600)));
     // Not even root executes what nobody may.
     errno(b.run(Op::access(d.at("a"), Access::EXECUTE)), libc::EACCES);
     errno(b.run(Op::access(d.at("none"), Access::EXISTS)), libc::ENOENT);
 
-    let c = b.run(Op::stat_fs(d.path()));
+    let c = b.run(Op::statfs(d.path()));
     let Ok(Done::StatFs(known)) = c.result else { panic!("{c:?}") };
     assert!(known.block_size > 0 && known.blocks > 0 && known.blocks_free <= known.blocks);
-    errno(b.run(Op::stat_fs(d.at("none"))), libc::ENOENT);
+    errno(b.run(Op::statfs(d.at("none"))), libc::ENOENT);
     b.expect_all_ended();
 }
 
@@ -356,18 +354,18 @@ pub fn hosts_have_addresses_and_names<H: Harness>() {
         Ok(Done::Addresses(all)) => all,
         other => panic!("wanted addresses: {other:?}"),
     };
-    let found = addresses(b.run(Op::resolve("localhost", 80)));
+    let found = addresses(b.run(Op::lookup_host("localhost", 80)));
     assert!(!found.is_empty());
     assert!(found.iter().all(|at| at.ip().is_loopback() && at.port() == 80), "{found:?}");
     let number: SocketAddr = ([192, 0, 2, 7], 443).into();
-    assert_eq!(addresses(b.run(Op::resolve("192.0.2.7", 443))), [number]);
-    let found = addresses(b.run(Op::resolve("::1", 1)));
+    assert_eq!(addresses(b.run(Op::lookup_host("192.0.2.7", 443))), [number]);
+    let found = addresses(b.run(Op::lookup_host("::1", 1)));
     assert_eq!(found, [SocketAddr::from((IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]), 1))]);
     for bad in ["", "with\0nul"] {
-        let c = b.run(Op::resolve(bad, 1));
+        let c = b.run(Op::lookup_host(bad, 1));
         assert!(matches!(c.error_kind(), Some(ErrorKind::Os(_))), "{bad:?}: {c:?}");
     }
-    let c = b.run(Op::name_of(([127, 0, 0, 1], 1).into()));
+    let c = b.run(Op::lookup_addr(([127, 0, 0, 1], 1).into()));
     let Ok(Done::HostName(name)) = c.result else { panic!("{c:?}") };
     assert!(!name.host.is_empty() && !name.service.is_empty());
     b.expect_all_ended();

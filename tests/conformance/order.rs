@@ -83,8 +83,8 @@ pub fn reads_and_writes_do_not_wait_for_each_other<H: Harness>() {
     let pending = b.submit(Op::read(quiet));
     b.cross(quiet, other, b"past the pending read");
     assert!(b.is_open(pending));
-    b.watcher.free(quiet);
-    b.watcher.free(stuck.writer);
+    b.watcher.abort(quiet);
+    b.watcher.abort(stuck.writer);
     b.look();
     assert_eq!(b.open(), 0);
 }
@@ -219,7 +219,7 @@ pub fn a_queue_of_writes_fails_in_order<H: Harness>() {
         tickets.push(b.submit(Op::write(stuck.writer, pattern(1000, i))));
     }
     // Closing with unread data resets the connection.
-    assert!(b.watcher.free(stuck.peer));
+    assert!(b.watcher.abort(stuck.peer));
     for (i, &ticket) in tickets.iter().enumerate() {
         let c = b.next();
         assert_eq!(c.ticket(), ticket, "write {i}");

@@ -101,8 +101,8 @@ pub fn polls_end_like_other_operations<H: Harness>() {
     assert_eq!(b.watcher.cancel_all(source), 1);
     expect_unmoved(b.end(all), ErrorKind::Cancelled);
     let freed = b.submit(Op::poll(source, Ready::READABLE));
-    assert!(b.watcher.free(source));
-    expect_unmoved(b.end(freed), ErrorKind::Freed);
+    assert!(b.watcher.abort(source));
+    expect_unmoved(b.end(freed), ErrorKind::Aborted);
     let (silent, _other_writer) = std::io::pipe().unwrap();
     let source = b.watcher.attach(silent).unwrap();
     let closed = b.submit(Op::poll(source, Ready::READABLE));
@@ -155,7 +155,7 @@ pub fn two_sources_of_one_socket<H: Harness>() {
     // Freeing one does not end the other, nor the original.
     let poll = b.submit(Op::poll(second, Ready::READ_CLOSED));
     b.look();
-    assert!(b.watcher.free(first));
+    assert!(b.watcher.abort(first));
     drop(there);
     assert!(ready(b.end(poll)).contains(Ready::READ_CLOSED));
     let mut text = Vec::new();

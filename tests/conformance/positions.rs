@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use windlass::{Buf, ErrorKind, Op, OpenOptions, Reason};
+use windlass::fs::OpenOptions;
+use windlass::{Buf, ErrorKind, Op, Reason};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -69,7 +70,7 @@ pub fn a_file_ends_where_it_ends<H: Harness>() {
             None => assert!(expect_read(c).is_eof()),
             Some(_) => {
                 let errnos = [libc::EINVAL, libc::EOVERFLOW, libc::EFBIG];
-                assert!(expect_errno(c, &errnos).room() >= 100);
+                assert!(expect_errno(c, &errnos).capacity() >= 100);
             }
         }
         let empty = b.make_file(directory.at("empty"));
@@ -94,8 +95,8 @@ pub fn holes_are_zeroes<H: Harness>() {
         assert_eq!(fs::metadata(&path).unwrap().len(), (1 << 30) + 2);
         expect_same(&b.read_at(file, 100_000, 1 << 29), &[0; 100_000]);
         assert_eq!(b.read_at(file, 10, 1 << 30), b"\0x");
-        expect_finished(b.run(Op::truncate(file, 5)));
-        expect_finished(b.run(Op::truncate(file, 10_000)));
+        expect_finished(b.run(Op::set_len(file, 5)));
+        expect_finished(b.run(Op::set_len(file, 10_000)));
         expect_same(&b.read_at(file, 20_000, 0), &[0; 10_000]);
     }
 }
@@ -171,12 +172,12 @@ pub fn the_position_of_a_file_is_left_alone<H: Harness>() {
     let source = b.watcher.attach_dup(&file).unwrap();
     assert_eq!(b.read_at(source, 4, 6), b"6789");
     b.write_at(source, "xy", 8);
-    expect_finished(b.run(Op::sync(source)));
+    expect_finished(b.run(Op::sync_all(source)));
     assert_eq!(file.stream_position().unwrap(), 3);
     let mut rest = String::new();
     file.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "34567xy");
-    assert!(b.watcher.free(source));
+    assert!(b.watcher.abort(source));
     // The duplicate is closed, the file is not.
     file.seek(SeekFrom::Start(0)).unwrap();
     file.write_all(b"more").unwrap();
@@ -189,8 +190,8 @@ pub fn a_sync_of_every_kind<H: Harness>() {
         let file = b.make_file(&path);
         b.write_at(file, pattern(100_000, 1), 0);
         for op in [
-            Op::sync(file),
-            Op::datasync(file),
+            Op::sync_all(file),
+            Op::sync_data(file),
             Op::sync_range(file, 10_000, 5_000),
             Op::sync_range(file, 0, 0),
         ] {
@@ -202,8 +203,8 @@ pub fn a_sync_of_every_kind<H: Harness>() {
         let mut open = Vec::new();
         for i in 0..30 {
             open.push((true, b.submit(Op::write_at(file, vec![i; 5000], u64::from(i) * 5000))));
-            open.push((false, b.submit(Op::datasync(file))));
-            open.push((false, b.submit(Op::sync(file))));
+            open.push((false, b.submit(Op::sync_data(file))));
+            open.push((false, b.submit(Op::sync_all(file))));
         }
         for (writes, ticket) in open {
             let c = b.end(ticket);
@@ -217,7 +218,7 @@ pub fn a_sync_of_every_kind<H: Harness>() {
         #[cfg(unix)]
         {
             let above = b.open_file(directory.path(), OpenOptions::new().read(true));
-            expect_finished(b.run(Op::sync(above)));
+            expect_finished(b.run(Op::sync_all(above)));
         }
         b.expect_all_ended();
     }
@@ -242,9 +243,9 @@ pub fn space_is_made_and_taken<H: Harness>() {
         }
         let c = b.run(Op::allocate(file, 0, 0));
         expect_errno(c, &[libc::EINVAL, libc::EOPNOTSUPP]);
-        let c = b.run(Op::truncate(file, u64::MAX));
+        let c = b.run(Op::set_len(file, u64::MAX));
         expect_errno(c, &[libc::EINVAL, libc::EFBIG]);
-        expect_finished(b.run(Op::truncate(file, 2)));
+        expect_finished(b.run(Op::set_len(file, 2)));
         assert_eq!(fs::read(&path).unwrap(), b"ke");
     }
 }
@@ -294,8 +295,8 @@ pub fn sockets_files_and_timers_in_one_wait<H: Harness>() {
             b.submit(Op::write_at(file, bytes.clone(), round * 9000)),
             b.submit(Op::timer(std::time::Duration::from_micros(100))),
             b.submit(Op::run(move || round)),
-            b.submit(Op::stat(directory.path())),
-            b.submit(Op::datasync(file)),
+            b.submit(Op::metadata(directory.path())),
+            b.submit(Op::sync_data(file)),
         ];
         open.push(b.submit(Op::write(here, bytes.clone())));
         let ends: Vec<_> = open.into_iter().map(|ticket| b.end(ticket)).collect();
@@ -321,12 +322,12 @@ pub fn bytes_that_are_there_win_over_a_passed_deadline<H: Harness>() {
     let passed = b.watcher.now();
     for _ in 0..50 {
         let c = b.run(Op::read_at(file, room(5000), 0).deadline(passed));
-        let late = c.late();
+        let late = c.is_late();
         match c.error_kind() {
             None => expect_same(&expect_read(c), &pattern(5000, 1)),
             Some(_) => {
                 assert!(!late, "an operation that was not begun");
-                assert!(expect_unmoved(c, ErrorKind::Deadline).room() >= 5000);
+                assert!(expect_unmoved(c, ErrorKind::Deadline).capacity() >= 5000);
             }
         }
     }

@@ -22,7 +22,7 @@ fn message<T: 'static>(c: windlass::Completion) -> T {
 
 pub fn messages_arrive_in_the_order_of_the_queue<H: Harness>() {
     // More than one turn takes.
-    let mut b = H::bench_with(Watcher::builder().queue(10_000));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(10_000));
     let submitter = b.submitter();
     on_thread(|| {
         for i in 0..10_000u64 {
@@ -83,10 +83,10 @@ pub fn another_thread_drives_a_connection<H: Harness>() {
     b.expect_alive(here, there);
     let pending = on_thread(|| {
         let pending = submitter.submit(Op::read(here)).unwrap();
-        submitter.free(here);
+        submitter.abort(here);
         pending
     });
-    expect_unmoved(b.end(pending), ErrorKind::Freed);
+    expect_unmoved(b.end(pending), ErrorKind::Aborted);
     assert!(b.read(there).is_empty());
 }
 
@@ -98,7 +98,7 @@ pub fn a_source_can_be_used_here_as_soon_as_its_name_is_known<H: Harness>() {
     let handle = b.watcher.detach(here).unwrap();
     let here = on_thread(|| submitter.attach(handle).unwrap());
     b.expect_alive(here, there);
-    assert!(b.watcher.free(here));
+    assert!(b.watcher.abort(here));
     assert!(b.read(there).is_empty());
 }
 
@@ -109,7 +109,7 @@ pub fn a_source_can_be_asked_after_as_soon_as_its_name_is_known<H: Harness>() {
         |b, source| b.watcher.queued_bytes(source) == Ok(0),
         |b, source| b.watcher.peer_address(source).is_ok(),
         |b, source| b.watcher.detach(source).is_ok(),
-        |b, source| b.watcher.cancel_all(source) == 0 && b.watcher.free(source),
+        |b, source| b.watcher.cancel_all(source) == 0 && b.watcher.abort(source),
     ];
     for ask in asks {
         let mut b = H::bench();
@@ -118,7 +118,7 @@ pub fn a_source_can_be_asked_after_as_soon_as_its_name_is_known<H: Harness>() {
         let submitter = b.submitter();
         let source = on_thread(|| submitter.attach(handle).unwrap());
         assert!(ask(&mut b, source));
-        b.watcher.free(there);
+        b.watcher.abort(there);
     }
 }
 
@@ -127,7 +127,7 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
     let (listener, _) = b.listen();
-    b.watcher.free(here);
+    b.watcher.abort(here);
     let submitter = b.submitter();
     let memory = vec![5; 10];
     let at = memory.as_ptr() as usize;
@@ -140,7 +140,7 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
     });
     let c = b.end(stale);
     assert_eq!(c.token, 8);
-    let back = expect_unmoved(c, ErrorKind::Freed).into_vec();
+    let back = expect_unmoved(c, ErrorKind::Aborted).into_vec();
     assert_eq!((back.as_ptr() as usize, back.len()), (at, 10));
     expect_errno(b.end(unsupported), &[libc::EOPNOTSUPP]);
     assert!(b.end(empty).result.is_err());
@@ -149,15 +149,15 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
 }
 
 pub fn a_full_queue_names_its_bound<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().queue(8));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(8));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::Queue, count: 8 };
+    let full = Reason::Full { limit: Limit::RemoteQueue, count: 8 };
     on_thread(|| {
         for i in 0..8 {
             submitter.post(i, i).unwrap();
         }
         let refused = submitter.post(9, vec![1, 2, 3]).unwrap_err();
-        assert_eq!((refused.reason, refused.op), (full, vec![1, 2, 3]));
+        assert_eq!((refused.reason, refused.value), (full, vec![1, 2, 3]));
         assert_eq!(submitter.wake(9).unwrap_err(), full);
         let refused = submitter.submit(Op::nop().token(77)).unwrap_err();
         assert_eq!(refused.reason, full);
@@ -181,14 +181,14 @@ pub fn a_full_queue_names_its_bound<H: Harness>() {
 
 /// Frees are never refused for want of room.
 pub fn a_free_passes_a_full_queue<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().queue(2));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(2));
     let pairs = b.pairs(20);
     let submitter = b.submitter();
     on_thread(|| {
         submitter.wake(1).unwrap();
         submitter.wake(2).unwrap();
         for &(here, _) in &pairs {
-            submitter.free(here);
+            submitter.abort(here);
         }
     });
     b.take(2);
@@ -199,9 +199,9 @@ pub fn a_free_passes_a_full_queue<H: Harness>() {
 }
 
 pub fn an_empty_reserve_names_its_bound<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().reserve(4));
+    let mut b = H::bench_with(Watcher::builder().id_reserve(4));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::Reserve, count: 4 };
+    let full = Reason::Full { limit: Limit::IdReserve, count: 4 };
     for _ in 0..20 {
         let tickets: Vec<_> = on_thread(|| {
             let tickets = (0..4).map(|i| submitter.submit(Op::nop().token(i)).unwrap());
@@ -238,21 +238,21 @@ pub fn a_broadcast_to_hundreds_loses_no_write<H: Harness>() {
 /// A thread that waits for room is refused at its timeout, and gets its arguments back. The loop's
 /// own thread is refused at once.
 pub fn a_wait_for_room_is_bounded<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().queue(2));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(2));
     let (here, there) = b.pair();
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::Queue, count: 2 };
+    let full = Reason::Full { limit: Limit::RemoteQueue, count: 2 };
     let hour = Duration::from_secs(3600);
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
     let start = std::time::Instant::now();
     let refused = submitter.submit_wait(Op::write(here, "own"), hour).unwrap_err();
-    assert_eq!((refused.reason, &*refused.op.into_buf()), (Reason::Deadlock, &b"own"[..]));
+    assert_eq!((refused.reason, &*refused.value.into_buf()), (Reason::Deadlock, &b"own"[..]));
     b.take(2);
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
     let refused = submitter.post_wait(3, String::from("own"), hour).unwrap_err();
-    assert_eq!((refused.reason, refused.op.as_str()), (Reason::Deadlock, "own"));
+    assert_eq!((refused.reason, refused.value.as_str()), (Reason::Deadlock, "own"));
     assert!(start.elapsed() < BOUND, "the loop's thread waited");
 
     let handle = b.watcher.detach(there).unwrap();
@@ -263,14 +263,14 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
         let at = memory.as_ptr();
         let refused = submitter.submit_wait(Op::write(here, memory), span).unwrap_err();
         assert_eq!(refused.reason, full);
-        let memory = refused.op.into_buf().into_vec();
+        let memory = refused.value.into_buf().into_vec();
         assert_eq!(memory.as_ptr(), at);
         let refused = submitter.post_wait(3, String::from("text"), span).unwrap_err();
-        assert_eq!((refused.reason, refused.op.as_str()), (full, "text"));
+        assert_eq!((refused.reason, refused.value.as_str()), (full, "text"));
         let refused = submitter.attach_wait(handle, span).unwrap_err();
         assert_eq!(refused.reason, full);
         assert!(start.elapsed() >= 3 * span, "it did not wait");
-        refused.op
+        refused.value
     });
     b.take(2);
     // A refused operation can be retried; with room, no call waits.
@@ -289,7 +289,7 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
 
 /// Reserved ids count as places: the tables stay within their bounds.
 pub fn the_reserve_stays_within_the_tables<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().sources(6).operations(6).reserve(256));
+    let mut b = H::bench_with(Watcher::builder().max_sources(6).max_operations(6).id_reserve(256));
     let (here, _there) = b.pair();
     let submitter = b.submitter();
     let accepted = on_thread(|| {
@@ -299,13 +299,13 @@ pub fn the_reserve_stays_within_the_tables<H: Harness>() {
     assert!((1..=6).contains(&accepted), "{accepted} operations");
     b.look();
     assert_eq!(b.watcher.counters().in_flight, accepted as u64);
-    b.watcher.free(here);
+    b.watcher.abort(here);
     assert_eq!(b.take(accepted).len(), accepted);
 }
 
 /// What is kept for other threads leaves room for this one.
 pub fn the_reserve_leaves_room<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().sources(8).operations(8).reserve(256));
+    let mut b = H::bench_with(Watcher::builder().max_sources(8).max_operations(8).id_reserve(256));
     let submitter = b.submitter();
     let (listener, at) = b.listen();
     let accept = b.submit(Op::accept(listener).multishot());
@@ -323,9 +323,9 @@ pub fn the_reserve_leaves_room<H: Harness>() {
     expect_unmoved(b.end(accept), ErrorKind::Cancelled);
 
     // A name can be all that there may be.
-    let mut b = H::bench_with(Watcher::builder().sources(1).operations(1));
+    let mut b = H::bench_with(Watcher::builder().max_sources(1).max_operations(1));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::Reserve, count: 0 };
+    let full = Reason::Full { limit: Limit::IdReserve, count: 0 };
     assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, full);
     let (listener, _) = b.listen();
     b.submit(Op::accept(listener));
@@ -334,7 +334,7 @@ pub fn the_reserve_leaves_room<H: Harness>() {
 /// A name that is kept for another thread is nobody's yet: whoever guesses it, or mistakes one of
 /// another watcher for it, reaches nothing by it.
 pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().reserve(8));
+    let mut b = H::bench_with(Watcher::builder().id_reserve(8));
     let submitter = b.submitter();
     // As all names of places that were used once.
     let timer = b.submit(Op::timer(Duration::from_secs(60)));
@@ -346,8 +346,8 @@ pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
             continue;
         }
         submitter.cancel(ticket).unwrap();
-        submitter.free(source);
-        assert!(!b.watcher.cancel(ticket) && !b.watcher.free(source));
+        submitter.abort(source);
+        assert!(!b.watcher.cancel(ticket) && !b.watcher.abort(source));
     }
     assert!(b.watcher.cancel(timer));
     expect_unmoved(b.end(timer), ErrorKind::Cancelled);
@@ -376,20 +376,20 @@ pub fn made_up_names_find_nothing<H: Harness>() {
     let mut b = H::bench();
     let submitter = b.submitter();
     let (gone, _) = b.pair();
-    b.watcher.free(gone);
+    b.watcher.abort(gone);
     let timer = b.submit(Op::timer(Duration::from_secs(60)));
     assert!(b.watcher.cancel(timer));
     expect_unmoved(b.end(timer), ErrorKind::Cancelled);
     for more in 0..4 {
         let source = Source::from_parts(gone.index(), gone.generation().saturating_add(more));
         let ticket = Ticket::from_parts(timer.index(), timer.generation().saturating_add(more));
-        assert!(!b.watcher.cancel(ticket) && !b.watcher.free(source), "{more}");
+        assert!(!b.watcher.cancel(ticket) && !b.watcher.abort(source), "{more}");
         assert_eq!(b.watcher.cancel_all(source), 0);
         assert_eq!(b.watcher.detach(source).unwrap_err(), Reason::Stale);
         assert_eq!(b.watcher.fd(source).unwrap_err(), Reason::Stale);
         assert_eq!(b.refuse(Op::read(source)).0, Reason::Stale);
         submitter.cancel(ticket).unwrap();
-        submitter.free(source);
+        submitter.abort(source);
     }
     b.expect_quiet();
     let tickets = [(); 8].map(|()| b.submit(Op::timer(Duration::from_secs(60))));
@@ -399,7 +399,7 @@ pub fn made_up_names_find_nothing<H: Harness>() {
 
 /// Behind however many requests a name stands, it can be used.
 pub fn a_name_is_known_behind_a_long_queue<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().queue(10_000));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(10_000));
     let submitter = b.submitter();
     let (here, there) = b.pair();
     let others = b.pairs(2);
@@ -411,7 +411,7 @@ pub fn a_name_is_known_behind_a_long_queue<H: Harness>() {
     let wakes = |count: usize| (0..count).for_each(|_| submitter.wake(0).unwrap());
     wakes(5000);
     let attached = submitter.attach(handles.next().unwrap()).unwrap();
-    assert!(b.watcher.free(attached), "it is there");
+    assert!(b.watcher.abort(attached), "it is there");
     wakes(5000);
     let attached = submitter.attach(handles.next().unwrap()).unwrap();
     let read = b.submit(Op::read(attached));
@@ -442,7 +442,7 @@ pub fn guards_dropped_on_other_threads_free_their_sources<H: Harness>() {
     });
     for c in b.take(150) {
         assert!(!kept.contains(&c.source));
-        expect_unmoved(c, ErrorKind::Freed);
+        expect_unmoved(c, ErrorKind::Aborted);
     }
     b.expect_quiet();
     assert_eq!(b.watcher.counters().sources, 400 - 150);
@@ -486,7 +486,7 @@ pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
         assert!(submitter.is_closed());
         assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
         assert_eq!(submitter.post(1, "x").unwrap_err().reason, Reason::Closed);
-        submitter.free(here);
+        submitter.abort(here);
     });
 }
 
@@ -505,7 +505,7 @@ pub fn a_submitter_outlives_its_watcher<H: Harness>() {
 /// The loop's thread can use sources and tickets of other threads even at the bound of waiting
 /// completions, where the loop takes no requests.
 pub fn names_are_known_whatever_waits<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().operations(16));
+    let mut b = H::bench_with(Watcher::builder().max_operations(16));
     let (here, there) = b.pair();
     let handle = b.watcher.detach(there).unwrap();
     let submitter = b.submitter();
@@ -521,7 +521,7 @@ pub fn names_are_known_whatever_waits<H: Harness>() {
     assert!(matches!(reason, Reason::Full { limit: Limit::Completions, .. }), "{reason:?}");
     assert_eq!(b.watcher.reschedule(timer, Duration::from_secs(9)), Err(reason));
     assert!(b.watcher.cancel(timer), "it has not ended");
-    assert!(b.watcher.free(attached), "it is there");
+    assert!(b.watcher.abort(attached), "it is there");
     let mut done = windlass::Completions::new();
     let mut ended = Vec::new();
     while ended.len() <= nops {

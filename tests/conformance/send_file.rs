@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::{Done, Driver, ErrorKind, Handle, Op, Reason, Source};
+use windlass::driver::Driver;
+use windlass::{Done, ErrorKind, Handle, Op, Reason, Source};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -87,7 +88,7 @@ pub fn a_slow_reader_gets_everything<H: Harness>() {
         let (mut told, mut parts) = (0, 0);
         loop {
             let c = b.end(ticket);
-            let more = c.more();
+            let more = c.has_more();
             told += expect_sent(c);
             parts += 1;
             if !more {
@@ -137,7 +138,7 @@ pub fn a_socket_that_goes_meanwhile_is_stale<H: Harness>() {
     let [pair, _] = pairs();
     let (here, there) = attach(&mut b, pair);
     let submitter = b.submitter();
-    submitter.free(here);
+    submitter.abort(here);
     let connect = submitter.submit(Op::connect(at)).unwrap();
     let file = std::fs::File::open(directory.at("a")).unwrap();
     let file = submitter.attach(file).unwrap();
@@ -173,7 +174,7 @@ pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
                 }
                 "deadline" => ErrorKind::Deadline,
                 "freed" => {
-                    assert!(b.watcher.free(file));
+                    assert!(b.watcher.abort(file));
                     // It is missed when there is room again.
                     while b.is_open(sending) {
                         got += b.read(there).len();
@@ -191,7 +192,7 @@ pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
                         let kind = b.end(ticket).error_kind();
                         assert!(kind.is_some(), "{kind:?}");
                     }
-                    assert!(b.watcher.free(here));
+                    assert!(b.watcher.abort(here));
                     continue;
                 }
             };
@@ -276,7 +277,7 @@ pub fn the_end_of_a_file_needs_no_room<H: Harness>() {
             let mut told = 0;
             loop {
                 let c = b.end(ticket);
-                let more = c.more();
+                let more = c.has_more();
                 match c.result {
                     Ok(Done::Sent(bytes)) => told += bytes,
                     other => panic!("{other:?}"),
@@ -304,12 +305,12 @@ pub fn a_disconnected_peer_raises_no_signal<H: Harness>() {
                 let (here, there) = attach(&mut b, pair);
                 let send = b.submit(Op::send_file(here, file, 0, LEN));
                 b.look();
-                assert!(b.watcher.free(there));
+                assert!(b.watcher.abort(there));
                 let gone = [libc::EPIPE, libc::ECONNRESET];
                 expect_errno(b.end(send), &gone);
                 // And once it is known.
                 expect_errno(b.run(Op::send_file(here, file, 0, 10)), &gone);
-                assert!(b.watcher.free(here));
+                assert!(b.watcher.abort(here));
             }
         };
         let set = |what| {

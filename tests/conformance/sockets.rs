@@ -22,7 +22,7 @@ pub fn a_reset_is_reported_to_a_pending_read<H: Harness>() {
     let read = b.submit(Op::read(here));
     let next = b.submit(Op::read(here));
     b.look();
-    assert!(b.watcher.free(there));
+    assert!(b.watcher.abort(there));
     expect_errno(b.end(read), &[libc::ECONNRESET]);
     let next = b.end(next);
     let write = b.submit(Op::write(here, "x"));
@@ -44,7 +44,7 @@ pub fn a_reset_ends_queued_writes<H: Harness>() {
     let behind: Vec<_> = (0..20).map(|_| b.submit(Op::write(stuck.writer, "x"))).collect();
     let shutdown = b.submit(Op::shutdown(stuck.writer));
     system::reset_on_close(&mut b, stuck.peer);
-    assert!(b.watcher.free(stuck.peer));
+    assert!(b.watcher.abort(stuck.peer));
     let c = b.end(stuck.ticket);
     assert!(c.bytes() > 0);
     expect_errno(c, RESET);
@@ -102,7 +102,7 @@ pub fn unix_streams<H: Harness>() {
         let close = b.submit(Op::close(here));
         expect_closed(b.end(close));
         assert!(b.read(there).is_empty());
-        b.watcher.free(there);
+        b.watcher.abort(there);
     }
     b.expect_all_ended();
 }
@@ -175,7 +175,7 @@ pub fn a_connect_in_flight_has_no_name<H: Harness>() {
         assert_eq!(b.refuse(Op::close(name)).0, Reason::Stale);
         assert_eq!(b.watcher.fd(name).unwrap_err(), Reason::Stale);
         assert!(b.watcher.local_address(name).is_err());
-        assert!(!b.watcher.free(name));
+        assert!(!b.watcher.abort(name));
     }
     assert!(b.watcher.cancel(connect));
     expect_unmoved(b.end(connect), ErrorKind::Cancelled);
@@ -295,7 +295,7 @@ pub fn stds_sockets_can_be_attached<H: Harness>() {
         let shared = b.watcher.attach_dup(&client).unwrap();
         b.write(source, "for the duplicate");
         assert_eq!(b.read_exact(shared, 17), b"for the duplicate");
-        assert!(b.watcher.free(shared));
+        assert!(b.watcher.abort(shared));
     }
     b.write(source, "for the original");
     let mut text = [0; 16];
@@ -326,12 +326,12 @@ pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
     assert_eq!(b.refuse(Op::write(theirs, "to somebody else")).0, Reason::Stale);
     assert_eq!(b.watcher.fd(theirs).unwrap_err(), Reason::Stale);
     assert_eq!(b.watcher.detach(theirs).unwrap_err(), Reason::Stale);
-    assert!(!b.watcher.free(theirs) && b.watcher.cancel_all(theirs) == 0);
+    assert!(!b.watcher.abort(theirs) && b.watcher.cancel_all(theirs) == 0);
     assert!(!b.watcher.cancel(resting) && !b.watcher.cancel(placed));
     let submitter = b.submitter();
     submitter.cancel(resting).unwrap();
     submitter.cancel(placed).unwrap();
-    submitter.free(theirs);
+    submitter.abort(theirs);
     b.expect_quiet();
     assert!(b.is_open(read) && timers.iter().all(|&timer| b.is_open(timer)));
 }
@@ -340,7 +340,7 @@ pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
 #[cfg(unix)]
 pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     let directory = system::Directory::new();
-    let mut b = H::bench_with(Watcher::builder().sources(1));
+    let mut b = H::bench_with(Watcher::builder().max_sources(1));
     let listen = |b: &mut Bench<H::Driver>, name: &str| {
         let path = directory.at(name);
         let refused = b.watcher.listen(Address::unix(&path).unwrap()).unwrap_err();
@@ -350,7 +350,7 @@ pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     let listener = b.watcher.listen(Address::unix(directory.at("first")).unwrap()).unwrap();
     let full = listen(&mut b, "second");
     assert!(full.contains("limit of 1 sources"), "{full}");
-    b.watcher.free(listener);
+    b.watcher.abort(listener);
     b.watcher.close();
     let closed = listen(&mut b, "third");
     assert_eq!(closed, std::io::Error::from(Reason::Closed).to_string());
@@ -396,8 +396,8 @@ pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
         let (spare, mine) = system::tcp_pair();
         // An event is under way when the source goes.
         (&there).write_all(b"for the old one").unwrap();
-        assert!(b.watcher.free(old));
-        expect_unmoved(b.end(read), ErrorKind::Freed);
+        assert!(b.watcher.abort(old));
+        expect_unmoved(b.end(read), ErrorKind::Aborted);
         // A duplicate takes the lowest number that is free.
         let here = spare.try_clone().unwrap();
         drop(spare);
@@ -409,7 +409,7 @@ pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {
         assert!(b.is_open(read), "round {round}: nothing was sent to the new one");
         (&mine).write_all(b"mine").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"mine");
-        b.watcher.free(new);
+        b.watcher.abort(new);
         drop(duplicate);
     }
     // The loop does not even hear of them.
@@ -432,7 +432,7 @@ pub fn a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used<H: Ha
 
 fn overdue_reads<H: Harness>(op: impl Fn(Source) -> Op) {
     let builder = Watcher::builder().turn_budget(1).source_budget(1);
-    for builder in [builder.clone(), builder.events(1)] {
+    for builder in [builder.clone(), builder.events_per_wait(1)] {
         overdue_reads_with::<H>(builder, &op);
     }
 }
@@ -472,7 +472,7 @@ fn overdue_reads_with<H: Harness>(builder: Builder, op: &impl Fn(Source) -> Op) 
 /// More sockets have room again than one wait tells of: each write has its try all the same.
 #[cfg(unix)]
 pub fn a_passed_deadline_of_a_write_has_its_try<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().events(1));
+    let mut b = H::bench_with(Watcher::builder().events_per_wait(1));
     let pairs: Vec<_> = (0..8)
         .map(|_| {
             let (here, there) = system::tcp_pair();

@@ -34,11 +34,11 @@ pub fn echo_huge<H: Harness>() {
     expect_written(b.end(send));
     let got = expect_read(b.end(receive));
     expect_same(&got, &bytes);
-    b.watcher.free(server);
+    b.watcher.abort(server);
 }
 
 /// Echoes at `server` until `last` has ended.
-fn echo_until<D: windlass::Driver>(
+fn echo_until<D: windlass::driver::Driver>(
     b: &mut Bench<D>,
     server: windlass::Source,
     last: windlass::Ticket,
@@ -181,7 +181,7 @@ pub fn a_multishot_read_goes_on_until_the_end<H: Harness>() {
         b.write(there, pattern(100, i));
         while got.len() < (i as usize + 1) * 100 {
             let c = b.end(read);
-            assert!(c.more() && c.token == 5);
+            assert!(c.has_more() && c.token == 5);
             got.extend_from_slice(&expect_read(c));
         }
     }
@@ -190,7 +190,7 @@ pub fn a_multishot_read_goes_on_until_the_end<H: Harness>() {
     let shutdown = b.submit(Op::shutdown(there));
     expect_shutdown(b.end(shutdown));
     let last = b.end(read);
-    assert!(!last.more(), "the end of the file is final");
+    assert!(!last.has_more(), "the end of the file is final");
     expect_eof(last);
     b.expect_all_ended();
 }
@@ -246,10 +246,10 @@ fn echo_many<H: Harness>(
     }
     // One read is left at every server.
     for (_, server) in pairs {
-        assert!(b.watcher.free(server));
+        assert!(b.watcher.abort(server));
     }
     let left = b.now().into_iter();
-    let freed = left.filter(|c| c.error_kind() == Some(windlass::ErrorKind::Freed));
+    let freed = left.filter(|c| c.error_kind() == Some(windlass::ErrorKind::Aborted));
     assert_eq!(freed.count(), connections);
     b.expect_all_ended();
 }
@@ -288,7 +288,7 @@ pub fn echo_with_a_starved_pool<H: Harness>() {
 
 /// The same with the smallest budgets: every source goes to the back after each message.
 pub fn echo_with_the_smallest_budgets<H: Harness>() {
-    let builder = Watcher::builder().source_budget(1).turn_budget(1).events(1);
+    let builder = Watcher::builder().source_budget(1).turn_budget(1).events_per_wait(1);
     echo_many::<H>(builder, 200, 2 << 10, 2, 2);
 }
 
@@ -340,8 +340,8 @@ pub fn a_random_mix_of_reads_and_writes<H: Harness>() {
         }
         expect_same(&got[0], &ends[1].1);
         expect_same(&got[1], &ends[0].1);
-        b.watcher.free(here);
-        b.watcher.free(there);
+        b.watcher.abort(here);
+        b.watcher.abort(there);
     }
 }
 

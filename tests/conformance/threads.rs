@@ -31,7 +31,7 @@ pub fn no_wake_is_lost<H: Harness>() {
 
 /// Four threads at once: nothing is lost, each one's order is kept.
 pub fn many_threads_post_in_their_order<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().queue(64));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(64));
     let submitter = b.submitter();
     let threads: Vec<_> = (0..4u64)
         .map(|t| {
@@ -40,7 +40,7 @@ pub fn many_threads_post_in_their_order<H: Harness>() {
                 for i in 0..10_000u64 {
                     let mut value = (t, i);
                     while let Err(refused) = submitter.post(t, value) {
-                        value = refused.op;
+                        value = refused.value;
                         thread::yield_now();
                     }
                 }
@@ -64,7 +64,7 @@ pub fn many_threads_post_in_their_order<H: Harness>() {
 /// Submissions from threads beside the loop's own, ids from a small reserve: every ticket ends
 /// once.
 pub fn threads_submit_beside_the_loop<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().reserve(16).queue(16));
+    let mut b = H::bench_with(Watcher::builder().id_reserve(16).remote_queue(16));
     let submitter = b.submitter();
     let (tell, tickets) = mpsc::channel();
     let threads: Vec<_> = (0..3u64)
@@ -77,7 +77,7 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
                         match submitter.submit(op) {
                             Ok(ticket) => break ticket,
                             Err(refused) => {
-                                op = refused.op;
+                                op = refused.value;
                                 thread::yield_now();
                             }
                         }
@@ -113,7 +113,7 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
 pub fn a_free_overtakes_nothing<H: Harness>() {
     // A socket costs wine a hundred times as much.
     const PAIRS: u64 = if cfg!(windows) { 500 } else { 20_000 };
-    let mut b = H::bench_with(Watcher::builder().queue(1));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(1));
     let submitter = b.submitter();
     let (here, there) = b.pair();
     let handle = b.watcher.detach(here).unwrap();
@@ -126,11 +126,11 @@ pub fn a_free_overtakes_nothing<H: Harness>() {
                 let source = loop {
                     match submitter.attach(handle) {
                         Ok(source) => break source,
-                        Err(refused) => handle = refused.op,
+                        Err(refused) => handle = refused.value,
                     }
                     thread::yield_now();
                 };
-                submitter.free(source);
+                submitter.abort(source);
                 handle = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
             }
             while submitter.wake(u64::MAX).is_err() {
@@ -189,7 +189,7 @@ pub fn a_broadcast_to_thousands_waits_for_room<H: Harness>() {
 /// Every waiting thread gets room, through a queue and a reserve of one entry each.
 pub fn threads_that_wait_get_room<H: Harness>() {
     const EACH: u64 = 300;
-    let mut b = H::bench_with(Watcher::builder().queue(1).reserve(1));
+    let mut b = H::bench_with(Watcher::builder().remote_queue(1).id_reserve(1));
     let submitter = b.submitter();
     thread::scope(|scope| {
         for t in 0..4u64 {
@@ -220,7 +220,7 @@ pub fn threads_that_wait_get_room<H: Harness>() {
 pub fn threads_wait_for_places_in_a_full_table<H: Harness>() {
     let hour = std::time::Duration::from_secs(3600);
     for _ in 0..20 {
-        let mut b = H::bench_with(Watcher::builder().operations(4).reserve(1));
+        let mut b = H::bench_with(Watcher::builder().max_operations(4).id_reserve(1));
         let submitter = b.submitter();
         let timers = [(); 3].map(|()| b.submit(Op::timer(hour)));
         thread::scope(|scope| {
@@ -270,7 +270,7 @@ pub fn a_spawned_loop_serves<H: Harness>() {
                             watcher.submit(Op::read(source))?;
                         }
                         Ok(Done::Read(data)) if data.is_eof() => {
-                            watcher.free(c.source);
+                            watcher.abort(c.source);
                         }
                         Ok(Done::Read(data)) => {
                             messages += 1;
@@ -320,7 +320,7 @@ pub fn a_guard_frees_while_the_loop_sleeps<H: Harness>() {
             (&there).read_to_end(&mut end).unwrap();
             assert!(end.is_empty());
         });
-        expect_unmoved(b.end(read), windlass::ErrorKind::Freed);
+        expect_unmoved(b.end(read), windlass::ErrorKind::Aborted);
         join(thread, "the freed connection's end");
     }
     assert_eq!(b.watcher.counters().sources, 0);
@@ -367,7 +367,7 @@ pub fn busy_polling_delays_no_deadline<H: Harness>() {
 /// Binding the thread takes nothing from the tables.
 #[cfg(unix)]
 pub fn binding_the_loop_takes_no_place<H: Harness>() {
-    let mut b = H::bench_with(Watcher::builder().sources(2).operations(2));
+    let mut b = H::bench_with(Watcher::builder().max_sources(2).max_operations(2));
     // Whether this processor may be used does not matter here.
     let _ = b.watcher.set_affinity(0);
     let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use windlass::{Code, Done, ErrorKind, Op, Reason};
+use windlass::driver::OpCode;
+use windlass::{Done, ErrorKind, Op, Reason};
 
 use crate::common::*;
 
@@ -245,7 +246,7 @@ pub fn equal_deadlines_end_in_order_whatever_has_them<H: Harness>() {
     let mut ends = b.take(20);
     if H::NAME == "io_uring" {
         // An operation in the kernel ends with the kernel's answer.
-        ends.retain(|c| c.code() == Code::Timer);
+        ends.retain(|c| c.code() == OpCode::Timer);
         wanted.retain(|&ticket| ends.iter().any(|c| c.ticket() == ticket));
         assert_eq!(ends.len(), 13);
     }

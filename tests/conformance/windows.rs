@@ -5,10 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, SystemTime};
 
 use windlass::fd::{AsFd, OwnedFd};
-use windlass::{
-    Access, Address, Completion, CopyOptions, Done, DriverKind, FileKind, FileRef, ListenOptions,
-    Op, OpenOptions, Ready, Reason, Stat, Watcher,
-};
+use windlass::fs::{Access, CopyOptions, FileKind, FileRef, Metadata, OpenOptions};
+use windlass::{Address, Completion, Done, DriverKind, ListenOptions, Op, Ready, Reason, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -34,7 +32,7 @@ pub fn what_there_is_not_is_refused<H: Harness>() {
     for op in [Op::read(pipe), Op::write(pipe, "x"), Op::poll(pipe, Ready::READABLE)] {
         assert_eq!(b.refuse(op).0, Reason::Unsupported);
     }
-    assert!(b.watcher.free(pipe));
+    assert!(b.watcher.abort(pipe));
     let direct = OpenOptions::new().read(true).direct(true);
     let open = b.submit(Op::open(std::env::current_exe().unwrap(), direct));
     expect_errno(b.end(open), &[libc::EINVAL]);
@@ -97,9 +95,9 @@ fn errno(c: Completion, errno: i32) {
 }
 
 #[track_caller]
-fn stat(c: Completion) -> Stat {
+fn stat(c: Completion) -> Metadata {
     match c.result {
-        Ok(Done::Stat(known)) => *known,
+        Ok(Done::Metadata(known)) => *known,
         other => panic!("wanted a stat: {other:?}"),
     }
 }
@@ -117,23 +115,23 @@ pub fn names_come_and_go_here<H: Harness>() {
     expect_finished(b.run(Op::rename(d.at("a"), d.at("b"))));
     assert_eq!(fs::read(d.at("b")).unwrap(), b"one");
     errno(b.run(Op::rename(d.at("a"), d.at("b"))), libc::ENOENT);
-    expect_finished(b.run(Op::make_dir(d.at("dir"), 0o700)));
-    errno(b.run(Op::make_dir(d.at("dir"), 0o700)), libc::EEXIST);
-    expect_finished(b.run(Op::link(d.at("b"), d.at("dir/c"))));
-    let known = stat(b.run(Op::stat(d.at("b"))));
+    expect_finished(b.run(Op::create_dir(d.at("dir"), 0o700)));
+    errno(b.run(Op::create_dir(d.at("dir"), 0o700)), libc::EEXIST);
+    expect_finished(b.run(Op::hard_link(d.at("b"), d.at("dir/c"))));
+    let known = stat(b.run(Op::metadata(d.at("b"))));
     assert_eq!((known.kind(), known.size, known.links), (FileKind::File, 3, 2));
-    let same = stat(b.run(Op::stat(d.at("dir/c"))));
+    let same = stat(b.run(Op::metadata(d.at("dir/c"))));
     assert_eq!((known.device, known.inode), (same.device, same.inode));
     errno(b.run(Op::remove_dir(d.at("dir"))), libc::ENOTEMPTY);
     let c = b.run(Op::read_dir(d.at("dir")));
     let Ok(Done::Entries(entries)) = c.result else { panic!("{c:?}") };
     assert_eq!((entries.len(), entries[0].kind), (1, FileKind::File));
-    expect_finished(b.run(Op::unlink(d.at("dir/c"))));
+    expect_finished(b.run(Op::remove_file(d.at("dir/c"))));
     expect_finished(b.run(Op::remove_dir(d.at("dir"))));
     errno(b.run(Op::remove_dir(d.at("dir"))), libc::ENOENT);
-    assert_eq!(stat(b.run(Op::stat(d.path()))).kind(), FileKind::Directory);
-    errno(b.run(Op::stat(d.at("none"))), libc::ENOENT);
-    let c = b.run(Op::real_path(d.at("b")));
+    assert_eq!(stat(b.run(Op::metadata(d.path()))).kind(), FileKind::Directory);
+    errno(b.run(Op::metadata(d.at("none"))), libc::ENOENT);
+    let c = b.run(Op::canonicalize(d.at("b")));
     let Ok(Done::Path(path)) = c.result else { panic!("{c:?}") };
     assert_eq!(path, fs::canonicalize(d.at("b")).unwrap());
     b.expect_all_ended();
@@ -146,21 +144,21 @@ pub fn attributes_are_what_windows_has<H: Harness>() {
     let file = b.open_file(d.at("a"), OpenOptions::new().read(true).write(true));
     let at = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_000);
     expect_finished(b.run(Op::set_times(d.at("a"), None, Some(at))));
-    assert_eq!(stat(b.run(Op::stat(file))).modified, at);
+    assert_eq!(stat(b.run(Op::metadata(file))).modified, at);
     expect_finished(b.run(Op::set_times(file, Some(at), None)));
-    assert_eq!(stat(b.run(Op::stat(d.at("a")))).accessed, at);
+    assert_eq!(stat(b.run(Op::metadata(d.at("a")))).accessed, at);
     // Of a mode, only the write bits are honoured.
     expect_finished(b.run(Op::access(d.at("a"), Access::READ | Access::WRITE)));
-    expect_finished(b.run(Op::set_mode(d.at("a"), 0o400)));
-    assert_eq!(stat(b.run(Op::stat(d.at("a")))).permissions(), 0o444);
+    expect_finished(b.run(Op::set_permissions(d.at("a"), 0o400)));
+    assert_eq!(stat(b.run(Op::metadata(d.at("a")))).permissions(), 0o444);
     errno(b.run(Op::access(d.at("a"), Access::WRITE)), libc::EACCES);
-    expect_finished(b.run(Op::set_mode(file, 0o600)));
-    assert_eq!(stat(b.run(Op::stat(file))).permissions(), 0o666);
-    errno(b.run(Op::set_mode(d.at("none"), 0o600)), libc::ENOENT);
+    expect_finished(b.run(Op::set_permissions(file, 0o600)));
+    assert_eq!(stat(b.run(Op::metadata(file))).permissions(), 0o666);
+    errno(b.run(Op::set_permissions(d.at("none"), 0o600)), libc::ENOENT);
     for file in [FileRef::from(file), FileRef::from(d.at("a"))] {
         errno(b.run(Op::set_owner(file, Some(1), None)), libc::EOPNOTSUPP);
     }
-    errno(b.run(Op::stat_fs(d.path())), libc::EOPNOTSUPP);
+    errno(b.run(Op::statfs(d.path())), libc::EOPNOTSUPP);
     b.expect_all_ended();
 }
 
@@ -170,23 +168,23 @@ pub fn copies_and_temporary_names<H: Harness>() {
     let new = CopyOptions::new();
     for len in [0, 1, 3_000_001] {
         fs::write(d.at("a"), pattern(len, 1)).unwrap();
-        let c = b.run(Op::copy_file(d.at("a"), d.at("b"), new));
+        let c = b.run(Op::copy(d.at("a"), d.at("b"), new));
         assert!(matches!(c.result, Ok(Done::Copied(count)) if count == len as u64), "{c:?}");
         expect_same(&fs::read(d.at("b")).unwrap(), &pattern(len, 1));
     }
-    errno(b.run(Op::copy_file(d.at("a"), d.at("b"), new.exclusive(true))), libc::EEXIST);
-    errno(b.run(Op::copy_file(d.path(), d.at("x"), new)), libc::EISDIR);
+    errno(b.run(Op::copy(d.at("a"), d.at("b"), new.exclusive(true))), libc::EEXIST);
+    errno(b.run(Op::copy(d.path(), d.at("x"), new)), libc::EISDIR);
     let shared = new.reflink_required(true);
-    errno(b.run(Op::copy_file(d.at("a"), d.at("x"), shared)), libc::EOPNOTSUPP);
+    errno(b.run(Op::copy(d.at("a"), d.at("x"), shared)), libc::EOPNOTSUPP);
     assert!(!d.at("x").exists());
     // Onto itself, by another name.
     fs::hard_link(d.at("a"), d.at("same")).unwrap();
-    assert!(b.run(Op::copy_file(d.at("a"), d.at("same"), new)).result.is_ok());
+    assert!(b.run(Op::copy(d.at("a"), d.at("same"), new)).result.is_ok());
     expect_same(&fs::read(d.at("a")).unwrap(), &pattern(3_000_001, 1));
 
     let mut seen = std::collections::HashSet::new();
     for _ in 0..20 {
-        let c = b.run(Op::make_temp(d.at("t-XXXXXX")));
+        let c = b.run(Op::create_temp_file(d.at("t-XXXXXX")));
         let Ok(Done::Temporary(made)) = c.result else { panic!("{c:?}") };
         let (name, file) = *made;
         assert!(seen.insert(name.clone()) && name.starts_with(d.path()));
@@ -194,18 +192,18 @@ pub fn copies_and_temporary_names<H: Harness>() {
         b.write_at(file, "temporary", 0);
         assert_eq!(fs::read(&name).unwrap(), b"temporary");
     }
-    errno(b.run(Op::make_temp(d.at("without"))), libc::EINVAL);
-    errno(b.run(Op::make_temp_dir(d.at("none/XXXXXX"))), libc::ENOENT);
+    errno(b.run(Op::create_temp_file(d.at("without"))), libc::EINVAL);
+    errno(b.run(Op::create_temp_dir(d.at("none/XXXXXX"))), libc::ENOENT);
     b.expect_all_ended();
 }
 
 pub fn names_of_hosts<H: Harness>() {
     let mut b = H::bench();
-    let c = b.run(Op::resolve("192.0.2.7", 443));
+    let c = b.run(Op::lookup_host("192.0.2.7", 443));
     let Ok(Done::Addresses(found)) = c.result else { panic!("{c:?}") };
     assert_eq!(found, [SocketAddr::from(([192, 0, 2, 7], 443))]);
-    assert!(b.run(Op::resolve("", 1)).result.is_err());
-    let c = b.run(Op::name_of(([127, 0, 0, 1], 1).into()));
+    assert!(b.run(Op::lookup_host("", 1)).result.is_err());
+    let c = b.run(Op::lookup_addr(([127, 0, 0, 1], 1).into()));
     let Ok(Done::HostName(name)) = c.result else { panic!("{c:?}") };
     assert!(!name.host.is_empty() && !name.service.is_empty());
     b.expect_all_ended();

@@ -5,9 +5,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
+use windlass::driver::Driver;
+use windlass::fs::{CopyOptions, OpenOptions};
 use windlass::{
-    AlignedBuf, Buf, Completions, CopyOptions, Done, Driver, ErrorKind, Op, OpenOptions, Reason,
-    Source, Ticket, Watcher,
+    AlignedBuf, Buf, Completions, Done, ErrorKind, Op, Reason, Source, Ticket, Watcher,
 };
 
 use crate::common::files::*;
@@ -41,7 +42,7 @@ fn begun<D: Driver>(b: &mut Bench<D>, path: &Path) -> Option<Held> {
 fn expect_late<D: Driver>(b: &mut Bench<D>, held: Held, path: &Path, late: bool) {
     drop(held.hold);
     let c = b.end(held.write);
-    assert_eq!((c.token, c.late(), c.source), (5, late, held.file));
+    assert_eq!((c.token, c.is_late(), c.source), (5, late, held.file));
     assert_eq!(expect_written(c).len(), 4096);
     assert_eq!(std::fs::read(path).unwrap(), [0; 4096]);
 }
@@ -53,7 +54,9 @@ pub fn begun_work_is_late_and_keeps_its_buffer<H: Harness>() {
         let mut b = H::bench();
         let Some(held) = begun(&mut b, &path) else { return };
         // Others go on, as far as the file system lets them.
-        assert!(b.run(Op::stat(held.file).timeout(Duration::from_secs(99))).error_kind().is_none());
+        assert!(
+            b.run(Op::metadata(held.file).timeout(Duration::from_secs(99))).error_kind().is_none()
+        );
         match ends {
             "cancel" => assert!(b.watcher.cancel(held.write)),
             "cancel_all" => {
@@ -98,15 +101,15 @@ pub fn a_freed_file_closes_when_its_work_has_ended<H: Harness>() {
     let path = directory.at("a");
     let mut b = H::bench();
     let Some(held) = begun(&mut b, &path) else { return };
-    assert!(b.watcher.free(held.file));
-    assert!(!b.watcher.free(held.file), "it is stale now");
+    assert!(b.watcher.abort(held.file));
+    assert!(!b.watcher.abort(held.file), "it is stale now");
     assert_eq!(b.watcher.cancel_all(held.file), 0);
     assert_eq!(b.watcher.fd(held.file).err(), Some(Reason::Stale));
     assert_eq!(b.watcher.detach(held.file).unwrap_err(), Reason::Stale);
     for op in [
         Op::read_at(held.file, room(9), 0),
-        Op::sync(held.file),
-        Op::stat(held.file),
+        Op::sync_all(held.file),
+        Op::metadata(held.file),
         Op::close(held.file),
     ] {
         assert_eq!(b.refuse(op).0, Reason::Stale);
@@ -131,7 +134,7 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
             "deadline" => b.submit(close.timeout(Duration::from_millis(1))),
             _ => b.submit(close),
         };
-        assert_eq!(b.refuse(Op::sync(held.file)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::sync_all(held.file)).0, Reason::Stale);
         b.pass(Duration::from_millis(3));
         assert!(b.is_open(held.write) && is_held(&path));
         let file = held.file;
@@ -142,8 +145,8 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
                 expect_closed(b.end(close));
             }
             "free" => {
-                assert!(b.watcher.free(file));
-                expect_unmoved(b.end(close), ErrorKind::Freed);
+                assert!(b.watcher.abort(file));
+                expect_unmoved(b.end(close), ErrorKind::Aborted);
                 expect_late(&mut b, held, &path, true);
             }
             _ => {
@@ -154,7 +157,7 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
             }
         }
         assert!(!is_held(&path));
-        assert!(!b.watcher.free(file));
+        assert!(!b.watcher.abort(file));
         std::fs::remove_file(&path).unwrap();
         b.expect_all_ended();
     }
@@ -167,7 +170,7 @@ pub fn a_freed_file_with_work_is_sent_no_more<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let Some(held) = begun(&mut b, &path) else { return };
-    assert!(b.watcher.free(held.file));
+    assert!(b.watcher.abort(held.file));
     assert_eq!(b.refuse(Op::send_file(here, held.file, 0, 9)).0, Reason::Stale);
     expect_late(&mut b, held, &path, true);
     b.expect_alive(here, there);
@@ -182,7 +185,7 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     let (job, gate) = hold(&mut b);
     let queued = [
         b.submit(Op::run(|| 1)),
-        b.submit(Op::make_dir(directory.at("made"), 0o700)),
+        b.submit(Op::create_dir(directory.at("made"), 0o700)),
         b.submit(Op::sync_range(held.file, 0, 0)),
         b.submit(Op::timer(Duration::from_secs(99))),
     ];
@@ -190,7 +193,7 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     b.watcher.close();
     for ticket in queued {
         let c = b.end(ticket);
-        assert!(!c.late());
+        assert!(!c.is_late());
         expect_unmoved(c, ErrorKind::Closed);
     }
     // It waits for the others, for as long as it is told.
@@ -201,7 +204,7 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     assert!(is_held(&path));
     drop(gate);
     let c = b.end(job);
-    assert!(c.late());
+    assert!(c.is_late());
     expect_held(c);
     expect_late(&mut b, held, &path, true);
     assert!(!is_held(&path) && !directory.at("made").exists());
@@ -230,8 +233,8 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
                 let list = Buf::list([Buf::from(marker.clone()), Buf::from(vec![1; 1 << 16])]);
                 b.submit(Op::write_at(file, list, 0));
                 b.submit(Op::read_at(file, room(1 << 16), 0));
-                b.submit(Op::sync(file));
-                b.submit(Op::stat(file));
+                b.submit(Op::sync_all(file));
+                b.submit(Op::metadata(file));
                 b.submit(Op::close(file));
             }
             for i in 0..20 {
@@ -365,8 +368,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         assert!(ends == "deadline" || b.is_open(sends), "as above");
         match ends {
             "cancel" => assert!(b.watcher.cancel(sends)),
-            "the socket is freed" => assert!(b.watcher.free(here)),
-            "the file is freed" => assert!(b.watcher.free(file)),
+            "the socket is freed" => assert!(b.watcher.abort(here)),
+            "the file is freed" => assert!(b.watcher.abort(file)),
             "all is closed" => b.watcher.close(),
             _ => {}
         }
@@ -378,7 +381,7 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         drop(gate);
         let c = b.end(held);
         match ends {
-            "all is closed" => assert!(c.late()),
+            "all is closed" => assert!(c.is_late()),
             _ => expect_held(c),
         }
         let c = b.end(sends);
@@ -390,8 +393,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
             "cancel" => assert!(expect_unmoved(c, ErrorKind::Cancelled).is_empty()),
             "deadline" => assert!(expect_unmoved(c, ErrorKind::Deadline).is_empty()),
             "the socket is freed" => {
-                assert!(expect_unmoved(c, ErrorKind::Freed).is_empty());
-                expect_unmoved(b.end(tail), ErrorKind::Freed);
+                assert!(expect_unmoved(c, ErrorKind::Aborted).is_empty());
+                expect_unmoved(b.end(tail), ErrorKind::Aborted);
             }
             "all is closed" => {
                 assert!(expect_unmoved(c, ErrorKind::Closed).is_empty());
@@ -441,7 +444,7 @@ pub fn a_leased_file_is_copied_when_the_lease_is_given_back<H: Harness>() {
     // The signal of the lease is ignored.
     assert_eq!(control(F_SETSIG, libc::SIGURG), 0);
     assert_eq!(control(libc::F_SETLEASE, libc::F_WRLCK), 0);
-    let copy = b.submit(Op::copy_file(d.at("from"), d.at("to"), CopyOptions::new()));
+    let copy = b.submit(Op::copy(d.at("from"), d.at("to"), CopyOptions::new()));
     let start = std::time::Instant::now();
     while control(libc::F_GETLEASE, 0) == libc::F_WRLCK {
         assert!(start.elapsed() < BOUND, "the copy asks for the lease");

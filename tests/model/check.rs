@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use windlass::{Buf, Code, Completion, Done, ErrorKind, Handle, Ready, Reason, Source};
+use windlass::driver::OpCode;
+use windlass::{Buf, Completion, Done, ErrorKind, Handle, Ready, Reason, Source};
 
 use super::state::*;
 use super::steps::Keep;
@@ -90,7 +91,7 @@ impl<W: World> Model<W> {
             let late = record.overdue.is_some_and(|overdue| overdue < before);
             assert!(!late, "it has not expired: {record:?}");
             in_flight += 1;
-            connecting += u64::from(record.code == Code::Connect);
+            connecting += u64::from(record.code == OpCode::Connect);
         }
         self.check_queued_bytes();
         let counters = self.watcher.counters();
@@ -114,12 +115,12 @@ impl<W: World> Model<W> {
                 list.copied().find(|&op| self.ops[op].ended.is_none())
             };
             let Some(write) = head(WRITES).map(|op| &self.ops[op]) else { continue };
-            assert!(write.code == Code::Write, "at the head, but not done: {write:?}");
+            assert!(write.code == OpCode::Write, "at the head, but not done: {write:?}");
             let reader = self.peer(port).filter(|&peer| self.is_open(peer));
             let reads = reader.map(|peer| self.ports[peer].lists[READS].iter());
             let read = reads.and_then(|mut reads| reads.find(|&&op| self.ops[op].ended.is_none()));
             if let Some(read) = read.map(|&op| &self.ops[op]) {
-                let waits = read.code == Code::Read && !pool_is_free;
+                let waits = read.code == OpCode::Read && !pool_is_free;
                 assert!(waits, "bytes do not move: {write:?}; {read:?}");
             }
         }
@@ -132,7 +133,7 @@ impl<W: World> Model<W> {
             };
             let mut list = self.ports[port].lists[READS].iter();
             let is_head = list.find(|&&op| self.ops[op].ended.is_none()) == Some(&op);
-            let waits = record.code == Code::Read && !pool_is_free;
+            let waits = record.code == OpCode::Read && !pool_is_free;
             if is_head && !waits {
                 let unread = self.unread(port);
                 let enough = record.wanted.clamp(1, 1 << 30);
@@ -149,7 +150,7 @@ impl<W: World> Model<W> {
         let Some(peer) = self.peer(port) else { return 0 };
         let moved = |port: usize, list: usize| -> usize {
             let list = self.ports[port].lists[list].iter();
-            list.filter(|&&op| self.ops[op].code != Code::Shutdown)
+            list.filter(|&&op| self.ops[op].code != OpCode::Shutdown)
                 .map(|&op| self.ops[op].moved)
                 .sum()
         };
@@ -167,8 +168,8 @@ impl<W: World> Model<W> {
             let (mut writes, mut unsent) = (0, 0);
             for record in pending.filter(|record| record.end == Some(port)) {
                 match record.code {
-                    Code::Write => (writes, unsent) = (writes + 1, unsent + record.payload.len()),
-                    Code::Drained => assert!(queued > record.wanted, "drained: {record:?}"),
+                    OpCode::Write => (writes, unsent) = (writes + 1, unsent + record.payload.len()),
+                    OpCode::WaitDrained => assert!(queued > record.wanted, "drained: {record:?}"),
                     _ => {}
                 }
             }
@@ -179,9 +180,9 @@ impl<W: World> Model<W> {
     /// Enters a completion, and checks it.
     fn account(&mut self, c: &Completion, now: Instant) {
         self.delivered += 1;
-        assert!(!c.late(), "nothing here goes on after its deadline: {c:?}");
+        assert!(!c.is_late(), "nothing here goes on after its deadline: {c:?}");
         if let Ok(Done::Message(message)) = &c.result {
-            assert!(c.source.is_none() && !c.more());
+            assert!(c.source.is_none() && !c.has_more());
             assert_eq!(self.posted.pop_front(), Some(c.token), "the order of messages");
             assert_eq!(message.is_empty(), (c.token - POSTED).is_multiple_of(3));
             return;
@@ -208,7 +209,7 @@ impl<W: World> Model<W> {
         }
         let (code, port) = (record.code, record.end);
         record.moved += c.bytes();
-        if !c.more() {
+        if !c.has_more() {
             record.ended = Some(end);
             record.due_now = false;
             record.must_tear = false;
@@ -220,14 +221,15 @@ impl<W: World> Model<W> {
         self.count(what);
         let Some(port) = port else { return };
         match (code, end) {
-            (Code::Close, End::Done) => self.freed(port),
-            (Code::Shutdown, End::Done) => self.ports[port].shut = true,
-            (Code::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
-            (Code::Read | Code::ReadInto, End::Nothing)
-            | (Code::ReadExact, End::Failed(ErrorKind::Eof))
-            | (Code::Read | Code::ReadInto | Code::ReadExact, End::Failed(ErrorKind::Os(_))) => {
-                self.ports[port].over = true
-            }
+            (OpCode::Close, End::Done) => self.freed(port),
+            (OpCode::Shutdown, End::Done) => self.ports[port].shut = true,
+            (OpCode::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
+            (OpCode::Read | OpCode::ReadInto, End::Nothing)
+            | (OpCode::ReadExact, End::Failed(ErrorKind::Eof))
+            | (
+                OpCode::Read | OpCode::ReadInto | OpCode::ReadExact,
+                End::Failed(ErrorKind::Os(_)),
+            ) => self.ports[port].over = true,
             _ => {}
         }
         if direction(code) == Some(WRITES) {
@@ -238,7 +240,7 @@ impl<W: World> Model<W> {
     /// A write that ends partly sent ends those behind it.
     fn tear(&mut self, index: usize, port: usize, end: End, bytes: usize) {
         let record = &self.ops[index];
-        let partly = record.code == Code::Write && bytes > 0;
+        let partly = record.code == OpCode::Write && bytes > 0;
         let tears = matches!(
             end,
             End::Failed(ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Os(_))
@@ -266,40 +268,40 @@ impl<W: World> Model<W> {
         let error_of = |kind| end == End::Failed(kind);
         let bytes = c.bytes();
         let fits = match (record.code, &c.result) {
-            (Code::Nop, Ok(Done::Nop)) => true,
-            (Code::Timer, Ok(Done::Timer)) => record.due.is_some_and(|due| due <= now),
-            (Code::Read, Ok(Done::Read(data))) => {
+            (OpCode::Nop, Ok(Done::Nop)) => true,
+            (OpCode::Timer, Ok(Done::Timer)) => record.due.is_some_and(|due| due <= now),
+            (OpCode::Read, Ok(Done::Read(data))) => {
                 let lease = data.is_eof() || data.is_lease();
-                let more = c.more() == (record.multishot && !data.is_eof());
+                let more = c.has_more() == (record.multishot && !data.is_eof());
                 lease && more && bytes <= self.limits.chunk as usize
             }
-            (Code::ReadInto, Ok(Done::Read(_))) => true,
-            (Code::ReadExact, Ok(Done::Read(_))) => bytes == record.wanted,
-            (Code::Write, Ok(Done::Written { buf, bytes })) => {
+            (OpCode::ReadInto, Ok(Done::Read(_))) => true,
+            (OpCode::ReadExact, Ok(Done::Read(_))) => bytes == record.wanted,
+            (OpCode::Write, Ok(Done::Written { buf, bytes })) => {
                 *bytes as usize == record.payload.len() && same(buf, &record.payload)
             }
-            (Code::Accept, Ok(Done::Accepted(_))) => c.more() == record.multishot,
-            (Code::Connect, Ok(Done::Connected(_))) => record.target.is_some(),
-            (Code::Shutdown, Ok(Done::Shutdown)) => true,
-            (Code::Close, Ok(Done::Closed)) => true,
-            (Code::Poll, Ok(Done::Ready(ready))) => {
+            (OpCode::Accept, Ok(Done::Accepted(_))) => c.has_more() == record.multishot,
+            (OpCode::Connect, Ok(Done::Connected(_))) => record.target.is_some(),
+            (OpCode::Shutdown, Ok(Done::Shutdown)) => true,
+            (OpCode::Close, Ok(Done::Closed)) => true,
+            (OpCode::Poll, Ok(Done::Ready(ready))) => {
                 let asked = Ready::from_bits(record.interest) | Ready::ALWAYS;
                 !ready.is_empty() && asked.contains(*ready)
             }
-            (Code::Drained, Ok(Done::Drained)) => true,
+            (OpCode::WaitDrained, Ok(Done::Drained)) => true,
             (_, Ok(_)) => false,
-            (Code::ReadExact, Err(error)) => error.buf().len() == bytes && bytes < record.wanted,
-            (Code::Write, Err(error)) => {
+            (OpCode::ReadExact, Err(error)) => error.buf().len() == bytes && bytes < record.wanted,
+            (OpCode::Write, Err(error)) => {
                 bytes < record.payload.len() && same(error.buf(), &record.payload)
             }
             (_, Err(_)) => bytes == 0,
         };
         assert!(fits, "{c:?}; {record:?}");
-        assert!(!c.more() || c.result.is_ok(), "an error is final: {c:?}");
+        assert!(!c.has_more() || c.result.is_ok(), "an error is final: {c:?}");
         if record.must_tear {
             // Or it was asked to end otherwise before it was known to be torn.
             let asked = record.cancelled_at.is_some() && error_of(ErrorKind::Cancelled)
-                || error_of(ErrorKind::Freed)
+                || error_of(ErrorKind::Aborted)
                 || error_of(ErrorKind::Closed);
             assert!(error_of(ErrorKind::Torn) || asked, "a hole: {c:?}; {record:?}");
             assert_eq!(bytes, 0, "a hole: {c:?}; {record:?}");
@@ -308,15 +310,15 @@ impl<W: World> Model<W> {
         let has_cause = match end {
             End::Done => true,
             End::Nothing | End::Failed(ErrorKind::Eof) => {
-                matches!(record.code, Code::Read | Code::ReadInto | Code::ReadExact)
-                    && (end == End::Nothing) == (record.code != Code::ReadExact)
+                matches!(record.code, OpCode::Read | OpCode::ReadInto | OpCode::ReadExact)
+                    && (end == End::Nothing) == (record.code != OpCode::ReadExact)
                     && port.is_some_and(|port| self.may_be_over(port))
             }
             End::Failed(ErrorKind::Deadline) => {
-                record.code != Code::Timer && record.due.is_some_and(|due| due <= now)
+                record.code != OpCode::Timer && record.due.is_some_and(|due| due <= now)
             }
             End::Failed(ErrorKind::Cancelled) => record.cancelled_at.is_some(),
-            End::Failed(ErrorKind::Freed) => port.is_some_and(|port| self.ports[port].ending),
+            End::Failed(ErrorKind::Aborted) => port.is_some_and(|port| self.ports[port].ending),
             End::Failed(ErrorKind::Closed) => self.closed,
             End::Failed(ErrorKind::Torn) => {
                 let torn_by = port.and_then(|port| self.ports[port].torn_by);
@@ -342,26 +344,27 @@ impl<W: World> Model<W> {
     fn may_fail(&self, index: usize, errno: i32) -> bool {
         let record = &self.ops[index];
         match (record.code, record.end) {
-            (Code::Connect, _) => {
+            (OpCode::Connect, _) => {
                 let refused = [libc::ECONNREFUSED, libc::ECONNRESET].contains(&errno);
                 let gone = record.target.is_none_or(|port| self.ports[port].ending);
                 let is_full = errno == libc::ENOBUFS && record.remote;
                 refused && (gone || self.refusals || self.resets) || is_full && self.is_small()
             }
-            (Code::Write, Some(_)) if errno == libc::ENOBUFS => {
+            (OpCode::Write, Some(_)) if errno == libc::ENOBUFS => {
                 record.remote && self.limits.write_bytes < u32::MAX
             }
-            (Code::Write, Some(port)) => {
+            (OpCode::Write, Some(port)) => {
                 let shut = errno == libc::EPIPE && self.ports[port].shut_asked;
                 shut || BROKEN.contains(&errno) && self.is_disturbed(port)
             }
             // TCP has forgotten a connection that both ends have shut.
-            (Code::Shutdown, Some(port)) if self.ports[port].shut && errno == libc::ENOTCONN => {
+            (OpCode::Shutdown, Some(port)) if self.ports[port].shut && errno == libc::ENOTCONN => {
                 self.may_be_over(port)
             }
-            (Code::Read | Code::ReadInto | Code::ReadExact | Code::Shutdown, Some(port)) => {
-                BROKEN.contains(&errno) && self.is_disturbed(port)
-            }
+            (
+                OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::Shutdown,
+                Some(port),
+            ) => BROKEN.contains(&errno) && self.is_disturbed(port),
             _ => false,
         }
     }
@@ -375,16 +378,16 @@ impl<W: World> Model<W> {
     fn check_memory(&self, index: usize, c: &Completion) {
         let record = &self.ops[index];
         let back = match &c.result {
-            Ok(Done::Read(data)) if record.code != Code::Read => data,
+            Ok(Done::Read(data)) if record.code != OpCode::Read => data,
             Ok(Done::Written { buf, .. }) => buf,
             Ok(_) => return,
-            Err(error) if matches!(record.code, Code::Read | Code::Accept) => {
+            Err(error) if matches!(record.code, OpCode::Read | OpCode::Accept) => {
                 return assert!(error.buf().is_empty());
             }
             Err(error) => error.buf(),
         };
         match record.code {
-            Code::ReadInto | Code::ReadExact | Code::Write => {
+            OpCode::ReadInto | OpCode::ReadExact | OpCode::Write => {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }
             _ => assert!(back.is_empty()),
@@ -394,7 +397,7 @@ impl<W: World> Model<W> {
     /// What ends done, at the end of the file, or in an error of the system does so in order.
     fn check_order(&mut self, index: usize, end: End) {
         let record = &self.ops[index];
-        if record.code == Code::Timer && end == End::Done {
+        if record.code == OpCode::Timer && end == End::Done {
             return self.check_timers(index);
         }
         let (Some(port), Some(direction)) = (record.end, direction(record.code)) else {
@@ -420,7 +423,7 @@ impl<W: World> Model<W> {
             let record = &self.ops[other];
             let earlier = record.overdue.is_some_and(|overdue| overdue < due);
             let equal = other < index && record.overdue == Some(due) && record.timeout.is_none();
-            let before = record.code == Code::Timer && !record.queued && (earlier || equal);
+            let before = record.code == OpCode::Timer && !record.queued && (earlier || equal);
             let asked = record.cancelled_at.is_some() || record.due_now;
             assert!(!before || asked, "{:?} fired before {record:?}", self.ops[index]);
         }
@@ -453,7 +456,7 @@ impl<W: World> Model<W> {
     /// A vector is the very one that was moved in.
     fn check_vec(&self, index: usize, buf: Buf) {
         for (part, memory) in buf.into_parts().into_iter().zip(&self.ops[index].memory) {
-            if part.room() > 0 {
+            if part.capacity() > 0 {
                 let vec = part.into_vec();
                 let back = Memory { start: vec.as_ptr() as usize, room: vec.capacity() };
                 assert_eq!(back, *memory);

@@ -1,6 +1,6 @@
 //! The end of a program: everything is brought to its end, and both sides are compared.
 
-use windlass::Code;
+use windlass::driver::OpCode;
 
 use super::run::Plan;
 use super::state::*;
@@ -84,7 +84,7 @@ impl<W: World> Model<W> {
                 if !self.ports[port].over {
                     missing |= !reads && self.read_many(port, PLAIN).is_none();
                 }
-                if !self.ports[port].shut && !self.is_pending_on(port, Code::Shutdown) {
+                if !self.ports[port].shut && !self.is_pending_on(port, OpCode::Shutdown) {
                     let op = windlass::Op::shutdown(self.ports[port].source);
                     missing |= self.submit(Plan::new(op, Some(port)), PLAIN).is_none();
                 }
@@ -135,7 +135,7 @@ impl<W: World> Model<W> {
         let mut sent = Vec::new();
         for &op in &self.ports[port].lists[WRITES] {
             let record = &self.ops[op];
-            if record.code == Code::Write {
+            if record.code == OpCode::Write {
                 sent.extend_from_slice(&record.payload[..record.moved]);
             }
         }

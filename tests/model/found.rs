@@ -18,7 +18,7 @@ struct Small<W: World> {
 impl<W: World> Small<W> {
     fn new(operations: u32) -> Small<W> {
         let world = W::open(&Network { seed: 1, faults: Faults::none(), buffer: 4 << 10 });
-        let builder = Watcher::builder().operations(operations).reserve(4);
+        let builder = Watcher::builder().max_operations(operations).id_reserve(4);
         let mut watcher = world.watcher(builder);
         let ends = <[Handle; 2]>::from(world.pair()).map(|end| watcher.attach(end).expect("room"));
         Small { watcher, ends, done: Completions::new() }
@@ -105,7 +105,7 @@ pub fn a_drain_is_not_a_poll<W: World>() {
     let mut small = Small::<W>::new(64);
     let end = small.ends[0];
     let stuck = small.submit(Op::write(end, vec![7; 1 << 20]));
-    let drain = small.submit(Op::drained(end, usize::from(Ready::WRITE_SIDE.bits())));
+    let drain = small.submit(Op::wait_drained(end, usize::from(Ready::WRITE_SIDE.bits())));
     let poll = small.submit(Op::poll(end, Ready::READABLE));
     small.submit(Op::write(small.ends[1], "x"));
     let mut seen = Vec::new();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use windlass::{Address, Buf, Code, Handle, Limit, Op, Ready, Reason, Source};
+use windlass::driver::OpCode;
+use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source};
 
 use super::state::*;
 use super::steps::*;
@@ -99,11 +100,11 @@ impl<W: World> Model<W> {
             self.ports[port].lists[direction].push(op);
         }
         match code {
-            Code::Close => {
+            OpCode::Close => {
                 self.ports[port].ending = true;
                 self.disturb(port);
             }
-            Code::Shutdown => self.ports[port].shut_asked = true,
+            OpCode::Shutdown => self.ports[port].shut_asked = true,
             _ => {}
         }
     }
@@ -151,9 +152,9 @@ impl<W: World> Model<W> {
         let ticket = match answer {
             Ok(ticket) => ticket,
             Err(rejected) => {
-                assert_eq!(rejected.op.code(), code, "another operation came back");
-                assert_eq!(rejected.op.source(), source);
-                assert_eq!(Memory::of(rejected.op.buf()), memory, "other memory came back");
+                assert_eq!(rejected.value.code(), code, "another operation came back");
+                assert_eq!(rejected.value.source(), source);
+                assert_eq!(Memory::of(rejected.value.buf()), memory, "other memory came back");
                 self.check_refusal(rejected.reason, code, plan.port, how.remote);
                 self.count(format!("refused {:?}", rejected.reason));
                 return None;
@@ -206,7 +207,7 @@ impl<W: World> Model<W> {
     }
 
     /// Every refusal has its reason.
-    fn check_refusal(&mut self, reason: Reason, code: Code, port: Option<usize>, remote: bool) {
+    fn check_refusal(&mut self, reason: Reason, code: OpCode, port: Option<usize>, remote: bool) {
         let counters = self.watcher.counters();
         let limits = &self.limits;
         let reserve = limits.reserve as u64;
@@ -223,18 +224,18 @@ impl<W: World> Model<W> {
                 counters.in_flight + reserve >= u64::from(limits.operations)
             }
             _ if full(reason, Limit::Sources) == Some(limits.sources) => {
-                code == Code::Connect && counters.sources + reserve >= u64::from(limits.sources)
+                code == OpCode::Connect && counters.sources + reserve >= u64::from(limits.sources)
             }
             _ if full(reason, Limit::Writes) == Some(limits.write_bytes) => {
                 let queued = port.and_then(|port| self.queued_bytes(port));
-                code == Code::Write && queued.is_some_and(|queued| queued > 0)
+                code == OpCode::Write && queued.is_some_and(|queued| queued > 0)
             }
-            _ if full(reason, Limit::Queue) == Some(limits.queue as u32) => {
+            _ if full(reason, Limit::RemoteQueue) == Some(limits.queue as u32) => {
                 // The id goes back to the loop, not into the reserve.
                 self.taken += 1;
                 remote && self.may_be_full()
             }
-            _ if full(reason, Limit::Reserve) == Some(limits.reserve as u32) => {
+            _ if full(reason, Limit::IdReserve) == Some(limits.reserve as u32) => {
                 remote && (self.taken > 0 || few_left)
             }
             _ => false,
@@ -386,7 +387,7 @@ impl<W: World> Model<W> {
                 let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
                     return;
                 };
-                let op = Op::drained(self.ports[port].source, bytes.into());
+                let op = Op::wait_drained(self.ports[port].source, bytes.into());
                 let mut plan = Plan::new(op, Some(port));
                 plan.wanted = bytes.into();
                 self.submit(plan, how);
@@ -409,7 +410,7 @@ impl<W: World> Model<W> {
                 let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
                     return;
                 };
-                self.free(port, remote);
+                self.abort(port, remote);
             }
             Step::Reattach { on } => {
                 let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
@@ -486,11 +487,11 @@ impl<W: World> Model<W> {
                 let few = self.limits.sources < 1000;
                 let right = match reason {
                     Reason::Closed => self.closed,
-                    _ if full(reason, Limit::Queue).is_some() => {
+                    _ if full(reason, Limit::RemoteQueue).is_some() => {
                         self.taken += 1;
                         self.may_be_full()
                     }
-                    _ => full(reason, Limit::Reserve).is_some() && (self.taken > 0 || few),
+                    _ => full(reason, Limit::IdReserve).is_some() && (self.taken > 0 || few),
                 };
                 assert!(right, "attach from elsewhere was refused: {reason:?}");
                 None
@@ -569,8 +570,8 @@ impl<W: World> Model<W> {
         }
         let memory = Memory::of(op.buf());
         let refused = self.watcher.submit(op).expect_err("it cannot be accepted");
-        assert_eq!(Memory::of(refused.op.buf()), memory, "other memory came back");
-        let reason = match refused.op.source() {
+        assert_eq!(Memory::of(refused.value.buf()), memory, "other memory came back");
+        let reason = match refused.value.source() {
             _ if self.closed => Reason::Closed,
             Source::NONE => Reason::Stale,
             _ if self.ports[port].freed => Reason::Stale,
@@ -580,11 +581,11 @@ impl<W: World> Model<W> {
         assert_eq!(refused.reason, reason);
     }
 
-    pub fn free(&mut self, port: usize, remote: bool) {
+    pub fn abort(&mut self, port: usize, remote: bool) {
         self.call += 1;
         let source = self.ports[port].source;
         if remote {
-            self.submitter.free(source);
+            self.submitter.abort(source);
             self.ask_to_free(port);
             return;
         }
@@ -593,7 +594,7 @@ impl<W: World> Model<W> {
             self.flush();
         }
         let (was_freed, closing) = (self.ports[port].freed, self.is_closing(port));
-        let answer = self.watcher.free(source);
+        let answer = self.watcher.abort(source);
         match (was_freed, closing) {
             (true, _) => assert!(!answer, "a stale source was freed"),
             (false, false) => assert!(answer, "a source was not freed"),
@@ -603,7 +604,7 @@ impl<W: World> Model<W> {
         if !was_freed {
             self.freed(port);
         }
-        assert!(!self.watcher.free(source), "freed twice");
+        assert!(!self.watcher.abort(source), "freed twice");
     }
 
     fn reattach(&mut self, port: usize) {
@@ -652,7 +653,7 @@ impl<W: World> Model<W> {
                     let right = if self.closed {
                         reason == Reason::Closed
                     } else {
-                        full(reason, Limit::Queue).is_some() && may_be_full
+                        full(reason, Limit::RemoteQueue).is_some() && may_be_full
                     };
                     assert!(right, "{reason:?}");
                 }
@@ -713,7 +714,7 @@ impl<W: World> Model<W> {
                     submitter.wake(token)
                 } else {
                     submitter.post(token, number).map_err(|rejected| {
-                        assert_eq!(rejected.op, number, "another value came back");
+                        assert_eq!(rejected.value, number, "another value came back");
                         rejected.reason
                     })
                 }
@@ -731,7 +732,7 @@ impl<W: World> Model<W> {
                     self.requests.push_back(Request::Post);
                 }
                 Err(Reason::Closed) => assert!(self.closed),
-                Err(reason) => assert!(full(reason, Limit::Queue).is_some() && may_be_full),
+                Err(reason) => assert!(full(reason, Limit::RemoteQueue).is_some() && may_be_full),
             }
         }
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use windlass::driver::OpCode;
 use windlass::sim::Faults;
 use windlass::{
-    Buf, Code, Completions, Done, Error, ErrorKind, Lease, Source, Submitter, Ticket, Watcher,
+    Buf, Completions, Done, Error, ErrorKind, Lease, Source, Submitter, Ticket, Watcher,
 };
 
 use super::steps::{Case, Due, Limits};
@@ -45,7 +46,7 @@ impl End {
 
 /// An operation that was accepted.
 pub struct Record {
-    pub code: Code,
+    pub code: OpCode,
     /// The source it was submitted for, and where that is in `ends`.
     pub source: Source,
     pub end: Option<usize>,
@@ -107,7 +108,7 @@ impl Memory {
     pub fn of(buf: &Buf) -> Vec<Memory> {
         let parts = buf.parts().iter();
         parts
-            .map(|part| Memory { start: part.as_slice().as_ptr() as usize, room: part.room() })
+            .map(|part| Memory { start: part.as_slice().as_ptr() as usize, room: part.capacity() })
             .collect()
     }
 }
@@ -143,10 +144,10 @@ pub const READS: usize = 0;
 pub const WRITES: usize = 1;
 
 /// Which queue an operation stands in.
-pub fn direction(code: Code) -> Option<usize> {
+pub fn direction(code: OpCode) -> Option<usize> {
     match code {
-        Code::Read | Code::ReadInto | Code::ReadExact | Code::Accept => Some(READS),
-        Code::Write | Code::Shutdown | Code::Close => Some(WRITES),
+        OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::Accept => Some(READS),
+        OpCode::Write | OpCode::Shutdown | OpCode::Close => Some(WRITES),
         _ => None,
     }
 }
@@ -268,14 +269,14 @@ impl<W: World> Model<W> {
         (0..self.ops.len()).filter(|&i| self.ops[i].ended.is_none())
     }
 
-    pub fn is_pending_on(&self, port: usize, code: Code) -> bool {
+    pub fn is_pending_on(&self, port: usize, code: OpCode) -> bool {
         let mut pending = self.pending();
         pending.any(|i| self.ops[i].end == Some(port) && self.ops[i].code == code)
     }
 
     /// Whether a close operation is under way.
     pub fn is_closing(&self, port: usize) -> bool {
-        self.is_pending_on(port, Code::Close)
+        self.is_pending_on(port, OpCode::Close)
     }
 
     /// Whether the source takes operations, for all that is known.

@@ -35,16 +35,16 @@ pub struct Limits {
 impl Limits {
     pub fn builder(&self) -> Builder {
         Watcher::builder()
-            .operations(self.operations)
-            .sources(self.sources)
-            .queue(self.queue)
-            .reserve(self.reserve)
+            .max_operations(self.operations)
+            .max_sources(self.sources)
+            .remote_queue(self.queue)
+            .id_reserve(self.reserve)
             .buffer_size(self.chunk)
             .swap_limit(self.chunk as usize * self.chunks)
             .write_limit(self.write_bytes as usize)
             .source_budget(self.source_bytes)
             .turn_budget(self.turn_bytes)
-            .events(self.events)
+            .events_per_wait(self.events)
             .quirks(self.quirks)
     }
 }

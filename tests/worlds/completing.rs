@@ -13,14 +13,12 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use windlass::driver::Explain;
-use windlass::remote::Wake;
+use windlass::driver::remote::Wake;
+use windlass::driver::swap::Pool;
+use windlass::driver::{Explain, Target};
+use windlass::kernel::{Answer, Connecting, Kernel, Received, Started};
 use windlass::sim::Sim;
-use windlass::swap::Pool;
-use windlass::{
-    Address, Answer, Buf, Connecting, Handle, Kernel, Kind, ListenOptions, Ready, Reason, Received,
-    Started, Target,
-};
+use windlass::{Address, Buf, Handle, ListenOptions, Ready, Reason, SourceKind};
 
 /// How often each fault was injected.
 pub type Counts = Rc<RefCell<BTreeMap<&'static str, u64>>>;
@@ -152,12 +150,12 @@ impl Completing {
                 // A cut part must be the last.
                 let count = if most == usize::MAX { parts.len() } else { 1 };
                 let parts: Vec<IoSlice<'_>> = parts[..count].iter().map(part).collect();
-                self.sim.send_vectored(fd, Kind::Stream, &parts)
+                self.sim.send_vectored(fd, SourceKind::Stream, &parts)
             }
             &What::Recv { to: Some((start, len)), .. } => {
                 // SAFETY: as above.
                 let to = unsafe { Target::from_raw(start, len.min(most)) };
-                self.sim.recv(fd, Kind::Stream, to).moved
+                self.sim.recv(fd, SourceKind::Stream, to).moved
             }
             &What::Recv { to: None, multishot } => {
                 repeats = multishot;
@@ -167,7 +165,8 @@ impl Completing {
                     return Some(whole(-(libc::ENOBUFS as isize)));
                 }
                 let mut bytes = vec![0; room.unwrap_or(0).min(most)];
-                let moved = self.sim.recv(fd, Kind::Stream, Target::from_slice(&mut bytes)).moved;
+                let moved =
+                    self.sim.recv(fd, SourceKind::Stream, Target::from_slice(&mut bytes)).moved;
                 if moved > 0 {
                     let lease = pool.copy(&bytes[..moved as usize]).expect("there was room");
                     assert_eq!(lease.len(), moved as usize);
@@ -324,7 +323,12 @@ unsafe impl Kernel for Completing {
         self.sim.accepts(handle)
     }
 
-    fn prepare(&mut self, fd: RawFd, kind: Kind, shared: bool) -> Result<(Kind, bool), Reason> {
+    fn prepare(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        shared: bool,
+    ) -> Result<(SourceKind, bool), Reason> {
         self.sim.prepare(fd, kind, shared)
     }
 
@@ -337,23 +341,23 @@ unsafe impl Kernel for Completing {
         self.sim.close(fd);
     }
 
-    fn release(&mut self, fd: RawFd, kind: Kind) -> Handle {
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         self.sim.release(fd, kind)
     }
 
-    fn recv(&mut self, fd: RawFd, kind: Kind, to: Target<'_>) -> Received {
+    fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
         self.sim.recv(fd, kind, to)
     }
 
-    fn send(&mut self, fd: RawFd, kind: Kind, bytes: &[u8]) -> isize {
+    fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize {
         self.sim.send(fd, kind, bytes)
     }
 
-    fn recv_vectored(&mut self, fd: RawFd, kind: Kind, to: &mut [Target<'_>]) -> Received {
+    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         self.sim.recv_vectored(fd, kind, to)
     }
 
-    fn send_vectored(&mut self, fd: RawFd, kind: Kind, parts: &[IoSlice<'_>]) -> isize {
+    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         self.sim.send_vectored(fd, kind, parts)
     }
 
@@ -378,7 +382,7 @@ unsafe impl Kernel for Completing {
         self.sim.send_descriptors(fd, bytes, descriptors)
     }
 
-    fn accept(&mut self, fd: RawFd, kind: Kind) -> Result<Handle, i32> {
+    fn accept(&mut self, fd: RawFd, kind: SourceKind) -> Result<Handle, i32> {
         self.sim.accept(fd, kind)
     }
 
@@ -390,7 +394,7 @@ unsafe impl Kernel for Completing {
         &mut self,
         to: &Address,
         prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, Kind, Connecting), i32> {
+    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         self.sim.connect(to, prepared)
     }
 

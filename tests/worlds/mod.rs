@@ -6,8 +6,10 @@ use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use windlass::driver::Driver;
+use windlass::kernel::Proactor;
 use windlass::sim::{Faults, Sim};
-use windlass::{Address, Builder, Driver, DriverKind, Handle, Proactor, Watcher};
+use windlass::{Address, Builder, DriverKind, Handle, Watcher};
 
 mod completing;
 
@@ -77,7 +79,7 @@ const KQUEUE: bool =
     cfg!(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))));
 
 impl<const BY: u8> World for Os<BY> {
-    type Driver = windlass::Auto;
+    type Driver = windlass::driver::Auto;
     const NAME: &'static str = match BY {
         RING => "io_uring",
         POLL => "poll",

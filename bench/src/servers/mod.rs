@@ -1,4 +1,5 @@
-//! Echo servers, each in the way that its library's own examples show. `serve NAME PORT` starts one.
+//! Echo servers, each in the way that its library's own examples show. `serve NAME PORT` starts
+//! one.
 
 mod compio;
 mod mio;
@@ -34,7 +35,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
 
 /// A listener with a backlog that a storm of connections does not fill (std's is 128).
 fn listen(port: u16) -> io::Result<TcpListener> {
-    ::windlass::raise_max_open_files()?;
+    ::windlass::fd::raise_max_open_files()?;
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     backlog(&listener, 4096)?;
     Ok(listener)

@@ -11,7 +11,7 @@ const STOP: u64 = 1;
 
 /// Serves until SIGTERM, then prints how many allocations there were, and their bytes.
 pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
-    windlass::raise_max_open_files()?;
+    windlass::fd::raise_max_open_files()?;
     // A thread takes the signal: it is blocked everywhere else.
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTERM);
@@ -40,7 +40,7 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
                 Ok(Done::Written { .. }) => Op::read(c.source),
                 Ok(_) => continue,
                 Err(_) => {
-                    watcher.free(c.source);
+                    watcher.abort(c.source);
                     continue;
                 }
             };

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use windlass::{AlignedBuf, Completions, Done, Op, OpenOptions, Watcher};
+use windlass::fs::OpenOptions;
+use windlass::{AlignedBuf, Completions, Done, Op, Watcher};
 
 use crate::arguments::Arguments;
 use crate::plot::Panel;
@@ -102,8 +103,8 @@ fn measure(
     }
 }
 
-/// `read-file PATH DEPTH SECONDS DIRECT`: reads at random places, `DEPTH` at a time, and prints how many
-/// reads took how many seconds.
+/// `read-file PATH DEPTH SECONDS DIRECT`: reads at random places, `DEPTH` at a time, and prints how
+/// many reads took how many seconds.
 pub fn read(arguments: &mut Arguments) -> io::Result<()> {
     let path: PathBuf = arguments.require("path")?;
     let depth: usize = arguments.require("depth")?;

@@ -80,10 +80,11 @@ impl Engines {
     /// `InvalidInput` for an invalid list of quirks.
     pub(crate) fn new(config: &Config, edges: bool) -> io::Result<Engines> {
         let lets = |named| {
-            edges && matches!(config.files, files if files == FileBackend::Auto || files == named)
+            edges
+                && matches!(config.file_backend, files if files == FileBackend::Auto || files == named)
         };
         let mut engines = Engines::none();
-        engines.is_named = config.files != FileBackend::Auto;
+        engines.is_named = config.file_backend != FileBackend::Auto;
         if lets(FileBackend::Uring) {
             engines.ring = Stage::Unused;
             engines.quirks = Quirks::new(release(), &config.quirks)?;

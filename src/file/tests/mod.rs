@@ -82,12 +82,12 @@ fn open(path: &Path, options: OpenOptions) -> OwnedFd {
 }
 
 #[track_caller]
-fn stat(file: impl Into<FileRef>) -> Stat {
+fn stat(file: impl Into<FileRef>) -> Metadata {
     known(Task::Metadata(file.into()).into())
 }
 
 #[track_caller]
-fn stat_open(file: &impl AsRawFd) -> Stat {
+fn stat_open(file: &impl AsRawFd) -> Metadata {
     known(on(file, Task::Metadata(Source::NONE.into())))
 }
 
@@ -103,9 +103,9 @@ impl From<Task> for WorkItem {
 }
 
 #[track_caller]
-fn known(work: WorkItem) -> Stat {
+fn known(work: WorkItem) -> Metadata {
     match run(work) {
-        Ok(Value::Stat(known)) => *known,
+        Ok(Value::Metadata(known)) => *known,
         other => panic!("{other:?}"),
     }
 }

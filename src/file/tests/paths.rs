@@ -35,12 +35,12 @@ fn a_file_is_opened_as_asked() {
 }
 
 /// Every field, against std.
-fn is_as_std_has_it(known: &Stat, std: &std::fs::Metadata) {
-    let std_has = Stat::from(std);
+fn is_as_std_has_it(known: &Metadata, std: &std::fs::Metadata) {
+    let std_has = Metadata::from(std);
     // std has no alignment, and not every libc's has a time of birth.
     let created = std_has.created.and(known.created);
     assert_eq!(created, std_has.created);
-    assert_eq!(*known, Stat { direct: known.direct, created: known.created, ..std_has });
+    assert_eq!(*known, Metadata { direct: known.direct, created: known.created, ..std_has });
     assert_eq!(known.kind(), crate::sys::stat::kind_of(std.file_type()));
     assert_eq!(known.permissions(), std.permissions().mode() & 0o7777);
     assert_eq!(Ok(known.modified), std.modified().map_err(|_| ()));

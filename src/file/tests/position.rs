@@ -73,7 +73,7 @@ proptest! {
                         [one] => room(one),
                         _ => Buf::list(parts.iter().map(|&n| vec![0xee; n])),
                     };
-                    let most = buf.room();
+                    let most = buf.capacity();
                     let outcome = read(&file, buf, at);
                     let from = model.len().min(at as usize);
                     let expected = &model[from..model.len().min(at as usize + most)];
@@ -102,7 +102,7 @@ fn a_vec_is_filled_from_its_start_again_and_again_and_the_end_is_zero() {
         let outcome = read(&file, buf, offset);
         assert!(outcome.result.is_ok());
         assert_eq!((&*outcome.buf, outcome.bytes), (expected, expected.len() as u64));
-        assert_eq!(outcome.buf.room(), 4);
+        assert_eq!(outcome.buf.capacity(), 4);
         buf = outcome.buf;
     }
     assert!(buf.is_eof());
@@ -152,7 +152,7 @@ fn errors_give_the_buffer_back() {
     let buf = failed(write(&reader, "text", 0), libc::EBADF);
     assert_eq!(&*buf, b"text");
     let buf = failed(read(&writer, vec![1; 9], 0), libc::EBADF);
-    assert_eq!((buf.len(), buf.room()), (0, 9));
+    assert_eq!((buf.len(), buf.capacity()), (0, 9));
     failed(read(&directory, vec![1; 9], 0), libc::EISDIR);
     #[cfg(unix)]
     failed(read(&std::io::pipe().unwrap().0, vec![1; 9], 0), libc::ESPIPE);

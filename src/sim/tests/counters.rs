@@ -46,7 +46,7 @@ fn program(seed: u64) {
             4 => Op::write(source, vec![7; random.usize(1..100_000)]),
             5 => Op::timer(Duration::from_micros(random.u64(0..50))),
             6 => Op::nop(),
-            7 => Op::drained(source, 0),
+            7 => Op::wait_drained(source, 0),
             _ => Op::poll(source, Ready::READABLE),
         };
         let accepted = match random.bool() {
@@ -64,7 +64,7 @@ fn program(seed: u64) {
             }
             2 => {
                 let gone = open.swap_remove(random.usize(..open.len()));
-                watcher.free(gone);
+                watcher.abort(gone);
             }
             3 => {
                 let gone = open.swap_remove(random.usize(..open.len()));
@@ -72,7 +72,7 @@ fn program(seed: u64) {
             }
             4..8 => {
                 watcher.try_wait(&mut done).unwrap();
-                ended += done.drain(..).filter(|c| !c.more()).count() as u64;
+                ended += done.drain(..).filter(|c| !c.has_more()).count() as u64;
                 sim.advance(Duration::from_micros(random.u64(0..30)));
             }
             _ => {}
@@ -82,7 +82,7 @@ fn program(seed: u64) {
     watcher.close();
     check(&watcher, "closed");
     while watcher.try_wait(&mut done).is_ok() {
-        ended += done.drain(..).filter(|c| !c.more()).count() as u64;
+        ended += done.drain(..).filter(|c| !c.has_more()).count() as u64;
     }
     assert_eq!(check(&watcher, "at the end"), (0, 0));
     assert_eq!(ended, begun, "exactly once");

@@ -12,12 +12,12 @@ fn files_jobs_and_look_ups_are_refused_with_no_files() {
     for op in [
         Op::read_at(source, vec![0; 8], 0),
         Op::write_at(source, "bytes", 0),
-        Op::sync(source),
-        Op::datasync(source),
-        Op::truncate(source, 0),
+        Op::sync_all(source),
+        Op::sync_data(source),
+        Op::set_len(source, 0),
         Op::send_file(source, source, 0, 10),
         Op::rename("a", "b"),
-        Op::resolve("localhost", 80),
+        Op::lookup_host("localhost", 80),
         Op::run(|| 7),
     ] {
         let code = op.code();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::buf::Target;
 use crate::interest::Ready;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd, handle, is_file, socket};
 use crate::sys::windows::api::{self, WSAPOLLFD};
 use crate::sys::{Moved, check, errno, net, os_error};
@@ -32,13 +32,13 @@ const UNSUPPORTED: Moved = -(libc::EOPNOTSUPP as Moved);
 ///
 /// # Errors
 /// `EBADF` for a closed descriptor; `Unsupported` for handles of what is no file.
-pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
     if !is_file(fd) {
         return net::kind_of(fd);
     }
     // SAFETY: a handle; no memory is passed.
     match unsafe { api::GetFileType(handle(fd)) } {
-        api::FILE_TYPE_DISK => Ok(Kind::File),
+        api::FILE_TYPE_DISK => Ok(SourceKind::File),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
@@ -168,7 +168,7 @@ pub(crate) fn poll(fds: &mut [PollFd], timeout_ms: Option<i32>) -> i32 {
     for (entry, raw) in fds.iter_mut().filter(|entry| entry.fd >= 0).zip(raw) {
         let asked = from_poll(entry.events);
         let ready = from_winsock(raw.revents, asked);
-        useful |= !ready.without(Ready::HANGUP).is_empty();
+        useful |= !ready.difference(Ready::HANGUP).is_empty();
         entry.revents = to_poll(ready);
     }
     if !useful && timeout_ms != Some(0) {
@@ -196,14 +196,14 @@ fn to_winsock(entry: &PollFd) -> WSAPOLLFD {
 /// A hang-up without an error is the end of what can be read, to who reads; who writes tries.
 fn from_winsock(bits: i16, asked: Ready) -> Ready {
     let set = TABLE.iter().filter(|(_, bit)| bits & bit != 0);
-    let mut ready = set.fold(Ready::NONE, |all, (ready, _)| all | *ready).and(asked);
+    let mut ready = set.fold(Ready::NONE, |all, (ready, _)| all | *ready).intersection(asked);
     let (failed, hung_up) = (bits & api::POLLERR != 0, bits & api::POLLHUP != 0);
     let reads = asked.intersects(Ready::READABLE | Ready::READ_CLOSED);
     if failed {
         ready |= Ready::ERROR;
     }
     if hung_up && reads {
-        ready |= Ready::READ_CLOSED | Ready::READABLE.and(asked);
+        ready |= Ready::READ_CLOSED | Ready::READABLE.intersection(asked);
     }
     if hung_up && (failed || !reads && asked.contains(Ready::WRITABLE)) {
         ready |= Ready::HANGUP;

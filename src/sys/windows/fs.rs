@@ -17,7 +17,7 @@ use std::os::windows::io::FromRawHandle;
 use std::ptr;
 
 use crate::buf::Target;
-use crate::file::Stat;
+use crate::file::Metadata;
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{AsRawFd, RawFd, handle, is_file};
 use crate::sys::windows::api::{self, HANDLE, OVERLAPPED};
@@ -174,7 +174,7 @@ pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Res
 
 /// As [`open`], for regular files only, with the file's `stat`: `EISDIR` for a directory, `EINVAL`
 /// for others.
-pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Stat)> {
+pub(crate) fn open_regular(path: &OsStr, flags: i32, mode: u32) -> io::Result<(File, Metadata)> {
     let opened = open(path, flags, mode, false)?;
     let known = stat::of_descriptor(opened.as_raw_fd())?;
     known.kind().check_regular().map_err(os_error)?;

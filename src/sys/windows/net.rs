@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::ptr;
 
 use crate::buf::Target;
-use crate::source::Kind;
+use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::{VECTORS, own};
 use crate::sys::error::{code, of_code};
@@ -31,14 +31,14 @@ pub(crate) const CONTROL_CUT: i32 = api::MSG_CTRUNC;
 /// Nothing raises a signal here.
 pub(crate) fn quiet(_: RawFd) {}
 
-/// Whether accept has answered an error of the connection at the head, which is gone. Windows has no
-/// `EPERM`; the simulated kernel answers it on every system.
+/// Whether accept has answered an error of the connection at the head, which is gone. Windows has
+/// no `EPERM`; the simulated kernel answers it on every system.
 pub(crate) fn is_of_connection(errno: i32) -> bool {
     matches!(errno, libc::ECONNABORTED | libc::ECONNRESET | libc::EINTR | libc::EPERM)
 }
 
 /// What kind of socket `fd` is.
-pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
+pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
     let kind = option(fd, api::SOL_SOCKET, api::SO_TYPE)?;
     // One that is not bound has no address.
     if local(fd).is_ok_and(|address| address.is_unix()) {
@@ -47,10 +47,10 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<Kind> {
     match kind {
         // Sockets of other kinds do not know the option.
         api::SOCK_STREAM if option(fd, api::SOL_SOCKET, api::SO_ACCEPTCONN)? != 0 => {
-            Ok(Kind::Listener)
+            Ok(SourceKind::Listener)
         }
-        api::SOCK_STREAM => Ok(Kind::Stream),
-        api::SOCK_DGRAM => Ok(Kind::Datagram),
+        api::SOCK_STREAM => Ok(SourceKind::Stream),
+        api::SOCK_DGRAM => Ok(SourceKind::Datagram),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
@@ -61,8 +61,8 @@ pub(crate) fn listens_to_bytes(_: RawFd) -> io::Result<bool> {
 }
 
 /// There are no connected Unix sockets.
-pub(crate) fn unix_kind(_: RawFd) -> Kind {
-    Kind::Unknown
+pub(crate) fn unix_kind(_: RawFd) -> SourceKind {
+    SourceKind::Unknown
 }
 
 fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {

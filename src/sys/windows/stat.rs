@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::windows::fs::OpenOptionsExt;
 use std::time::UNIX_EPOCH;
 
-use crate::file::{FileKind, Stat};
+use crate::file::{FileKind, Metadata};
 use crate::sys::fd::{AsRawFd, RawFd, handle};
 use crate::sys::fs::file;
 use crate::sys::windows::api;
@@ -29,7 +29,7 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
 
 /// Of an open file. There are no owners, no permissions but read-only, and no time of the last
 /// change of metadata; blocks are counted from the size.
-pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
+pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     let known = file(fd).metadata()?;
     let mut raw = MaybeUninit::<api::BY_HANDLE_FILE_INFORMATION>::uninit();
     // SAFETY: a handle, and room for the answer.
@@ -45,7 +45,7 @@ pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
         _ => (0o100_000, 0o666),
     };
     let modified = known.modified().unwrap_or(UNIX_EPOCH);
-    Ok(Stat {
+    Ok(Metadata {
         device: raw.dwVolumeSerialNumber.into(),
         inode: u64::from(raw.nFileIndexHigh) << 32 | u64::from(raw.nFileIndexLow),
         mode: kind | permissions,
@@ -65,7 +65,7 @@ pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Stat> {
 }
 
 /// Of a path; of a link itself where `follow` is false.
-pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Stat> {
+pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     let link = if follow { 0 } else { api::FILE_FLAG_OPEN_REPARSE_POINT };
     let opened = OpenOptions::new()
         .access_mode(0)

@@ -1,0 +1,20 @@
+//! Files: how they are opened, what is known of them, and what serves them.
+//!
+//! The operations are constructors of [`Op`](crate::Op), under the names of [`std::fs`]:
+//! [`Op::open`](crate::Op::open), [`Op::read_at`](crate::Op::read_at),
+//! [`Op::metadata`](crate::Op::metadata), [`Op::create_dir`](crate::Op::create_dir) … They take and
+//! return the types of this module.
+//!
+//! | for | types |
+//! |---|---|
+//! | opening and copying | [`OpenOptions`], [`CopyOptions`], [`Access`], [`FileRef`] |
+//! | what is known of a file | [`Metadata`], [`FileKind`], [`DirectAlignment`], [`StatFs`] |
+//! | directories | [`DirEntry`], [`DirReader`], [`DirPart`] |
+//! | which mechanism serves files | [`FileBackend`] |
+//! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`], [`FileList`], [`FileFacts`] |
+
+pub use crate::file::{
+    Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,
+    FileFacts, FileKind, FileList, FileRef, FileRequest, FileWork, Metadata, OpenOptions, StatFs,
+    UnknownBackend,
+};

@@ -1,0 +1,7 @@
+//! Names of hosts, and descriptors that travel over sockets.
+//!
+//! [`Address`](crate::Address) is at the root: every program with sockets uses it.
+
+pub use crate::address::Descriptors;
+pub use crate::file::HostName;
+pub use crate::source::VirtualDescriptor;
