@@ -252,12 +252,14 @@ impl Builder {
     /// Builds the watcher; it belongs to the calling thread.
     ///
     /// # Errors
-    /// The system's error from setting up the driver (`EMFILE`, `ENOMEM` …): its text begins with
-    /// the failed call, and [`Reason::of`](crate::Reason::of) returns the errno. `InvalidInput` for
-    /// a processor that does not exist, a `WINDLASS_DRIVER` or `WINDLASS_FILES` that names none, a
-    /// number of threads (also in `WINDLASS_THREADS`) beyond 1 to 1024, or quirks that io_uring is
-    /// not known to have; `Unsupported` for a driver or file backend that this system does not
-    /// have.
+    ///
+    /// - `InvalidInput`: [`affinity`](Builder::affinity) names a processor that the process may not
+    ///   use; `WINDLASS_DRIVER` or `WINDLASS_FILES` names none; the number of threads, also in
+    ///   `WINDLASS_THREADS`, is not within 1 to 1024; or the quirks are none that io_uring is known
+    ///   to have.
+    /// - `Unsupported`: this system does not have the driver or the file backend.
+    /// - `EMFILE`, `ENFILE`, `ENOMEM`, `EPERM` …: the system cannot set the driver up. The error's
+    ///   text begins with the failed call, and [`Reason::of`](crate::Reason::of) returns the errno.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             affinity::bind(cpu)?;
@@ -281,7 +283,9 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As for [`build`](Builder::build), or the thread cannot be started.
+    ///
+    /// - As for [`build`](Builder::build).
+    /// - `EAGAIN`: the system gives no thread.
     pub fn spawn<T: Send + 'static>(
         self,
         name: impl Into<String>,

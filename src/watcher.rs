@@ -105,8 +105,13 @@ impl Watcher {
     /// A watcher on the driver that `WINDLASS_DRIVER` names, or else on the best that works here.
     ///
     /// # Errors
-    /// What the system reports when the driver is set up (`EMFILE`, `ENOMEM` …); `InvalidInput`
-    /// when the variable names no driver.
+    ///
+    /// - `InvalidInput`: an environment variable is wrong: `WINDLASS_DRIVER`, `WINDLASS_FILES`,
+    ///   `WINDLASS_THREADS` or `WINDLASS_QUIRKS`.
+    /// - `Unsupported`: this system does not have the driver or the file backend that such a
+    ///   variable names.
+    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system cannot set the driver up. The error's text
+    ///   begins with the failed call, and [`Reason::of`] returns the errno.
     pub fn new() -> io::Result<Watcher> {
         Watcher::builder().build()
     }
@@ -141,9 +146,13 @@ impl<D: Driver> Watcher<D> {
     /// their first operation, which [`detach`](Watcher::detach) takes back.
     ///
     /// # Errors
-    /// The handle comes back with [`Reason::Full`] when the source table is full,
-    /// [`Reason::Closed`] after `close`, [`Reason::Forked`] in a forked child,
-    /// [`Reason::NoDescriptor`] when it belongs to another kernel.
+    ///
+    /// The handle comes back, with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
+    /// - [`Reason::NoDescriptor`]: the handle belongs to another kernel.
+    /// - [`Reason::Closed`]: the watcher is closed.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         self.driver.attach(handle.into())
     }
@@ -157,7 +166,9 @@ impl<D: Driver> Watcher<D> {
     /// blocks cannot be asked.
     ///
     /// # Errors
-    /// What dup(2) reports; else as for [`attach`](Watcher::attach).
+    ///
+    /// - `EMFILE`: out of descriptors for the duplicate.
+    /// - The reasons of [`attach`](Watcher::attach), which [`Reason::of`] returns.
     pub fn attach_dup(&mut self, descriptor: impl AsFd) -> io::Result<Source> {
         let duplicate = descriptor::duplicate(descriptor.as_fd())?;
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
@@ -167,8 +178,16 @@ impl<D: Driver> Watcher<D> {
     /// attached (as they are where the process has forked since: the other may go by them).
     ///
     /// # Errors
-    /// [`Reason::Busy`] while operations are in flight, [`Reason::Stale`], [`Reason::Closed`] after
-    /// `close`, [`Reason::Forked`] in a forked child.
+    ///
+    /// The source stays as it is, with:
+    ///
+    /// - [`Reason::Busy`]: operations are in flight on it.
+    /// - [`Reason::Stale`]: it was freed or detached before, or is closing.
+    /// - [`Reason::Closed`]: the watcher is closed.
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread's
+    ///   attach waits in the queue, and the loop takes no requests because too many completions
+    ///   wait for delivery.
     pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.driver.detach(source)
     }
@@ -178,9 +197,18 @@ impl<D: Driver> Watcher<D> {
     /// more is replaced.
     ///
     /// # Errors
-    /// What the system reports for the address (`EADDRINUSE`, `EACCES` …). Before anything is
-    /// bound: [`Reason::Full`] when the source table is full, [`Reason::Closed`],
-    /// [`Reason::Forked`].
+    ///
+    /// Nothing is bound, with:
+    ///
+    /// - `EADDRINUSE`: another socket has the address.
+    /// - `EADDRNOTAVAIL`: the address is not one of this machine.
+    /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
+    ///   directory.
+    /// - `ENOENT`, `ENOTDIR`: the directory of a Unix path does not exist.
+    /// - `EAFNOSUPPORT`: the system has no such sockets.
+    /// - `EMFILE`, `ENFILE`: out of descriptors.
+    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
         self.listen_with(address, ListenOptions::default())
     }
@@ -188,7 +216,9 @@ impl<D: Driver> Watcher<D> {
     /// As [`listen`](Watcher::listen), with options.
     ///
     /// # Errors
-    /// As for `listen`.
+    ///
+    /// - As for [`listen`](Watcher::listen).
+    /// - `Unsupported`: [`reuse_port`](ListenOptions::reuse_port) on Windows.
     pub fn listen_with(
         &mut self,
         address: impl Into<Address>,
@@ -201,9 +231,11 @@ impl<D: Driver> Watcher<D> {
     /// inside this call.
     ///
     /// # Errors
-    /// [`Rejected`] with the operation, its buffer in it, and the [`Reason`]: stale source, empty
-    /// or too long buffer, a descriptor that does not support it, a full table, a closed watcher, a
-    /// forked process.
+    ///
+    /// [`Rejected`] hands the operation back, its buffer in it. [Every
+    /// operation](Op#errors-of-every-operation) can be refused with [`Reason::Closed`],
+    /// [`Reason::Forked`], [`Reason::Stale`] or [`Reason::Full`]; the page of its constructor lists
+    /// what refuses it besides.
     #[inline(always)]
     pub fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         self.driver.submit(op)
@@ -228,9 +260,14 @@ impl<D: Driver> Watcher<D> {
     /// Without such threads it blocks for ever. (On a [simulation](crate::sim) it fails instead.)
     ///
     /// # Errors
-    /// [`Reason::Closed`] after `close`, when everything has been delivered; [`Reason::Forked`] in
-    /// a child process; the kernel's errors of the wait itself (`EBADF`, `EINVAL`: other code has
-    /// closed the selector's descriptor). See [`Reason::of`].
+    ///
+    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and everything has been
+    ///   delivered.
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
+    /// - `Deadlock`: on a simulation, nothing is left that could happen.
+    ///
+    /// [`Reason::of`] returns the reason.
     #[inline]
     pub fn wait(&mut self, done: &mut Completions) -> io::Result<usize> {
         self.driver.complete(Wait::Forever, done)
@@ -239,7 +276,8 @@ impl<D: Driver> Watcher<D> {
     /// As [`wait`](Watcher::wait), for at most `timeout`; answers 0 when it has passed.
     ///
     /// # Errors
-    /// As for `wait`.
+    ///
+    /// - As for [`wait`](Watcher::wait). A timeout that has passed is no error.
     pub fn wait_timeout(&mut self, done: &mut Completions, timeout: Duration) -> io::Result<usize> {
         let wait = match self.update_now().checked_add(timeout) {
             Some(at) => Wait::Until(at),
@@ -251,7 +289,8 @@ impl<D: Driver> Watcher<D> {
     /// As [`wait`](Watcher::wait), without blocking.
     ///
     /// # Errors
-    /// As for `wait`.
+    ///
+    /// - As for [`wait`](Watcher::wait). That nothing has completed is no error.
     pub fn try_wait(&mut self, done: &mut Completions) -> io::Result<usize> {
         self.driver.complete(Wait::Now, done)
     }
@@ -333,9 +372,12 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// What the system reports for the new selector or ring (`EMFILE`, `ENOMEM` …): the watcher
-    /// stays as it was, and this can be tried again. [`Reason::Closed`] after `close`;
-    /// [`Reason::Unsupported`] for a driver that has nothing to be had anew, as the simulated one.
+    ///
+    /// The watcher stays as it was, and this can be tried again, with:
+    ///
+    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system does not give the new selector or ring.
+    /// - [`Reason::Closed`]: the watcher is closed.
+    /// - [`Reason::Unsupported`]: the driver has nothing to be had anew, as the simulated one.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
     }
@@ -345,7 +387,10 @@ impl<D: Driver> Watcher<D> {
     /// become fewer; [`Builder::write_limit`] bounds them.
     ///
     /// # Errors
-    /// [`Reason::Stale`].
+    ///
+    /// - [`Reason::Stale`]: the source was freed or detached.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: a driver of your own does not count them.
     #[inline]
     pub fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
         self.driver.queued_bytes(source)
@@ -355,7 +400,12 @@ impl<D: Driver> Watcher<D> {
     /// `socket2::SockRef`.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
+    ///
+    /// - [`Reason::Stale`]: the source was freed or detached.
+    /// - [`Reason::NoDescriptor`]: a simulated source has none.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for
+    ///   [`detach`](Watcher::detach).
     pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         self.driver.fd(source)
     }
@@ -363,7 +413,11 @@ impl<D: Driver> Watcher<D> {
     /// Sets TCP_NODELAY, on every driver.
     ///
     /// # Errors
-    /// What the system reports; `NotFound` for a stale source.
+    ///
+    /// - `EOPNOTSUPP`, `ENOPROTOOPT`: the socket is none of TCP's.
+    /// - `ENOTSOCK`: the source is no socket.
+    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
+    ///   [`Reason::Stale`].
     pub fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
         self.driver.set_nodelay(source, on)
     }
@@ -371,7 +425,10 @@ impl<D: Driver> Watcher<D> {
     /// The address that a source is bound to.
     ///
     /// # Errors
-    /// What the system reports; `NotFound` for a stale source.
+    ///
+    /// - `ENOTSOCK`: the source is no socket.
+    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
+    ///   [`Reason::Stale`].
     pub fn local_address(&mut self, source: Source) -> io::Result<Address> {
         self.driver.local_address(source)
     }
@@ -379,7 +436,11 @@ impl<D: Driver> Watcher<D> {
     /// The address that a source is connected to.
     ///
     /// # Errors
-    /// What the system reports (`ENOTCONN` …); `NotFound` for a stale source.
+    ///
+    /// - `ENOTCONN`: the socket is not connected, or not any more.
+    /// - `ENOTSOCK`: the source is no socket.
+    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
+    ///   [`Reason::Stale`].
     pub fn peer_address(&mut self, source: Source) -> io::Result<Address> {
         self.driver.peer_address(source)
     }
@@ -470,7 +531,9 @@ impl<D: Driver> Watcher<D> {
     /// this for at most [`next_timeout`](Watcher::next_timeout).
     ///
     /// # Errors
-    /// [`Reason::Unsupported`] on a simulated kernel.
+    ///
+    /// - [`Reason::Unsupported`]: on a simulation, and on Windows.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
         self.driver.pollable()
     }
@@ -479,8 +542,10 @@ impl<D: Driver> Watcher<D> {
     /// threads started later may still run on all processors of the process.
     ///
     /// # Errors
-    /// [`Reason::NoProcessor`] for a processor that does not exist or that the process may not use;
-    /// [`Reason::Closed`] after `close`; `Unsupported` where the system has no such binding.
+    ///
+    /// - [`Reason::NoProcessor`]: the processor does not exist, or the process may not use it.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - `Unsupported`: the system has no such binding (all but Linux and Android).
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
         // One that is closed, or another process's, says so of any source. (A submitter would
         // reserve ids.)

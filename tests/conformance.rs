@@ -580,6 +580,7 @@ macro_rules! everything {
                 of_streams_and_listeners
                 of_counters
                 of_connects
+                of_addresses
                 of_datagrams
             }
             linux {

@@ -111,7 +111,9 @@ impl Reactor {
     /// A reactor with the default [`Config`]: at most 2^20 watches, 64 events in one wait.
     ///
     /// # Errors
-    /// What the system reports (`EMFILE`, `ENOMEM` …).
+    ///
+    /// - `EMFILE`, `ENFILE`: out of descriptors.
+    /// - `ENOMEM`: out of memory.
     pub fn new() -> io::Result<Reactor> {
         Reactor::with_config(&Config::default())
     }
@@ -120,7 +122,8 @@ impl Reactor {
     /// `events` what one wait takes.
     ///
     /// # Errors
-    /// As for `new`.
+    ///
+    /// - As for [`new`](Reactor::new).
     pub fn with_config(config: &Config) -> io::Result<Reactor> {
         Reactor::on_selector(config)
     }
@@ -148,7 +151,11 @@ impl<S: Select> Reactor<S> {
     /// already are reported by the next wait, also with [`Mode::Edge`].
     ///
     /// # Errors
-    /// [`Reason::Stale`] when the watch has ended; [`Reason::Forked`]; what the selector reports.
+    ///
+    /// - [`Reason::Stale`]: the watch has ended.
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Reason::Os`]: the selector refuses, with `ENOMEM`, or `ENOENT` or `EBADF` when other
+    ///   code has closed the descriptor.
     pub fn modify(&mut self, ticket: Ticket, interest: Ready, mode: Mode) -> Result<(), Reason> {
         self.check_fork()?;
         let watch = self.watches.find(ticket.index(), ticket.generation());
@@ -185,7 +192,8 @@ impl<S: Select> Reactor<S> {
     /// ```
     ///
     /// # Errors
-    /// As for [`modify`](Reactor::modify).
+    ///
+    /// - As for [`modify`](Reactor::modify).
     pub fn rearm(&mut self, ticket: Ticket, interest: Ready) -> Result<(), Reason> {
         let watch = self.watches.look(ticket.index(), ticket.generation());
         let mode = watch.ok_or(Reason::Stale)?.mode;
@@ -195,7 +203,8 @@ impl<S: Select> Reactor<S> {
     /// Lends the descriptor of a watch out, to read, write or set options.
     ///
     /// # Errors
-    /// [`Reason::Stale`] when the watch has ended.
+    ///
+    /// - [`Reason::Stale`]: the watch has ended.
     pub fn fd(&self, ticket: Ticket) -> Result<BorrowedFd<'_>, Reason> {
         let watch = self.watches.look(ticket.index(), ticket.generation());
         Ok(watch.ok_or(Reason::Stale)?.fd.as_ref().expect("E1").as_fd())
@@ -228,8 +237,11 @@ impl<S: Select> Reactor<S> {
     /// fork still wakes the parent.
     ///
     /// # Errors
-    /// What the system reports (`EMFILE`, `ENOMEM`, `ENOSPC` …): the reactor stays as it was, and
-    /// this can be tried again.
+    ///
+    /// The reactor stays as it was, and this can be tried again, with:
+    ///
+    /// - `EMFILE`, `ENFILE`, `ENOMEM`: the system does not give a selector.
+    /// - `ENOSPC`: on epoll, at `/proc/sys/fs/epoll/max_user_watches`.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         if self.check_fork().is_ok() {
             return Ok(());
@@ -290,11 +302,15 @@ impl<S: Select> Submit for Reactor<S> {
     /// Registers a descriptor. Conditions that hold already are reported by the next wait.
     ///
     /// # Errors
-    /// The watch comes back with its descriptor: [`Reason::Unsupported`] for what cannot be waited
-    /// for (`EPERM`: regular files, directories, some devices), [`Reason::Full`] at the bound on
-    /// watches, [`Reason::Forked`], else the system's errno: `ENOSPC` at
-    /// `/proc/sys/fs/epoll/max_user_watches`, `ENOMEM`, `ELOOP` for selectors that watch each
-    /// other.
+    ///
+    /// The watch comes back with its descriptor, with:
+    ///
+    /// - [`Reason::Unsupported`]: the descriptor cannot be waited for (`EPERM`: regular files,
+    ///   directories, some devices).
+    /// - [`Reason::Full`]: the reactor has as many watches as it may.
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Reason::Os`]: the system refuses, with `ENOSPC` (`/proc/sys/fs/epoll/max_user_watches`),
+    ///   `ENOMEM`, or `ELOOP` for selectors that watch each other.
     fn submit(&mut self, op: Watch) -> Result<Ticket, Rejected<Watch>> {
         if let Err(reason) = self.check_fork() {
             return Err(Rejected { value: op, reason });
@@ -336,7 +352,9 @@ impl<S: Select> Complete for Reactor<S> {
     /// which can make the answer 0.
     ///
     /// # Errors
-    /// [`Reason::Forked`] in a child process; what the selector reports for the wait itself.
+    ///
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
     fn complete(&mut self, wait: Wait, out: &mut Completions<Readiness>) -> io::Result<usize> {
         self.check_fork()?;
         loop {

@@ -34,7 +34,8 @@ impl Watch {
     /// close its own at any time; the file stays open until the watch has ended.
     ///
     /// # Errors
-    /// What dup(2) reports (`EMFILE`).
+    ///
+    /// - `EMFILE`: out of descriptors for the duplicate.
     pub fn dup(descriptor: impl AsFd, interest: Ready) -> io::Result<Watch> {
         let duplicate = descriptor::duplicate(descriptor.as_fd())?;
         Ok(Watch::new(duplicate, interest))

@@ -106,8 +106,13 @@ impl Submitter {
     /// Gives a descriptor to the watcher. The source can be used at once.
     ///
     /// # Errors
-    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
-    /// handle comes back.
+    ///
+    /// The handle comes back, with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::Reserve`]: the reserve of ids is empty.
+    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
         let handle = handle.into();
         let Ok(source) = self.take_id(&self.shared.sources.receiver) else {
@@ -143,8 +148,13 @@ impl Submitter {
     /// | [`Reason::Os`] | its errno |
     ///
     /// # Errors
-    /// Refused when the reserve of ids is empty, the queue is full, or the watcher is closed; the
-    /// operation comes back with its buffer.
+    ///
+    /// The operation comes back with its buffer, with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::Reserve`]: the reserve of ids is empty.
+    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
         let Ok(ticket) = self.take_id(&self.shared.tickets.receiver) else {
             let reason = self.why_no_id(self.shared.tickets.sender.capacity());
@@ -197,13 +207,17 @@ impl Submitter {
     /// ```
     ///
     /// # Errors
-    /// The operation comes back with its buffer, and the reason: [`Reason::Full`] after `timeout`,
-    /// with the last exceeded bound; [`Reason::Closed`] if the watcher is closed or closes
-    /// meanwhile; [`Reason::Forked`] at once in a forked child; [`Reason::Deadlock`] at once if it
-    /// would have to wait on the loop's own thread. (The loop's thread is the one of its last turn
-    /// with requests. Before the first such turn, it is the thread that called
-    /// [`submitter`](crate::Watcher::submitter) first; that thread waits 100 ms, in case the
-    /// watcher has moved to another thread.)
+    ///
+    /// The operation comes back with its buffer, with:
+    ///
+    /// - [`Reason::Full`] after `timeout`, with the last exceeded bound.
+    /// - [`Reason::Closed`]: the watcher is closed, or closes meanwhile.
+    /// - [`Reason::Forked`] at once: this is a forked child.
+    /// - [`Reason::Deadlock`] at once: it would have to wait on the loop's own thread.
+    ///
+    /// The loop's thread is the one of its last turn with requests. Before the first such turn, it
+    /// is the thread that called [`submitter`](crate::Watcher::submitter) first; that thread waits
+    /// 100 ms, in case the watcher has moved to another thread.
     pub fn submit_wait(&self, op: Op, timeout: Duration) -> Result<Ticket, Rejected<Op>> {
         self.persist(op, timeout, |op| self.submit(op))
     }
@@ -265,7 +279,10 @@ impl Submitter {
     /// Asks for an operation to be cancelled; its completion is the answer.
     ///
     /// # Errors
-    /// Refused when the queue is full or the watcher is closed.
+    ///
+    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
         self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
     }
@@ -283,7 +300,12 @@ impl Submitter {
     /// this token.
     ///
     /// # Errors
-    /// Refused when the queue is full or the watcher is closed; the value comes back.
+    ///
+    /// The value comes back, with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Reason::Forked`]: this is a forked child.
     pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
         self.post_box(token, Box::new(value))
             .map_err(|Rejected { value: op, reason }| Rejected { value: *op, reason })
@@ -300,7 +322,8 @@ impl Submitter {
     /// As [`post`](Submitter::post) without a value: only the token arrives.
     ///
     /// # Errors
-    /// As for `post`.
+    ///
+    /// - As for [`post`](Submitter::post).
     pub fn wake(&self, token: u64) -> Result<(), Reason> {
         self.send(Request::Post(token, None)).map_err(|(_, reason)| reason)
     }

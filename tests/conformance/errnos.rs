@@ -95,6 +95,31 @@ pub fn of_datagrams<H: Harness>() {
     b.expect_all_ended();
 }
 
+pub fn of_addresses<H: Harness>() {
+    #[track_caller]
+    fn fails<T>(answer: std::io::Result<T>, errno: i32) {
+        assert_eq!(answer.err().and_then(|error| error.raw_os_error()), Some(errno));
+    }
+    let d = system::Directory::new();
+    let mut b = H::bench();
+    let pipe = b.watcher.attach(OwnedFd::from(std::io::pipe().unwrap().0)).unwrap();
+    fails(b.watcher.local_address(pipe), libc::ENOTSOCK);
+    fails(b.watcher.peer_address(pipe), libc::ENOTSOCK);
+    fails(b.watcher.set_nodelay(pipe, true), libc::ENOTSOCK);
+    let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let unix = b.watcher.attach(unix).unwrap();
+    fails(b.watcher.set_nodelay(unix, true), libc::EOPNOTSUPP);
+    let (listener, _) = b.listen();
+    fails(b.watcher.peer_address(listener), libc::ENOTCONN);
+    let at = |path: &str| Address::unix(d.path().join(path)).unwrap();
+    fs::write(d.path().join("file"), "").unwrap();
+    fails(b.watcher.listen(at("none/socket")), libc::ENOENT);
+    fails(b.watcher.listen(at("file/socket")), libc::ENOTDIR);
+    fails(b.watcher.listen(at("file")), libc::EADDRINUSE);
+    fails(b.watcher.listen(Address::unspecified()), libc::EAFNOSUPPORT);
+    b.expect_all_ended();
+}
+
 pub fn of_files<H: Harness>() {
     let d = Directory::new();
     let mut b = H::bench();
