@@ -78,7 +78,7 @@ fn main() -> io::Result<()> {
                     }
                 }
                 Ok(Done::Written { .. }) => {}
-                // The end of a client, or its first error; the others follow as freed.
+                // The end of a client, or its first error; the others follow as aborted.
                 _ => {
                     clients.remove(&c.source);
                     watcher.abort(c.source);

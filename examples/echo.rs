@@ -86,7 +86,7 @@ struct Multishot(HashMap<u32, Ticket>);
 
 impl Multishot {
     fn start(&mut self, watcher: &mut Watcher, source: Source) {
-        // A source that was freed meanwhile is refused.
+        // A source that was aborted meanwhile is refused.
         if let Ok(ticket) = watcher.submit(Op::read(source).multishot()) {
             self.0.insert(source.index(), ticket);
         }

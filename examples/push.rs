@@ -75,7 +75,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Frees a peer, once: what was in flight on it completes as freed and comes here again.
+/// Aborts a peer, once: what was in flight on it completes as aborted and comes here again.
 fn drop_peer(watcher: &mut Watcher, peers: &mut HashSet<Source>, peer: Source, why: &str) {
     if peers.remove(&peer) {
         eprintln!("{peer:?}: {why}");

@@ -27,7 +27,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Refuses submissions while as many completions wait as `operations` (but at least 4096).
+    /// Refuses submissions while as many completions wait as `max_operations` (but at least 4096).
     pub(crate) fn new(operations: u32) -> Batch {
         Batch { done: Vec::new(), limit: LEAST.max(operations as usize), room: 0 }
     }

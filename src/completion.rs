@@ -22,7 +22,7 @@ use crate::source::{Handle, Source, Ticket};
 /// leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
     /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It
-    /// may have been freed since.
+    /// may have ended since.
     pub source: Source,
     /// The operation's token, untouched.
     pub token: u64,
@@ -200,7 +200,7 @@ pub enum Done {
     },
     /// The writing side is shut.
     Shutdown,
-    /// The source is freed, after all writes before the close were out.
+    /// The source is closed, after all writes before the close were out.
     Closed,
     /// The queued writes have become few enough.
     Drained,

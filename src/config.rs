@@ -10,7 +10,7 @@ pub enum Overflow {
     /// It is refused ([`Reason::Full`](crate::Reason::Full)); the source stays as it is.
     #[default]
     Refuse,
-    /// It is accepted, and the source is freed: the write and all other operations of the source
+    /// It is accepted, and the source is aborted: the write and all other operations of the source
     /// end with [`ErrorKind::Overflow`](crate::ErrorKind::Overflow). A peer that does not read
     /// loses its connection.
     Close,

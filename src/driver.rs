@@ -12,13 +12,13 @@
 //! The conformance suite checks it on every driver.
 //!
 //! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot
-//!   one in any number with `more` set and then one final. Nothing is delivered from inside
+//!   one in any number with `has_more` and then one final. Nothing is delivered from inside
 //!   `submit`. A refused submission reports nothing later and hands the operation back with its
 //!   buffer.
-//! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source freed,
-//!   watcher closed, torn, overflow of its source's writes. Every completion says how many bytes
-//!   moved. A result that is a descriptor is owned from the moment the kernel hands it over: a
-//!   completion dropped unread leaks nothing.
+//! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source
+//!   aborted, watcher closed, torn, overflow of its source's writes. Every completion says how many
+//!   bytes moved. A result that is a descriptor is owned from the moment the kernel hands it over:
+//!   a completion dropped unread leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order, and those
 //!   that end done, at the end of file or in an error of the system complete in it; one that is
 //!   cancelled or expires before it moved a byte may overtake. A stream write that ends partly sent
@@ -34,7 +34,7 @@
 //!   dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
 //!   Ids carry a generation: a stale one is an error, never another operation.
-//! - **C7 free, close, drop.** `free` ends a source's operations, then closes its descriptor;
+//! - **C7 abort, close, drop.** `abort` ends a source's operations, then closes its descriptor;
 //!   completions already delivered survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
 //!   ordered after the writes queued before it. Dropping the driver closes what is open, asks
@@ -354,7 +354,7 @@ impl ListenOptions {
 pub struct Counters {
     /// Operations accepted.
     pub submitted: u64,
-    /// Completions delivered to the program, those with `more` included.
+    /// Completions delivered to the program, those with `has_more` included.
     pub completed: u64,
     /// Operations accepted whose final completion has not been made.
     pub in_flight: u64,
@@ -415,7 +415,7 @@ pub struct Counters {
     pub remote_queue: u64,
     /// Sources that are ready and wait for their turn now.
     pub ready_sources: u64,
-    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (A source freed
+    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (A source aborted
     /// meanwhile counts until its turn comes.)
     pub waiting_sources: u64,
     /// Completions that wait for delivery now.

@@ -118,9 +118,7 @@ impl fmt::Display for Reason {
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")
             }
-            Reason::Stale => {
-                f.write_str("the source or ticket is stale: it was freed or has ended")
-            }
+            Reason::Stale => f.write_str("the source or ticket is stale: it has ended"),
             Reason::Closed => f.write_str("the watcher is closed"),
             Reason::Forked => {
                 f.write_str("the watcher belongs to the parent of this forked process")
@@ -240,13 +238,13 @@ pub enum ErrorKind {
     Deadline,
     /// The operation was cancelled.
     Cancelled,
-    /// Its source was freed.
+    /// Its source was aborted.
     Aborted,
     /// The watcher was closed.
     Closed,
     /// A write before it on the same source ended partly sent: sending this one would have made a
     /// hole in the stream. No byte of it was sent. Of a shutdown or close: it was not done; the
-    /// source is there until it is freed.
+    /// source is there until it is aborted.
     Torn,
     /// The end of the file came before `read_exact` had its bytes.
     Eof,
@@ -257,7 +255,7 @@ pub enum ErrorKind {
     Forked,
     /// The queued writes of the source exceeded
     /// [`Builder::write_limit`](crate::Builder::write_limit), and
-    /// [`Overflow::Close`](crate::Overflow::Close) has freed the source.
+    /// [`Overflow::Close`](crate::Overflow::Close) has aborted the source.
     Overflow,
     /// The directory has more names than [`Op::read_dir`](crate::Op::read_dir) reads, 65,536:
     /// [`Op::read_dir_part`](crate::Op::read_dir_part) reads it.
@@ -353,7 +351,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Os(errno) => os_error(*errno).fmt(f),
             ErrorKind::Deadline => f.write_str("the deadline passed"),
             ErrorKind::Cancelled => f.write_str("the operation was cancelled"),
-            ErrorKind::Aborted => f.write_str("the source was freed"),
+            ErrorKind::Aborted => f.write_str("the source was aborted"),
             ErrorKind::Closed => f.write_str("the watcher was closed"),
             ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),

@@ -47,7 +47,7 @@ pub enum OpCode {
     SendDescriptors,
     /// Waits for readiness.
     Poll,
-    /// Frees the source after the writes before it.
+    /// Closes the source after the writes before it.
     Close,
     /// Waits until few bytes are queued for writing.
     WaitDrained,
@@ -141,7 +141,8 @@ impl OpCode {
 ///
 /// - [`Reason::Closed`]: the watcher is closed.
 /// - [`Reason::Forked`]: the process is a fork of the one that built the watcher.
-/// - [`Reason::Stale`]: the source was freed or detached, or an [`Op::close`] was submitted for it.
+/// - [`Reason::Stale`]: the source was aborted or detached, or an [`Op::close`] was submitted for
+///   it.
 /// - [`Reason::Full`] with [`Limit::Operations`]: too many operations are in flight.
 /// - [`Reason::Full`] with [`Limit::Completions`]: too many completions wait for delivery.
 /// - [`Reason::Os`] with `EBADF`: other code has closed the descriptor before its first operation.
@@ -206,11 +207,11 @@ impl OpCode {
 /// - `EMFILE`, `ENFILE`: out of descriptors, for what opens something.
 /// - `EIO`: the device failed. Windows' errors that have no errno are `EIO`, too.
 ///
-/// **Cancellation.** A cancel, deadline, free or close of the watcher takes back what neither
+/// **Cancellation.** A cancel, deadline, abort or close of the watcher takes back what neither
 /// kernel nor thread has begun. What has begun goes on, because a system call on a file cannot be
 /// abandoned: the operation ends with its real result, and its completion is marked
 /// [`is_late`](Completion::is_late). Whether it was done is then in the result, not in the cancel.
-/// The descriptor of a freed source stays open until the work on it has ended.
+/// The descriptor of an aborted source stays open until the work on it has ended.
 ///
 /// **Platforms.** epoll, kqueue, poll, io_uring and Windows do the same, by different mechanisms.
 /// The threads are the only one on macOS, FreeBSD and Windows.
@@ -1223,7 +1224,7 @@ impl Op {
         op
     }
 
-    /// Frees the source after the writes that were queued before it: flush, then close.
+    /// Closes the source after the writes that were queued before it: flush, then close.
     ///
     /// Completes with [`Done::Closed`]. Reads and polls that are still pending end before it, with
     /// [`ErrorKind::Aborted`]. Submissions after it are refused as stale. A source without
@@ -1260,7 +1261,7 @@ impl Op {
     ///   connection). The source was not closed, because the close promises that everything is out.
     ///   [`Watcher::abort`] closes it.
     /// - `EIO`, `ENOSPC`, `EDQUOT`, `EINTR`, of a file: written data may be lost. Network file
-    ///   systems and FUSE may report it only here. The descriptor is closed and the source is freed
+    ///   systems and FUSE may report it only here. The descriptor is closed and the source is gone
     ///   all the same.
     ///
     /// # Platforms

@@ -275,7 +275,7 @@ pub enum InFlight {
     Cancelled,
     /// It ends by its deadline with that answer.
     Deadline,
-    /// It ends because its source was freed.
+    /// It ends because its source was aborted.
     Aborted,
     /// It ends because the driver was closed.
     Closed,

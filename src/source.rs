@@ -81,9 +81,9 @@ id! {
     /// Names a descriptor that a watcher owns: a small `Copy` id.
     ///
     /// It comes from [`Watcher::attach`](crate::Watcher::attach) and goes stale when the source is
-    /// freed, closed or detached. It is one watcher's: to another it is stale. (The generations of
-    /// two watchers begin far apart; only that of a place that was used some 2^30 times comes near
-    /// another's. Watchers of different simulated worlds may have names in common.)
+    /// aborted, closed or detached. It is one watcher's: to another it is stale. (The generations
+    /// of two watchers begin far apart; only that of a place that was used some 2^30 times comes
+    /// near another's. Watchers of different simulated worlds may have names in common.)
     Source
 }
 

@@ -297,7 +297,7 @@ impl<D: Driver> Watcher<D> {
 
     /// Ends the operations of a source ([`ErrorKind::Aborted`](crate::ErrorKind::Aborted)) and
     /// closes its descriptor at once. False for a stale source. To close after the writes that are
-    /// queued, submit [`Op::close`], and do not free the source after it: a free ends the close and
+    /// queued, submit [`Op::close`], and do not abort the source after it: that ends the close and
     /// the unsent writes before it.
     ///
     /// Completions already made are still delivered. Later submissions for their source are refused
@@ -315,7 +315,7 @@ impl<D: Driver> Watcher<D> {
     /// watcher.wait(&mut done)?; // the write is out
     /// let source = done.drain(..).next().unwrap().source;
     /// match watcher.submit(Op::read(source)) {
-    ///     Err(refused) if refused.reason == Reason::Stale => {} // freed meanwhile
+    ///     Err(refused) if refused.reason == Reason::Stale => {} // aborted meanwhile
     ///     answer => drop(answer?),
     /// }
     /// # Ok::<(), std::io::Error>(())
@@ -344,7 +344,7 @@ impl<D: Driver> Watcher<D> {
     /// registered anew. Completions that were not yet delivered at the fork are delivered in both.
     ///
     /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is
-    /// dropped in the child frees nothing there. [`pollable`](Watcher::pollable) is another
+    /// dropped in the child aborts nothing there. [`pollable`](Watcher::pollable) is another
     /// descriptor. Buffers of [`aligned_buf`](Watcher::aligned_buf) from before are not registered
     /// any more. In neither process are a descriptor's flags restored after a fork, because the
     /// other may still use it.
@@ -445,7 +445,7 @@ impl<D: Driver> Watcher<D> {
         self.driver.peer_address(source)
     }
 
-    /// A handle that attaches, submits, cancels and frees from any thread.
+    /// A handle that attaches, submits, cancels and aborts from any thread.
     pub fn submitter(&mut self) -> Submitter {
         self.driver.submitter()
     }
@@ -469,8 +469,8 @@ impl<D: Driver> Watcher<D> {
         self.driver.aligned_buf(len)
     }
 
-    /// Binds a source to a guard. Dropping the guard, on any thread, frees the source in the loop's
-    /// next turn.
+    /// Binds a source to a guard. Dropping the guard, on any thread, aborts the source in the
+    /// loop's next turn.
     pub fn guard(&mut self, source: Source) -> SourceGuard {
         SourceGuard::new(source, self.driver.submitter())
     }

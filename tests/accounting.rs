@@ -48,7 +48,7 @@ fn a_watcher_gives_everything_back() {
 }
 
 #[test]
-fn free_close_and_detach_give_back() {
+fn abort_close_and_detach_give_back() {
     balanced(|| {
         let mut b = Epoll::bench();
         let base = system::descriptors();

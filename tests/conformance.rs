@@ -21,7 +21,7 @@ mod conformance {
     #[cfg(unix)]
     pub mod calls;
     pub mod cancel;
-    pub mod close_free_drop;
+    pub mod close_abort_drop;
     pub mod datagrams;
     pub mod deadlines;
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -94,7 +94,7 @@ macro_rules! portable {
                 accepted_connections_that_wait_for_delivery_have_places
                 accept_and_read_know_what_they_can_be_used_on
                 short_connections_again_and_again
-                freeing_a_listener_ends_its_accepts
+                aborting_a_listener_ends_its_accepts
             }
             back_pressure {
                 queued_bytes_count_what_is_not_out
@@ -144,21 +144,21 @@ macro_rules! portable {
                 cancel_all_ends_every_operation_of_a_source
                 a_connect_can_be_cancelled
             }
-            close_free_drop {
-                free_ends_what_is_pending
-                free_closes_the_descriptor
-                completions_that_are_there_survive_free
-                leases_survive_free
+            close_abort_drop {
+                abort_ends_what_is_pending
+                abort_closes_the_descriptor
+                completions_that_are_there_survive_abort
+                leases_survive_abort
                 close_ends_everything_and_delivers_it
                 a_closed_watcher_refuses_everything
                 a_wait_after_close_says_closed
                 a_close_operation_flushes_first
                 a_close_operation_on_an_idle_source
-                free_ends_a_pending_close
+                abort_ends_a_pending_close
                 drop_releases_every_buffer
                 a_forgotten_watcher_frees_nothing
-                sources_that_are_freed_and_made_again_in_traffic
-                sources_freed_by_each_others_completions
+                sources_that_are_aborted_and_made_again_in_traffic
+                sources_aborted_by_each_others_completions
                 detach_and_attach_again
             }
             deadlines {
@@ -208,7 +208,7 @@ macro_rules! portable {
                 both_ends_at_once
                 writes_to_a_peer_that_is_gone_fail
                 reads_and_writes_both_learn_of_a_reset
-                a_shutdown_after_free_is_stale
+                a_shutdown_after_abort_is_stale
             }
             leases {
                 leases_are_not_overwritten_while_held
@@ -242,7 +242,7 @@ macro_rules! portable {
                 a_source_can_be_asked_after_as_soon_as_its_name_is_known
                 a_remote_refusal_is_a_completion
                 a_full_queue_names_its_bound
-                a_free_passes_a_full_queue
+                an_abort_passes_a_full_queue
                 an_empty_reserve_names_its_bound
                 a_broadcast_to_hundreds_loses_no_write
                 a_wait_for_room_is_bounded
@@ -251,7 +251,7 @@ macro_rules! portable {
                 a_name_in_reserve_is_nobodys
                 made_up_names_find_nothing
                 a_name_is_known_behind_a_long_queue
-                guards_dropped_on_other_threads_free_their_sources
+                guards_dropped_on_other_threads_abort_their_sources
                 requests_that_meet_a_close_end_as_closed
                 a_submitter_outlives_its_watcher
             }
@@ -430,12 +430,12 @@ macro_rules! system {
                 no_wake_is_lost
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
-                a_free_overtakes_nothing
+                an_abort_overtakes_nothing
                 a_broadcast_to_thousands_waits_for_room
                 threads_that_wait_get_room
                 threads_wait_for_places_in_a_full_table
                 a_spawned_loop_serves
-                a_guard_frees_while_the_loop_sleeps
+                a_guard_aborts_while_the_loop_sleeps
                 busy_polling_changes_nothing
                 busy_polling_delays_no_deadline
                 binding_the_loop_takes_no_place
@@ -486,12 +486,12 @@ macro_rules! everything {
                 no_wake_is_lost
                 many_threads_post_in_their_order
                 threads_submit_beside_the_loop
-                a_free_overtakes_nothing
+                an_abort_overtakes_nothing
                 a_broadcast_to_thousands_waits_for_room
                 threads_that_wait_get_room
                 threads_wait_for_places_in_a_full_table
                 a_spawned_loop_serves
-                a_guard_frees_while_the_loop_sleeps
+                a_guard_aborts_while_the_loop_sleeps
                 busy_polling_changes_nothing
                 busy_polling_delays_no_deadline
             }
@@ -734,10 +734,10 @@ macro_rules! all_files {
                 a_leased_file_is_copied_when_the_lease_is_given_back
                 begun_work_is_late_and_keeps_its_buffer
                 a_deadline_of_begun_work_is_late
-                a_freed_file_closes_when_its_work_has_ended
+                an_aborted_file_closes_when_its_work_has_ended
                 a_close_waits_for_the_work_before_it
                 what_is_sent_is_fetched_first
-                a_freed_file_with_work_is_sent_no_more
+                an_aborted_file_with_work_is_sent_no_more
                 a_watcher_that_closes_tells_of_all_work
                 a_watcher_that_goes_leaves_nothing_of_its_work
                 a_watcher_does_not_wait_for_ever

@@ -41,7 +41,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Its file once more, so that a free in between closes nothing that is in use.
+    /// Its file once more, so that an abort in between closes nothing that is in use.
     fn duplicate(&self) -> File {
         self.file.as_ref().expect("attached").try_clone().expect("a descriptor")
     }
@@ -551,7 +551,7 @@ fn an_echo_runs_on_a_driver_from_outside() {
 }
 
 #[test]
-fn deadlines_cancels_frees_and_close_keep_the_contract() {
+fn deadlines_cancels_aborts_and_close_keep_the_contract() {
     let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
     let (here, _there) = UnixStream::pair().unwrap();
     let source = watcher.attach(here).unwrap();
@@ -561,7 +561,7 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
     let cancelled = watcher.submit(Op::read(source)).unwrap();
     assert!(watcher.cancel(cancelled));
     assert!(!watcher.cancel(cancelled));
-    let freed = watcher.submit(Op::read(source)).unwrap();
+    let aborted = watcher.submit(Op::read(source)).unwrap();
     let mut ends = Vec::new();
     while ends.len() < 3 {
         wait_for(&mut watcher, &mut done, "the next completion");
@@ -578,7 +578,7 @@ fn deadlines_cancels_frees_and_close_keep_the_contract() {
         ends[..3],
         [(cancelled, Some(ErrorKind::Cancelled)), (late, Some(ErrorKind::Deadline)), (timer, None)]
     );
-    assert_eq!(ends[3], (freed, Some(ErrorKind::Aborted)));
+    assert_eq!(ends[3], (aborted, Some(ErrorKind::Aborted)));
     assert_eq!(ends[4].1, Some(ErrorKind::Closed));
     assert_eq!(Reason::of(&watcher.wait(&mut done).unwrap_err()), Some(Reason::Closed));
     let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();

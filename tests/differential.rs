@@ -90,8 +90,8 @@ enum Step {
         on: u8,
         len: u16,
     },
-    /// Free with reads pending.
-    Free {
+    /// Abort with reads pending.
+    Abort {
         on: u8,
         pending: u8,
     },
@@ -517,7 +517,7 @@ impl<W: World> Rig<W> {
                 self.refused(pair, side, Op::read(source));
                 self.pairs[pair].1 = [false; 2];
             }
-            Step::Free { on, pending } => {
+            Step::Abort { on, pending } => {
                 let (pair, side) = self.pick(on, true);
                 let mut tickets: Vec<Ticket> =
                     (0..pending).map(|i| self.some_read(pair, side, on ^ i, None)).collect();
@@ -733,7 +733,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(on, left, exact)| Step::HalfClose { on, left, exact }),
         1 => on().prop_map(|on| Step::WriteAfterShutdown { on }),
         1 => (on(), 1..9_000u16).prop_map(|(on, len)| Step::Flush { on, len }),
-        1 => (on(), 0..5u8).prop_map(|(on, pending)| Step::Free { on, pending }),
+        1 => (on(), 0..5u8).prop_map(|(on, pending)| Step::Abort { on, pending }),
         2 => Just(Step::Refused),
         1 => (1..9u8).prop_map(|count| Step::Storm { count }),
         1 => prop::collection::vec(0..4u8, 1..6).prop_map(|ms| Step::Timers { ms }),

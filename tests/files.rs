@@ -1,8 +1,8 @@
 //! Random programs of file operations against a model of bytes, on every backend.
 //!
 //! Operations of one file keep no order among each other, so a program works in rounds: each writes
-//! into parts of its files that do not overlap, reads others, and cancels, expires or frees some of
-//! it. What ended as done must be there; what ended otherwise may be there, or not, in any part.
+//! into parts of its files that do not overlap, reads others, and cancels, expires or aborts some
+//! of it. What ended as done must be there; what ended otherwise may be there, or not, in any part.
 //! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![cfg(all(target_os = "linux", not(windlass_kqueue)))]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
@@ -66,8 +66,8 @@ enum End {
 #[derive(Clone, Debug)]
 struct Round {
     steps: Vec<Step>,
-    /// A file that is freed in the middle, and opened again.
-    frees: Option<usize>,
+    /// A file that is aborted in the middle, and opened again.
+    aborts: Option<usize>,
     cancels_all: Option<usize>,
     looks: bool,
 }
@@ -100,9 +100,9 @@ fn step() -> impl Strategy<Value = Step> {
 fn round() -> impl Strategy<Value = Round> {
     let steps = prop::collection::vec(step(), 1..40);
     let some = || prop::option::weighted(0.15, 0..FILES);
-    (steps, some(), some(), any::<bool>()).prop_map(|(steps, frees, cancels_all, looks)| Round {
+    (steps, some(), some(), any::<bool>()).prop_map(|(steps, aborts, cancels_all, looks)| Round {
         steps,
-        frees,
+        aborts,
         cancels_all,
         looks,
     })
@@ -313,7 +313,7 @@ impl<H: Harness> Program<H> {
                     self.b.watcher.cancel_all(self.sources[file]);
                 }
                 if i == half
-                    && let Some(file) = round.frees
+                    && let Some(file) = round.aborts
                 {
                     assert!(self.b.watcher.abort(self.sources[file]));
                     // Its work may go on: what is written now is another round's.

@@ -165,10 +165,10 @@ fn unused_names_are_given_up() {
     });
 }
 
-/// A parent hears nothing of what it has freed, although the child has it open.
+/// A parent hears nothing of what it has aborted, although the child has it open.
 #[test]
-fn what_the_parent_has_freed_is_the_childs() {
-    on_each("what_the_parent_has_freed_is_the_childs", |driver| {
+fn what_the_parent_has_aborted_is_the_childs() {
+    on_each("what_the_parent_has_aborted_is_the_childs", |driver| {
         let mut b = bench(driver);
         let listener = b.watcher.listen(([127, 0, 0, 1], 0)).unwrap();
         let port = b.watcher.local_address(listener).unwrap().ip().expect("an address").port();
@@ -210,7 +210,7 @@ fn what_was_queued_is_inherited() {
         let mut b = bench(driver);
         let submitter = b.submitter();
         let (here, _there) = b.pair();
-        let freed = b.submit(Op::read_into(here, room(64)));
+        let aborted = b.submit(Op::read_into(here, room(64)));
         b.look();
         let (socket, peer) = system::tcp_pair();
         let source = submitter.attach(socket).unwrap();
@@ -226,8 +226,8 @@ fn what_was_queued_is_inherited() {
             b.watcher.reinit_after_fork().unwrap();
             let buf = expect_unmoved(b.end(read), ErrorKind::Forked).into_vec();
             assert!(buf.capacity() >= 64);
-            expect_unmoved(b.end(freed), ErrorKind::Forked);
-            assert!(!b.watcher.abort(here), "it is freed");
+            expect_unmoved(b.end(aborted), ErrorKind::Forked);
+            assert!(!b.watcher.abort(here), "it is aborted");
             while b.next().token != 5 {}
             b.submit(Op::accept(listener));
             b.look();
@@ -242,7 +242,7 @@ fn what_was_queued_is_inherited() {
         let mut b = both.take().expect("it is the child's that is gone");
         (&peer).write_all(b"the parent's").unwrap();
         assert_eq!(&*expect_read(b.end(read)), b"the parent's");
-        expect_unmoved(b.end(freed), ErrorKind::Aborted);
+        expect_unmoved(b.end(aborted), ErrorKind::Aborted);
         b.watcher.close();
         drop(b);
         // Nobody has it open any more.
@@ -307,7 +307,7 @@ fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
         drop(socket);
         submitter.wake(7).unwrap();
         while b.next().token != 7 {}
-        assert!(b.watcher.abort(guard.release()), "no child has freed it");
+        assert!(b.watcher.abort(guard.release()), "no child has aborted it");
         b.watcher.close();
         b.keep(Vec::new());
     });

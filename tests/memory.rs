@@ -464,10 +464,10 @@ fn the_reserve_is_small() {
     assert!(default.1 - small.1 <= 640 << 10, "with one");
 }
 
-/// C9: frees of invalid names, frees of stale names, and repeated frees of one source take no
+/// C9: aborts of invalid names, aborts of stale names, and repeated aborts of one source take no
 /// memory.
 #[test]
-fn repeated_frees_are_bounded() {
+fn repeated_aborts_are_bounded() {
     let _alone = alone();
     let mut watcher = Watcher::builder().driver(DriverKind::Epoll).build().expect("a watcher");
     let submitter = watcher.submitter();
@@ -484,9 +484,9 @@ fn repeated_frees_are_bounded() {
         submitter.abort(here);
     }
     let bytes = live_bytes() - before;
-    assert!(bytes <= 16 << 10, "2,000,000 frees hold {bytes} bytes");
+    assert!(bytes <= 16 << 10, "2,000,000 aborts hold {bytes} bytes");
     watcher.try_wait(&mut Completions::new()).expect("a wait");
-    assert_eq!(watcher.counters().sources, 0, "the source is freed");
+    assert_eq!(watcher.counters().sources, 0, "the source is aborted");
 }
 
 /// A file of 64 KiB that is on the disk, and in the page cache.

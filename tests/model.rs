@@ -1,6 +1,6 @@
 //! Random programs against a plain model of the contract (`windlass::driver`), on every kernel.
 //!
-//! A program is a list of steps: submissions of every kind, cancels, deadlines, frees, waits,
+//! A program is a list of steps: submissions of every kind, cancels, deadlines, aborts, waits,
 //! leases that are held and dropped, work from other threads. The model knows no kernel: it
 //! remembers what was accepted, and says of every completion whether it may be. At the end both
 //! sides of every connection are compared byte by byte, and descriptors are counted.

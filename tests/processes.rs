@@ -352,7 +352,7 @@ fn serve_with_few_descriptors() {
                     let _ = watcher.submit(Op::write(c.source, data));
                     let _ = watcher.submit(Op::read(c.source));
                 }
-                // A connection that was reset; freed ones.
+                // A connection that was reset; aborted ones.
                 _ => {}
             }
         }

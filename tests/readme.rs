@@ -25,7 +25,7 @@ fn serve(mut watcher: Watcher, listener: Source) -> std::io::Result<()> {
                 }
             };
             match watcher.submit(next) {
-                // Stale: an earlier completion of this batch has freed the source.
+                // Stale: an earlier completion of this batch has aborted the source.
                 Err(refused) if refused.reason != Reason::Stale => return Err(refused.into()),
                 _ => {}
             }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     /// A write fails, and the same batch holds a read of the same source with bytes: the example
-    /// frees the source for the first, and its write for the second is stale.
+    /// aborts the source for the first, and its write for the second is stale.
     #[test]
     fn it_survives_two_operations_in_flight_on_one_source() {
         let (address, ()) = start(|watcher| {

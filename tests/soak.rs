@@ -1,5 +1,5 @@
 //! A long run of random operations over TCP and Unix sockets: reads, writes, cancels, deadlines and
-//! frees. Every byte is compared, and at the end everything that was taken is back.
+//! aborts. Every byte is compared, and at the end everything that was taken is back.
 //!
 //! `WINDLASS_SOAK` is how many operations run (50,000 of each seed; the full run has 10,000,000),
 //! `WINDLASS_SEED` repeats a run.
@@ -110,7 +110,7 @@ impl Soak {
         });
     }
 
-    /// Frees both ends: whatever is in flight on them ends.
+    /// Aborts both ends: whatever is in flight on them ends.
     fn disconnect(&mut self, pair: usize) {
         for end in &mut self.pairs[pair] {
             assert!(self.watcher.abort(end.source.take().expect("connected")));

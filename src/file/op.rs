@@ -413,7 +413,7 @@ impl Op {
     ///
     /// Ends with the errors of [`Op::write`], and with:
     ///
-    /// - `EBADF`: the file was freed before its bytes were out, or is not open for reading.
+    /// - `EBADF`: the file was aborted before its bytes were out, or is not open for reading.
     /// - `EISDIR`, `EINVAL`: it is a directory.
     /// - `EIO`: the device failed.
     ///

@@ -351,7 +351,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    pub(super) fn free_source(&mut self, source: Source) -> bool {
+    pub(super) fn abort_source(&mut self, source: Source) -> bool {
         let Some(state) = self.state(source) else {
             return false;
         };
@@ -367,7 +367,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn end_source(&mut self, index: u32, kind: ErrorKind) {
         self.end_operations(index, kind);
         if self.is_in_kernel(index) {
-            self.hide(index, FREEING | CLOSING);
+            self.hide(index, ABORTING | CLOSING);
             if K::COMPLETES {
                 self.collect();
             }
@@ -418,7 +418,7 @@ impl<K: Kernel> Proactor<K> {
             self.inherited.remove(&index);
         }
         let state = &mut self.sources[index];
-        self.counts.hidden -= u32::from(state.has(RESERVED | FREEING));
+        self.counts.hidden -= u32::from(state.has(RESERVED | ABORTING));
         state.fd = -1;
         state.flags = 0;
         self.sources.vacate(index);
@@ -444,7 +444,7 @@ impl<K: Kernel> Proactor<K> {
         let sources: Vec<u32> = self.sources.occupied().collect();
         for &index in &sources {
             if self.is_in_kernel(index) {
-                self.hide(index, FREEING | CLOSING);
+                self.hide(index, ABORTING | CLOSING);
             } else {
                 self.close_source(index);
             }

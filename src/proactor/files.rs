@@ -474,12 +474,12 @@ impl<K: Kernel> Proactor<K> {
             || self.files.reading.values().any(|&reading| reading == index)
     }
 
-    /// Work on a file has ended: a close that waits for it may go on, or a freed source go.
+    /// Work on a file has ended: a close that waits for it may go on, or an aborted source go.
     pub(super) fn file_left(&mut self, index: u32) {
         if index == NOWHERE || self.is_at_work(index) {
             return;
         }
-        if self.sources[index].has(FREEING) {
+        if self.sources[index].has(ABORTING) {
             self.close_source(index);
         } else if self.need_no_room(index) {
             self.enqueue(index);

@@ -19,7 +19,7 @@ const KEPT: u32 = CLOSING
     | READS
     | WRITES
     | POLLS
-    | FREEING
+    | ABORTING
     | KIND_MASK;
 
 impl<K: Kernel> Proactor<K> {
@@ -66,12 +66,12 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].flags &= KEPT;
         }
         parents.close();
-        let mut freed = Vec::new();
+        let mut aborted = Vec::new();
         while parents.is_quiet()
             && let Some(request) = parents.take()
         {
             match request {
-                Request::Abort(source) => freed.push(source),
+                Request::Abort(source) => aborted.push(source),
                 request => self.inherit(request),
             }
         }
@@ -99,15 +99,15 @@ impl<K: Kernel> Proactor<K> {
             }
             // A connect's source vacates its place when the operation ends: then it has no flags.
             self.end_operations(index, ErrorKind::Forked);
-            if self.sources[index].has(FREEING) {
+            if self.sources[index].has(ABORTING) {
                 self.close_source(index);
             }
         }
         for slot in self.slots.occupied().collect::<Vec<_>>() {
             self.fail(slot, ErrorKind::Forked);
         }
-        for source in freed {
-            self.free_source(source);
+        for source in aborted {
+            self.abort_source(source);
         }
     }
 

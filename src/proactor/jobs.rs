@@ -84,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
         state.remove_write(&mut self.slots, slot);
         state.push_poll(&mut self.slots, slot);
         let fd = std::mem::replace(&mut state.fd, -1);
-        self.hide(index, FREEING | CLOSING);
+        self.hide(index, ABORTING | CLOSING);
         self.slots[slot].code = OpCode::Task;
         let handle = self.kernel.release(fd, SourceKind::File);
         let work = WorkItem::Close(handle);

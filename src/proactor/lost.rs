@@ -103,7 +103,7 @@ impl<K: Kernel> Proactor<K> {
                 kind = ErrorKind::Torn;
             }
         }
-        if polled && !self.sources[index].has(FREEING) {
+        if polled && !self.sources[index].has(ABORTING) {
             self.enqueue(index);
         }
         self.go_on(index);

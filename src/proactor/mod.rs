@@ -7,7 +7,7 @@
 //!                 │ EAGAIN                                     ▲
 //!                 ▼                                            │
 //!              queue (one per source and direction) ──event──▶ attempt
-//!                 └──────── deadline, cancel, free, close ─────┘
+//!                 └──────── deadline, cancel, abort, close ────┘
 //! ```
 //!
 //! Invariants: (P1) an operation is in exactly one queue of its source (or none, for timers and
@@ -236,7 +236,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     fn state(&mut self, source: Source) -> Option<&mut State> {
         let state = self.sources.find(source.index(), source.generation())?;
-        if (K::COMPLETES || K::FILES) && state.has(FREEING) { None } else { Some(state) }
+        if (K::COMPLETES || K::FILES) && state.has(ABORTING) { None } else { Some(state) }
     }
 
     /// Why a source was not found.
@@ -540,8 +540,8 @@ impl<K: Kernel> Driver for Proactor<K> {
             return false;
         }
         match self.is_left_in_queue(source) {
-            true => self.remote.free_later(source),
-            false => self.free_source(source),
+            true => self.remote.abort_later(source),
+            false => self.abort_source(source),
         }
     }
 
@@ -565,7 +565,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         // Inlined: a program with slow peers calls this for each message.
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && !state.has(RESERVED | FREEING)
+            && !state.has(RESERVED | ABORTING)
         {
             return Ok(state.queued_bytes as usize);
         }
@@ -664,7 +664,7 @@ impl<K: Kernel> Driver for Proactor<K> {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// `queued_bytes` for a source that was freed, or that another thread's queued request
+    /// `queued_bytes` for a source that was aborted, or that another thread's queued request
     /// attaches.
     #[cold]
     #[inline(never)]

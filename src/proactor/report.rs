@@ -24,7 +24,7 @@ pub(super) struct Counts {
     pub(super) lateness: [u64; 8],
     /// Completions after which the operation continued.
     pub(super) went_on: u64,
-    /// Sources in the table that the program does not own: in reserve for other threads, or freed
+    /// Sources in the table that the program does not own: in reserve for other threads, or aborted
     /// but still occupied.
     pub(super) hidden: u32,
     /// Bytes that the driver copied in addition to the kernel's copy.
@@ -85,13 +85,13 @@ impl<K: Kernel> Proactor<K> {
         let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
         let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
         let in_flight = self.slots.len() as usize + with(RESTING) - reserved;
-        (in_flight as u64, u64::from(self.sources.len()) - with(RESERVED | FREEING) as u64)
+        (in_flight as u64, u64::from(self.sources.len()) - with(RESERVED | ABORTING) as u64)
     }
 
     /// A source of the table no longer belongs to the program.
     pub(super) fn hide(&mut self, index: u32, flags: u32) {
         let state = &mut self.sources[index];
-        self.counts.hidden += u32::from(!state.has(RESERVED | FREEING));
+        self.counts.hidden += u32::from(!state.has(RESERVED | ABORTING));
         state.flags |= flags;
     }
 

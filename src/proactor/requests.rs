@@ -101,7 +101,7 @@ impl<K: Kernel> Proactor<K> {
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
             Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::Abort(source) => {
-                self.free_source(source);
+                self.abort_source(source);
             }
             Request::Post(token, value) => self.post(token, value),
         }
@@ -210,7 +210,7 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(OpCode::Message, Source::NONE, ticket, token, Ok(done)));
     }
 
-    /// Publishes the existing sources to other threads, which may free them from now on.
+    /// Publishes the existing sources to other threads, which may abort them from now on.
     pub(super) fn open_to_others(&mut self) {
         for index in self.sources.occupied() {
             let state = &self.sources[index];

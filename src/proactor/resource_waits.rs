@@ -2,7 +2,7 @@
 //!
 //! Each resource has a first-come, first-served queue. A turn resumes as many sources as it has
 //! resources for, never all: the others would only wait again. A queue holds names of sources; it
-//! skips a name whose source was freed or waits no more.
+//! skips a name whose source was aborted or waits no more.
 
 use std::collections::VecDeque;
 

@@ -102,7 +102,7 @@ impl<K: Kernel> Proactor<K> {
         let (file, socket) = (op.file, self.sources[index].fd);
         let Some(fd) = self.state(file).filter(|state| !state.has(RESERVED)).map(|state| state.fd)
         else {
-            // The file is freed.
+            // The file is aborted.
             return self.fail(slot, ErrorKind::Os(libc::EBADF));
         };
         let op = &self.slots[slot];

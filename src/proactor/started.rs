@@ -1,7 +1,7 @@
 //! Operations that the kernel completes by itself: at most one read and one write of a source.
 //!
 //! They are started where the proactor would else try them, keep their place and their memory until
-//! the kernel's last answer, and end by it: a cancellation, a deadline, a free are requests.
+//! the kernel's last answer, and end by it: a cancellation, a deadline, an abort are requests.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -251,10 +251,10 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Both directions of a source are looked at again: the next operations start, or a source that
-    /// was freed meanwhile goes.
+    /// was aborted meanwhile goes.
     pub(super) fn go_on(&mut self, index: u32) {
         let state = &mut self.sources[index];
-        if state.has(FREEING) {
+        if state.has(ABORTING) {
             if !state.has(READ_BUSY | WRITE_BUSY) {
                 self.close_source(index);
             }

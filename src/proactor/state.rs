@@ -56,8 +56,8 @@ pub(super) const DOUBTED: u32 = 1 << 28;
 pub(super) const RESTING: u32 = 1 << 29;
 /// The resting read is multishot.
 pub(super) const RESTING_MORE: u32 = 1 << 30;
-/// It is freed, and goes when the kernel has answered.
-pub(super) const FREEING: u32 = 1 << 31;
+/// It is aborted, and goes when the kernel has answered.
+pub(super) const ABORTING: u32 = 1 << 31;
 
 /// Its last read took much and left perhaps more: it is run with those that have bulk.
 pub(super) const FULL: u32 = 1 << 20;

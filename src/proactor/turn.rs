@@ -368,7 +368,7 @@ impl<K: Kernel> Proactor<K> {
         if state.has(POLLED) {
             self.run_polls(index);
         }
-        // A write may free the source; a vacant place has no operations and is harmless to look at.
+        // A write may end the source; a vacant place has no operations and is harmless to look at.
         let write_share = left.min(MOST_COPIED);
         let mut write_left = write_share;
         self.run_writes(index, &mut write_left);

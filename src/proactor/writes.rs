@@ -106,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
                     let ticket = self.ticket(slot);
                     self.unlink(slot);
                     self.slots.vacate(slot);
-                    self.free_source(source);
+                    self.abort_source(source);
                     let done =
                         Completion::new(OpCode::Close, source, ticket, token, Ok(Done::Closed));
                     self.batch.push(done);

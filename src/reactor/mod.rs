@@ -118,8 +118,8 @@ impl Reactor {
         Reactor::with_config(&Config::default())
     }
 
-    /// A reactor with settings of a [`Builder`](crate::Builder): `operations` bounds its watches,
-    /// `events` what one wait takes.
+    /// A reactor with settings of a [`Builder`](crate::Builder): `max_operations` bounds its
+    /// watches, `events_per_wait` what one wait takes.
     ///
     /// # Errors
     ///

@@ -179,7 +179,7 @@ mod loom_tests {
         model.check(move || body(Arc::new(Inbox::new(Shelf::new(1), Shelf::new(usize::MAX)))));
     }
 
-    /// I1: a free after an attach finds the queue filled by another thread.
+    /// I1: an abort after an attach finds the queue filled by another thread.
     #[test]
     fn nothing_is_overtaken_through_the_overflow() {
         explore(|inbox| {

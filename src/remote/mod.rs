@@ -69,12 +69,12 @@ struct Shared {
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
     /// The queued requests. The overflow takes requests that cannot be refused while the queue is
-    /// full: frees, and returns of unused ids.
+    /// full: aborts, and returns of unused ids.
     inbox: Inbox<Channel<Request>>,
     /// Ids in reserve.
     sources: Channel<Source>,
     tickets: Channel<Ticket>,
-    /// Which sources can be freed.
+    /// Which sources can be aborted.
     names: Names,
     /// Where threads wait for room.
     room: Room,
@@ -146,9 +146,9 @@ impl Remote {
         self.in_use
     }
 
-    /// Tells that `source` exists, so that other threads may free it. A driver calls this for every
-    /// source that it gives to its user, and at the first submitter for all existing sources. A
-    /// free of any other name is dropped. (Sources that other threads attach need no call.)
+    /// Tells that `source` exists, so that other threads may abort it. A driver calls this for
+    /// every source that it gives to its user, and at the first submitter for all existing sources.
+    /// A abort of any other name is dropped. (Sources that other threads attach need no call.)
     #[inline]
     pub fn opened(&self, source: Source) {
         if self.in_use {
@@ -209,10 +209,10 @@ impl Remote {
         self.shared.inbox.len() + usize::from(self.held.is_some())
     }
 
-    /// Queues the loop's own free of a source behind the queued requests, one of which may attach
-    /// the source. False if no thread has attached a handle under this name, or a free of it is
+    /// Queues the loop's own abort of a source behind the queued requests, one of which may attach
+    /// the source. False if no thread has attached a handle under this name, or an abort of it is
     /// queued already.
-    pub(crate) fn free_later(&self, source: Source) -> bool {
+    pub(crate) fn abort_later(&self, source: Source) -> bool {
         let is_there = self.shared.names.abort(source);
         if is_there {
             self.shared.inbox.insist(Request::Abort(source));

@@ -1,5 +1,5 @@
-//! Which sources other threads may free. A free of any other name, or of a source with a queued
-//! free, is not queued: so queued frees never outnumber the sources (C9).
+//! Which sources other threads may abort. An abort of any other name, or of a source with a queued
+//! abort, is not queued: so queued aborts never outnumber the sources (C9).
 //!
 //! The entry of a place holds the generation of its last source. Only the loop gives places out.
 //! Other threads change an entry by compare-exchange with the same generation, so a late change has
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::source::Source;
 
-/// In reserve for other threads: no source to free yet.
+/// In reserve for other threads: no source to abort yet.
 const RESERVED: u64 = 1;
 /// A source may exist.
 const OPEN: u64 = 2;
-/// A free is queued.
-const FREEING: u64 = 3;
+/// An abort is queued.
+const ABORTING: u64 = 3;
 
 /// The number of entries in the first chunk. Each next chunk has twice as many.
 const FIRST: u32 = 256;
@@ -78,14 +78,14 @@ impl Names {
         self.change(source, RESERVED, OPEN);
     }
 
-    /// Whether to queue a free of this source.
+    /// Whether to queue an abort of this source.
     pub(super) fn abort(&self, source: Source) -> bool {
-        self.change(source, OPEN, FREEING)
+        self.change(source, OPEN, ABORTING)
     }
 
-    /// The loop has taken the free.
+    /// The loop has taken the abort.
     pub(super) fn taken(&self, source: Source) {
-        self.change(source, FREEING, OPEN);
+        self.change(source, ABORTING, OPEN);
     }
 }
 
@@ -126,12 +126,12 @@ mod tests {
         assert!(!names.abort(first), "it is queued");
         names.taken(first);
         assert!(names.abort(first));
-        // The place has a new source, and the free of the first is still queued.
+        // The place has a new source, and the abort of the first is still queued.
         names.open(second);
         assert!(!names.abort(first));
         assert!(names.abort(second));
         names.taken(first);
-        assert!(!names.abort(second), "the queued free is of another source");
+        assert!(!names.abort(second), "the queued abort is of another source");
     }
 
     #[test]

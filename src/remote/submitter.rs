@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How long the thread that called `submitter` waits for a turn of the loop on another thread.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Attaches, submits, cancels and frees from any thread.
+/// Attaches, submits, cancels and aborts from any thread.
 ///
 /// The loop takes requests in queue order, at the start of its next turn. (A
 /// [`abort`](Submitter::abort), which is never refused, may stand behind a full queue: until the
@@ -121,8 +121,8 @@ impl Submitter {
         };
         match self.send(Request::Attach(source, handle)) {
             Ok(()) => {
-                // Not before the request is queued: a free of a guessed name must not stand before
-                // it and count as queued.
+                // Not before the request is queued: an abort of a guessed name must not stand
+                // before it and count as queued.
                 self.shared.names.attach(source);
                 Ok(source)
             }
@@ -287,9 +287,9 @@ impl Submitter {
         self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
     }
 
-    /// Frees a source: its pending operations end, its descriptor is closed. A full queue never
-    /// refuses it; after the watcher's close nothing is left to free. A free of a stale name, or of
-    /// a source with a queued free, is dropped, so queued frees never outnumber the sources.
+    /// Aborts a source: its pending operations end, its descriptor is closed. A full queue never
+    /// refuses it; after the watcher's close nothing is left to abort. An abort of a stale name, or
+    /// of a source with a queued abort, is dropped, so queued aborts never outnumber the sources.
     pub fn abort(&self, source: Source) {
         if self.shared.names.abort(source) {
             self.give_back(Request::Abort(source));
@@ -353,7 +353,7 @@ impl Submitter {
         }
     }
 
-    /// Queues a request that cannot be refused: a free, or the return of an unused id. It stays
+    /// Queues a request that cannot be refused: an abort, or the return of an unused id. It stays
     /// behind earlier requests. The number of ids and sources bounds the overflow.
     pub(super) fn give_back(&self, request: Request) {
         let Ok(gate) = self.enter() else { return };
@@ -372,7 +372,7 @@ impl Drop for Gate<'_> {
     }
 }
 
-/// Owns a source: dropping the guard frees the source, from any thread. The loop frees it in its
+/// Owns a source: dropping the guard aborts the source, from any thread. The loop aborts it in its
 /// next turn, even if the loop's own thread drops the guard. Until then the source exists.
 ///
 /// ```
@@ -402,7 +402,7 @@ impl SourceGuard {
         self.source
     }
 
-    /// Lets go of the source without freeing it.
+    /// Lets go of the source without aborting it.
     pub fn release(mut self) -> Source {
         std::mem::replace(&mut self.source, Source::NONE)
     }

@@ -48,7 +48,7 @@ fn refusals_give_everything_back() {
     assert!(remote.take().is_none());
 }
 
-/// A free stands behind the full queue, and later requests must not pass it.
+/// An abort stands behind the full queue, and later requests must not pass it.
 #[test]
 fn nothing_passes_a_free() {
     let mut remote = Remote::new(2, 1, 1, Nothing);
@@ -134,9 +134,9 @@ fn a_drop_that_panics_keeps_nothing_alive() {
     assert_eq!(submitter.wake(3), Err(Reason::Closed));
 }
 
-/// C9: repeated frees of a source and frees of invalid names queue one free only.
+/// C9: repeated aborts of a source and aborts of invalid names queue one abort only.
 #[test]
-fn frees_have_a_bound() {
+fn aborts_have_a_bound() {
     let mut remote = Remote::new(1, 1, 1, Nothing);
     let submitter = remote.submitter();
     remote.opened(source(5));

@@ -131,7 +131,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     server.expect_quiet();
     assert!(server.is_open(accept));
     assert_eq!(server.watcher.counters().sources, u64::from(room));
-    // A free lets one more in, again and again.
+    // An abort lets one more in, again and again.
     for _ in 0..7 {
         assert!(server.watcher.abort(attached.remove(0)));
         let handle = expect_accepted(server.end(accept));
@@ -200,8 +200,8 @@ pub fn short_connections_again_and_again<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Freeing the listener resets the connections that nobody has accepted.
-pub fn freeing_a_listener_ends_its_accepts<H: Harness>() {
+/// Aborting the listener resets the connections that nobody has accepted.
+pub fn aborting_a_listener_ends_its_accepts<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
     let accepts: Vec<_> = (0..10).map(|_| b.submit(Op::accept(listener))).collect();

@@ -105,10 +105,10 @@ pub fn drains_end_like_other_operations<H: Harness>() {
     assert!(b.watcher.cancel(cancelled));
     assert!(!b.watcher.cancel(cancelled));
     expect_unmoved(b.end(cancelled), ErrorKind::Cancelled);
-    let freed = b.submit(Op::wait_drained(stuck.writer, 0));
+    let aborted = b.submit(Op::wait_drained(stuck.writer, 0));
     assert!(b.watcher.abort(stuck.writer));
     // The writes went with the source; nothing has drained.
-    expect_unmoved(b.end(freed), ErrorKind::Aborted);
+    expect_unmoved(b.end(aborted), ErrorKind::Aborted);
     assert_eq!(b.refuse(Op::wait_drained(stuck.writer, 0)).0, Reason::Stale);
     let stuck = b.stuck();
     let closed = b.submit(Op::wait_drained(stuck.writer, 0));
@@ -146,7 +146,7 @@ pub fn a_full_queue_of_writes_refuses<H: Harness>() {
 }
 
 /// A write beyond the bound is accepted, and ends with all other operations of its source, each
-/// once. The source is freed, and other sources are unaffected.
+/// once. The source is aborted, and other sources are unaffected.
 pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
     let builder = Watcher::builder().write_limit(100_000);
     let mut b = H::bench_with(builder.write_overflow(Overflow::Close));

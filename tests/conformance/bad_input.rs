@@ -77,7 +77,7 @@ pub fn a_closed_descriptor_is_an_error<H: Harness>() {
         let (here, _there) = system::tcp_pair();
         let raw = here.as_raw_fd();
         let source = b.watcher.attach(here).unwrap();
-        // SAFETY: the number is the source's, whose free will find it closed; nobody else in this
+        // SAFETY: the number is the source's, whose abort will find it closed; nobody else in this
         // process opens descriptors meanwhile.
         unsafe { libc::close(raw) };
         let (reason, op) = b.refuse(Op::write(source, "back"));

@@ -352,7 +352,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
     let Some(memory) = directories().into_iter().nth(1) else {
         return skip(Needs::Direct, "work that comes back: no file system in memory");
     };
-    for ends in ["done", "cancel", "deadline", "free", "close"] {
+    for ends in ["done", "cancel", "deadline", "abort", "close"] {
         let mut b = H::bench_with(Watcher::builder().threads(2).max_jobs(2));
         let path = memory.at("a");
         std::fs::write(&path, pattern(4096, 1)).unwrap();
@@ -377,7 +377,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         match ends {
             "cancel" => _ = b.watcher.cancel(read),
             "deadline" => b.pass(Duration::from_millis(10)),
-            "free" => assert!(b.watcher.abort(file)),
+            "abort" => assert!(b.watcher.abort(file)),
             "close" => b.watcher.close(),
             // Room for it, without any job that ends.
             _ => assert!(b.watcher.cancel(waits)),
@@ -386,7 +386,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
         let kind = match ends {
             "cancel" => ErrorKind::Cancelled,
             "deadline" => ErrorKind::Deadline,
-            "free" => ErrorKind::Aborted,
+            "abort" => ErrorKind::Aborted,
             _ => ErrorKind::Closed,
         };
         // A ring may do it without handing it back.

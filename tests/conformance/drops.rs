@@ -55,7 +55,7 @@ impl Maker {
 /// Buffers come back with the completion, however the operation ended: the driver drops none.
 pub fn loud_buffers_come_back<H: Harness>() {
     let maker = Maker::default();
-    for ends in ["cancel", "deadline", "free", "close"] {
+    for ends in ["cancel", "deadline", "abort", "close"] {
         let mut b = H::bench();
         let stuck = b.small_stuck();
         let list = Buf::list(vec![maker.buf(7), maker.buf(7)]);
@@ -73,7 +73,7 @@ pub fn loud_buffers_come_back<H: Harness>() {
                 ErrorKind::Cancelled
             }
             "deadline" => ErrorKind::Deadline,
-            "free" => {
+            "abort" => {
                 assert!(b.watcher.abort(stuck.writer));
                 ErrorKind::Aborted
             }
@@ -172,18 +172,18 @@ pub fn loud_closures_lose_no_completion<H: Harness>() {
     assert!(panicked_drops() >= before + 8);
 }
 
-/// Writes to a file return their buffers when the file is freed or the watcher closed.
+/// Writes to a file return their buffers when the file is aborted or the watcher closed.
 pub fn loud_buffers_of_files_come_back<H: Harness>() {
     let directory = Directory::new();
     let maker = Maker::default();
-    for ends in ["free", "close"] {
+    for ends in ["abort", "close"] {
         let mut b = H::bench_with(Watcher::builder().threads(1));
         let file: Source = b.make_file(directory.at("a"));
         let (held, gate) = hold(&mut b);
         let jobs = [b.submit(maker.job()), b.submit(Op::run(|| ()))];
         let list = || Buf::list(vec![maker.buf(3), maker.buf(4)]);
         let writes = [0, 1].map(|i| b.submit(Op::write_at(file, list(), i)));
-        let kind = if ends == "free" {
+        let kind = if ends == "abort" {
             assert!(b.watcher.abort(file));
             ErrorKind::Aborted
         } else {

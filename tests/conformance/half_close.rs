@@ -200,8 +200,8 @@ pub fn reads_and_writes_both_learn_of_a_reset<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Shutdown of a listener, or of something shut by free.
-pub fn a_shutdown_after_free_is_stale<H: Harness>() {
+/// Shutdown of a listener, or of something shut by abort.
+pub fn a_shutdown_after_abort_is_stale<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
     b.watcher.abort(here);

@@ -100,9 +100,9 @@ pub fn polls_end_like_other_operations<H: Harness>() {
     let all = b.submit(Op::poll(source, Ready::READABLE));
     assert_eq!(b.watcher.cancel_all(source), 1);
     expect_unmoved(b.end(all), ErrorKind::Cancelled);
-    let freed = b.submit(Op::poll(source, Ready::READABLE));
+    let aborted = b.submit(Op::poll(source, Ready::READABLE));
     assert!(b.watcher.abort(source));
-    expect_unmoved(b.end(freed), ErrorKind::Aborted);
+    expect_unmoved(b.end(aborted), ErrorKind::Aborted);
     let (silent, _other_writer) = std::io::pipe().unwrap();
     let source = b.watcher.attach(silent).unwrap();
     let closed = b.submit(Op::poll(source, Ready::READABLE));
@@ -152,7 +152,7 @@ pub fn two_sources_of_one_socket<H: Harness>() {
     for poll in polls {
         assert_eq!(ready(b.end(poll)), Ready::READABLE);
     }
-    // Freeing one does not end the other, nor the original.
+    // Aborting one does not end the other, nor the original.
     let poll = b.submit(Op::poll(second, Ready::READ_CLOSED));
     b.look();
     assert!(b.watcher.abort(first));

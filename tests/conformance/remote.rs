@@ -59,7 +59,7 @@ pub fn a_burst_costs_one_wake<H: Harness>() {
     assert!(wakes <= 1, "{wakes} wakes");
 }
 
-/// Attach, submit, cancel and free from another thread, each in its place.
+/// Attach, submit, cancel and abort from another thread, each in its place.
 pub fn another_thread_drives_a_connection<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -179,8 +179,8 @@ pub fn a_full_queue_names_its_bound<H: Harness>() {
     assert_eq!(b.watcher.counters().in_flight, 0);
 }
 
-/// Frees are never refused for want of room.
-pub fn a_free_passes_a_full_queue<H: Harness>() {
+/// Aborts are never refused for want of room.
+pub fn an_abort_passes_a_full_queue<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().remote_queue(2));
     let pairs = b.pairs(20);
     let submitter = b.submitter();
@@ -423,8 +423,8 @@ pub fn a_name_is_known_behind_a_long_queue<H: Harness>() {
     b.expect_alive(here, there);
 }
 
-/// gaio's TestGC made deterministic: guards dropped on other threads free exactly their sources.
-pub fn guards_dropped_on_other_threads_free_their_sources<H: Harness>() {
+/// gaio's TestGC made deterministic: guards dropped on other threads abort exactly their sources.
+pub fn guards_dropped_on_other_threads_abort_their_sources<H: Harness>() {
     let mut b = H::bench();
     let pairs = b.pairs(200);
     b.submitter();

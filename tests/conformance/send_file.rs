@@ -153,7 +153,7 @@ pub fn a_socket_that_goes_meanwhile_is_stale<H: Harness>() {
 /// The stream has a hole where a file was cut: what stood behind it is torn, what comes later is
 /// not.
 pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
-    for ends in ["cancel", "deadline", "freed", "error"] {
+    for ends in ["cancel", "deadline", "aborted", "error"] {
         let (directory, mut b, file) = source::<H>(LEN);
         for pair in pairs() {
             let (here, there) = attach(&mut b, pair);
@@ -173,7 +173,7 @@ pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
                     ErrorKind::Cancelled
                 }
                 "deadline" => ErrorKind::Deadline,
-                "freed" => {
+                "aborted" => {
                     assert!(b.watcher.abort(file));
                     // It is missed when there is room again.
                     while b.is_open(sending) {
@@ -207,7 +207,7 @@ pub fn a_file_that_is_cut_tears_what_is_behind<H: Harness>() {
                 b.read_exact(there, bytes - got);
             }
             b.expect_alive(here, there);
-            if ends == "freed" {
+            if ends == "aborted" {
                 let again = std::fs::File::open(directory.at("a")).unwrap();
                 let file = b.watcher.attach(again).unwrap();
                 let ticket = b.submit(Op::send_file(here, file, 0, 9));

@@ -289,7 +289,7 @@ pub fn stds_sockets_can_be_attached<H: Harness>() {
     let mut text = [0; 19];
     client.read_exact(&mut text).unwrap();
     assert_eq!(&text, b"non-blocking server");
-    // A duplicate: the caller's socket lives on after the free, and its flags were not changed.
+    // A duplicate: the caller's socket lives on after the abort, and its flags were not changed.
     #[cfg(unix)]
     {
         let shared = b.watcher.attach_dup(&client).unwrap();
@@ -379,7 +379,7 @@ pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
     expect_accepted(b.end(accept));
 }
 
-/// The number of a freed descriptor is used again at once: events of the old are not the new's,
+/// The number of a closed descriptor is used again at once: events of the old are not the new's,
 /// also when a duplicate keeps the old registration alive.
 #[cfg(unix)]
 pub fn stale_events_of_a_reused_number_are_harmless<H: Harness>() {

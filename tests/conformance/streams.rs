@@ -249,8 +249,8 @@ fn echo_many<H: Harness>(
         assert!(b.watcher.abort(server));
     }
     let left = b.now().into_iter();
-    let freed = left.filter(|c| c.error_kind() == Some(windlass::ErrorKind::Aborted));
-    assert_eq!(freed.count(), connections);
+    let aborted = left.filter(|c| c.error_kind() == Some(windlass::ErrorKind::Aborted));
+    assert_eq!(aborted.count(), connections);
     b.expect_all_ended();
 }
 

@@ -109,8 +109,9 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
     assert!(ended.is_empty());
 }
 
-/// I1: a free on a full queue stays behind the attach and the operation that were queued before it.
-pub fn a_free_overtakes_nothing<H: Harness>() {
+/// I1: an abort on a full queue stays behind the attach and the operation that were queued before
+/// it.
+pub fn an_abort_overtakes_nothing<H: Harness>() {
     // A socket costs wine a hundred times as much.
     const PAIRS: u64 = if cfg!(windows) { 500 } else { 20_000 };
     let mut b = H::bench_with(Watcher::builder().remote_queue(1));
@@ -155,7 +156,7 @@ pub fn a_free_overtakes_nothing<H: Harness>() {
     });
     assert!(refused > 0, "the queue was never filled");
     b.look();
-    assert_eq!(b.watcher.counters().sources, 1, "attached, and never freed");
+    assert_eq!(b.watcher.counters().sources, 1, "attached, and never aborted");
     assert!(b.read(there).is_empty());
 }
 
@@ -306,7 +307,7 @@ pub fn a_spawned_loop_serves<H: Harness>() {
 }
 
 /// A guard that drops on another thread while the loop waits.
-pub fn a_guard_frees_while_the_loop_sleeps<H: Harness>() {
+pub fn a_guard_aborts_while_the_loop_sleeps<H: Harness>() {
     let mut b = H::bench();
     b.submitter();
     for _ in 0..200 {
@@ -321,7 +322,7 @@ pub fn a_guard_frees_while_the_loop_sleeps<H: Harness>() {
             assert!(end.is_empty());
         });
         expect_unmoved(b.end(read), windlass::ErrorKind::Aborted);
-        join(thread, "the freed connection's end");
+        join(thread, "the aborted connection's end");
     }
     assert_eq!(b.watcher.counters().sources, 0);
 }

@@ -96,7 +96,7 @@ pub fn a_deadline_of_begun_work_is_late<H: Harness>() {
 }
 
 /// C7: the number of a descriptor is not given up while a thread uses it.
-pub fn a_freed_file_closes_when_its_work_has_ended<H: Harness>() {
+pub fn an_aborted_file_closes_when_its_work_has_ended<H: Harness>() {
     let directory = Directory::new();
     let path = directory.at("a");
     let mut b = H::bench();
@@ -126,7 +126,7 @@ pub fn a_freed_file_closes_when_its_work_has_ended<H: Harness>() {
 pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
     let directory = Directory::new();
     let path = directory.at("a");
-    for ends in ["close", "deadline", "free"] {
+    for ends in ["close", "deadline", "abort"] {
         let mut b = H::bench();
         let Some(held) = begun(&mut b, &path) else { return };
         let close = Op::close(held.file);
@@ -144,7 +144,7 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
                 expect_late(&mut b, held, &path, false);
                 expect_closed(b.end(close));
             }
-            "free" => {
+            "abort" => {
                 assert!(b.watcher.abort(file));
                 expect_unmoved(b.end(close), ErrorKind::Aborted);
                 expect_late(&mut b, held, &path, true);
@@ -163,8 +163,8 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
     }
 }
 
-/// A file that is sent is gone when it is freed, also while a thread still works on it.
-pub fn a_freed_file_with_work_is_sent_no_more<H: Harness>() {
+/// A file that is sent is gone when it is aborted, also while a thread still works on it.
+pub fn an_aborted_file_with_work_is_sent_no_more<H: Harness>() {
     let directory = Directory::new();
     let path = directory.at("a");
     let mut b = H::bench();
@@ -335,8 +335,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         "nothing",
         "cancel",
         "deadline",
-        "the socket is freed",
-        "the file is freed",
+        "the socket is aborted",
+        "the file is aborted",
         "all is closed",
     ];
     let mut quicker = 0;
@@ -368,8 +368,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
         assert!(ends == "deadline" || b.is_open(sends), "as above");
         match ends {
             "cancel" => assert!(b.watcher.cancel(sends)),
-            "the socket is freed" => assert!(b.watcher.abort(here)),
-            "the file is freed" => assert!(b.watcher.abort(file)),
+            "the socket is aborted" => assert!(b.watcher.abort(here)),
+            "the file is aborted" => assert!(b.watcher.abort(file)),
             "all is closed" => b.watcher.close(),
             _ => {}
         }
@@ -392,7 +392,7 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
             }
             "cancel" => assert!(expect_unmoved(c, ErrorKind::Cancelled).is_empty()),
             "deadline" => assert!(expect_unmoved(c, ErrorKind::Deadline).is_empty()),
-            "the socket is freed" => {
+            "the socket is aborted" => {
                 assert!(expect_unmoved(c, ErrorKind::Aborted).is_empty());
                 expect_unmoved(b.end(tail), ErrorKind::Aborted);
             }
@@ -403,7 +403,7 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
             _ => drop(expect_errno(c, &[libc::EBADF])),
         }
         match ends {
-            "nothing" | "the file is freed" => {
+            "nothing" | "the file is aborted" => {
                 assert_eq!(b.read_exact(there, 4), b"tail");
                 expect_written(b.end(tail));
             }

@@ -96,7 +96,7 @@ impl<W: World> Model<W> {
         self.check_queued_bytes();
         let counters = self.watcher.counters();
         assert_eq!(counters.in_flight, in_flight, "operations in flight");
-        let sources = self.ports.iter().filter(|port| !port.freed).count() as u64;
+        let sources = self.ports.iter().filter(|port| !port.aborted).count() as u64;
         assert_eq!(counters.sources, sources + connecting, "sources");
         let most = self.limits.chunk as usize * self.limits.chunks;
         assert!(counters.swap_bytes as usize <= most, "more swap buffers than allowed");
@@ -161,7 +161,7 @@ impl<W: World> Model<W> {
     fn check_queued_bytes(&mut self) {
         for port in 0..self.ports.len() {
             let Some(queued) = self.queued_bytes(port) else {
-                assert!(self.ports[port].freed, "a source is stale");
+                assert!(self.ports[port].aborted, "a source is stale");
                 continue;
             };
             let pending = self.pending().map(|op| &self.ops[op]);
@@ -221,7 +221,7 @@ impl<W: World> Model<W> {
         self.count(what);
         let Some(port) = port else { return };
         match (code, end) {
-            (OpCode::Close, End::Done) => self.freed(port),
+            (OpCode::Close, End::Done) => self.aborted(port),
             (OpCode::Shutdown, End::Done) => self.ports[port].shut = true,
             (OpCode::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
             (OpCode::Read | OpCode::ReadInto, End::Nothing)

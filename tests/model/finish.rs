@@ -34,8 +34,8 @@ impl<W: World> Model<W> {
         self.until("operations that were asked to end", |m| {
             !m.pending().any(|op| {
                 let record = &m.ops[op];
-                let freed = record.end.is_some_and(|port| m.ports[port].freed);
-                record.cancelled_at.is_some() || freed
+                let aborted = record.end.is_some_and(|port| m.ports[port].aborted);
+                record.cancelled_at.is_some() || aborted
             })
         });
         self.cancel_rest();

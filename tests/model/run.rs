@@ -47,10 +47,10 @@ fn full(reason: Reason, limit: Limit) -> Option<u32> {
 }
 
 impl<W: World> Model<W> {
-    /// Whether the queue is surely full: each surely queued free takes a place, or exceeds the
+    /// Whether the queue is surely full: each surely queued abort takes a place, or exceeds the
     /// bound.
     fn is_full(&self) -> bool {
-        let doubtful = |request: &&Request| matches!(request, Request::Free { sure: false, .. });
+        let doubtful = |request: &&Request| matches!(request, Request::Abort { sure: false, .. });
         self.requests.len() - self.requests.iter().filter(doubtful).count() >= self.limits.queue
     }
 
@@ -59,14 +59,15 @@ impl<W: World> Model<W> {
         self.requests.len() >= self.limits.queue
     }
 
-    /// A free from another thread. A free of a freed source, or of a source with a queued free, is
-    /// not queued. For a freed source only the loop knows whether its place has a new source.
-    fn ask_to_free(&mut self, port: usize) {
+    /// An abort from another thread. An abort of an aborted source, or of a source with a queued
+    /// abort, is not queued. For an aborted source only the loop knows whether its place has a new
+    /// source.
+    fn ask_to_abort(&mut self, port: usize) {
         let is_asked =
-            |request: &Request| matches!(*request, Request::Free { port: at, .. } if at == port);
+            |request: &Request| matches!(*request, Request::Abort { port: at, .. } if at == port);
         if !self.closed && !self.requests.iter().any(is_asked) {
             let sure = self.is_open(port);
-            self.requests.push_back(Request::Free { port, sure });
+            self.requests.push_back(Request::Abort { port, sure });
         }
     }
 
@@ -81,7 +82,7 @@ impl<W: World> Model<W> {
                     let call = self.call;
                     self.ops[op].cancelled_at.get_or_insert(call);
                 }
-                Request::Free { port, .. } => self.freed(port),
+                Request::Abort { port, .. } => self.aborted(port),
                 Request::Post => {}
             }
         }
@@ -110,9 +111,9 @@ impl<W: World> Model<W> {
     }
 
     /// A source is gone, or is about to be.
-    pub fn freed(&mut self, port: usize) {
+    pub fn aborted(&mut self, port: usize) {
         let state = &mut self.ports[port];
-        state.freed = true;
+        state.aborted = true;
         state.ending = true;
         state.reserved = false;
         self.disturb(port);
@@ -165,7 +166,7 @@ impl<W: World> Model<W> {
         if let Some(port) = plan.port
             && !how.remote
         {
-            assert!(!self.ports[port].freed, "a freed source has accepted {code:?}");
+            assert!(!self.ports[port].aborted, "an aborted source has accepted {code:?}");
         }
         self.accepted += 1;
         self.ops.push(Record {
@@ -216,7 +217,7 @@ impl<W: World> Model<W> {
         let right = match reason {
             Reason::Closed => self.closed,
             Reason::Stale => {
-                let gone = |port: usize| self.ports[port].freed || self.is_closing(port);
+                let gone = |port: usize| self.ports[port].aborted || self.is_closing(port);
                 !remote && port.is_some_and(gone)
             }
             _ if self.closed => false,
@@ -406,7 +407,7 @@ impl<W: World> Model<W> {
                 self.submit(Plan::new(Op::nop(), None), How { due: Due::Never, remote });
             }
             Step::Refused { on, which } => self.refused(on, which),
-            Step::Free { on, remote } => {
+            Step::Abort { on, remote } => {
                 let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
                     return;
                 };
@@ -574,7 +575,7 @@ impl<W: World> Model<W> {
         let reason = match refused.value.source() {
             _ if self.closed => Reason::Closed,
             Source::NONE => Reason::Stale,
-            _ if self.ports[port].freed => Reason::Stale,
+            _ if self.ports[port].aborted => Reason::Stale,
             _ if refused.reason == Reason::Stale && self.is_closing(port) => Reason::Stale,
             _ => reason,
         };
@@ -586,30 +587,30 @@ impl<W: World> Model<W> {
         let source = self.ports[port].source;
         if remote {
             self.submitter.abort(source);
-            self.ask_to_free(port);
+            self.ask_to_abort(port);
             return;
         }
         if self.ports[port].reserved {
             // The loop looks at the queue before it says that the name is stale.
             self.flush();
         }
-        let (was_freed, closing) = (self.ports[port].freed, self.is_closing(port));
+        let (was_aborted, closing) = (self.ports[port].aborted, self.is_closing(port));
         let answer = self.watcher.abort(source);
-        match (was_freed, closing) {
-            (true, _) => assert!(!answer, "a stale source was freed"),
-            (false, false) => assert!(answer, "a source was not freed"),
+        match (was_aborted, closing) {
+            (true, _) => assert!(!answer, "a stale source was aborted"),
+            (false, false) => assert!(answer, "a source was not aborted"),
             // The close may have been done.
             (false, true) => {}
         }
-        if !was_freed {
-            self.freed(port);
+        if !was_aborted {
+            self.aborted(port);
         }
-        assert!(!self.watcher.abort(source), "freed twice");
+        assert!(!self.watcher.abort(source), "aborted twice");
     }
 
     fn reattach(&mut self, port: usize) {
         let asked = self.requests.iter().any(|request| match *request {
-            Request::Attach(other) | Request::Free { port: other, .. } => other == port,
+            Request::Attach(other) | Request::Abort { port: other, .. } => other == port,
             Request::Submit(op) => self.ops[op].end == Some(port),
             _ => false,
         });
@@ -621,7 +622,7 @@ impl<W: World> Model<W> {
             self.pending().filter(|&op| self.ops[op].end == Some(port)).collect();
         match self.watcher.detach(source) {
             Ok(handle) => {
-                assert!(!self.ports[port].freed, "a freed source was detached");
+                assert!(!self.ports[port].aborted, "an aborted source was detached");
                 // Their completions must have been made.
                 for op in pending {
                     self.ops[op].due_now = true;
@@ -630,7 +631,7 @@ impl<W: World> Model<W> {
                 self.ports[port].source = source;
             }
             Err(Reason::Busy) => assert!(!pending.is_empty(), "nothing is in flight"),
-            Err(Reason::Stale) => assert!(self.ports[port].freed || self.is_closing(port)),
+            Err(Reason::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
             Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
         }
     }
@@ -692,7 +693,7 @@ impl<W: World> Model<W> {
             .filter(|&op| self.ops[op].end == Some(port) && !self.ops[op].queued)
             .collect();
         assert!(count <= pending.len(), "more was cancelled than is in flight");
-        if self.ports[port].freed {
+        if self.ports[port].aborted {
             assert_eq!(count, 0);
             return;
         }
@@ -755,7 +756,7 @@ impl<W: World> Model<W> {
         self.closed = true;
         self.flush();
         for port in 0..self.ports.len() {
-            self.freed(port);
+            self.aborted(port);
         }
         let pending: Vec<usize> = self.pending().collect();
         for op in pending {

@@ -120,9 +120,9 @@ pub struct Port {
     /// Its connection and which side of it; none for a listener.
     pub stream: Option<(usize, usize)>,
     pub address: Option<windlass::Address>,
-    /// Free was asked for, or a close has completed.
-    pub freed: bool,
-    /// Its operations may end as freed.
+    /// Abort was asked for, or a close has completed.
+    pub aborted: bool,
+    /// Its operations may end as aborted.
     pub ending: bool,
     /// Another thread has attached it, and the loop may not know yet.
     pub reserved: bool,
@@ -156,7 +156,7 @@ pub fn direction(code: OpCode) -> Option<usize> {
 #[derive(Debug, Default)]
 pub struct Stream {
     pub ports: [Option<usize>; 2],
-    /// One end was freed or closed, so that the other may meet errors and lose bytes.
+    /// One end was aborted or closed, so that the other may meet errors and lose bytes.
     pub disturbed: bool,
     /// Which end is the other end of which is not known.
     pub unmatched: bool,
@@ -170,8 +170,8 @@ pub enum Request {
     Attach(usize),
     Submit(usize),
     Cancel(usize),
-    /// `sure` if it is surely queued: the source existed, and no other free of it was queued.
-    Free {
+    /// `sure` if it is surely queued: the source existed, and no other abort of it was queued.
+    Abort {
         port: usize,
         sure: bool,
     },
@@ -281,7 +281,7 @@ impl<W: World> Model<W> {
 
     /// Whether the source takes operations, for all that is known.
     pub fn is_open(&self, port: usize) -> bool {
-        !self.ports[port].freed && !self.is_closing(port)
+        !self.ports[port].aborted && !self.is_closing(port)
     }
 
     /// Whether an end may meet errors and lose bytes.
@@ -310,7 +310,7 @@ impl<W: World> Model<W> {
             source,
             stream,
             address: None,
-            freed: false,
+            aborted: false,
             ending: false,
             reserved: false,
             lists: [Vec::new(), Vec::new()],

@@ -124,7 +124,7 @@ pub enum Step {
     Timer { ns: u32, absolute: bool, remote: bool },
     Nop { remote: bool },
     Refused { on: u8, which: u8 },
-    Free { on: u8, remote: bool },
+    Abort { on: u8, remote: bool },
     Reattach { on: u8 },
     Cancel { which: u16, remote: bool },
     CancelAll { on: u8 },
@@ -216,7 +216,7 @@ fn other() -> impl Strategy<Value = Step> {
             .prop_map(|(ns, absolute, remote)| Step::Timer { ns, absolute, remote }),
         2 => any::<bool>().prop_map(|remote| Step::Nop { remote }),
         3 => (on(), any::<u8>()).prop_map(|(on, which)| Step::Refused { on, which }),
-        2 => (on(), any::<bool>()).prop_map(|(on, remote)| Step::Free { on, remote }),
+        2 => (on(), any::<bool>()).prop_map(|(on, remote)| Step::Abort { on, remote }),
         2 => on().prop_map(|on| Step::Reattach { on }),
         14 => (any::<u16>(), prop::bool::weighted(0.25))
             .prop_map(|(which, remote)| Step::Cancel { which, remote }),

@@ -1,4 +1,4 @@
-//! C7: free, close, drop, with everything pending.
+//! C7: abort, close, drop, with everything pending.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn everything<D: Driver>(b: &mut Bench<D>) -> (Stuck, Vec<Ticket>) {
     (stuck, tickets)
 }
 
-pub fn free_ends_what_is_pending<H: Harness>() {
+pub fn abort_ends_what_is_pending<H: Harness>() {
     let mut b = H::bench();
     let (stuck, tickets) = everything(&mut b);
     let source = stuck.writer;
@@ -58,7 +58,7 @@ pub fn free_ends_what_is_pending<H: Harness>() {
 }
 
 /// gaio's TestFree: the descriptor is really gone, the peer sees it.
-pub fn free_closes_the_descriptor<H: Harness>() {
+pub fn abort_closes_the_descriptor<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let read = b.submit(Op::read(there));
@@ -69,7 +69,7 @@ pub fn free_closes_the_descriptor<H: Harness>() {
 }
 
 /// What has completed before survives the source.
-pub fn completions_that_are_there_survive_free<H: Harness>() {
+pub fn completions_that_are_there_survive_abort<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     b.write(there, "kept");
@@ -100,7 +100,7 @@ pub fn completions_that_are_there_survive_free<H: Harness>() {
 }
 
 /// A lease that was read survives its source.
-pub fn leases_survive_free<H: Harness>() {
+pub fn leases_survive_abort<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     b.write(there, "kept");
@@ -225,8 +225,8 @@ pub fn a_close_operation_on_an_idle_source<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Free overtakes a close that waits for its writes.
-pub fn free_ends_a_pending_close<H: Harness>() {
+/// Abort overtakes a close that waits for its writes.
+pub fn abort_ends_a_pending_close<H: Harness>() {
     let mut b = H::bench();
     let stuck = b.stuck();
     let close = b.submit(Op::close(stuck.writer));
@@ -283,7 +283,7 @@ pub fn a_forgotten_watcher_frees_nothing<H: Harness>() {
 
 /// Names of places that are used again, with traffic in flight: events of the old must not touch
 /// the new.
-pub fn sources_that_are_freed_and_made_again_in_traffic<H: Harness>() {
+pub fn sources_that_are_aborted_and_made_again_in_traffic<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();
     let mut old = Vec::new();
@@ -296,7 +296,7 @@ pub fn sources_that_are_freed_and_made_again_in_traffic<H: Harness>() {
         b.submit(Op::read(there));
         b.look();
         b.submit(Op::write(there, "for somebody else"));
-        // Free with an event under way.
+        // Abort with an event under way.
         assert!(b.watcher.abort(here));
         let (here2, there2) = b.connect(listener, &at);
         let read = b.submit(Op::read_exact(here2, vec![0; 6], 6));
@@ -313,8 +313,8 @@ pub fn sources_that_are_freed_and_made_again_in_traffic<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// libuv's watcher_cross_stop: many events in one turn, and each completion frees another source.
-pub fn sources_freed_by_each_others_completions<H: Harness>() {
+/// libuv's watcher_cross_stop: many events in one turn, and each completion aborts another source.
+pub fn sources_aborted_by_each_others_completions<H: Harness>() {
     let mut b = H::bench();
     let pairs = b.pairs(60);
     for &(here, _) in &pairs {
@@ -325,7 +325,7 @@ pub fn sources_freed_by_each_others_completions<H: Harness>() {
         b.submit(Op::write(there, "x").token(1));
     }
     let mut next = 0;
-    let (mut read, mut freed) = (0, 0);
+    let (mut read, mut aborted) = (0, 0);
     while b.open() > 0 || b.unasked() > 0 {
         let c = b.next();
         match c.error_kind() {
@@ -344,11 +344,11 @@ pub fn sources_freed_by_each_others_completions<H: Harness>() {
             Some(kind) if c.token == 1 => assert!(matches!(kind, ErrorKind::Os(_))),
             Some(kind) => {
                 assert_eq!(kind, ErrorKind::Aborted);
-                freed += 1;
+                aborted += 1;
             }
         }
     }
-    assert!(read >= 20, "{read} read, {freed} freed");
+    assert!(read >= 20, "{read} read, {aborted} aborted");
     b.expect_all_ended();
 }
 
