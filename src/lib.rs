@@ -136,7 +136,7 @@ pub use source::{Handle, Source, SourceKind, Ticket};
 pub use swap::Lease;
 pub use watcher::Watcher;
 
-// What may cross threads, and what may not, is part of the interface.
+// Which types are `Send` and `Sync` is part of the interface.
 const _: () = {
     const fn send<T: Send>() {}
     const fn send_and_sync<T: Send + Sync>() {}
@@ -163,7 +163,7 @@ const _: () = {
 #[cfg(doctest)]
 struct WatcherIsNotSend;
 
-/// The README's example compiles.
+/// The README's example compiles; `tests/readme.rs` runs it.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

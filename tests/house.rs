@@ -410,3 +410,25 @@ impl Other {
     let constructors: Vec<_> = seen.iter().map(|maker| maker.is_constructor).collect();
     assert_eq!(constructors, [true, false, true]);
 }
+
+/// The map in ARCHITECTURE.md names the files that exist, and every file at the top of `src`.
+#[test]
+fn the_map_and_the_sources_agree() {
+    let page = include_str!("../ARCHITECTURE.md");
+    let (_, tree) = page.split_once("src/lib.rs").expect("the tree");
+    let (tree, _) = tree.split_once("```").expect("its end");
+    let words = tree.split(|c: char| !(c.is_ascii_alphanumeric() || "_./".contains(c)));
+    let names: Vec<&str> = words
+        .filter(|word| word.ends_with(".rs"))
+        .map(|word| word.rsplit('/').next().unwrap_or(word))
+        .collect();
+    let files = sources();
+    for name in &names {
+        assert!(files.iter().any(|(file, _)| file.ends_with(name)), "there is no {name}");
+    }
+    for (file, _) in files.iter().filter(|(file, _)| file.components().count() == 1) {
+        let name = file.to_str().expect("a name");
+        assert!(name == "lib.rs" || names.contains(&name), "the map lacks {name}");
+    }
+    assert!(names.len() > 50, "the search finds nothing any more");
+}
