@@ -40,9 +40,6 @@ pub struct Config {
     pub source_budget: usize,
     /// Bytes that a turn reads before it delivers what it has.
     pub turn_budget: usize,
-    /// Completions that are delivered, while there are some, before the kernel is asked again.
-    /// (Default 64.)
-    pub event_interval: usize,
     /// Most events that one wait takes.
     pub events_per_wait: usize,
     /// How long a wait spins before it blocks.
@@ -78,7 +75,6 @@ impl Default for Config {
             write_overflow: Overflow::Refuse,
             source_budget: 2 << 20,
             turn_budget: 64 << 10,
-            event_interval: 64,
             events_per_wait: 64,
             busy_poll: Duration::ZERO,
             idle_time: false,

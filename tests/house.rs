@@ -119,6 +119,28 @@ fn the_search_for_names_sees_what_it_should() {
     assert_eq!(names_at_the_root(text), ["Op", "C", "E", "F", "*"]);
 }
 
+/// The words behind `before` that end with `after`, one a line.
+fn words<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
+    let line = |line: &'a str| line.strip_prefix(before)?.split_once(after).map(|(word, _)| word);
+    text.lines().filter_map(line).collect()
+}
+
+/// A setting has one name, on the builder and in the settings of drivers.
+#[test]
+fn builder_and_config_agree() {
+    let builder = words(include_str!("../src/builder.rs"), "    pub fn ", "(mut self");
+    let config = include_str!("../src/config.rs");
+    let (_, fields) = config.split_once("pub struct Config {").expect("the settings");
+    let fields = words(fields, "    pub ", ": ");
+    assert!(fields.len() > 15, "the search finds nothing any more");
+    for name in &fields {
+        assert!(builder.contains(name), "the builder has no {name}");
+    }
+    // What the watcher is built with, and no driver is told.
+    let own = builder.iter().filter(|name| !fields.contains(name));
+    assert_eq!(own.collect::<Vec<_>>(), [&"driver", &"affinity"]);
+}
+
 /// What the search finds, and what it lets pass.
 #[test]
 fn the_search_sees_what_it_should() {

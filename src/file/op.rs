@@ -36,37 +36,16 @@ pub enum FileRef {
     /// By its path; symbolic links are followed.
     Path(PathBuf),
     /// By its path; a symbolic link at its end is meant itself.
-    Link(PathBuf),
+    Symlink(PathBuf),
     /// An attached file.
     Source(Source),
 }
 
 impl FileRef {
-    /// Gives a file another name beside its own: link(2).
-    ///
-    /// Completes with [`Done::Finished`]. Both names are the same file. An example is at
-    /// [`Op::create_dir`].
-    ///
-    /// # Errors
-    ///
-    /// Refused as all [file work](Op#file-work). Ends with the errors of [paths](Op#file-work), and
-    /// with:
-    ///
-    /// - `EEXIST`: the new name is taken.
-    /// - `EXDEV`: the names are on different file systems.
-    /// - `EPERM`: it is a directory, or the file system has no such links.
-    /// - `EMLINK`: the file has as many names as it may.
-    ///
-    /// # Platforms
-    ///
-    /// By a thread, on every driver. A symbolic link at `from` is linked itself, where the system
-    /// can.
-    ///
-    /// # Cancellation
-    ///
-    /// As for all [file work](Op#file-work).
-    pub fn link(path: impl Into<PathBuf>) -> FileRef {
-        FileRef::Link(path.into())
+    /// The symbolic link at `path` itself, not what it leads to: what [`std::fs::symlink_metadata`]
+    /// looks at.
+    pub fn symlink(path: impl Into<PathBuf>) -> FileRef {
+        FileRef::Symlink(path.into())
     }
 }
 
@@ -485,7 +464,7 @@ impl Op {
     /// Asks what the system knows of a file.
     ///
     /// Completes with [`Done::Metadata`]. `file` is a path, whose symbolic links are followed, an
-    /// attached source, or [`FileRef::link`] for a link itself.
+    /// attached source, or [`FileRef::symlink`] for a link itself.
     ///
     /// ```
     /// use windlass::fs::FileKind;
@@ -1025,7 +1004,7 @@ impl Op {
     /// with:
     ///
     /// - `EPERM`: the file is another user's.
-    /// - `EOPNOTSUPP`: `file` is [`FileRef::link`]: links have no permissions to set.
+    /// - `EOPNOTSUPP`: `file` is [`FileRef::symlink`]: links have no permissions to set.
     ///
     /// # Platforms
     ///

@@ -249,7 +249,7 @@ impl Task {
             Task::Metadata(file) => {
                 let known = match file {
                     FileRef::Path(path) => stat::of_path(path.as_os_str(), true),
-                    FileRef::Link(path) => stat::of_path(path.as_os_str(), false),
+                    FileRef::Symlink(path) => stat::of_path(path.as_os_str(), false),
                     FileRef::Source(_) => stat::of_descriptor(fd),
                 };
                 of(known, |known| Value::Metadata(Box::new(known)))
@@ -257,16 +257,18 @@ impl Task {
             Task::SetPermissions { file: at, mode } => match at {
                 FileRef::Path(path) => done(path::set_mode(&path, mode)),
                 FileRef::Source(_) => done(path::set_mode_of(&file(fd), mode)),
-                FileRef::Link(_) => plain(Err(libc::EOPNOTSUPP)),
+                FileRef::Symlink(_) => plain(Err(libc::EOPNOTSUPP)),
             },
             Task::SetOwner { file, user, group } => done(match file {
                 FileRef::Path(path) => path::set_owner(&path, true, user, group),
-                FileRef::Link(path) => path::set_owner(&path, false, user, group),
+                FileRef::Symlink(path) => path::set_owner(&path, false, user, group),
                 FileRef::Source(_) => path::set_owner_of(fd, user, group),
             }),
             Task::SetTimes { file, accessed, modified } => done(match file {
                 FileRef::Path(path) => path::set_times(path.as_os_str(), true, accessed, modified),
-                FileRef::Link(path) => path::set_times(path.as_os_str(), false, accessed, modified),
+                FileRef::Symlink(path) => {
+                    path::set_times(path.as_os_str(), false, accessed, modified)
+                }
                 FileRef::Source(_) => path::set_times_of(fd, accessed, modified),
             }),
             Task::StatFs { path } => {

@@ -3,6 +3,9 @@
 use super::*;
 use crate::clock::{ns_of, ns_of_duration};
 
+/// Completions that are delivered, while there are some, before the kernel is asked again.
+const EVENT_INTERVAL: usize = 64;
+
 /// So many bytes of bulk count like a completion towards asking the kernel again.
 const BULK_BYTES: usize = 8 << 10;
 
@@ -86,15 +89,14 @@ impl<K: Kernel> Proactor<K> {
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.due_ns().is_some_and(|due| due <= self.now_ns);
         // What is there already is delivered before more is read.
-        let deliver =
-            !self.batch.is_empty() && !overdue && self.unasked < self.config.event_interval;
+        let deliver = !self.batch.is_empty() && !overdue && self.unasked < EVENT_INTERVAL;
         let forced = !self.batch.is_empty();
         if !deliver {
             self.turn_bytes = self.config.turn_budget as isize;
         }
         let pressing = K::COMPLETES && self.waits.are_pressing();
         let idle = self.batch.is_empty() && !self.has_ready() && !pressing;
-        if idle || overdue || pressing || self.unasked >= self.config.event_interval {
+        if idle || overdue || pressing || self.unasked >= EVENT_INTERVAL {
             self.unasked = 0;
             let doubts = !self.doubts.is_empty();
             let ask = if doubts { self.look_at_doubts(idle, timed) } else { Ask::Nobody };

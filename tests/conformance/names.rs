@@ -102,7 +102,7 @@ pub fn a_stat_says_what_std_says<H: Harness>() {
         same(&known, &wanted);
         assert_eq!((known.kind(), known.links, known.size), (FileKind::File, 2, 12_345));
     }
-    let known = stat(b.run(Op::metadata(FileRef::link(d.at("link")))));
+    let known = stat(b.run(Op::metadata(FileRef::symlink(d.at("link")))));
     same(&known, &fs::symlink_metadata(d.at("link")).unwrap());
     assert_eq!(known.kind(), FileKind::Symlink);
     let known = stat(b.run(Op::metadata(d.path())));
@@ -314,7 +314,7 @@ pub fn attributes_are_set<H: Harness>() {
     assert_eq!(mode(), 0o600);
     expect_finished(b.run(Op::set_permissions(file, 0o4711)));
     assert_eq!(mode(), 0o4711);
-    errno(b.run(Op::set_permissions(FileRef::link(d.at("link")), 0o600)), libc::EOPNOTSUPP);
+    errno(b.run(Op::set_permissions(FileRef::symlink(d.at("link")), 0o600)), libc::EOPNOTSUPP);
     errno(b.run(Op::set_permissions(d.at("none"), 0o600)), libc::ENOENT);
 
     let at = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_000);
@@ -324,12 +324,12 @@ pub fn attributes_are_set<H: Harness>() {
     assert_eq!((known.modified().unwrap(), known.accessed().unwrap()), (at, before));
     expect_finished(b.run(Op::set_times(file, Some(at), None)));
     assert_eq!(fs::metadata(d.at("a")).unwrap().accessed().unwrap(), at);
-    expect_finished(b.run(Op::set_times(FileRef::link(d.at("link")), None, Some(at))));
+    expect_finished(b.run(Op::set_times(FileRef::symlink(d.at("link")), None, Some(at))));
     assert_eq!(fs::symlink_metadata(d.at("link")).unwrap().modified().unwrap(), at);
 
     // To what it is already, which everybody may.
     let (user, group) = (known.uid(), known.gid());
-    for file in [FileRef::from(file), FileRef::from(d.at("a")), FileRef::link(d.at("link"))] {
+    for file in [FileRef::from(file), FileRef::from(d.at("a")), FileRef::symlink(d.at("link"))] {
         expect_finished(b.run(Op::set_owner(file.clone(), Some(user), Some(group))));
         expect_finished(b.run(Op::set_owner(file, None, None)));
     }

@@ -58,7 +58,7 @@ fn a_stat_is_what_std_knows() {
         let followed = std::fs::metadata(path).unwrap();
         is_as_std_has_it(&stat(FileRef::Path(path.to_path_buf())), &followed);
         let itself = std::fs::symlink_metadata(path).unwrap();
-        is_as_std_has_it(&stat(FileRef::Link(path.to_path_buf())), &itself);
+        is_as_std_has_it(&stat(FileRef::Symlink(path.to_path_buf())), &itself);
     }
     let open = File::open(&file).unwrap();
     let known = stat_open(&open);
@@ -84,18 +84,18 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, mode);
     }
     fails(
-        Task::SetPermissions { file: FileRef::Link(link.clone()), mode: 0o600 },
+        Task::SetPermissions { file: FileRef::Symlink(link.clone()), mode: 0o600 },
         libc::EOPNOTSUPP,
     );
 
     let before = std::fs::metadata(&file).unwrap();
-    for at in [by_path(), by_descriptor(), FileRef::Link(link.clone())] {
+    for at in [by_path(), by_descriptor(), FileRef::Symlink(link.clone())] {
         works(on(&open, Task::SetOwner { file: at, user: Some(before.uid()), group: None }));
     }
     let root = before.uid() == 0;
     if root {
         works(Task::SetOwner {
-            file: FileRef::Link(link.clone()),
+            file: FileRef::Symlink(link.clone()),
             user: Some(77),
             group: Some(88),
         });
@@ -112,8 +112,8 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
         (UNIX_EPOCH - second / 4, UNIX_EPOCH - Duration::from_nanos(1)),
     ];
     for (accessed, modified) in times {
-        for at in [by_path(), by_descriptor(), FileRef::Link(link.clone())] {
-            let itself = matches!(at, FileRef::Link(_));
+        for at in [by_path(), by_descriptor(), FileRef::Symlink(link.clone())] {
+            let itself = matches!(at, FileRef::Symlink(_));
             let (accessed, modified) = (Some(accessed), Some(modified));
             works(on(&open, Task::SetTimes { file: at, accessed, modified }));
             let known = if itself { link.symlink_metadata() } else { file.metadata() }.unwrap();
@@ -321,7 +321,7 @@ fn errors_keep_their_numbers() {
         (Task::Open { path: dir.0.clone(), options: both() }, libc::EISDIR),
         (Task::Open { path: "a\0b".into(), options: reading }, libc::EINVAL),
         (Task::Metadata(FileRef::Path(none())), libc::ENOENT),
-        (Task::Metadata(FileRef::Link(below())), libc::ENOTDIR),
+        (Task::Metadata(FileRef::Symlink(below())), libc::ENOTDIR),
         (Task::Metadata(Source::NONE.into()), libc::EBADF),
         (Task::Rename { from: none(), to: dir.at("x") }, libc::ENOENT),
         (Task::RemoveFile { path: none() }, libc::ENOENT),
@@ -338,7 +338,7 @@ fn errors_keep_their_numbers() {
         (Task::StatFs { path: none() }, libc::ENOENT),
         (Task::Access { path: none(), access: Access::EXISTS }, libc::ENOENT),
         (Task::SetPermissions { file: FileRef::Path(none()), mode: 0 }, libc::ENOENT),
-        (Task::SetOwner { file: FileRef::Link(none()), user: None, group: None }, libc::ENOENT),
+        (Task::SetOwner { file: FileRef::Symlink(none()), user: None, group: None }, libc::ENOENT),
         (Task::Copy { from: none(), to: dir.at("x"), options: CopyOptions::new() }, libc::ENOENT),
         (times(none()), libc::ENOENT),
     ];
