@@ -83,6 +83,31 @@ gate_examples() {
     done
     stop reuseport "$pid"
 
+    start acceptor --threads 2
+    for i in 1 2 3 4 5 6 7 8; do
+        expect_echo "$port" "connection $i"
+    done
+    stop acceptor "$pid"
+    grep -qx "loop 1: 4 connections" "$scratch/acceptor" || die "acceptor does not take turns"
+
+    start reactor_echo
+    for i in 1 2 3; do
+        expect_echo "$port" "by readiness $i"
+    done
+    stop reactor_echo "$pid"
+
+    start framing
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    # The answer to the first message proves that half of the second has come.
+    printf '\0\0\0\1a\0\0\0\5he' >&3
+    timeout 10 head -c 5 <&3 >"$scratch/heard"
+    printf 'llo\0\0\0\3abc' >&3
+    timeout 10 head -c 16 <&3 >>"$scratch/heard"
+    exec 3>&-
+    printf '\0\0\0\1a\0\0\0\5olleh\0\0\0\3cba' | cmp - "$scratch/heard" \
+        || die "framing: the answers are other ones"
+    stop framing "$pid"
+
     start push --interval 20
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     for i in 1 2 3; do
@@ -156,6 +181,13 @@ gate_examples() {
         limit 120 "$target/debug/examples/log" "$scratch/log" --producers 20 --records 100
         printf 'what a crash leaves' >>"$scratch/log"
     done
+
+    limit 60 "$target/debug/examples/sim_test"
+    limit 60 "$target/debug/examples/job"
+    # Every operation that it accepts ends.
+    limit 60 "$target/debug/examples/own_driver" >"$scratch/own_driver"
+    [ "$(grep -c '^→' "$scratch/own_driver")" = 6 ] && [ "$(grep -c '^←' "$scratch/own_driver")" = 6 ] \
+        || { cat "$scratch/own_driver"; die "own_driver does not see six operations and their ends"; }
 
     limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
 }

@@ -16,20 +16,19 @@ use std::time::Duration;
 
 use windlass::{Completions, Done, Lease, Op, Source, Watcher};
 
-mod shared;
+mod common;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("chat [--port N]");
+    let mut options = common::Options::new("chat [--port N]");
     let port: u16 = options.take("--port").unwrap_or(7007);
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
+    let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can use up the descriptors that this needs.
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
     watcher.submit(Op::accept(listener).multishot())?;
 
@@ -64,17 +63,19 @@ fn main() -> io::Result<()> {
                     let lease = data.into_lease().expect("a read without a buffer");
                     for &client in clients.iter().filter(|&&client| client != c.source) {
                         let write = Op::write(client, lease.clone()).timeout(PATIENCE);
-                        let _ = watcher.submit(write); // refused to a client that is gone
+                        common::submit(&mut watcher, write);
                     }
-                    // The loop never waits for the log: what does not fit is not printed.
-                    let _ = log.try_send((c.source, lease));
+                    // The loop never waits for the log.
+                    if log.try_send((c.source, lease)).is_err() {
+                        eprintln!("the log is full: a line is missing");
+                    }
                 }
                 Ok(Done::Message(message)) => {
                     let line: String = message.downcast().expect("only lines are posted");
                     let line: Arc<[u8]> = Arc::from(line.into_bytes());
                     for &client in &clients {
                         let write = Op::write(client, line.clone()).timeout(PATIENCE);
-                        let _ = watcher.submit(write);
+                        common::submit(&mut watcher, write);
                     }
                 }
                 Ok(Done::Written { .. }) => {}

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use windlass::fs::{FileKind, Metadata, OpenOptions};
 use windlass::{AlignedBuf, Completion, Completions, Done, Op, Source, Ticket, Watcher};
 
-mod shared;
+mod common;
 
 /// What direct I/O is aligned to.
 const PAGE: usize = 4096;
@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 const SHOWN: Duration = Duration::from_millis(200);
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("copy FROM TO [--depth N] [--block BYTES] [--direct]");
+    let mut options = common::Options::new("copy FROM TO [--depth N] [--block BYTES] [--direct]");
     let depth: usize = options.take("--depth").unwrap_or(8).clamp(1, 1024);
     let block: usize = options.take("--block").unwrap_or(1 << 20).clamp(PAGE, 1 << 30);
     let direct = options.flag("--direct");
@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
     let mut copy = Copy { watcher, done: Completions::new(), signals, depth, block, direct };
     copy.file(&from, &to)
@@ -73,7 +73,12 @@ impl Copy {
         });
         if let Err(error) = copied {
             // It is not there if only the directory could not be synced.
-            let _ = std::fs::remove_file(&name);
+            match std::fs::remove_file(&name) {
+                Err(left) if left.kind() != io::ErrorKind::NotFound => {
+                    eprintln!("{}: {left}", name.display());
+                }
+                _ => {}
+            }
             return Err(error);
         }
         let (mib, seconds) = (stat.size as f64 / (1 << 20) as f64, start.elapsed().as_secs_f64());

@@ -26,9 +26,9 @@ use windlass::{
     Watcher,
 };
 
-#[path = "shared/request.rs"]
+mod common;
+#[path = "common/request.rs"]
 mod request;
-mod shared;
 
 use request::{Request, Shape, parse, range};
 
@@ -57,7 +57,7 @@ const SWEEP: u64 = 2;
 const FIRST_CLIENT: u64 = 3;
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new(
+    let mut options = common::Options::new(
         "file_server DIR [--port N] [--files auto|aio|pool|uring] [--direct] [--threads N] \
          [--block BYTES]",
     );
@@ -73,10 +73,9 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = builder.build()?;
-    let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
+    let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can use up the descriptors that this needs.
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals).token(STOP))?;
     watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
     let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Bufs::default());

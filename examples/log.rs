@@ -25,7 +25,7 @@ use windlass::{
     Buf, Completion, Completions, Done, Limit, Op, Reason, Rejected, Source, Submitter, Watcher,
 };
 
-mod shared;
+mod common;
 
 /// Length and checksum, both of the bytes behind them; those start with producer and number.
 const HEAD: usize = 8;
@@ -35,7 +35,7 @@ const MOST: usize = 1 << 20;
 const TOGETHER: usize = 1024;
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("log FILE [--producers N] [--records N] [--size BYTES]");
+    let mut options = common::Options::new("log FILE [--producers N] [--records N] [--size BYTES]");
     let producers: u32 = options.take("--producers").unwrap_or(16);
     let records: u32 = options.take("--records").unwrap_or(1000);
     let size = options.take("--size").unwrap_or(100).clamp(LEAST, MOST);
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
 
     // Every producer has one record at most on its way.
     let mut watcher = Watcher::builder().remote_queue(producers.max(1) as usize).build()?;
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
     let mut done = Completions::new();
     let options = OpenOptions::new().read(true).write(true).create(true);
@@ -197,7 +197,7 @@ impl Log {
         self.acknowledged += self.committing.len() as u64;
         for (producer, posted) in self.committing.drain(..) {
             self.latency_us.saturating_record(posted.elapsed().as_micros() as u64);
-            let _ = self.told[producer as usize].send(()); // it waits for this
+            self.told[producer as usize].send(()).expect("the producer waits for this");
         }
     }
 

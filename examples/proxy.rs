@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use windlass::{Completions, Done, Op, Source, Watcher};
 
-mod shared;
+mod common;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// A receiver that takes nothing for so long is gone, and its lease is wanted elsewhere.
@@ -28,7 +28,7 @@ struct Side {
 }
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("proxy --to HOST:PORT [--port N]");
+    let mut options = common::Options::new("proxy --to HOST:PORT [--port N]");
     let port: u16 = options.take("--port").unwrap_or(7008);
     let to: String = options.take("--to").unwrap_or("127.0.0.1:7007".into());
     options.end();
@@ -36,10 +36,9 @@ fn main() -> io::Result<()> {
     let to = to.to_socket_addrs()?.next().ok_or_else(none)?;
 
     let mut watcher = Watcher::new()?;
-    let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
+    let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can use up the descriptors that this needs.
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
     watcher.submit(Op::accept(listener).multishot())?;
 

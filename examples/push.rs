@@ -14,21 +14,20 @@ use std::time::Duration;
 
 use windlass::{Completions, Done, Op, Source, Watcher};
 
-mod shared;
+mod common;
 
 const STOP: u64 = 1;
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("push [--port N] [--interval MS]");
+    let mut options = common::Options::new("push [--port N] [--interval MS]");
     let port: u16 = options.take("--port").unwrap_or(7007);
     let interval = Duration::from_millis(options.take("--interval").unwrap_or(1000).max(1));
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let listener = shared::listen(&mut watcher, ([127, 0, 0, 1], port))?;
+    let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    // Before a burst of connections can use up the descriptors that this needs.
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals).token(STOP))?;
     watcher.submit(Op::accept(listener).multishot())?;
     // Absolute times, so that ticks do not drift.

@@ -13,17 +13,16 @@ use std::thread;
 
 use windlass::{Address, Completions, Done, ListenOptions, Op, Source, Watcher};
 
-mod shared;
+mod common;
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("reuseport [--port N] [--threads N]");
+    let mut options = common::Options::new("reuseport [--port N] [--threads N]");
     let port: u16 = options.take("--port").unwrap_or(7007);
     let threads = options.take("--threads").or_else(|| thread::available_parallelism().ok());
     options.end();
 
-    // Before a burst of connections can use up the descriptors that this needs.
     let mut watcher = Watcher::new()?;
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
 
     let mut address = Address::from(([127, 0, 0, 1], port));
@@ -34,7 +33,7 @@ fn main() -> io::Result<()> {
         let spawned = Watcher::builder().spawn(format!("loop {i}"), move |mut watcher| {
             let shared = ListenOptions::default().reuse_port(true);
             let listener = watcher.listen_with(at, shared)?;
-            let _ = tell.send(watcher.local_address(listener)?);
+            tell.send(watcher.local_address(listener)?).map_err(io::Error::other)?;
             echo(watcher, listener)
         })?;
         match bound.recv() {
@@ -75,7 +74,7 @@ fn echo(mut watcher: Watcher, listener: Source) -> io::Result<usize> {
                     continue;
                 }
             };
-            watcher.submit(next)?;
+            common::submit(&mut watcher, next);
         }
     }
 }

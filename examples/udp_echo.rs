@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use windlass::{Completions, Done, Op, Watcher};
 
-mod shared;
+mod common;
 
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 
 fn main() -> io::Result<()> {
-    let mut options = shared::Options::new("udp_echo [--port N] [--receives N]");
+    let mut options = common::Options::new("udp_echo [--port N] [--receives N]");
     let port: u16 = options.take("--port").unwrap_or(7007);
     let receives: usize = options.take("--receives").unwrap_or(32).max(1);
     options.end();
@@ -27,7 +27,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let socket = watcher.attach(UdpSocket::bind(("127.0.0.1", port))?)?;
     println!("listening on {}", watcher.local_address(socket)?);
-    let signals = shared::signals(&mut watcher)?;
+    let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals))?;
     for _ in 0..receives {
         watcher.submit(Op::recv_from(socket).token(RECEIVE))?;

@@ -19,7 +19,8 @@
 //! | 13 | [limits] | plan for what windlass does not do |
 //! | 14 | [moving over](moving) | port a program from gaio, evio, nbio, libuv or mio |
 //!
-//! The code on these pages is compiled and run with the tests.
+//! The code on these pages is compiled and run with the tests. Whole programs to start from are in
+//! the directory `examples` of the repository; its README says what each of them shows.
 
 macro_rules! pages {
     ($($(#[$attribute:meta])* $page:ident = $file:literal;)*) => {

@@ -128,6 +128,21 @@ impl<D: Driver> Watcher<D> {
         Watcher { driver, _not_send: PhantomData }
     }
 
+    /// Takes the driver out, for a driver of your own around it. Sources, tickets and submitters
+    /// stay valid.
+    ///
+    /// ```
+    /// use windlass::{Completions, Op, Watcher};
+    /// let driver = Watcher::new()?.into_driver();
+    /// let mut watcher = Watcher::with_driver(driver);
+    /// watcher.submit(Op::nop())?;
+    /// assert_eq!(watcher.wait(&mut Completions::new())?, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn into_driver(self) -> D {
+        self.driver
+    }
+
     /// The driver.
     pub fn driver(&self) -> &D {
         &self.driver

@@ -193,21 +193,54 @@ fn what_a_system_has_is_not_skipped_in_ci() {
     assert!(!Needs::Luck.is_expected(""));
 }
 
+/// Every file of the examples.
+fn examples() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut files = Vec::new();
+    walk(&root, &root, &mut files);
+    files
+}
+
 /// An example opens the descriptors of its signals before connections can use them up.
 #[test]
 fn examples_make_their_signals_before_they_accept() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut servers = 0;
-    for entry in std::fs::read_dir(examples).expect("the examples") {
-        let path = entry.expect("an entry").path();
-        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+    for (path, text) in examples() {
         let at = |call| text.find(call);
-        if let (Some(signals), Some(accept)) = (at("shared::signals("), at("Op::accept(")) {
+        if let (Some(signals), Some(accept)) = (at("common::signals("), at("Op::accept(")) {
             servers += 1;
             assert!(signals < accept, "{path:?} accepts before it has its signals");
         }
     }
     assert!(servers >= 5, "{servers} examples that serve");
+}
+
+/// People copy examples: none drops a result unseen.
+#[test]
+fn examples_discard_no_result() {
+    let discards = |line: &str| {
+        let code = line.split("//").next().unwrap_or("");
+        let dropped = code.contains("drop(")
+            && ["submit(", "send(", "?)"].iter().any(|call| code.contains(call));
+        dropped || [" _ = ", ".ok();"].iter().any(|what| code.contains(what))
+    };
+    assert!(discards("Ok(_) => drop(watcher.submit(op)),") && discards("let _ = tell.send(1);"));
+    assert!(discards("socket.set_nodelay(true).ok();") && !discards("drop(buf);"));
+    for (path, text) in examples() {
+        for (number, line) in text.lines().enumerate() {
+            assert!(!discards(line), "{}:{}: {line}", path.display(), number + 1);
+        }
+    }
+}
+
+/// `examples/README.md` has a line for every example.
+#[test]
+fn examples_are_in_their_index() {
+    let index = include_str!("../examples/README.md");
+    for (path, _) in examples() {
+        let name = path.display().to_string();
+        assert!(name.contains("common") || index.contains(&format!("]({name})")), "{name}");
+    }
 }
 
 /// Every file of the tests.

@@ -1,15 +1,16 @@
-//! What the examples share: options on the command line, a listener, and signals as a source.
+//! What the examples share: options on the command line, a listener, signals as a source, and what
+//! happens to an operation that is refused.
+#![allow(dead_code)] // each example uses its own part
 
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use windlass::{Address, Source, Watcher};
+use windlass::{Address, Op, Reason, Source, Watcher};
 
 /// Listens at an address, before the loop starts. While the address is in use, retries for two
 /// seconds: when a server on io_uring is killed, the kernel closes its listener a moment later.
-#[allow(dead_code)] // not every example listens
 pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Result<Source> {
     let at = at.into();
     let until = Instant::now() + Duration::from_secs(2);
@@ -28,12 +29,28 @@ pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Resul
     }
 }
 
-/// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end.
-pub(crate) fn signals(watcher: &mut Watcher) -> io::Result<Source> {
+/// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end. Call it
+/// before the first accept: a burst of connections can use up the descriptors that it needs.
+pub(crate) fn signals() -> io::Result<UnixStream> {
     let (tell, hear) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, tell.try_clone()?)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, tell)?;
-    Ok(watcher.attach(hear)?)
+    Ok(hear)
+}
+
+/// Submits an operation. If it is refused, its source ends.
+#[inline]
+pub(crate) fn submit(watcher: &mut Watcher, op: Op) {
+    let source = op.source();
+    match watcher.submit(op) {
+        Ok(_ticket) => {}
+        // An earlier completion of the same batch has ended the source.
+        Err(refused) if refused.reason == Reason::Stale => {}
+        Err(refused) => {
+            eprintln!("{refused}");
+            watcher.abort(source);
+        }
+    }
 }
 
 /// Options of the form `--name value`.
@@ -61,7 +78,6 @@ impl Options {
     }
 
     /// Whether `name` was given, which has no value.
-    #[allow(dead_code)] // not every example has such
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let at = self.words.iter().position(|word| word == name);
         at.map(|at| self.words.remove(at)).is_some()
@@ -69,7 +85,6 @@ impl Options {
 
     /// Takes the first word that is left when all options were taken; explains the usage and exits
     /// if there is none.
-    #[allow(dead_code)] // as above
     pub(crate) fn word(&mut self) -> String {
         if self.words.first().is_none_or(|word| word.starts_with("--")) {
             self.explain();
@@ -77,7 +92,7 @@ impl Options {
         self.words.remove(0)
     }
 
-    /// Explains the usage and exits if anything is left that nobody took.
+    /// Explains the usage and exits if anything is left over.
     pub(crate) fn end(self) {
         if !self.words.is_empty() {
             self.explain();

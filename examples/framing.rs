@@ -1,0 +1,109 @@
+//! Framing: messages of a length and so many bytes, however the network cuts them.
+//!
+//! ```text
+//! cargo run --release --example framing -- [--port N]
+//! ```
+//!
+//! A message is four bytes of length, the highest first, and its bytes. The answer is the same
+//! message backwards. What does not make a whole message yet is kept per connection; it has a bound
+//! and a deadline. The next read waits for the answers to go out, so a client that does not read
+//! them is not read either. Ends on SIGINT and SIGTERM.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use windlass::{Completions, Done, Op, Source, Watcher};
+
+mod common;
+
+/// The longest message that is accepted, in bytes.
+const LONGEST: usize = 1 << 20;
+/// How long a message may take from its first byte on, and a connection may be idle.
+const SLOW: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What of a connection's bytes makes no whole message yet, and until when that has to change.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    by: Option<Instant>,
+}
+
+impl Tail {
+    /// Takes all whole messages out and returns their answers; nothing if one is too long.
+    fn answers(&mut self) -> Option<Vec<u8>> {
+        let (mut at, mut answers) = (0, Vec::new());
+        while let Some((head, rest)) = self.bytes[at..].split_first_chunk::<4>() {
+            let length = u32::from_be_bytes(*head) as usize;
+            if length > LONGEST {
+                return None;
+            }
+            let Some(body) = rest.get(..length) else { break };
+            answers.extend_from_slice(head);
+            answers.extend(body.iter().rev());
+            at += head.len() + length;
+        }
+        if at > 0 {
+            self.bytes.drain(..at);
+            self.by = None; // the next message has a time of its own
+        }
+        Some(answers)
+    }
+
+    /// The next read of the connection.
+    fn read(&mut self, source: Source, now: Instant) -> Op {
+        let limit = if self.bytes.is_empty() { IDLE } else { SLOW };
+        Op::read(source).deadline(*self.by.get_or_insert(now + limit))
+    }
+}
+
+fn main() -> io::Result<()> {
+    let mut options = common::Options::new("framing [--port N]");
+    let port: u16 = options.take("--port").unwrap_or(7009);
+    options.end();
+
+    let mut watcher = Watcher::new()?;
+    let signals = watcher.attach(common::signals()?)?;
+    watcher.submit(Op::read(signals))?;
+    let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
+    println!("listening on {}", watcher.local_address(listener)?);
+    watcher.submit(Op::accept(listener).multishot())?;
+
+    let mut tails: HashMap<Source, Tail> = HashMap::new();
+    let mut done = Completions::new();
+    loop {
+        watcher.wait(&mut done)?;
+        let now = watcher.now();
+        for c in done.drain(..) {
+            let next = match (c.result, tails.get_mut(&c.source)) {
+                (Ok(Done::Read(_)), None) if c.source == signals => return Ok(()),
+                (Err(error), None) if c.source == listener => return Err(error.into()),
+                (Ok(Done::Accepted(socket)), _) => {
+                    let client = watcher.attach(socket)?;
+                    Some(tails.entry(client).or_default().read(client, now))
+                }
+                (Ok(Done::Written { .. }), Some(tail)) => Some(tail.read(c.source, now)),
+                (Ok(Done::Read(data)), Some(tail)) if !data.is_eof() => {
+                    if tail.bytes.is_empty() {
+                        tail.by = Some(now + SLOW);
+                    }
+                    tail.bytes.extend_from_slice(&data);
+                    match tail.answers() {
+                        Some(answers) if answers.is_empty() => Some(tail.read(c.source, now)),
+                        Some(answers) => Some(Op::write(c.source, answers).timeout(SLOW)),
+                        None => None, // too long
+                    }
+                }
+                _ => None, // its end, an error, or too slow
+            };
+            match next {
+                Some(next) => common::submit(&mut watcher, next),
+                None => {
+                    tails.remove(&c.source);
+                    watcher.abort(c.source);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A driver of one's own, around another one: it prints every operation, and how each one ended.
+//!
+//! ```text
+//! cargo run --example own_driver
+//! ```
+//!
+//! A driver speaks two verbs, submit and complete, and cares for descriptors. This one opens each
+//! operation, looks at all that it carries, puts it together again and passes it on, so it serves
+//! whatever the driver inside serves. (`tests/custom_driver.rs` has one that does the work itself.)
+//! What other threads submit goes to the driver inside and is seen only when it ends.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use windlass::Watcher;
+use windlass::driver::{Deadline, Driver, Wait};
+use windlass::fd::BorrowedFd;
+use windlass::fs::OpenOptions;
+use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done, Explain};
+use windlass::{Handle, ListenOptions, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
+
+/// A driver, and the operations that it has, since when.
+struct Trace<D> {
+    inner: D,
+    started: HashMap<Ticket, Instant>,
+}
+
+impl<D: Driver> Submit for Trace<D> {
+    type Op = Op;
+
+    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        let parts = op.into_parts();
+        let text = format!("{:?} on {:?}, task {:?}", parts.code, parts.source, parts.task);
+        let answer = self.inner.submit(Op::from_parts(parts));
+        match &answer {
+            Ok(ticket) => {
+                println!("→ {ticket:?}: {text}");
+                self.started.insert(*ticket, Instant::now());
+            }
+            Err(refused) => println!("✗ {text}: {refused}"),
+        }
+        answer
+    }
+
+    fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.inner.cancel(ticket)
+    }
+}
+
+impl<D: Driver> Complete for Trace<D> {
+    type Item = Completion;
+
+    fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
+        let mut come = Completions::new();
+        self.inner.complete(wait, &mut come)?;
+        let mut come: Vec<Completion> = come.drain(..).collect();
+        for c in &come {
+            let started = match c.has_more() {
+                true => self.started.get(&c.ticket()).copied(),
+                false => self.started.remove(&c.ticket()),
+            };
+            let took = started.map(|started| started.elapsed());
+            println!("← {:?}: {:?}, {took:?}", c.ticket(), c.result);
+        }
+        Ok(out.take_from(&mut come))
+    }
+}
+
+/// What a driver does besides is passed on.
+macro_rules! pass_on {
+    ($(fn $name:ident(&mut self $(, $what:ident: $type:ty)*) $(-> $out:ty)?;)*) => {
+        $(fn $name(&mut self $(, $what: $type)*) $(-> $out)? { self.inner.$name($($what),*) })*
+    };
+}
+
+impl<D: Driver> Driver for Trace<D> {
+    pass_on! {
+        fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+        fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+        fn detach(&mut self, source: Source) -> Result<Handle, Reason>;
+        fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source>;
+        fn abort(&mut self, source: Source) -> bool;
+        fn cancel_all(&mut self, source: Source) -> usize;
+        fn close(&mut self);
+        fn reinit_after_fork(&mut self) -> io::Result<()>;
+        fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason>;
+        fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+        fn local_address(&mut self, source: Source) -> io::Result<Address>;
+        fn peer_address(&mut self, source: Source) -> io::Result<Address>;
+        fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()>;
+        fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
+        fn now(&mut self) -> Instant;
+        fn update_now(&mut self) -> Instant;
+        fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
+        fn next_timeout(&mut self) -> Option<Duration>;
+        fn submitter(&mut self) -> Submitter;
+    }
+
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+        self.inner.pollable()
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    fn explain(&self) -> Explain {
+        self.inner.explain()
+    }
+}
+
+fn main() -> io::Result<()> {
+    let inner = Watcher::new()?.into_driver();
+    let mut watcher = Watcher::with_driver(Trace { inner, started: HashMap::new() });
+    let listener = watcher.listen(([127, 0, 0, 1], 0))?;
+    let address = watcher.local_address(listener)?;
+    watcher.submit(Op::accept(listener))?;
+    watcher.submit(Op::connect(address))?;
+    watcher.submit(Op::open("Cargo.toml", OpenOptions::new().read(true)))?;
+    watcher.submit(Op::run(|| 6 * 7))?;
+    let (mut client, mut file, mut done) = (None, None, Completions::new());
+    loop {
+        watcher.wait(&mut done)?;
+        for c in done.drain(..) {
+            match c.result? {
+                Done::Accepted(socket) => {
+                    let server = watcher.attach(socket)?;
+                    watcher.submit(Op::read(server))?;
+                }
+                Done::Connected(socket) => client = Some(watcher.attach(socket)?),
+                Done::Opened(opened) => file = Some(watcher.attach(opened)?),
+                Done::Read(data) => {
+                    assert!(data.starts_with(b"[package]"), "the file's first bytes");
+                    return Ok(());
+                }
+                _ => {} // the job's value, and what was sent
+            }
+            if let (Some(client), Some(file)) = (client, file.take_if(|_| client.is_some())) {
+                watcher.submit(Op::send_file(client, file, 0, 9))?;
+            }
+        }
+    }
+}
