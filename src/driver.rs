@@ -2,7 +2,8 @@
 //!
 //! Operations cross layers through two verbs only: [`Submit`] and [`Complete`]. The
 //! [`Reactor`](crate::reactor::Reactor) speaks them (its operation is an interest, its item is
-//! readiness), so do the [`Proactor`](crate::kernel::Proactor) and the [`Watcher`](crate::Watcher).
+//! readiness), so do the [`Proactor`](crate::kernel::Proactor), Linux AIO (`AioFiles` in
+//! [`fs`](crate::fs)) and the [`Watcher`](crate::Watcher).
 //! A [`Driver`] speaks them over [`Op`] and [`Completion`] and owns the descriptors. One that is
 //! written outside this crate plugs in through
 //! [`Watcher::with_driver`](crate::Watcher::with_driver).
@@ -84,9 +85,9 @@ pub use crate::buf::Target;
 pub use crate::config::Config;
 pub use crate::discard::panicked_drops;
 pub use crate::file::{Job, Task};
+pub use crate::leaked::leaked_buffers;
 pub use crate::op::OpCode;
 pub use crate::parts::OpParts;
-pub use crate::proactor::leaked_buffers;
 
 pub mod slots {
     //! Tables that a driver keeps its operations and sources in.

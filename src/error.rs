@@ -35,6 +35,8 @@ pub enum Limit {
     /// [`Builder::max_operations`](crate::Builder::max_operations). No other bound counts an
     /// operation that ends at submission.
     Completions,
+    /// Requests that an `AioFiles` of [`fs`](crate::fs) has at a time: its depth.
+    Depth,
 }
 
 /// Why something was refused.
@@ -114,6 +116,7 @@ impl fmt::Display for Reason {
                     }
                     Limit::Jobs => ("jobs for worker threads", "Builder::max_jobs"),
                     Limit::Completions => ("completions that wait", "Builder::max_operations"),
+                    Limit::Depth => ("requests at a time", "AioFiles::new"),
                     Limit::IdReserve => ("ids in reserve for other threads", "Builder::id_reserve"),
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")

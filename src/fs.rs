@@ -11,8 +11,10 @@
 //! | what is known of a file | [`Metadata`], [`FileKind`], [`DirectAlignment`], [`StatFs`] |
 //! | directories | [`DirEntry`], [`DirReader`], [`DirPart`] |
 //! | which mechanism serves files | [`FileBackend`] |
+//! | Linux AIO in a loop of your own, on Linux | `AioFiles`, `AioOp` |
 //! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`], [`FileList`], [`FileFacts`] |
 
+pub use crate::aio::public::*;
 pub use crate::file::{
     Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,
     FileFacts, FileKind, FileList, FileRef, FileRequest, FileWork, Metadata, OpenOptions, StatFs,

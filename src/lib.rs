@@ -69,6 +69,11 @@
 //! and the [`Kernel`](kernel::Kernel) that it runs on.
 
 mod address;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+mod aio;
+#[path = "no_aio.rs"]
+#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
+mod aio;
 mod aligned;
 mod auto;
 mod batch;
@@ -90,6 +95,7 @@ pub mod fs;
 pub mod guide;
 mod interest;
 pub mod kernel;
+mod leaked;
 pub mod net;
 mod op;
 mod parts;

@@ -93,6 +93,15 @@ id! {
     Ticket
 }
 
+impl Ticket {
+    /// The ticket with this [`key`](Ticket::key).
+    #[inline(always)]
+    pub(crate) fn of_key(key: u64) -> Ticket {
+        let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
+        Ticket::from_parts(key as u32, generation)
+    }
+}
+
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
 
 /// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit

@@ -1,6 +1,7 @@
 //! The house: what stands where in the sources.
 #![allow(missing_docs)] // a test binary has no users
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use skip::Needs;
@@ -240,6 +241,30 @@ fn examples_are_in_their_index() {
     for (path, _) in examples() {
         let name = path.display().to_string();
         assert!(name.contains("common") || index.contains(&format!("]({name})")), "{name}");
+    }
+}
+
+/// What an implementation of a trait is for, in this source: the names of the types.
+fn implementers<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let of = format!(" {name} for ");
+    let lines = text.lines().filter(|line| line.starts_with("impl"));
+    lines
+        .filter_map(move |line| line.split_once(&of))
+        .map(|(_, of)| of.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or(""))
+}
+
+/// Everything that moves operations speaks the same two traits, and each type both of them. (`Auto`
+/// is the proactor on the kernel of choice. Where there is no Linux AIO, an `AioFiles` that never
+/// exists stands in for it.)
+#[test]
+fn reactor_proactor_aio_and_watcher_submit_and_complete() {
+    for name in ["Submit", "Complete"] {
+        let mut found = BTreeSet::new();
+        for (_, text) in sources() {
+            found.extend(implementers(&text, name).map(str::to_owned));
+        }
+        let all = ["AioFiles", "Auto", "Proactor", "Reactor", "Watcher"];
+        assert!(found.iter().eq(all), "{name}: {found:?}");
     }
 }
 

@@ -13,8 +13,8 @@
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::leaked::PATIENCE_NS;
 use crate::slots::InFlight;
-use started::PATIENCE_NS;
 
 /// The timeout of one `select` for answers.
 const MOMENT_NS: u64 = 1_000_000;

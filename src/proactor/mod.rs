@@ -46,7 +46,6 @@ use std::time::{Duration, Instant};
 
 pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
 pub use os::Os;
-pub use started::leaked_buffers;
 
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
@@ -695,7 +694,7 @@ impl<K: Kernel> Drop for Proactor<K> {
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
             // One second for all of them together.
-            let until_ns = proactor.kernel.now_ns().saturating_add(started::PATIENCE_NS);
+            let until_ns = proactor.kernel.now_ns().saturating_add(crate::leaked::PATIENCE_NS);
             proactor.close_all();
             if proactor.busy > 0 {
                 // What has ended since it was closed.

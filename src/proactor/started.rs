@@ -9,15 +9,12 @@
 //! (A1) What is started keeps its place, and so its buffer, until its last answer. (A2) The kernel
 //! answers with the number of bytes that it has written.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::*;
 use crate::error::ErrorKind;
+use crate::leaked::{PATIENCE_NS, leak};
 use crate::slots::InFlight;
 use writes::Parts;
 
-/// How long a driver that goes away waits for the kernel to end what it has started.
-pub(super) const PATIENCE_NS: u64 = 1_000_000_000;
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
 /// tries one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
@@ -410,8 +407,7 @@ impl<K: Kernel> Proactor<K> {
     /// Leaks the buffer of an operation to the kernel.
     pub(super) fn leave(&mut self, slot: u32) {
         let buf = self.slots[slot].buf.take();
-        LEAKED.fetch_add(u64::from(buf.capacity() + buf.len() > 0), Ordering::Relaxed);
-        std::mem::forget(buf);
+        leak(buf);
     }
 
     /// What the kernel has not ended keeps its memory for ever.
@@ -425,13 +421,4 @@ impl<K: Kernel> Proactor<K> {
             }
         }
     }
-}
-
-static LEAKED: AtomicU64 = AtomicU64::new(0);
-
-/// How many buffers this process has left to a kernel that had not ended its operations a second
-/// after their watcher was dropped: their memory is never used again. (A file system that does not
-/// answer.)
-pub fn leaked_buffers() -> u64 {
-    LEAKED.load(Ordering::Relaxed)
 }

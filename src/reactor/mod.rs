@@ -28,7 +28,6 @@ mod watch;
 
 use std::fmt;
 use std::io;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::clock;
@@ -267,9 +266,8 @@ impl<S: Select> Reactor<S> {
     fn apply(&mut self, count: usize) {
         for i in 0..count {
             let (key, ready) = self.selector.event(i);
-            let generation = NonZeroU32::new((key >> 32) as u32).unwrap_or(NonZeroU32::MIN);
-            let ticket = Ticket::from_parts(key as u32, generation);
-            match self.watches.find(ticket.index(), generation) {
+            let ticket = Ticket::of_key(key);
+            match self.watches.find(ticket.index(), ticket.generation()) {
                 // A disarmed oneshot: kqueue has a filter per direction, and each reports once.
                 Some(watch) if !watch.armed => {}
                 Some(watch) => {

@@ -4,9 +4,9 @@ use io_uring::{opcode, types};
 
 use super::registered::Descriptor;
 use super::{FILE, Ring};
-use crate::file::engine::{BATCH, EAGER};
 use crate::file::{FileFacts, FileRequest, FileWork};
 use crate::quirks::Quirk;
+use crate::sys::file_request::{BATCH, EAGER};
 
 /// The entry of a file request, by descriptor or by registered index.
 macro_rules! file_entry {

@@ -26,19 +26,19 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The mapped ring belongs to the context, which lives as long as [`Aio`]; of its header we write
-//! the head only, the kernel the tail. The memory that requests name is the pusher's promise.
+//! The mapped ring belongs to the context, which lives as long as [`Aio`]. The memory that requests name is the pusher's promise.
+
+mod abi;
 
 use std::fmt;
 use std::io;
-use std::mem::{offset_of, size_of};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use crate::sys::file_request::{Completed, Request};
+use abi::{Event, Iocb, Ring, SIGNALLED};
 
+use crate::buf::Target;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use crate::sys::{Moved, attempt, check, fork};
+use crate::sys::{Moved, attempt, check, descriptor, fork};
 
 /// `RWF_NOWAIT`: what would have to wait ends with `EAGAIN`.
 pub(crate) const NOWAIT: u32 = libc::RWF_NOWAIT as u32;
@@ -67,6 +67,16 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> io::Error {
+        let error = io::Error::from_raw_os_error(refused.errno);
+        match refused.limits {
+            Some(limits) => crate::sys::step::at_limit(refused.step, error, limits.to_string()),
+            None => crate::sys::step::at(refused.step, error),
+        }
+    }
+}
 
 /// What all contexts of the system together may ask for, and have asked for, in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,140 +114,6 @@ pub(crate) struct Counters {
     pub(crate) getevents: u64,
 }
 
-/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before
-/// nor after does it know the address for more than a name.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Iocb {
-    data: u64,
-    #[cfg(target_endian = "big")]
-    rw_flags: u32,
-    key: u32,
-    #[cfg(target_endian = "little")]
-    rw_flags: u32,
-    code: u16,
-    priority: i16,
-    fd: u32,
-    start: u64,
-    len: u64,
-    offset: i64,
-    reserved: u64,
-    flags: u32,
-    event_fd: u32,
-}
-
-const _: () = assert!(size_of::<Iocb>() == 64);
-const _: () = assert!(offset_of!(Iocb, key) == if cfg!(target_endian = "little") { 8 } else { 12 });
-const _: () = assert!(offset_of!(Iocb, code) == 16);
-const _: () = assert!(offset_of!(Iocb, fd) == 20);
-const _: () = assert!(offset_of!(Iocb, start) == 24);
-const _: () = assert!(offset_of!(Iocb, offset) == 40);
-const _: () = assert!(offset_of!(Iocb, flags) == 56);
-const _: () = assert!(offset_of!(Iocb, event_fd) == 60);
-
-/// `IOCB_FLAG_RESFD`: the completion is signalled through `event_fd`.
-const SIGNALLED: u32 = 1;
-
-/// `struct io_event`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Event {
-    data: u64,
-    /// The address of the iocb.
-    name: u64,
-    result: i64,
-    result2: i64,
-}
-
-const _: () = assert!(size_of::<Event>() == 32);
-const _: () = assert!(offset_of!(Event, result) == 16);
-
-impl Event {
-    const NONE: Event = Event { data: 0, name: 0, result: 0, result2: 0 };
-
-    fn completed(self) -> Completed {
-        Completed { key: self.data, result: self.result as i32 }
-    }
-}
-
-/// `struct aio_ring`: what a context's address is the address of. The events follow it.
-#[repr(C)]
-struct Header {
-    id: u32,
-    /// Events that it has room for.
-    count: u32,
-    head: AtomicU32,
-    tail: AtomicU32,
-    magic: u32,
-    compatible: u32,
-    incompatible: u32,
-    length: u32,
-}
-
-const _: () = assert!(size_of::<Header>() == 32);
-const _: () = assert!(offset_of!(Header, head) == 8);
-const _: () = assert!(offset_of!(Header, magic) == 16);
-const _: () = assert!(offset_of!(Header, length) == 28);
-
-/// The ring of completions: the kernel produces, we consume.
-#[derive(Clone, Copy)]
-struct Ring {
-    at: NonNull<Header>,
-    count: u32,
-}
-
-impl Ring {
-    /// The ring at a context's address, if it is one that we know how to read.
-    fn of(context: usize) -> Option<Ring> {
-        let at = NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(context))?;
-        // SAFETY: io_setup(2) has mapped at least a page there, and written a header to it.
-        let header = unsafe { at.as_ref() };
-        let known = header.magic == 0xa10a_10a1
-            && header.compatible == 1
-            && header.incompatible == 0
-            && header.length as usize == size_of::<Header>();
-        (known && header.count > 1).then_some(Ring { at, count: header.count })
-    }
-
-    fn header(&self) -> &Header {
-        // SAFETY: mapped for as long as the context lives, which owns this; nobody writes what is
-        // not atomic.
-        unsafe { self.at.as_ref() }
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        let header = self.header();
-        header.head.load(Ordering::Relaxed) == header.tail.load(Ordering::Relaxed)
-    }
-
-    /// Hands out what is there; how many. The kernel takes a slot for free once the head has passed
-    /// it, which it looks at when it is short of slots.
-    #[inline]
-    fn take(&mut self, into: &mut Vec<Completed>) -> u32 {
-        let header = self.header();
-        let mut head = header.head.load(Ordering::Relaxed);
-        // Pairs with the barrier between event and tail in aio_complete().
-        let tail = header.tail.load(Ordering::Acquire);
-        // SAFETY: the events follow the header.
-        let events = unsafe { self.at.add(1) }.cast::<Event>();
-        let mut count = 0;
-        while head != tail {
-            // SAFETY: `head` is less than the number of events.
-            let event = unsafe { events.add(head as usize) };
-            // SAFETY: the kernel has written it, as the tail says, and will not again before it
-            // sees the head.
-            into.push(unsafe { event.read() }.completed());
-            head = if head + 1 >= self.count { 0 } else { head + 1 };
-            count += 1;
-        }
-        if count > 0 {
-            header.head.store(head, Ordering::Release);
-        }
-        count
-    }
-}
-
 /// A context. A child of fork(2) inherits the mapped ring, which stays shared, but not the context:
 /// there it may be dropped and nothing else, or it steals the parent's completions.
 pub(crate) struct Aio {
@@ -253,6 +129,9 @@ pub(crate) struct Aio {
     /// make room in it.
     ended: Vec<Completed>,
     in_kernel: u32,
+    /// What the eventfd has been, or will be, told of completions that were taken, less what was
+    /// read from it.
+    untold: i64,
     denied: Option<i32>,
     counters: Counters,
     setup: String,
@@ -271,6 +150,16 @@ impl Aio {
     /// or denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no
     /// error.
     pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
+        Aio::open_between(entries.clamp(LEAST, MOST), LEAST)
+    }
+
+    /// As [`open`](Aio::open), but for no fewer requests.
+    pub(crate) fn open_exactly(entries: u32) -> io::Result<Result<Aio, Refused>> {
+        let entries = entries.clamp(LEAST, MOST);
+        Aio::open_between(entries, entries)
+    }
+
+    fn open_between(asked: u32, least: u32) -> io::Result<Result<Aio, Refused>> {
         // Without this, contexts would pile up.
         let answer = attempt!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
@@ -280,8 +169,7 @@ impl Aio {
         let fd = check!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: a fresh descriptor that nobody else owns.
         let event_fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let asked = entries.clamp(LEAST, MOST);
-        let (context, entries) = match set_up(asked)? {
+        let (context, entries) = match set_up(asked, least)? {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -296,6 +184,7 @@ impl Aio {
             addresses: Vec::with_capacity(entries as usize),
             ended: Vec::new(),
             in_kernel: 0,
+            untold: 0,
             denied: None,
             counters: Counters::default(),
             setup: describe(asked, entries, ring.is_some()),
@@ -313,7 +202,6 @@ impl Aio {
     }
 
     /// Requests that may be queued and in the kernel at a time.
-    #[cfg(all(test, not(miri)))]
     pub(crate) fn entries(&self) -> u32 {
         self.entries
     }
@@ -321,13 +209,6 @@ impl Aio {
     /// Its size, why it is not what was asked for, and how completions are taken.
     pub(crate) fn setup(&self) -> &str {
         &self.setup
-    }
-
-    /// Becomes readable with each completion; it is to be watched for edges and not to be read.
-    /// What fails in [`flush`](Aio::flush) makes no edge: see
-    /// [`has_completed`](Aio::has_completed).
-    pub(crate) fn event_fd(&self) -> BorrowedFd<'_> {
-        self.event_fd.as_fd()
     }
 
     /// Whether a request may be pushed. More do no harm, but wait for the context to have room.
@@ -387,10 +268,15 @@ impl Aio {
     /// time.
     ///
     /// Blocks for as long as the kernel does: see above.
+    #[inline(always)]
     pub(crate) fn flush(&mut self) {
-        if self.queued.is_empty() {
-            return;
+        if !self.queued.is_empty() {
+            self.submit_queued();
         }
+    }
+
+    #[inline(never)]
+    fn submit_queued(&mut self) {
         let start = self.queued.as_mut_ptr();
         // SAFETY: each is one of the queue's elements.
         self.addresses.extend((0..self.queued.len()).map(|i| unsafe { start.add(i) }));
@@ -431,6 +317,20 @@ impl Aio {
         self.queued.drain(..done);
     }
 
+    /// Takes a request back that is still queued: it ends with `ECANCELED`. False if the kernel has
+    /// it.
+    pub(crate) fn withdraw(&mut self, key: u64) -> bool {
+        let Some(at) = self.queued.iter().position(|iocb| iocb.data == key) else { return false };
+        self.queued.remove(at);
+        self.ended.push(Completed { key, result: -libc::ECANCELED });
+        true
+    }
+
+    /// Forgets what is queued: the keys.
+    pub(crate) fn forget_queued(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.queued.drain(..).map(|iocb| iocb.data)
+    }
+
     /// Ends a queued request that the kernel would not take.
     #[cold]
     fn fail(&mut self, at: usize, result: i32) {
@@ -456,6 +356,62 @@ impl Aio {
         !self.ended.is_empty() || self.ring.as_ref().is_some_and(|ring| !ring.is_empty())
     }
 
+    /// Makes the eventfd readable if there are completions that it does not tell of.
+    #[inline]
+    pub(crate) fn tell(&mut self) {
+        if !self.ended.is_empty() {
+            self.tell_of_ended();
+        }
+    }
+
+    #[cold]
+    fn tell_of_ended(&mut self) {
+        let one = 1u64.to_ne_bytes();
+        // It fails only at 2^64 - 1, when it is readable anyway.
+        if descriptor::write(self.event_fd.as_raw_fd(), &one) > 0 {
+            self.untold += 1;
+        }
+    }
+
+    /// Reads the eventfd, unless it can tell only of completions that are not taken yet. True when
+    /// it did: then what is there is to be taken once more, as the eventfd may have told of it.
+    #[inline]
+    pub(crate) fn quiet(&mut self) -> bool {
+        self.untold > 0 && self.read_event_fd()
+    }
+
+    fn read_event_fd(&mut self) -> bool {
+        let mut told = [0u8; 8];
+        let to = Target::from_slice(&mut told);
+        if descriptor::read(self.event_fd.as_raw_fd(), to) <= 0 {
+            return false;
+        }
+        self.untold = self.untold.wrapping_sub_unsigned(u64::from_ne_bytes(told));
+        true
+    }
+
+    /// Waits until the eventfd is readable, the time has passed, or a signal came, and reads it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
+        let fd = self.event_fd.as_raw_fd();
+        let mut entry = descriptor::PollFd { fd, events: libc::POLLIN, revents: 0 };
+        let timeout = timeout_ns.map(descriptor::timespec);
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: one entry; a time that lives across the call, or none; no mask.
+        let answer = attempt!(unsafe { libc::ppoll(&mut entry, 1, timeout, std::ptr::null()) });
+        match -answer as i32 {
+            errno if answer < 0 && errno != libc::EINTR => {
+                Err(crate::sys::step::at("ppoll(2)", io::Error::from_raw_os_error(errno)))
+            }
+            _ => {
+                self.read_event_fd();
+                Ok(())
+            }
+        }
+    }
+
     /// Takes the completions that are there, without a system call where the ring is read here.
     #[inline]
     pub(crate) fn take(&mut self, into: &mut Vec<Completed>) {
@@ -478,6 +434,7 @@ impl Aio {
             None => self.reap_by_call(into),
         };
         self.in_kernel -= count;
+        self.untold += i64::from(count);
         count
     }
 
@@ -522,6 +479,15 @@ impl Aio {
     }
 }
 
+impl AsFd for Aio {
+    /// Becomes readable with each completion. Watch it for edges and do not read it, or for its
+    /// level and [`quiet`](Aio::quiet) it. It does not tell of what fails in
+    /// [`flush`](Aio::flush): see [`has_completed`](Aio::has_completed), [`tell`](Aio::tell).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event_fd.as_fd()
+    }
+}
+
 impl Drop for Aio {
     /// Does not wait: io_destroy(2) returns when the last request has ended, which may be never. So
     /// a context with requests in flight stays, with their memory, until the process ends.
@@ -555,9 +521,9 @@ fn judge(step: &'static str, errno: i32) -> io::Result<Refused> {
     }
 }
 
-/// Calls io_setup(2), for half as many requests when there is no room for so many: the context and
-/// its size.
-fn set_up(asked: u32) -> io::Result<Result<(usize, u32), Refused>> {
+/// Calls io_setup(2), for half as many requests when there is no room for so many, but no fewer
+/// than `least`: the context and its size.
+fn set_up(asked: u32, least: u32) -> io::Result<Result<(usize, u32), Refused>> {
     let mut entries = asked;
     loop {
         let mut context = 0usize;
@@ -566,7 +532,7 @@ fn set_up(asked: u32) -> io::Result<Result<(usize, u32), Refused>> {
         let answer = attempt!(unsafe { libc::syscall(libc::SYS_io_setup, entries, to) });
         match -answer as i32 {
             0 => return Ok(Ok((context, entries))),
-            libc::EAGAIN | libc::ENOMEM if entries > LEAST => entries = (entries / 2).max(LEAST),
+            libc::EAGAIN | libc::ENOMEM if entries > least => entries = (entries / 2).max(least),
             errno => return judge("io_setup(2)", errno).map(Err),
         }
     }

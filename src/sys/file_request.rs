@@ -1,6 +1,17 @@
 //! File requests in the form that the engines beside a selector take: a ring, or Linux AIO.
 
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! A [`RawOp`] is the promise of whoever makes it.
+
 use crate::sys::fd::RawFd;
+
+/// While the kernel has fewer file operations than `EAGER`, each is submitted by itself, so that a
+/// nearly idle device does not wait. Beyond, `BATCH` are submitted together, and the rest at the
+/// end of the turn.
+pub(crate) const EAGER: u32 = 8;
+pub(crate) const BATCH: usize = 16;
 
 /// The operation of a request. The numbers are those of Linux AIO, `IOCB_CMD_*` (linux/aio_abi.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +51,28 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// `RWF_*` of preadv2(2), of reads and writes.
     pub(crate) rw_flags: u32,
+}
+
+/// A request on memory that its maker keeps. Its key is a ticket's.
+#[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
+pub(crate) struct RawOp(Request);
+
+impl RawOp {
+    /// # Safety
+    /// Until the completion with the request's key has been taken, the memory that it names stays
+    /// what it is, and what is read into is used by nothing else. It stays for ever if the
+    /// completion is never taken. An array of `iovec`, and the descriptor, stay until the request
+    /// was submitted.
+    #[inline(always)]
+    pub(crate) unsafe fn new(request: Request) -> RawOp {
+        RawOp(request)
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
+    pub(crate) fn request(&self) -> Request {
+        self.0
+    }
 }
 
 /// A completion.

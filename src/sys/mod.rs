@@ -35,9 +35,6 @@ pub(crate) mod addr;
 pub(crate) mod affinity;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod aio;
-#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
-#[path = "no_aio.rs"]
-pub(crate) mod aio;
 #[cfg_attr(windows, path = "windows/descriptor.rs")]
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]

@@ -11,6 +11,8 @@ use crate::sys::os_errno;
 pub(crate) struct Step {
     call: &'static str,
     error: io::Error,
+    /// The limit that was met, if it is known.
+    limit: Option<String>,
 }
 
 impl Step {
@@ -22,7 +24,8 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.error)
+        write!(f, "{}: {}", self.call, self.error)?;
+        self.limit.as_ref().map_or(Ok(()), |limit| write!(f, "; {limit}"))
     }
 }
 
@@ -36,5 +39,12 @@ impl Error for Step {
 #[cfg_attr(windows, allow(dead_code))] // building a watcher makes no call there that can fail
 #[cold]
 pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), Step { call, error })
+    io::Error::new(error.kind(), Step { call, error, limit: None })
+}
+
+/// As [`at`], and how full the limit is that the call has met.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // only Linux AIO says it
+#[cold]
+pub(crate) fn at_limit(call: &'static str, error: io::Error, limit: String) -> io::Error {
+    io::Error::new(error.kind(), Step { call, error, limit: Some(limit) })
 }

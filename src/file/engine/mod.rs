@@ -27,19 +27,16 @@ use super::backend::FileBackend;
 use super::facts::Facts;
 use super::list::FileList;
 use super::request::{FileAnswer, FileRequest, FileWork};
+use crate::aio::{AioFiles, Raw};
+use crate::completion::Completions;
 use crate::config::Config;
-use crate::driver::Explain;
+use crate::driver::{Explain, Submit};
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
+use crate::source::Ticket;
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::{Code, Completed, Request};
+use crate::sys::file_request::{Code, Completed, RawOp, Request};
 use crate::sys::file_ring::release;
 use stage::Stage;
-
-/// While the kernel has fewer file operations than `EAGER`, each is submitted by itself, so that a
-/// nearly idle device does not wait. Beyond, `BATCH` are submitted together, and the rest at the
-/// end of the turn.
-pub(crate) const EAGER: u32 = 8;
-pub(crate) const BATCH: usize = 16;
 
 /// The result of a request that the kernel has not begun and that was not cancelled: it starts
 /// again elsewhere.
@@ -53,13 +50,13 @@ const LEFT_WORK: &str = "direct reads, writes";
 
 pub(crate) struct Engines {
     ring: Stage<ring::Ring>,
-    aio: Stage<aio::Context>,
+    aio: Stage<AioFiles<Raw>>,
     /// The program has named an engine: then its refusals are errors.
     is_named: bool,
     /// An engine is open. A wait without file work checks only this.
     is_open: bool,
     quirks: Quirks,
-    answers: Vec<Completed>,
+    answers: Completions<Completed>,
     left: Left,
 }
 
@@ -103,7 +100,7 @@ impl Engines {
             is_named: true,
             is_open: false,
             quirks: Quirks::none(),
-            answers: Vec::new(),
+            answers: Completions::new(),
             left: Left::default(),
         }
     }
@@ -178,16 +175,14 @@ impl Engines {
         }
         let _ = self.aio.open(&mut watch);
         self.note_open();
-        let Some(context) = self.aio.get_mut() else { return false };
-        if context.aio.denied().is_some() && !self.is_named {
+        let Some(aio) = self.aio.get_mut() else { return false };
+        if aio.denied().is_some() && !self.is_named {
             return false;
         }
-        if !context.aio.has_room() {
-            self.left.full += 1;
-            return false;
-        }
-        context.start(words);
-        true
+        // SAFETY: the caller's promise.
+        let taken = aio.submit(unsafe { RawOp::new(words) }).is_ok();
+        self.left.full += u64::from(!taken);
+        taken
     }
 
     /// Whether this file allows an asynchronous read or write.
@@ -227,6 +222,9 @@ impl Engines {
         if let Some(ring) = self.ring.get_mut() {
             ring.ring.cancel(key);
         }
+        if let Some(aio) = self.aio.get_mut() {
+            aio.cancel(Ticket::of_key(key));
+        }
     }
 
     /// Submits the requests held back; returns whether answers are already there.
@@ -240,8 +238,8 @@ impl Engines {
         if let Some(ring) = self.ring.get_mut() {
             ring.ring.flush();
         }
-        if let Some(context) = self.aio.get_mut() {
-            context.aio.flush();
+        if let Some(aio) = self.aio.get_mut() {
+            aio.flush();
         }
         self.has_answers()
     }
@@ -251,21 +249,21 @@ impl Engines {
     pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
             || self.ring.get().is_some_and(|ring| ring.ring.has_completed())
-            || self.aio.get().is_some_and(|context| context.aio.has_completed())
+            || self.aio.get().is_some_and(|aio| aio.has_completed())
     }
 
     /// Takes the next answer.
     pub(crate) fn answer(&mut self) -> Option<FileAnswer> {
         if self.answers.is_empty() {
             if let Some(ring) = self.ring.get_mut() {
-                ring.take(self.is_named, &mut self.answers);
+                ring.take(self.is_named, &mut self.answers.items);
             }
-            if let Some(context) = self.aio.get_mut() {
-                context.take(self.is_named, &mut self.answers);
+            if let Some(aio) = self.aio.get_mut() {
+                aio::take(aio, self.is_named, &mut self.answers);
             }
-            self.answers.reverse();
+            self.answers.items.reverse();
         }
-        let Completed { key, result } = self.answers.pop()?;
+        let Completed { key, result } = self.answers.items.pop()?;
         Some(FileAnswer { key, moved: result as isize })
     }
 
@@ -275,8 +273,8 @@ impl Engines {
         if let Some(ring) = self.ring.get() {
             calls.push(("io_uring_enter", ring.ring.counters().enters));
         }
-        if let Some(context) = self.aio.get() {
-            let counters = context.aio.counters();
+        if let Some(aio) = self.aio.get() {
+            let counters = aio.counters();
             calls.push(("io_submit", counters.submits));
             calls.push(("io_getevents", counters.getevents));
         }
@@ -304,14 +302,14 @@ impl Engines {
         explain.row(RING_WORK, mechanism, reason, count);
         let (mechanism, reason, count) = match &self.aio {
             Stage::Open(open) => {
-                let taken = open.aio.counters().submitted;
+                let taken = open.counters().submitted;
                 let how = || {
-                    let setup = open.aio.setup();
+                    let setup = open.setup();
                     format!(
                         "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait; {setup}"
                     )
                 };
-                ("Linux AIO", open.why_denied().unwrap_or_else(how), taken)
+                ("Linux AIO", aio::why_denied(open).unwrap_or_else(how), taken)
             }
             Stage::Refused(why) => ("not Linux AIO", why.clone(), 0),
             Stage::Unused => {

@@ -8,9 +8,9 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{BATCH, EAGER, NOT_BEGUN, Request};
+use super::{NOT_BEGUN, Request};
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::Completed;
+use crate::sys::file_request::{BATCH, Completed, EAGER};
 use crate::sys::file_ring::FileRing;
 
 pub(super) struct Ring {

@@ -1,0 +1,23 @@
+//! Buffers that are left to a kernel that does not answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::buf::Buf;
+
+/// How long the owner of operations that the kernel has waits for their end when it is dropped.
+pub(crate) const PATIENCE_NS: u64 = 1_000_000_000;
+
+static LEAKED: AtomicU64 = AtomicU64::new(0);
+
+/// How many buffers this process has left to a kernel that had not ended its operations a second
+/// after their watcher, or their [`AioFiles`](crate::fs), was dropped: their memory is never used
+/// again. (A file system that does not answer.)
+pub fn leaked_buffers() -> u64 {
+    LEAKED.load(Ordering::Relaxed)
+}
+
+/// Leaves a buffer to the kernel for ever.
+pub(crate) fn leak(buf: Buf) {
+    LEAKED.fetch_add(u64::from(buf.capacity() + buf.len() > 0), Ordering::Relaxed);
+    std::mem::forget(buf);
+}
