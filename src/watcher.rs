@@ -197,7 +197,7 @@ impl<D: Driver> Watcher<D> {
     /// The source stays as it is, with:
     ///
     /// - [`Reason::Busy`]: operations are in flight on it.
-    /// - [`Reason::Stale`]: it was freed or detached before, or is closing.
+    /// - [`Reason::Stale`]: it was aborted or detached before, or is closing.
     /// - [`Reason::Closed`]: the watcher is closed.
     /// - [`Reason::Forked`]: this is a forked child.
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread's
@@ -403,7 +403,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the source was freed or detached.
+    /// - [`Reason::Stale`]: the source was aborted or detached.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Unsupported`]: a driver of your own does not count them.
     #[inline]
@@ -416,7 +416,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the source was freed or detached.
+    /// - [`Reason::Stale`]: the source was aborted or detached.
     /// - [`Reason::NoDescriptor`]: a simulated source has none.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for

@@ -148,7 +148,7 @@ impl Remote {
 
     /// Tells that `source` exists, so that other threads may abort it. A driver calls this for
     /// every source that it gives to its user, and at the first submitter for all existing sources.
-    /// A abort of any other name is dropped. (Sources that other threads attach need no call.)
+    /// An abort of any other name is dropped. (Sources that other threads attach need no call.)
     #[inline]
     pub fn opened(&self, source: Source) {
         if self.in_use {

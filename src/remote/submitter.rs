@@ -109,8 +109,8 @@ impl Submitter {
     ///
     /// The handle comes back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::Reserve`]: the reserve of ids is empty.
-    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
+    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
     /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
@@ -151,8 +151,8 @@ impl Submitter {
     ///
     /// The operation comes back with its buffer, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::Reserve`]: the reserve of ids is empty.
-    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
+    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
     /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
@@ -280,7 +280,7 @@ impl Submitter {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
     /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
@@ -303,7 +303,7 @@ impl Submitter {
     ///
     /// The value comes back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::Queue`]: the queue is full.
+    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
     /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
