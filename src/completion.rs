@@ -186,7 +186,8 @@ pub enum Done {
     Received {
         /// Its bytes.
         data: Buf,
-        /// Its sender; unspecified on a connected or unnamed socket.
+        /// Its sender; unspecified for one without a name: an unbound Unix socket, the peer of a
+        /// seqpacket socket.
         from: Address,
         /// It was longer than the memory offered, and its rest is lost.
         truncated: bool,

@@ -188,6 +188,7 @@ pub fn a_connected_socket_reads_and_writes<H: Harness>() {
     let (a, c) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     a.connect(c.local_addr().unwrap()).unwrap();
     c.connect(a.local_addr().unwrap()).unwrap();
+    let from = a.local_addr().unwrap();
     let (a, c) = (b.watcher.attach(a).unwrap(), b.watcher.attach(c).unwrap());
     for size in [1, 100, 5000] {
         b.write(a, pattern(size, 1));
@@ -198,6 +199,10 @@ pub fn a_connected_socket_reads_and_writes<H: Harness>() {
     expect_written(b.end(send));
     let read = b.submit(Op::read_into(c, room(100)));
     assert_eq!(&*expect_read(b.end(read)), b"to the peer");
+    // The sender is told here, too.
+    b.write(a, "once more");
+    let receive = b.submit(Op::recv_from(c));
+    assert_eq!(received(b.end(receive)).1.ip(), Some(from));
 }
 
 pub fn datagram_operations_end_like_others<H: Harness>() {

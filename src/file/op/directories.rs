@@ -1,0 +1,192 @@
+//! Operations on directories.
+
+use std::path::PathBuf;
+
+use crate::file::directory::{DirReader, MOST_ENTRIES};
+use crate::file::task::Task;
+use crate::op::Op;
+use crate::source::Source;
+#[cfg(doc)]
+use crate::{Done, ErrorKind};
+
+/// Operations on directories.
+impl Op {
+    /// Makes a directory, with the permissions `mode` less the umask: mkdir(2).
+    ///
+    /// Completes with [`Done::Finished`]. The directory above it has to exist.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// # let name = format!("windlass-names-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// # let run = |watcher: &mut Watcher, op| -> std::io::Result<Done> {
+    /// #     watcher.submit(op)?;
+    /// #     let mut done = Completions::new();
+    /// #     watcher.wait(&mut done)?;
+    /// #     Ok(done.drain(..).next().unwrap().result?)
+    /// # };
+    /// let mut watcher = Watcher::new()?;
+    /// let (draft, text) = (directory.join("draft"), directory.join("text"));
+    /// run(&mut watcher, Op::create_dir(&directory, 0o700))?; // submits and waits
+    /// std::fs::write(&draft, "words")?;
+    /// run(&mut watcher, Op::rename(&draft, &text))?;
+    /// run(&mut watcher, Op::hard_link(&text, &draft))?; // two names of one file
+    /// run(&mut watcher, Op::remove_file(&draft))?;
+    /// assert_eq!(std::fs::read(&text)?, b"words");
+    /// run(&mut watcher, Op::remove_file(&text))?;
+    /// run(&mut watcher, Op::remove_dir(&directory))?;
+    /// assert!(!directory.exists());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EEXIST`: the name is taken.
+    /// - `EMLINK`: the directory above it has as many directories as it may.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. Windows ignores `mode`: the directory has the permissions of
+    /// the one above it.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
+    pub fn create_dir(path: impl Into<PathBuf>, mode: u32) -> Op {
+        Op::task(Source::NONE, Task::CreateDir { path: path.into(), mode })
+    }
+
+    /// Removes an empty directory: rmdir(2).
+    ///
+    /// Completes with [`Done::Finished`]. An example is at [`Op::create_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `ENOTEMPTY`: something is in it. (Some systems say `EEXIST`.)
+    /// - `ENOTDIR`: it is no directory: [`Op::remove_file`] removes it.
+    /// - `EBUSY`: the system uses it, for example as a mount point.
+    /// - `EINVAL`: the path ends in `.`.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
+    pub fn remove_dir(path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::RemoveDir { path: path.into() })
+    }
+
+    /// Makes a directory with a new name, from a template that ends in `XXXXXX`: mkdtemp(3).
+    ///
+    /// Completes with [`Done::Path`], the template with its last six characters replaced. Only the
+    /// user may enter it (permissions 0700). Nothing removes it by itself. An example is at
+    /// [`Op::create_temp_file`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EINVAL`: the template does not end in `XXXXXX`.
+    /// - `EEXIST`: no new name was found.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. On Windows the directory has the permissions of the one above
+    /// it, and the template is Unicode.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work): a directory whose making had begun is
+    /// made, and the late completion names it.
+    pub fn create_temp_dir(template: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
+    }
+
+    /// Reads the names in a directory, without `.` and `..`, in no order.
+    ///
+    /// Completes with [`Done::Entries`]: names, and kinds as far as they are known. It reads at
+    /// most 65,536 names; [`Op::read_dir_part`] reads directories of any size.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::read_dir("src"))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Entries(entries)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// assert!(entries.iter().any(|entry| entry.name == "lib.rs"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), which include `ENOTDIR` for what is no directory, and with:
+    ///
+    /// - [`ErrorKind::TooManyEntries`]: the directory has more than 65,536 names.
+    ///
+    /// # Platforms
+    ///
+    /// readdir(3), by a thread, on every driver. Linux, macOS and FreeBSD tell the kind with the
+    /// name; where the file system does not, each name costs another call.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    pub fn read_dir(path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::ReadDir { path: path.into() })
+    }
+
+    /// Reads the next `most` names of a directory of any size.
+    ///
+    /// Completes with [`Done::Part`], with the reader for the next part unless this was the end.
+    /// The last part may be empty. `most` is 1 to 65,536; what is outside becomes the nearest of
+    /// these.
+    ///
+    /// ```
+    /// use windlass::fs::DirReader;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let mut done = Completions::new();
+    /// let mut next = Some(DirReader::new("src"));
+    /// let mut count = 0;
+    /// while let Some(reader) = next {
+    ///     watcher.submit(Op::read_dir_part(reader, 10))?;
+    ///     watcher.wait(&mut done)?;
+    ///     let Ok(Done::Part(part)) = done.drain(..).next().unwrap().result else { panic!() };
+    ///     count += part.entries.len();
+    ///     next = part.rest;
+    /// }
+    /// assert!(count > 10);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), which include `ENOTDIR` for what is no directory. An error
+    /// closes the directory.
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::read_dir`].
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work). One that had not begun closes the
+    /// directory: start again with a new reader. One that had begun completes late, with its part
+    /// and the reader.
+    pub fn read_dir_part(reader: DirReader, most: usize) -> Op {
+        let most = most.clamp(1, MOST_ENTRIES);
+        Op::task(Source::NONE, Task::ReadDirPart { reader, most })
+    }
+}

@@ -1,0 +1,325 @@
+//! Operations on the names of files: open, rename, remove, link, copy.
+
+use std::path::PathBuf;
+
+use crate::file::task::Task;
+use crate::file::{CopyOptions, OpenOptions};
+use crate::op::Op;
+use crate::source::Source;
+#[cfg(doc)]
+use crate::{Builder, Completion, Done, ErrorKind, Watcher};
+
+/// Operations on the names of files.
+impl Op {
+    /// Opens a file.
+    ///
+    /// Completes with [`Done::Opened`], to be [attached](Watcher::attach). The descriptor is closed
+    /// on exec.
+    ///
+    /// Opening a FIFO blocks a thread of the pool ([`Builder::threads`]) until the other end is
+    /// open; no deadline or cancel ends it. With
+    /// [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it does not wait: an open for
+    /// reading succeeds at once, an open for writing fails with `ENXIO` while no reader has the
+    /// FIFO open. Use this flag for paths from untrusted input. Opening a device may block, too.
+    ///
+    /// ```no_run
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::Op;
+    /// let nonblock = 0o4000; // libc::O_NONBLOCK, on Linux
+    /// let options = OpenOptions::new().read(true).custom_flags(nonblock);
+    /// let events = Op::open("/run/events.fifo", options);
+    /// ```
+    ///
+    /// An example that runs is at [`Op::read_at`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EINVAL`: the options contradict each other, or the file system knows no direct I/O.
+    /// - `EEXIST`: the file is there, and [`create_new`](OpenOptions::create_new) is set.
+    /// - `EISDIR`: it is a directory, which opens for reading only.
+    /// - `ENXIO`: a FIFO without a reader, a socket, or a device that does not exist.
+    /// - `ETXTBSY`: the program in it is running, and the open is for writing.
+    /// - `ELOOP`: it is a symbolic link, and the flags have `O_NOFOLLOW`.
+    ///
+    /// # Platforms
+    ///
+    /// open(2), by a thread, on every driver. Windows opens with all sharing allowed, has its own
+    /// permissions, and answers `EINVAL` to [`direct`](OpenOptions::direct).
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work): a file whose open had begun is opened,
+    /// created or truncated nevertheless. Its completion is late and has the open file; dropped
+    /// unread, that is closed.
+    pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
+        Op::task(Source::NONE, Task::Open { path: path.into(), options })
+    }
+
+    /// Gives a file another name, and replaces what has it: rename(2).
+    ///
+    /// Completes with [`Done::Finished`]. Others see the old file under the name, or the new one,
+    /// never none. An example is at [`Op::create_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EXDEV`: the names are on different file systems, or mounts.
+    /// - `EISDIR`, `ENOTDIR`: one of the two is a directory and the other is not.
+    /// - `ENOTEMPTY`, `EEXIST`: the new name is that of a directory that is not empty.
+    /// - `EINVAL`: a directory cannot move into itself.
+    /// - `EBUSY`: the system uses one of the directories.
+    /// - `EPERM`, `EACCES`: a sticky directory, and another user's file.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work): one that had begun is done, or not, as
+    /// its late result says.
+    pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::Rename { from: from.into(), to: to.into() })
+    }
+
+    /// Removes a name that is no directory's: unlink(2).
+    ///
+    /// Completes with [`Done::Finished`]. The file goes when no name and no descriptor is left. An
+    /// example is at [`Op::create_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EISDIR` (Linux), `EPERM` (elsewhere): it is a directory's name: [`Op::remove_dir`]
+    ///   removes it.
+    /// - `EPERM`, `EACCES`: a sticky directory, and another user's file.
+    /// - `EBUSY`: the system uses it.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. On Windows `EBUSY`, where another program has the file open
+    /// and does not share its removal.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
+    pub fn remove_file(path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::RemoveFile { path: path.into() })
+    }
+
+    /// Gives a file another name beside its own: link(2).
+    ///
+    /// Completes with [`Done::Finished`]. Both names are the same file. An example is at
+    /// [`Op::create_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EEXIST`: the new name is taken.
+    /// - `EXDEV`: the names are on different file systems.
+    /// - `EPERM`: it is a directory, or the file system has no such links.
+    /// - `EMLINK`: the file has as many names as it may.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. A symbolic link at `from` is linked itself, where the system
+    /// can.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
+    pub fn hard_link(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::HardLink { from: from.into(), to: to.into() })
+    }
+
+    /// Makes a symbolic link at `path` that says `target`: symlink(2).
+    ///
+    /// Completes with [`Done::Finished`]. Nothing has to be at `target`.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// # let name = format!("windlass-symlink-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let run = |watcher: &mut Watcher, op| -> std::io::Result<Done> {
+    /// #     watcher.submit(op)?;
+    /// #     let mut done = Completions::new();
+    /// #     watcher.wait(&mut done)?;
+    /// #     Ok(done.drain(..).next().unwrap().result?)
+    /// # };
+    /// let mut watcher = Watcher::new()?;
+    /// let link = directory.join("link");
+    /// std::fs::write(directory.join("file"), "text")?;
+    /// run(&mut watcher, Op::symlink("file", &link))?; // submits and waits
+    /// let Done::Path(says) = run(&mut watcher, Op::read_link(&link))? else { panic!() };
+    /// assert_eq!(says, Path::new("file"));
+    /// let Done::Path(real) = run(&mut watcher, Op::canonicalize(&link))? else { panic!() };
+    /// assert!(real.is_absolute() && real.ends_with("file"));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EEXIST`: the name `path` is taken.
+    /// - `EPERM`: the file system has no such links, or on Windows the process no privilege to make
+    ///   them.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. Windows tells links to directories from links to files: it is
+    /// one to a directory if `target` is one now.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
+    pub fn symlink(target: impl Into<PathBuf>, path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::Symlink { target: target.into(), path: path.into() })
+    }
+
+    /// Reads what a symbolic link says: readlink(2).
+    ///
+    /// Completes with [`Done::Path`], as it stands in the link. An example is at [`Op::symlink`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EINVAL`: it is no symbolic link.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    pub fn read_link(path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::ReadLink { path: path.into() })
+    }
+
+    /// Resolves a path to the one without links, from the root: realpath(3).
+    ///
+    /// Completes with [`Done::Path`]. Everything on the way, and its end, has to exist. An example
+    /// is at [`Op::symlink`].
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths).
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. Windows answers a path with the prefix `\\?\`.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    pub fn canonicalize(path: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::Canonicalize { path: path.into() })
+    }
+
+    /// Copies a regular file with its permissions.
+    ///
+    /// Completes with [`Done::Copied`], the number of bytes. It shares blocks where the file system
+    /// can, else it copies inside the kernel where that can, else through memory. Copying a file
+    /// onto itself copies 0 bytes and leaves the file as it is.
+    ///
+    /// ```
+    /// use windlass::fs::CopyOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// # let to = std::env::temp_dir().join(format!("windlass-copy-{}", std::process::id()));
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::copy("Cargo.toml", &to, CopyOptions::new().exclusive(true)))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Copied(bytes)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// assert_eq!(std::fs::read(&to)?.len() as u64, bytes);
+    /// # std::fs::remove_file(&to)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), for both of them, and with:
+    ///
+    /// - `EISDIR`: one of the two is a directory.
+    /// - `EINVAL`: one of the two is a FIFO, a socket or a device. It does not wait for a FIFO's
+    ///   other end.
+    /// - `EEXIST`: the target is there, and [`exclusive`](CopyOptions::exclusive) is set.
+    /// - `EOPNOTSUPP`: blocks cannot be shared, and
+    ///   [`reflink_required`](CopyOptions::reflink_required) is set.
+    /// - `EIO`, `ENOSPC`, `EDQUOT`: the target was not written, or its close(2) reported that it
+    ///   was not.
+    ///
+    /// A failed copy removes the target if it has created it; a target that was there before is
+    /// left cut.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver: `FICLONE` and copy_file_range(2) on Linux, copy_file_range(2)
+    /// on FreeBSD, memory elsewhere. [`reflink_required`](CopyOptions::reflink_required) is for
+    /// Linux only.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work): a copy that had begun goes on to its
+    /// end.
+    pub fn copy(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
+        Op::task(Source::NONE, Task::Copy { from: from.into(), to: to.into(), options })
+    }
+
+    /// Makes a file with a new name, from a template that ends in `XXXXXX`: mkostemp(3).
+    ///
+    /// Completes with [`Done::Temporary`]: its path, and the file, open for reading and writing and
+    /// closed on exec. Only the user may open it (permissions 0600). Nothing removes it by itself.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::create_temp_file(std::env::temp_dir().join("windlass-XXXXXX")))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Temporary(made)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// let (path, file) = *made;
+    /// let file = watcher.attach(file)?;
+    /// watcher.submit(Op::write_at(file, "scratch", 0))?;
+    /// watcher.wait(&mut done)?;
+    /// assert_eq!(std::fs::read(&path)?, b"scratch");
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::create_temp_dir`].
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. macOS sets `CLOEXEC` after the call, so that a fork between
+    /// the two passes the descriptor on. On Windows the permissions are its own, and the template
+    /// is Unicode.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work): a file whose making had begun is made.
+    /// Its late completion has the path and the open file.
+    pub fn create_temp_file(template: impl Into<PathBuf>) -> Op {
+        Op::task(Source::NONE, Task::CreateTempFile { template: template.into() })
+    }
+}

@@ -1,0 +1,175 @@
+//! Operations that make connections.
+
+use super::{Op, OpCode};
+use crate::address::Address;
+use crate::extra::Extra;
+use crate::source::{Handle, Source};
+#[cfg(doc)]
+use crate::{Builder, Done, Limit, Reason, Watcher};
+
+/// Operations that make connections.
+impl Op {
+    /// Takes a connection from a listener.
+    ///
+    /// Completes with [`Done::Accepted`]. With [`multishot`](Op::multishot) it takes connections
+    /// until it is cancelled. Connections that were aborted before they could be taken are passed
+    /// over.
+    ///
+    /// It stays in flight, and the listener pauses, when:
+    ///
+    /// - descriptors run out (`EMFILE`, `ENFILE`): the connection at the head is accepted and
+    ///   closed with a spare descriptor, so that its client is told;
+    /// - the watcher has no room for another source ([`Builder::max_sources`]);
+    /// - the network fails (`ENETDOWN`, `EPROTO`) or a filter forbids the call (`EPERM`), which
+    ///   removes no connection. After about a second of such errors the operation ends with the
+    ///   error.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let listener = watcher.listen(([127, 0, 0, 1], 0))?;
+    /// let address = watcher.local_address(listener)?;
+    /// watcher.submit(Op::accept(listener))?;
+    /// let client = std::net::TcpStream::connect(address.ip().unwrap())?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Accepted(socket)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// let server = watcher.attach(socket)?;
+    /// assert_eq!(watcher.peer_address(server)?.ip(), Some(client.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    ///
+    /// - [`Reason::Unsupported`]: the source does not listen, or is a duplicate of a blocking
+    ///   listener ([`Watcher::attach_dup`]).
+    ///
+    /// Ends with:
+    ///
+    /// - `EINVAL`: the socket does not listen any more.
+    /// - `ENETDOWN`, `ENETUNREACH`, `EHOSTDOWN`, `EHOSTUNREACH`, `EPROTO`, `ENOPROTOOPT`, on Linux
+    ///   `ENONET`: the network has failed for about a second.
+    /// - `EPERM`: a filter (seccomp, a firewall) has forbidden accepts for about a second.
+    ///
+    /// # Platforms
+    ///
+    /// accept4(2) on every driver, once the selector has reported a connection; io_uring's ring is
+    /// the selector. macOS has accept(2) and fcntl(2): a fork between the two passes the descriptor
+    /// on. The simulation has listeners of its own.
+    ///
+    /// # Cancellation
+    ///
+    /// No connection is lost: what was taken is delivered before the end, what was not stays in the
+    /// backlog for the next accept. An accepted socket in a completion that is dropped unread is
+    /// closed.
+    #[inline]
+    pub const fn accept(listener: Source) -> Op {
+        Op::plain(OpCode::Accept, listener)
+    }
+
+    /// Opens a stream socket and connects it to `address`.
+    ///
+    /// Completes with [`Done::Connected`] and the socket, non-blocking and closed on exec. The
+    /// source of its completion is [`Source::NONE`]. While it lasts it counts as a source. Give it
+    /// a [`timeout`](Op::timeout): the system's own takes minutes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// watcher.submit(Op::connect(server.local_addr()?).timeout(Duration::from_secs(5)))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Connected(socket)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// let client = watcher.attach(socket)?;
+    /// assert_eq!(watcher.peer_address(client)?.ip(), Some(server.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
+    ///
+    /// Ends with:
+    ///
+    /// - `ECONNREFUSED`: no socket listens there.
+    /// - `ETIMEDOUT`: the peer did not answer in the system's time.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the peer.
+    /// - `ENOENT`: no socket has this path (Unix sockets).
+    /// - `EACCES`: the process may not write to the socket at this path; `EACCES`, `EPERM`: a
+    ///   firewall forbids the connection, or the address is a broadcast address.
+    /// - `EADDRNOTAVAIL`, `EAGAIN`: no local port is free.
+    /// - `EAFNOSUPPORT`: the system has no such sockets; [`Address::unspecified`] belongs to none.
+    /// - `EMFILE`, `ENFILE`: out of descriptors.
+    ///
+    /// # Platforms
+    ///
+    /// A non-blocking connect(2) on every driver. Where the backlog of a Unix listener is full,
+    /// Linux refuses with `EAGAIN`: the driver tries again every millisecond. Windows has no Unix
+    /// sockets (`EAFNOSUPPORT`). The simulation connects to listeners of its own world.
+    ///
+    /// # Cancellation
+    ///
+    /// The socket is closed, and with it the attempt. The peer may have seen the connection
+    /// nevertheless, and then sees its end.
+    pub fn connect(address: impl Into<Address>) -> Op {
+        let mut op = Op::plain(OpCode::Connect, Source::NONE);
+        op.extra = Extra::from(address.into());
+        op
+    }
+
+    /// As [`Op::connect`] with a socket of yours, which may be bound and have options set.
+    ///
+    /// Completes with [`Done::Connected`] and the socket. It may be of any kind that connect(2)
+    /// takes: for a datagram socket, this sets its peer. The socket is made non-blocking, and stays
+    /// so.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let server = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// watcher.submit(Op::connect_with(socket, server.local_addr()?))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Connected(_))));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::connect`]. It is also refused with:
+    ///
+    /// - [`Reason::NoDescriptor`]: the handle is of a simulated kernel.
+    ///
+    /// And it ends with:
+    ///
+    /// - `ENOTSOCK`: the descriptor is no socket.
+    /// - `EISCONN`: the socket is connected already.
+    /// - `EAFNOSUPPORT`, `EINVAL`: the address is of another family than the socket.
+    ///
+    /// Whatever the error, the socket is closed.
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::connect`]. The simulation has no descriptors: it ends with `EOPNOTSUPP` there.
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`Op::connect`]: the socket is closed, and does not come back.
+    pub fn connect_with(socket: impl Into<Handle>, address: impl Into<Address>) -> Op {
+        let mut op = Op::plain(OpCode::Connect, Source::NONE);
+        let mut address = address.into();
+        match socket.into().into_fd() {
+            Ok(fd) => address.set_descriptors(vec![fd]),
+            Err(_virtual_handle) => op.count = 1,
+        }
+        op.extra = Extra::from(address);
+        op
+    }
+}

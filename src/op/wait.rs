@@ -1,0 +1,216 @@
+//! Operations that wait: for the next turn, a time, readiness, room.
+
+use std::time::{Duration, Instant};
+
+use super::{Op, OpCode, RELATIVE, bounded};
+use crate::clock;
+use crate::interest::Ready;
+use crate::source::Source;
+#[cfg(doc)]
+use crate::{Done, ErrorKind, Limit, Reason, Watcher};
+
+/// Operations that wait: for the next turn, a time, readiness, or room.
+impl Op {
+    /// An operation that does nothing.
+    ///
+    /// Completes with [`Done::Nop`] at the next wait.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::nop().token(1))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Nop)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It never fails. It is refused as [every operation](Op#errors-of-every-operation) is; it
+    /// takes no place among the operations in flight, so that only [`Limit::Completions`] bounds
+    /// it.
+    ///
+    /// # Platforms
+    ///
+    /// The same everywhere, also in the simulation.
+    ///
+    /// # Cancellation
+    ///
+    /// It has ended when `submit` returns: a cancel finds it stale, and a deadline has no effect.
+    pub const fn nop() -> Op {
+        Op::plain(OpCode::Nop, Source::NONE)
+    }
+
+    /// A timer that ends when `span` has passed since submission.
+    ///
+    /// Completes with [`Done::Timer`]: never early, late by no more than the wait's granularity.
+    /// Timers of equal deadline complete in the order of submission. A `span` beyond 292 years
+    /// counts as 292 years; zero ends at the next wait. [`Watcher::reschedule`] gives a timer
+    /// another time.
+    ///
+    /// A timer may have a deadline, too. The earlier of the two ends the timer: its own time with
+    /// [`Done::Timer`], its deadline with [`ErrorKind::Deadline`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::timer(Duration::from_millis(20)).token(2))?;
+    /// watcher.submit(Op::timer(Duration::from_millis(1)).token(1))?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let first = done.drain(..).next().unwrap();
+    /// assert_eq!(first.token, 1);
+    /// assert!(matches!(first.result, Ok(Done::Timer)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The system reports no errors for a timer: it fails only as [every
+    /// operation](Op#errors-of-every-operation) does.
+    ///
+    /// # Platforms
+    ///
+    /// The clock is the system's monotonic one, which on Linux stands still while the machine is
+    /// suspended. A wait is late by microseconds, or by up to a millisecond where the system's wait
+    /// takes milliseconds: Windows, poll(2) on macOS. In the simulation, time is virtual and the
+    /// timer exact.
+    ///
+    /// # Cancellation
+    ///
+    /// A cancelled timer ends with [`ErrorKind::Cancelled`]. There is nothing to undo.
+    pub fn timer(span: Duration) -> Op {
+        let mut op = Op::plain(OpCode::Timer, Source::NONE);
+        op.deadline_ns = bounded(clock::ns_of_duration(span)) | RELATIVE;
+        op
+    }
+
+    /// As [`Op::timer`], at an absolute time.
+    ///
+    /// Completes with [`Done::Timer`]. A time that has passed ends it at the next wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let at = watcher.now() + Duration::from_millis(2);
+    /// watcher.submit(Op::timer_at(at))?;
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert!(watcher.update_now() >= at);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::timer`].
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::timer`]. In the simulation, use the times of [`Watcher::now`].
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`Op::timer`].
+    pub fn timer_at(deadline: Instant) -> Op {
+        let mut op = Op::plain(OpCode::Timer, Source::NONE);
+        op.deadline_ns = bounded(clock::ns_of(deadline));
+        op
+    }
+
+    /// Waits until one of the conditions in `interest` holds.
+    ///
+    /// Completes with [`Done::Ready`]: those of the conditions that hold. Errors and hang-ups are
+    /// always reported. It takes any descriptor that poll(2) understands: sockets, listeners,
+    /// pipes, eventfd, timerfd, pidfd, terminals. It asks poll(2) first, then waits for the next
+    /// edge. It takes no bytes and has no place in the order of reads and writes.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::{Completions, Done, Op, Ready, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::poll(source, Ready::READABLE))?;
+    /// theirs.write_all(b"!")?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Ready(ready)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// assert!(ready.contains(Ready::READABLE));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    ///
+    /// - [`Reason::Unsupported`]: the source is a regular file, a directory or a block device.
+    ///
+    /// It ends with an errno only as every operation does: `ENOSPC`, `ENOMEM`, `EBADF`.
+    ///
+    /// # Platforms
+    ///
+    /// kqueue reports a hang-up as a half-close unless a write waits, too; FreeBSD reports no
+    /// urgent data; the poll driver reports a half-close on Linux only. On Windows, sockets only.
+    /// The simulation has the conditions of its sockets.
+    ///
+    /// # Cancellation
+    ///
+    /// There is nothing to undo. A condition that came true just before the end is there for the
+    /// next poll.
+    pub const fn poll(source: Source, interest: Ready) -> Op {
+        let mut op = Op::plain(OpCode::Poll, source);
+        op.count = interest.bits() as u32;
+        op
+    }
+
+    /// Waits until at most `bytes` of queued writes are still to go out on the source.
+    ///
+    /// Completes with [`Done::Drained`], at the next wait if that is so already. `bytes` is the
+    /// low-water mark of back-pressure, beside [`Watcher::queued_bytes`] for the high one; 0 waits
+    /// for all of them. Bytes of a write that fails are not queued any more, so `Done::Drained`
+    /// does not say that they are out: the completions of the writes do.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::write(source, vec![0; 4 << 20]).token(1))?;
+    /// watcher.submit(Op::wait_drained(source, 1 << 20).token(2))?;
+    /// assert!(watcher.queued_bytes(source)? > 1 << 20); // more than the socket takes
+    /// let slow = std::thread::spawn(move || theirs.read_exact(&mut vec![0; 4 << 20]));
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let first = done.drain(..).next().unwrap();
+    /// assert!(first.token == 2 && matches!(first.result, Ok(Done::Drained)));
+    /// assert!(watcher.queued_bytes(source)? <= 1 << 20);
+    /// # while watcher.queued_bytes(source)? > 0 {
+    /// #     watcher.wait(&mut done)?;
+    /// # }
+    /// # slow.join().unwrap()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The system reports no errors for it: it fails only as [every
+    /// operation](Op#errors-of-every-operation) does.
+    ///
+    /// # Platforms
+    ///
+    /// The same everywhere, also in the simulation. What the kernel has taken does not count as
+    /// queued, whether the peer has it or not; on io_uring a write that the kernel has begun counts
+    /// until it answers.
+    ///
+    /// # Cancellation
+    ///
+    /// The writes go on; only the wait ends.
+    pub const fn wait_drained(source: Source, bytes: usize) -> Op {
+        let mut op = Op::plain(OpCode::WaitDrained, source);
+        op.count = if bytes > u32::MAX as usize { u32::MAX } else { bytes as u32 };
+        op
+    }
+}
