@@ -7,7 +7,6 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use windlass::fs::OpenOptions;
@@ -45,15 +44,22 @@ fn main() -> io::Result<()> {
     one(&mut watcher, Op::send_to(udp, "datagram", to))?;
     one(&mut watcher, Op::recv_from(udp))?;
 
-    let (a, b) = UnixStream::pair()?;
-    let passed = a.try_clone()?.into();
-    let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
-    one(&mut watcher, Op::send_descriptors(a, "d", vec![passed]))?;
-    one(&mut watcher, Op::recv_descriptors(b))?;
-
+    #[cfg(unix)]
+    descriptors(&mut watcher)?;
     files(&mut watcher)?;
 
     println!("\n{}\n{:#?}", watcher.explain(), watcher.counters());
+    Ok(())
+}
+
+/// What only a Unix socket carries.
+#[cfg(unix)]
+fn descriptors(watcher: &mut Watcher) -> io::Result<()> {
+    let (a, b) = std::os::unix::net::UnixStream::pair()?;
+    let passed = a.try_clone()?.into();
+    let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
+    one(watcher, Op::send_descriptors(a, "d", vec![passed]))?;
+    one(watcher, Op::recv_descriptors(b))?;
     Ok(())
 }
 

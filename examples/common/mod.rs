@@ -3,6 +3,11 @@
 #![allow(dead_code)] // each example uses its own part
 
 use std::io;
+#[cfg(windows)]
+use std::io::Write;
+#[cfg(windows)]
+use std::net::{TcpListener, TcpStream};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -31,10 +36,25 @@ pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Resul
 
 /// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end. Call it
 /// before the first accept: a burst of connections can use up the descriptors that it needs.
+#[cfg(unix)]
 pub(crate) fn signals() -> io::Result<UnixStream> {
     let (tell, hear) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, tell.try_clone()?)?;
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, tell)?;
+    Ok(hear)
+}
+
+/// As on Unix, over a connection to ourselves: Windows has no pairs of sockets.
+#[cfg(windows)]
+#[allow(unsafe_code)]
+pub(crate) fn signals() -> io::Result<TcpStream> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let tell = TcpStream::connect(listener.local_addr()?)?;
+    let (hear, _) = listener.accept()?;
+    let told = move || (&tell).write_all(b"!").unwrap_or_else(|_gone| std::process::abort());
+    // SAFETY: Windows runs the handler of SIGINT on a thread of its own, where every call is
+    // allowed.
+    unsafe { signal_hook::low_level::register(signal_hook::consts::SIGINT, told)? };
     Ok(hear)
 }
 
