@@ -175,8 +175,9 @@ impl OpCode {
 ///   descriptor (epoll: `/proc/sys/fs/epoll/max_user_watches`); `EBADF`, when other code has closed
 ///   the descriptor; and on io_uring `EIO`, when the kernel has lost an answer.
 ///
-/// `EAGAIN` and `EINTR` never end an operation on a socket or pipe. After `ENOBUFS` and `ENOMEM` of
-/// a read, write or accept the driver tries again, every millisecond.
+/// `EINTR`, and `EAGAIN` of reads, writes and accepts, never end an operation on a socket or pipe:
+/// the driver waits, and tries again. After `ENOBUFS` and `ENOMEM` it tries again every
+/// millisecond.
 ///
 /// # Cancellation of every operation
 ///

@@ -41,8 +41,51 @@ pub enum FileRef {
 }
 
 impl FileRef {
-    /// The symbolic link at `path` itself, not what it leads to: what [`std::fs::symlink_metadata`]
-    /// looks at.
+    /// Makes a symbolic link at `path` that says `target`: symlink(2).
+    ///
+    /// Completes with [`Done::Finished`]. Nothing has to be at `target`.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// # let name = format!("windlass-symlink-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let run = |watcher: &mut Watcher, op| -> std::io::Result<Done> {
+    /// #     watcher.submit(op)?;
+    /// #     let mut done = Completions::new();
+    /// #     watcher.wait(&mut done)?;
+    /// #     Ok(done.drain(..).next().unwrap().result?)
+    /// # };
+    /// let mut watcher = Watcher::new()?;
+    /// let link = directory.join("link");
+    /// std::fs::write(directory.join("file"), "text")?;
+    /// run(&mut watcher, Op::symlink("file", &link))?; // submits and waits
+    /// let Done::Path(says) = run(&mut watcher, Op::read_link(&link))? else { panic!() };
+    /// assert_eq!(says, Path::new("file"));
+    /// let Done::Path(real) = run(&mut watcher, Op::canonicalize(&link))? else { panic!() };
+    /// assert!(real.is_absolute() && real.ends_with("file"));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), and with:
+    ///
+    /// - `EEXIST`: the name `path` is taken.
+    /// - `EPERM`: the file system has no such links, or on Windows the process no privilege to make
+    ///   them.
+    ///
+    /// # Platforms
+    ///
+    /// By a thread, on every driver. Windows tells links to directories from links to files: it is
+    /// one to a directory if `target` is one now.
+    ///
+    /// # Cancellation
+    ///
+    /// As for all [file work](Op#cancellation-of-file-work).
     pub fn symlink(path: impl Into<PathBuf>) -> FileRef {
         FileRef::Symlink(path.into())
     }

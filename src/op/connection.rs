@@ -41,7 +41,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source does not listen, or is a duplicate of a blocking
     ///   listener ([`Watcher::attach_dup`]).
@@ -72,8 +72,8 @@ impl Op {
     /// Opens a stream socket and connects it to `address`.
     ///
     /// Completes with [`Done::Connected`] and the socket, non-blocking and closed on exec. The
-    /// source of its completion is [`Source::NONE`]. While it lasts it counts as a source. Give it
-    /// a [`timeout`](Op::timeout): the system's own takes minutes.
+    /// source of its completion is [`Source::NONE`]. While it is in flight it counts as a source.
+    /// Give it a [`timeout`](Op::timeout): the system's own takes minutes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -91,7 +91,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
     ///
@@ -101,8 +101,8 @@ impl Op {
     /// - `ETIMEDOUT`: the peer did not answer in the system's time.
     /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the peer.
     /// - `ENOENT`: no socket has this path (Unix sockets).
-    /// - `EACCES`: the process may not write to the socket at this path; `EACCES`, `EPERM`: a
-    ///   firewall forbids the connection, or the address is a broadcast address.
+    /// - `EACCES`: the process may not write to the socket at this path.
+    /// - `EACCES`, `EPERM`: a firewall forbids the connection, or it is a broadcast address.
     /// - `EADDRNOTAVAIL`, `EAGAIN`: no local port is free.
     /// - `EAFNOSUPPORT`: the system has no such sockets; [`Address::unspecified`] belongs to none.
     /// - `EMFILE`, `ENFILE`: out of descriptors.

@@ -38,7 +38,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket.
     ///
@@ -55,7 +55,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// An ended receive has taken no datagram.
+    /// A receive that ends early has taken no datagram.
     pub const fn recv_from(source: Source) -> Op {
         Op::plain(OpCode::RecvFrom, source)
     }
@@ -94,7 +94,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// An ended receive has taken no datagram. The buffer comes back with length 0 and its
+    /// A receive that ends early has taken no datagram. The buffer comes back with length 0 and its
     /// capacity.
     pub fn recv_from_into(source: Source, buf: impl Into<Buf>) -> Op {
         let mut op = Op::with_buf(OpCode::RecvFrom, source, buf.into());
@@ -112,7 +112,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket, or `buf` is a
     ///   list.
@@ -125,7 +125,7 @@ impl Op {
     /// - `EMSGSIZE`: the datagram is longer than the protocol or the send buffer allows (UDP over
     ///   IPv4: 65,507 bytes).
     /// - `EDESTADDRREQ`: no address, and the socket has no peer.
-    /// - `ECONNREFUSED`: no socket listens at the Unix path; or an earlier datagram found no
+    /// - `ECONNREFUSED`: no socket has the Unix path any more, or an earlier datagram found no
     ///   receiver.
     /// - `ENOENT`: nothing has this path (Unix sockets).
     /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the address.
@@ -141,8 +141,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// A datagram is sent whole or not at all: an ended send has sent nothing, and those queued
-    /// behind it go out.
+    /// A datagram is sent whole or not at all: a send that ends early has sent nothing, and those
+    /// queued behind it go out.
     pub fn send_to(source: Source, buf: impl Into<Buf>, address: impl Into<Address>) -> Op {
         let mut op = Op::with_buf(OpCode::SendTo, source, buf.into());
         op.extra = Extra::from(address.into());
@@ -184,7 +184,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
     /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket, or
@@ -226,7 +226,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket.
     ///
@@ -241,8 +241,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// An ended receive has taken neither bytes nor descriptors. Descriptors in a completion that
-    /// is dropped unread are closed.
+    /// A receive that ends early has taken neither bytes nor descriptors. Descriptors in a
+    /// completion that is dropped unread are closed.
     pub const fn recv_descriptors(source: Source) -> Op {
         Op::plain(OpCode::RecvDescriptors, source)
     }

@@ -37,7 +37,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device.
@@ -63,8 +63,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// An ended read has taken no bytes: they stay where they were, for the next read. Leases that
-    /// a multishot read has delivered remain valid.
+    /// A read that ends early has taken no bytes: they stay where they were, for the next read.
+    /// Leases that a multishot read has delivered remain valid.
     #[inline(always)]
     pub const fn read(source: Source) -> Op {
         Op::plain(OpCode::Read, source)
@@ -109,7 +109,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// An ended read has taken no bytes. The buffer comes back with length 0 and its capacity.
+    /// A read that ends early has taken no bytes. The buffer comes back with length 0 and its
+    /// capacity.
     #[inline]
     pub fn read_into(source: Source, buf: impl Into<Buf>) -> Op {
         Op::with_buf(OpCode::ReadInto, source, buf.into())
@@ -226,7 +227,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::EmptyBuffer`]: `buf` has no bytes.
     /// - [`Reason::TooLong`]: `buf` has more than 2^31 - 1 bytes.
@@ -242,7 +243,8 @@ impl Op {
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the peer cannot be reached any more.
     /// - `EBADF`: the descriptor is not open for writing, for example a pipe's reading end.
-    /// - `EDESTADDRREQ`: a datagram socket without a peer; `EMSGSIZE`: a datagram that is too long.
+    /// - `EDESTADDRREQ`: a datagram socket without a peer.
+    /// - `EMSGSIZE`: the datagram is too long.
     /// - [`ErrorKind::Torn`]: a write before it ended partly sent; no byte of this one was sent.
     ///
     /// An error does not say which bytes the peer has read, only how many the kernel had taken.
@@ -325,7 +327,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is no socket.
     ///

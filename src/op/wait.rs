@@ -143,7 +143,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: the source is a regular file, a directory or a block device.
     ///

@@ -37,13 +37,13 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as all [file work](Op#errors-of-file-work), with:
+    /// Refused as all [file work](Op#errors-of-file-work), and with:
     ///
     /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no room, or room for more than
     ///   2^31 - 1 bytes.
     ///
-    /// Ends, with the bytes that were read before, in:
+    /// Ends with these errors, and the bytes that were read before:
     ///
     /// - `EBADF`: the file is not open for reading.
     /// - `EISDIR`: it is a directory.
@@ -79,12 +79,12 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as all [file work](Op#errors-of-file-work), with:
+    /// Refused as all [file work](Op#errors-of-file-work), and with:
     ///
     /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
     ///
-    /// Ends, with the number of bytes that are written nevertheless, in:
+    /// Ends with these errors, and the number of bytes that are written nevertheless:
     ///
     /// - `ENOSPC`, `EDQUOT`: the file system is full, or the user's quota is.
     /// - `EFBIG`: the file would be longer than the file system allows.
@@ -95,8 +95,9 @@ impl Op {
     /// # Platforms
     ///
     /// A file that was opened to append takes the bytes at its end on Linux, whatever `offset` is,
-    /// and at `offset` elsewhere. Direct writes are done by io_uring; all others by a thread, one
-    /// after the other for each file. On Windows it moves the file position.
+    /// and at `offset` elsewhere. io_uring does direct writes, where there is one. Threads do all
+    /// others: those into the page cache one after the other for each file, because they would
+    /// contend for its lock. On Windows it moves the file position.
     ///
     /// # Cancellation
     ///
@@ -148,8 +149,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). After an end without a result, what is
-    /// on the disk is unknown.
+    /// As for all [file work](Op#cancellation-of-file-work). If it was taken back, nothing is known
+    /// of what is on the disk.
     pub const fn sync_all(file: Source) -> Op {
         Op::plain(OpCode::SyncAll, file)
     }
@@ -295,10 +296,10 @@ impl Op {
     /// [`Completion::has_more`] tells them from the last. A blocking socket is made non-blocking
     /// until it is detached.
     ///
-    /// What is not in the page cache a thread reads first, a piece after the other. The loop waits
-    /// for the disk where the system does not say what is there (all but Linux, and file systems
-    /// that do not know `RWF_NOWAIT`), for files open with `O_DIRECT`, and while there is no room
-    /// for another job ([`Builder::max_jobs`]).
+    /// A thread first reads what the page cache does not have, a piece after the other. The loop
+    /// waits for the disk where the system does not say what is there (all but Linux, and file
+    /// systems that do not know `RWF_NOWAIT`), for files open with `O_DIRECT`, and while there is
+    /// no room for another job ([`Builder::max_jobs`]).
     ///
     /// ```
     /// use std::io::Read;
@@ -319,7 +320,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused, besides as [every operation](Op#errors-of-every-operation), with:
+    /// Refused as [every operation](Op#errors-of-every-operation), and with:
     ///
     /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or `file` no file; or
     ///   `socket` is a duplicate of a blocking socket ([`Watcher::attach_dup`]).

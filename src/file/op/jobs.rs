@@ -7,7 +7,7 @@ use crate::file::task::{Job, Task};
 use crate::op::Op;
 use crate::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Done, ErrorKind, Reason};
+use crate::{Builder, Completion, Done, ErrorKind, Reason};
 
 /// Look-ups of names and addresses, and jobs of the program.
 impl Op {
@@ -47,7 +47,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for all [file work](Op#cancellation-of-file-work): no system can end a look-up that has
-    /// begun. A deadline or cancel leaves it its thread, and marks its completion late.
+    /// begun. It keeps its thread, and its completion is marked as late.
     pub fn lookup_host(host: impl Into<String>, port: u16) -> Op {
         Op::task(Source::NONE, Task::LookupHost { host: host.into(), port })
     }
@@ -113,8 +113,8 @@ impl Op {
     /// # Cancellation
     ///
     /// A job that has not begun is dropped, on the loop's thread. One that has begun runs to its
-    /// end, and its completion, late, has its value: let the closure look at a flag of yours if it
-    /// should end earlier.
+    /// end: its completion is marked as [late](Completion::is_late) and has the value. To end a job
+    /// early, let its closure look at a flag of yours.
     pub fn run<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Op {
         Op::task(Source::NONE, Task::Run(Job::new(job)))
     }
