@@ -23,11 +23,11 @@ use crate::swap::{self, Lease, Pool};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
-/// A closed set of owners. As the buffer of a write it can be a `Vec<u8>`, a `Box<[u8]>`, a
-/// `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of
-/// those (vectored), or any owner through [`Buf::from_owner`]. As the buffer of a read it is a
-/// `Vec<u8>`, whose **whole capacity** is offered from its start and whose length is then the
-/// number of bytes read, so that the same `Vec` can be submitted again and again; an
+/// The owner of the bytes is one of a closed set. As the buffer of a write it can be a `Vec<u8>`, a
+/// `Box<[u8]>`, a `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a
+/// [list](Buf::list) of those (vectored), or any owner through [`Buf::from_owner`]. As the buffer
+/// of a read it is a `Vec<u8>`, whose **whole capacity** is offered from its start and whose length
+/// is then the number of bytes read, so that the same `Vec` can be submitted again and again; an
 /// [`AlignedBuf`], likewise; or a list of such.
 ///
 /// ```
@@ -101,8 +101,8 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
-    /// A list: its parts are written, or read into, one after the other as if they were one. A list
-    /// in a list becomes its parts.
+    /// A list of buffers, written or filled one after the other. The parts of a list inside the
+    /// list become parts of this one.
     ///
     /// ```
     /// use windlass::Buf;
@@ -192,8 +192,8 @@ impl Buf {
         self.len == 0 && self.len() == 0
     }
 
-    /// Whether the read that returned this has met the end of the file: it has no bytes. (A read
-    /// into no room is refused, so nothing else reads as empty; an empty *datagram* is one, too.)
+    /// Whether the read that returned this buffer met the end of the file: the buffer has no bytes.
+    /// An empty *datagram* has none either.
     #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()
@@ -223,7 +223,7 @@ impl Buf {
         }
     }
 
-    /// The bytes as a `Vec`: the very one that was moved in where it was one, else a copy.
+    /// The bytes as a `Vec`: the same one if a `Vec` was moved in, else a copy.
     pub fn into_vec(self) -> Vec<u8> {
         match self.tag() {
             VEC => {
@@ -237,10 +237,10 @@ impl Buf {
         }
     }
 
-    /// The lease, where the bytes are the library's.
+    /// The lease, if a lease holds the bytes.
     ///
     /// # Errors
-    /// The buffer comes back where they are not.
+    /// The buffer comes back if another owner holds them.
     pub fn into_lease(self) -> Result<Lease, Buf> {
         if self.tag() != LEASE {
             return Err(self);
@@ -250,10 +250,10 @@ impl Buf {
         Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
-    /// The aligned buffer that was moved in, its length what a read has set.
+    /// The aligned buffer that was moved in, with the length that a read has set.
     ///
     /// # Errors
-    /// The buffer comes back where it is none.
+    /// The buffer comes back if it is no aligned one.
     pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
         if !matches!(self.tag(), ALIGNED | PIECE) {
             return Err(self);
@@ -263,7 +263,7 @@ impl Buf {
         Ok(ManuallyDrop::into_inner(unsafe { this.aligned() }))
     }
 
-    /// Whether the bytes are the library's: a lease.
+    /// Whether a lease holds the bytes.
     pub fn is_lease(&self) -> bool {
         self.tag() == LEASE
     }

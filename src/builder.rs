@@ -43,8 +43,8 @@ impl Builder {
         self
     }
 
-    /// Most sources, 1 to 2^24 - 2 (here and in other settings what is outside the range becomes
-    /// the nearest in it). Default 2^20. Tables grow with need, by chunks of 256.
+    /// Most sources, 1 to 2^24 - 2. Default 2^20. Tables grow with need, by chunks of 256. Here and
+    /// in other settings, a number outside the range becomes the nearest one inside.
     pub fn max_sources(mut self, count: u32) -> Builder {
         self.config.max_sources = count;
         self
@@ -61,9 +61,9 @@ impl Builder {
         self
     }
 
-    /// Most requests from other threads that wait for the loop: 1 to 2^20 (what is outside becomes
-    /// the nearest of these), of some 100 bytes each, which are allocated at once. Default 4096.
-    /// Beyond, other threads are refused, or [wait](Submitter#back-pressure).
+    /// Most requests from other threads that wait for the loop: 1 to 2^20. Default 4096. Each takes
+    /// some 100 bytes, allocated at once. Beyond the bound, other threads are refused, or
+    /// [wait](Submitter#back-pressure).
     pub fn remote_queue(mut self, count: usize) -> Builder {
         self.config.remote_queue = count;
         self
@@ -71,7 +71,7 @@ impl Builder {
 
     /// How many ids of each kind are kept ready for other threads: the most that they can attach or
     /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients
-    /// is accepted in one go. Beyond, other threads are refused, or
+    /// is accepted at once. Beyond them, other threads are refused, or
     /// [wait](Submitter#back-pressure). The range is 1 to 2^16, and at most a quarter of the
     /// [sources](Builder::max_sources) or [operations](Builder::max_operations). Reserved ids count
     /// as sources and operations from the first [`submitter`](Watcher::submitter) or
@@ -101,8 +101,9 @@ impl Builder {
     }
 
     /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write
-    /// that finds others queued and would exceed it is refused, or closes the source
-    /// ([`write_overflow`](Builder::write_overflow)); one that finds none is always accepted.
+    /// that would exceed it is refused, or closes the source
+    /// ([`write_overflow`](Builder::write_overflow)). A write to a source without queued writes is
+    /// always accepted.
     pub fn write_limit(mut self, bytes: usize) -> Builder {
         self.config.write_limit = u32::try_from(bytes).unwrap_or(u32::MAX);
         self
@@ -138,10 +139,10 @@ impl Builder {
         self
     }
 
-    /// Bytes that are read from one source in a row while others have some, too: what comes while
-    /// they are dealt with is still in the cache, so a stream that is served until it runs dry
-    /// costs half of one that takes turns with others. Default 2 MiB, half a millisecond's worth. A
-    /// source writes, or reads from the page cache, 256 KiB at most before others have their turn.
+    /// Bytes that are read from one source in a row while other sources wait. Default 2 MiB, about
+    /// half a millisecond. A stream that is read until it is empty costs half of one that takes
+    /// turns with others, because its bytes are still in the cache. A source writes at most 256 KiB
+    /// in a row, and reads at most as much from the page cache.
     pub fn source_budget(mut self, bytes: usize) -> Builder {
         self.config.source_budget = bytes.max(1);
         self
@@ -156,8 +157,7 @@ impl Builder {
 
     /// Counts the time that the loop sleeps:
     /// [`Counters::idle_ns`](crate::driver::Counters::idle_ns). Default off, because it reads the
-    /// clock before and after each sleep (some 40 ns where the system answers that without a system
-    /// call).
+    /// clock before and after each sleep (some 40 ns where reading it needs no system call).
     ///
     /// ```
     /// # use windlass::{Completions, Op, Watcher};
@@ -173,42 +173,43 @@ impl Builder {
         self
     }
 
-    /// Threads for what would block: work on files that the kernel does not do by itself, name
-    /// look-ups, jobs; 1 to 1024, or [`build`](Builder::build) fails. They are made when there is
-    /// work for them. Default 4, or what the environment variable `WINDLASS_THREADS` says.
+    /// Most worker threads, 1 to 1024; with another number [`build`](Builder::build) fails. They do
+    /// what would block the loop: work on files that the kernel does not do by itself, name
+    /// look-ups, and jobs. Each starts when there is work for it. Default 4, or what the
+    /// environment variable `WINDLASS_THREADS` says.
     pub fn threads(mut self, count: usize) -> Builder {
         // 0 stands for what the environment says.
         self.config.threads = if count == 0 { usize::MAX } else { count };
         self
     }
 
-    /// Most jobs for those threads that are in flight at a time, 1 to 2^20 (what is outside becomes
-    /// the nearest of these): beyond, submissions are refused. Default 4096.
+    /// Most jobs for the worker threads that are in flight at a time, 1 to 2^20. Default 4096.
+    /// Submissions beyond the bound are refused.
     pub fn max_jobs(mut self, count: usize) -> Builder {
         self.config.max_jobs = count;
         self
     }
 
-    /// Who does the work on files; an explicit choice never falls back.
+    /// Which mechanism does the work on files. An explicit choice never falls back.
     pub fn file_backend(mut self, backend: FileBackend) -> Builder {
         self.config.file_backend = backend;
         self
     }
 
-    /// How many files the io_uring driver registers with its ring, each at its first operation: the
-    /// kernel then does not look the descriptor up for each one. 0, the default, is none; files
-    /// beyond go unregistered. It has no effect where the kernel refuses, and on other drivers,
+    /// How many files the io_uring driver registers with its ring, each at its first operation. For
+    /// a registered file the kernel looks the descriptor up only once. Default 0. Further files
+    /// work unregistered. The setting has no effect where the kernel refuses, and on other drivers,
     /// even with a ring for files beside epoll. [`explain`](Watcher::explain) says so.
     pub fn registered_files(mut self, count: u32) -> Builder {
         self.config.registered_files = count;
         self
     }
 
-    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30; 0, the
-    /// default, is none. [`Watcher::aligned_buf`] hands buffers out of it, and the kernel does not
-    /// pin their pages for each operation on a file. The memory is locked: without `CAP_IPC_LOCK`
-    /// it counts against `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has
-    /// no effect, and [`explain`](Watcher::explain) says so.
+    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30. Default 0.
+    /// [`Watcher::aligned_buf`] takes buffers from it, and the kernel does not pin their pages for
+    /// each operation on a file. The memory is locked: without `CAP_IPC_LOCK` it counts against
+    /// `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has no effect, and
+    /// [`explain`](Watcher::explain) says so.
     pub fn registered_bytes(mut self, bytes: usize) -> Builder {
         self.config.registered_bytes = bytes;
         self
@@ -221,8 +222,9 @@ impl Builder {
         self
     }
 
-    /// How long a wait spins before it blocks. Off by default. It multiplies the rate of a single
-    /// connection, whose messages otherwise pay for a sleep each, and costs a processor meanwhile.
+    /// How long a wait spins before it blocks. Off by default. Spinning multiplies the rate of a
+    /// single connection, because its messages no longer wait for a wake-up. It keeps a processor
+    /// busy.
     pub fn busy_poll(mut self, span: Duration) -> Builder {
         self.config.busy_poll = span;
         self
@@ -230,8 +232,8 @@ impl Builder {
 
     /// Turns workarounds for known faults of io_uring on and off, as a list of `name=on` and
     /// `name=off`; [`explain`](Watcher::explain) names those in force. Watchers without a ring
-    /// ignore it. Default: those that the running release has, changed by what `WINDLASS_QUIRKS`
-    /// says in the same words.
+    /// ignore it. Default: the workarounds for the running kernel release, changed by
+    /// `WINDLASS_QUIRKS`, which has the same form.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
         self
@@ -255,8 +257,8 @@ impl Builder {
     ///
     /// - `InvalidInput`: [`affinity`](Builder::affinity) names a processor that the process may not
     ///   use; `WINDLASS_DRIVER` or `WINDLASS_FILES` names none; the number of threads, also in
-    ///   `WINDLASS_THREADS`, is not within 1 to 1024; or the quirks are none that io_uring is known
-    ///   to have.
+    ///   `WINDLASS_THREADS`, is not within 1 to 1024; or a name of [`quirks`](Builder::quirks) is
+    ///   unknown.
     /// - `Unsupported`: this system does not have the driver or the file backend.
     /// - `EMFILE`, `ENFILE`, `ENOMEM`, `EPERM` …: the system cannot set the driver up. The error's
     ///   text begins with the failed call, and [`Reason::of`](crate::Reason::of) returns the errno.
@@ -313,7 +315,7 @@ impl Builder {
 /// A loop on a thread of its own.
 #[derive(Debug)]
 pub struct LoopThread<T> {
-    /// Reaches the loop.
+    /// The handle through which this thread reaches the loop.
     pub submitter: Submitter,
     /// The thread; joining it gives what the loop returned.
     pub thread: JoinHandle<io::Result<T>>,

@@ -15,16 +15,16 @@ use crate::op::OpCode;
 use crate::slots;
 use crate::source::{Handle, Source, Ticket};
 
-/// What became of an operation.
+/// The end of an operation, or one result of a multishot operation.
 ///
-/// An accepted operation ends in exactly one final completion; a multishot one is followed by any
-/// number with [`has_more`](Completion::has_more) set before that. Dropping a completion unread
-/// leaks nothing: buffers, leases and descriptors in it are released.
+/// An accepted operation ends in exactly one final completion. Before that, a multishot operation
+/// has any number of completions with [`has_more`](Completion::has_more) set. Dropping a completion
+/// unread leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
     /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It
     /// may have ended since.
     pub source: Source,
-    /// The operation's token, untouched.
+    /// The operation's token, unchanged.
     pub token: u64,
     /// How it ended.
     pub result: Result<Done, Error>,
@@ -84,7 +84,7 @@ impl Completion {
         self
     }
 
-    /// The ticket that `submit` gave.
+    /// The ticket that `submit` returned.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         Ticket::from_parts(self.ticket.index() & !OURS, self.ticket.generation())
@@ -145,7 +145,7 @@ impl Completion {
         }
     }
 
-    /// The way it failed, if it did.
+    /// How the operation failed, if it did.
     pub fn error_kind(&self) -> Option<ErrorKind> {
         self.result.as_ref().err().map(Error::kind)
     }
@@ -203,9 +203,9 @@ pub enum Done {
     Shutdown,
     /// The source is closed, after all writes before the close were out.
     Closed,
-    /// The queued writes have become few enough.
+    /// The queued bytes have fallen to the mark of [`Op::wait_drained`](crate::Op::wait_drained).
     Drained,
-    /// The conditions that hold, of those that were asked for.
+    /// The requested conditions that hold.
     Ready(Ready),
     /// The time of a timer has come.
     Timer,
@@ -213,11 +213,11 @@ pub enum Done {
     Nop,
     /// A message from another thread.
     Message(Message),
-    /// Work on a file that answers nothing else: a sync, a rename …
+    /// Work on a file without another result: a sync, a rename …
     Finished,
     /// An open file.
     Opened(Handle),
-    /// A fresh file, and its path.
+    /// A new temporary file, open, and its path.
     Temporary(Box<(PathBuf, Handle)>),
     /// What the system knows of a file.
     Metadata(Box<Metadata>),
@@ -225,13 +225,13 @@ pub enum Done {
     StatFs(Box<StatFs>),
     /// A path.
     Path(PathBuf),
-    /// What is in a directory.
+    /// The entries of a directory.
     Entries(Vec<DirEntry>),
     /// A part of a directory's entries.
     Part(Box<DirPart>),
     /// How many bytes were copied.
     Copied(u64),
-    /// How many bytes of a file are out, since the operation's last completion.
+    /// How many bytes of a file were sent since the operation's last completion.
     Sent(u32),
     /// The addresses of a host.
     Addresses(Vec<SocketAddr>),
@@ -265,7 +265,7 @@ impl Message {
         }
     }
 
-    /// Whether it carries no value but its token.
+    /// Whether it carries only a token.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

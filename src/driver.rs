@@ -129,18 +129,18 @@ pub trait Submit {
     /// [`Rejected`] says why and returns the operation; nothing is reported for it later.
     fn submit(&mut self, op: Self::Op) -> Result<Ticket, Rejected<Self::Op>>;
 
-    /// Asks for an operation to end; its completion is the answer. False when the ticket is stale:
-    /// the operation's final completion has been made already.
+    /// Asks for an operation to end. Its completion is the answer. Returns false for a stale
+    /// ticket: the operation has ended already.
     fn cancel(&mut self, ticket: Ticket) -> bool;
 }
 
-/// The second verb: take what has come about.
+/// The second verb: take completions.
 pub trait Complete {
-    /// What comes about.
+    /// What is delivered.
     type Item;
 
-    /// Appends what has come about to `out` and answers how many items that were. The only call
-    /// that may block, for as long as `wait` says. An empty `out` is swapped, not filled.
+    /// Appends all items that are ready to `out`, and returns their number. It may block, for as
+    /// long as `wait` says; no other call does. An empty `out` is swapped with the batch.
     ///
     /// # Errors
     /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was
@@ -154,16 +154,15 @@ pub trait Complete {
 pub enum Wait {
     /// Not at all.
     Now,
-    /// Until there is something.
+    /// Until there is an item.
     Forever,
-    /// Until there is something or this time has come, in nanoseconds of [`Driver::now`]'s time
-    /// line.
+    /// Until there is an item, or until this time on the clock of [`Driver::now`].
     Until(Instant),
 }
 
 /// Both verbs over [`Op`], and the descriptors.
 ///
-/// What a driver may lack has a default that answers [`Reason::Unsupported`].
+/// Optional methods have a default that returns [`Reason::Unsupported`].
 pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Takes ownership of a descriptor. Makes no system call.
     ///
@@ -179,7 +178,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// As for `attach`.
     fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
 
-    /// Gives a descriptor back, its flags as they were.
+    /// Gives a descriptor back, with the flags that it had.
     ///
     /// # Errors
     /// [`Reason::Busy`] while operations are in flight on it, [`Reason::Stale`].
@@ -200,12 +199,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Ends every operation on the source; answers how many that were.
     fn cancel_all(&mut self, source: Source) -> usize;
 
-    /// Ends everything.
+    /// Ends every operation, and closes every descriptor.
     fn close(&mut self);
 
-    /// Makes the copy of the driver in a forked child the child's own; the built-in drivers do
-    /// nothing where there was no fork. See
-    /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
+    /// Makes the copy of the driver in a forked child usable there. Without a fork the built-in
+    /// drivers do nothing. See [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     ///
     /// # Errors
     /// What the system reports; [`Reason::Unsupported`], of a driver without this.
@@ -363,13 +361,13 @@ pub struct Counters {
     pub sources: u64,
     /// Turns of the loop.
     pub turns: u64,
-    /// Events that the kernel has told, completions of a ring among them.
+    /// Events that the kernel has reported, completions of a ring included.
     pub events: u64,
-    /// Those of them that a turn has found when it asked without blocking.
+    /// Those of them that a wait found without blocking.
     pub waiting_events: u64,
     /// Waits that another thread ended.
     pub wakes: u64,
-    /// Times that a source was put back because its share of a turn was used up.
+    /// How often a source had to wait for its next turn because its budget was used up.
     pub budget_stops: u64,
     /// Times that a read had to wait for a lease.
     pub lease_waits: u64,
@@ -398,7 +396,7 @@ pub struct Counters {
     /// did not fit into the current swap buffer, and messages in more parts than one call takes.
     /// Divided by the bytes moved, this is the number of extra copies per byte.
     pub copied_bytes: u64,
-    /// File operations that a kernel mechanism handed back and threads then did.
+    /// File operations that a kernel mechanism returned undone, so that threads did them.
     pub fallbacks: u64,
     /// Bytes of swap buffers that exist, now.
     pub swap_bytes: u64,
@@ -452,13 +450,13 @@ pub struct Explain {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExplainRow {
-    /// What is served.
+    /// The operation.
     pub operation: &'static str,
-    /// By what.
+    /// The mechanism that serves it.
     pub mechanism: String,
-    /// Why by that.
+    /// Why this mechanism.
     pub reason: String,
-    /// How often it was taken.
+    /// How often the path was taken.
     pub count: u64,
 }
 

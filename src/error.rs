@@ -11,7 +11,7 @@ use crate::buf::Buf;
 use crate::sys::os_error;
 use crate::sys::step::Step;
 
-/// Which bound a refusal has met.
+/// The bound that refused a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
@@ -92,14 +92,14 @@ pub enum Reason {
     /// The driver's kernel has no files and no threads for blocking work. A simulated kernel is
     /// one.
     NoFiles,
-    /// This processor, which a thread was to be bound to, does not exist, or the process may not
-    /// use it.
+    /// The thread cannot be bound to this processor: it does not exist, or the process may not use
+    /// it.
     NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
     /// The loop runs on this thread, so the thread would wait for itself.
     Deadlock,
-    /// The system said no; the value is its errno (on Windows the C library's, `libc::EAGAIN` …).
+    /// The system refused, with this errno (on Windows the C library's, `libc::EAGAIN` …).
     Os(i32),
 }
 
@@ -198,7 +198,7 @@ impl Reason {
 
 /// A refused submission: why, and what was refused, with its buffer.
 pub struct Rejected<T> {
-    /// What was handed in.
+    /// The refused value: an operation, a handle or a message.
     pub value: T,
     /// Why it was refused.
     pub reason: Reason,
@@ -231,7 +231,7 @@ impl<T> From<Rejected<T>> for io::Error {
     }
 }
 
-/// How an accepted operation ended when it did not end well.
+/// How an accepted operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -245,13 +245,13 @@ pub enum ErrorKind {
     Aborted,
     /// The watcher was closed.
     Closed,
-    /// A write before it on the same source ended partly sent: sending this one would have made a
-    /// hole in the stream. No byte of it was sent. Of a shutdown or close: it was not done; the
-    /// source is there until it is aborted.
+    /// An earlier write on the same source ended partly sent, so this one would have left a hole in
+    /// the stream. No byte of it was sent. A shutdown or close with this error was not done, and
+    /// the source is still there.
     Torn,
     /// The end of the file came before `read_exact` had its bytes.
     Eof,
-    /// The job panicked; what it said is in the buffer.
+    /// The job panicked. The buffer holds its message.
     Panicked,
     /// The parent had submitted it when the process was forked; see
     /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).

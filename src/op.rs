@@ -127,8 +127,8 @@ impl OpCode {
 /// | [`multishot`](Op::multishot) | accept and read: stay in flight, complete again and again | once |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///
-/// An operation owns its buffer: it is moved in here and moved back with the completion, also when
-/// that is an error, and with the refusal, if `submit` refuses.
+/// An operation owns its buffer. The completion gives the buffer back, also when the operation
+/// failed, and a refusal of `submit` gives it back, too.
 ///
 /// ```
 /// use std::time::Duration;
@@ -145,8 +145,8 @@ impl OpCode {
 ///
 /// # Errors of every operation
 ///
-/// The page of each constructor lists the errors of its operation. The ones below come on top, and
-/// are not repeated there.
+/// The page of each constructor lists the errors of its operation. Every operation can also meet
+/// the errors below.
 ///
 /// [`Watcher::submit`] refuses an operation, hands it back and reports nothing later, with:
 ///

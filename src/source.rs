@@ -31,7 +31,7 @@ macro_rules! id {
         }
 
         impl $name {
-            /// Names nothing; every use of it is refused as stale.
+            /// The name of no source or operation: every use of it is refused as stale.
             pub const NONE: $name = $name { index: NONE, generation: NonZeroU32::MIN };
 
             /// Builds the name of `index` in its `generation` (for authors of drivers).
@@ -81,9 +81,9 @@ id! {
     /// Names a descriptor that a watcher owns: a small `Copy` id.
     ///
     /// It comes from [`Watcher::attach`](crate::Watcher::attach) and goes stale when the source is
-    /// aborted, closed or detached. It is one watcher's: to another it is stale. (The generations
-    /// of two watchers begin far apart; only that of a place that was used some 2^30 times comes
-    /// near another's. Watchers of different simulated worlds may have names in common.)
+    /// aborted, closed or detached. It belongs to one watcher, and is stale in every other.
+    /// (Generations make it so: only after some 2^30 uses of one slot could a name be valid in
+    /// another watcher. Watchers of different simulated worlds may have names in common.)
     Source
 }
 
@@ -123,8 +123,8 @@ pub enum SourceKind {
     Listener = 3,
     /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
     Pollable = 4,
-    /// As `Pollable`, but somebody else shares the blocking description, whose flags are not
-    /// changed.
+    /// As `Pollable`, but other code shares the blocking file description, so its flags stay as
+    /// they are.
     SharedPollable = 5,
     /// A stream socket of another protocol (SCTP one-to-one, vsock …): a short read proves nothing.
     OtherStream = 7,
@@ -182,8 +182,8 @@ struct Virtual {
 /// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it.
 ///
 /// An accepted or connected socket is non-blocking (`O_NONBLOCK`), also one that the program gave
-/// to [`Op::connect_with`](crate::Op::connect_with), and closed on exec: who reads it without a
-/// watcher calls `set_nonblocking(false)` first.
+/// to [`Op::connect_with`](crate::Op::connect_with), and closed on exec. Call
+/// `set_nonblocking(false)` before you use it without a watcher.
 ///
 /// ```
 /// use std::os::fd::OwnedFd;
@@ -270,7 +270,7 @@ impl Handle {
         matches!(&self.origin, Origin::Virtual(outside) if Arc::ptr_eq(&outside.owner, owner))
     }
 
-    /// Gives up ownership: the number must be closed by whoever takes it.
+    /// Gives up ownership: the caller must close the number.
     pub(crate) fn into_raw(mut self) -> (RawFd, SourceKind) {
         let raw = (self.fd, self.kind);
         self.fd = -1;

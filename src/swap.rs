@@ -103,14 +103,14 @@ impl Shared {
     }
 }
 
-/// Library-owned bytes that a read without a buffer has yielded.
+/// The bytes of a read without a buffer, in memory of the library.
 ///
 /// A counted pointer: cloning it copies no bytes, dropping the last clone gives the memory back to
 /// the watcher's pool, from any thread. A lease can be the buffer of a write, so that an echo or a
 /// proxy forwards what it has read without a copy. Leases outlive their watcher.
 ///
-/// Leases that are held for long hold the pool: when its limit is reached, reads without a buffer
-/// wait for one to come back. Give writes to peers that may stall a deadline.
+/// A lease keeps a part of the pool in use. At the pool's limit, reads without a buffer wait for a
+/// lease to come back. So give writes to peers that may stall a deadline.
 pub struct Lease {
     chunk: NonNull<Chunk>,
     offset: u32,
@@ -139,7 +139,7 @@ impl Lease {
         part
     }
 
-    /// The bytes that the memory behind this lease keeps from the pool: one chunk.
+    /// The bytes of memory that this lease keeps in use: a whole chunk.
     pub fn held_bytes(&self) -> usize {
         // SAFETY: a lease keeps its chunk alive (S3).
         unsafe { self.chunk.as_ref() }.size as usize

@@ -17,7 +17,8 @@ use crate::source::{Handle, Source, Ticket};
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::{affinity, descriptor};
 
-/// Submits operations and waits for completions: sockets, timers and other threads in one wait.
+/// Submits operations and waits for their completions: sockets, files, timers and other threads in
+/// one wait.
 ///
 /// ```no_run
 /// use std::net::TcpListener;
@@ -116,7 +117,7 @@ impl Watcher {
         Watcher::builder().build()
     }
 
-    /// Settings first.
+    /// A [`Builder`], to change settings before the watcher is built.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -128,8 +129,8 @@ impl<D: Driver> Watcher<D> {
         Watcher { driver, _not_send: PhantomData }
     }
 
-    /// Takes the driver out, for a driver of your own around it. Sources, tickets and submitters
-    /// stay valid.
+    /// Takes the driver out, so that a driver of your own can wrap it. Sources, tickets and
+    /// submitters stay valid.
     ///
     /// ```
     /// use windlass::{Completions, Op, Watcher};
@@ -148,17 +149,17 @@ impl<D: Driver> Watcher<D> {
         &self.driver
     }
 
-    /// The driver, to steer.
+    /// The driver, to call methods of its own that change it.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
 
     /// Takes ownership of a descriptor: anything that converts into an `OwnedFd`, or an accepted or
-    /// connected [`Handle`]. Makes no system call; the kernel hears of the descriptor when an
-    /// operation on it would block for the first time.
+    /// connected [`Handle`]. Makes no system call: the descriptor is registered with the kernel
+    /// when an operation on it would block for the first time.
     ///
     /// Options that were set before stay. Pipes, terminals and listeners are made non-blocking at
-    /// their first operation, which [`detach`](Watcher::detach) takes back.
+    /// their first operation. [`detach`](Watcher::detach) restores them.
     ///
     /// # Errors
     ///
@@ -174,11 +175,11 @@ impl<D: Driver> Watcher<D> {
 
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
-    /// The duplicate shares the open file description: its flags are never changed, so a pipe is
-    /// read with `RWF_NOWAIT` (Linux) or asked first, and a blocking listener can be polled and
-    /// closed, but an accept is refused; on macOS, whose sends know no `MSG_DONTWAIT`, every
-    /// blocking socket is, at its first operation; on Windows every socket is, because whether it
-    /// blocks cannot be asked.
+    /// The duplicate shares the open file description, so the watcher never changes its flags. A
+    /// blocking pipe is read with `RWF_NOWAIT` (Linux), or after poll(2). A blocking listener can
+    /// be polled and closed, but accepts are refused. On macOS, which lacks `MSG_DONTWAIT` for
+    /// sends, every operation on a blocking socket is refused. On Windows every socket is refused,
+    /// because Windows does not tell whether it blocks.
     ///
     /// # Errors
     ///
@@ -189,12 +190,13 @@ impl<D: Driver> Watcher<D> {
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
     }
 
-    /// Gives a descriptor back once nothing is in flight on it, its flags as they were when it was
-    /// attached (as they are where the process has forked since: the other may go by them).
+    /// Gives a descriptor back when no operation is in flight on it. Its flags are as they were
+    /// when it was attached. (After a fork they stay as they are, because the other process may
+    /// rely on them.)
     ///
     /// # Errors
     ///
-    /// The source stays as it is, with:
+    /// The source stays attached, with:
     ///
     /// - [`Reason::Busy`]: operations are in flight on it.
     /// - [`Reason::Stale`]: it was aborted or detached before, or is closing.
@@ -208,8 +210,8 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096,
-    /// TCP_NODELAY for what it accepts, `SO_REUSEADDR`. A Unix path at which no socket listens any
-    /// more is replaced.
+    /// TCP_NODELAY for accepted sockets, `SO_REUSEADDR`. A Unix socket file on which no process
+    /// listens any more is replaced.
     ///
     /// # Errors
     ///
@@ -247,29 +249,28 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] hands the operation back, its buffer in it. [Every
+    /// [`Rejected`] hands the operation back with its buffer. [Every
     /// operation](Op#errors-of-every-operation) can be refused with [`Reason::Closed`],
     /// [`Reason::Forked`], [`Reason::Stale`] or [`Reason::Full`]; the page of its constructor lists
-    /// what refuses it besides.
+    /// more.
     #[inline(always)]
     pub fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         self.driver.submit(op)
     }
 
-    /// Asks for an operation to end; its completion is the answer, and says how many bytes had
-    /// moved. False for a stale ticket: the operation has ended already.
+    /// Asks for an operation to end. Its completion is the answer, and says how many bytes moved.
+    /// Returns false for a stale ticket: the operation has ended already.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.driver.cancel(ticket)
     }
 
-    /// Cancels every operation on a source; answers how many that were.
+    /// Cancels every operation on a source, and returns their number.
     pub fn cancel_all(&mut self, source: Source) -> usize {
         self.driver.cancel_all(source)
     }
 
-    /// Waits for completions and appends them to `done`; answers how many came. At least one does.
-    /// A signal does not end the wait: a handler tells the loop through a descriptor that it reads
-    /// (the example `echo`), or through a [`Submitter`] from a thread that waits for signals.
+    /// Waits for at least one completion, appends all to `done`, and returns their number. A signal
+    /// does not end the wait: see the guide's page on signals.
     ///
     /// With nothing in flight it waits for requests of other threads through a [`Submitter`].
     /// Without such threads it blocks for ever. (On a [simulation](crate::sim) it fails instead.)
@@ -288,7 +289,7 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Forever, done)
     }
 
-    /// As [`wait`](Watcher::wait), for at most `timeout`; answers 0 when it has passed.
+    /// As [`wait`](Watcher::wait), for at most `timeout`. Returns 0 when it has passed.
     ///
     /// # Errors
     ///
@@ -305,18 +306,18 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - As for [`wait`](Watcher::wait). That nothing has completed is no error.
+    /// - As for [`wait`](Watcher::wait). An empty batch is no error.
     pub fn try_wait(&mut self, done: &mut Completions) -> io::Result<usize> {
         self.driver.complete(Wait::Now, done)
     }
 
     /// Ends the operations of a source ([`ErrorKind::Aborted`](crate::ErrorKind::Aborted)) and
-    /// closes its descriptor at once. False for a stale source. To close after the writes that are
-    /// queued, submit [`Op::close`], and do not abort the source after it: that ends the close and
-    /// the unsent writes before it.
+    /// closes its descriptor at once. Returns false for a stale source. To send the queued writes
+    /// first, submit [`Op::close`] instead. An abort after it would end the close and the unsent
+    /// writes.
     ///
-    /// Completions already made are still delivered. Later submissions for their source are refused
-    /// with [`Reason::Stale`]; a server with several operations in flight per source should expect
+    /// Completions already made are still delivered. Later submissions for the source are refused
+    /// with [`Reason::Stale`]: a server with several operations in flight per source must expect
     /// that.
     ///
     /// ```
@@ -341,34 +342,34 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Ends everything: every operation in flight completes with
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), every descriptor is closed. The completions
-    /// are still delivered; then waiting fails with [`Reason::Closed`]. Idempotent.
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and every descriptor is closed. The next
+    /// waits deliver these completions. Then they fail with [`Reason::Closed`]. A second call does
+    /// nothing.
     pub fn close(&mut self) {
         self.driver.close();
     }
 
-    /// Makes the copy of the watcher in a forked child the child's own; where there was no fork it
-    /// does nothing. Until then every call in the child fails with [`Reason::Forked`], and the
-    /// parent's watcher goes on whatever the child does.
+    /// Makes the copy of the watcher in a forked child usable there. Without a fork it does
+    /// nothing. Until then every call in the child fails with [`Reason::Forked`]. The child never
+    /// disturbs the parent's watcher.
     ///
-    /// The sources stay, with their names; their open files are the parent's as well, so that what
-    /// one of the two reads the other does not. Every operation that was in flight at the fork ends
-    /// in the child with [`ErrorKind::Forked`](crate::ErrorKind::Forked) and its buffer, unless a
-    /// worker thread had that; in the parent it goes on. The selector or ring, the wake descriptor,
-    /// the AIO context and the worker threads are made anew; registered files and buffers are
-    /// registered anew. Completions that were not yet delivered at the fork are delivered in both.
+    /// The sources stay, with their names. The two processes share their open files: bytes that one
+    /// reads, the other does not get. Every operation in flight at the fork goes on in the parent.
+    /// In the child it ends with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and with its
+    /// buffer unless a worker thread had it. The selector or ring, the wake descriptor, the AIO
+    /// context and the worker threads are made anew; registered files and buffers are registered
+    /// anew. Completions that were not yet delivered at the fork are delivered in both.
     ///
     /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is
-    /// dropped in the child aborts nothing there. [`pollable`](Watcher::pollable) is another
-    /// descriptor. Buffers of [`aligned_buf`](Watcher::aligned_buf) from before are not registered
-    /// any more. In neither process are a descriptor's flags restored after a fork, because the
-    /// other may still use it.
+    /// dropped in the child aborts nothing there. [`pollable`](Watcher::pollable) returns another
+    /// descriptor. Older buffers of [`aligned_buf`](Watcher::aligned_buf) are not registered any
+    /// more. After a fork, neither process restores a descriptor's flags, because the other may
+    /// still rely on them.
     ///
-    /// fork(2) in a process with several threads leaves only calls that are async-signal-safe to
-    /// the child (signal-safety(7)); this is not one. Fork before there are threads, workers among
-    /// them, or exec. Let direct I/O end before: into private memory it must not be in flight at a
-    /// fork (open(2)). What workers were about to close, and files that they had opened, stay open
-    /// in the child.
+    /// The child of a process with several threads may only make async-signal-safe calls
+    /// (signal-safety(7)), and this is not one. So fork before any thread starts, workers included,
+    /// or call exec in the child. No direct I/O into private memory may be in flight at a fork
+    /// (open(2)). Files that workers had open at the fork stay open in the child.
     ///
     /// ```no_run
     /// # use windlass::{Completions, Op, Watcher};
@@ -392,14 +393,14 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system does not give the new selector or ring.
     /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Unsupported`]: the driver has nothing to be had anew, as the simulated one.
+    /// - [`Reason::Unsupported`]: the driver cannot do this, for example the simulated one.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
     }
 
-    /// How many bytes of writes are queued on a source and not out yet: what a program looks at
-    /// before it writes more to a peer that may be slow. [`Op::wait_drained`] tells when they have
-    /// become fewer; [`Builder::write_limit`] bounds them.
+    /// How many bytes of writes are queued on a source. A program looks at them before it writes
+    /// more to a peer that may be slow. [`Op::wait_drained`] completes when they have become fewer,
+    /// and [`Builder::write_limit`] bounds them.
     ///
     /// # Errors
     ///
@@ -429,10 +430,10 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - `EOPNOTSUPP`, `ENOPROTOOPT`: the socket is none of TCP's.
+    /// - `EOPNOTSUPP`, `ENOPROTOOPT`: the source is no TCP socket.
     /// - `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
-    ///   [`Reason::Stale`].
+    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`. [`Reason::Stale`] has the kind
+    ///   `NotFound`.
     pub fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
         self.driver.set_nodelay(source, on)
     }
@@ -442,8 +443,8 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
-    ///   [`Reason::Stale`].
+    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`. [`Reason::Stale`] has the kind
+    ///   `NotFound`.
     pub fn local_address(&mut self, source: Source) -> io::Result<Address> {
         self.driver.local_address(source)
     }
@@ -454,8 +455,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - `ENOTCONN`: the socket is not connected, or not any more.
     /// - `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd) but `NoDescriptor`; `NotFound` is the kind of
-    ///   [`Reason::Stale`].
+    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`. [`Reason::Stale`] has the kind
+    ///   `NotFound`.
     pub fn peer_address(&mut self, source: Source) -> io::Result<Address> {
         self.driver.peer_address(source)
     }
@@ -465,10 +466,10 @@ impl<D: Driver> Watcher<D> {
         self.driver.submitter()
     }
 
-    /// An empty buffer with room for `len` bytes, rounded up to a multiple of 4096, at such a
-    /// multiple: in the memory that [`Builder::registered_bytes`] has registered while that has
-    /// room, else in memory of its own, as [`AlignedBuf::with_capacity`] makes it. It can outlive
-    /// the watcher and be used with any other.
+    /// An empty buffer for direct I/O. Its address and its capacity are multiples of 4096, and the
+    /// capacity is at least `len`. It lies in the memory that [`Builder::registered_bytes`] has
+    /// registered, or, when that is full, in memory of its own, like a buffer of
+    /// [`AlignedBuf::with_capacity`]. It can outlive the watcher, and be used with any other.
     ///
     /// # Panics
     /// As [`AlignedBuf::with_capacity`], for a `len` near `isize::MAX`.
@@ -535,15 +536,16 @@ impl<D: Driver> Watcher<D> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
-    /// How long an embedding loop may sleep before it must wait here again: zero when there is
-    /// something to take, `None` when only the [descriptor](Watcher::pollable) can tell.
+    /// How long an embedding loop may sleep before it calls [`try_wait`](Watcher::try_wait) again.
+    /// Zero: there are completions. `None`: it may sleep until the [descriptor](Watcher::pollable)
+    /// is readable.
     pub fn next_timeout(&mut self) -> Option<Duration> {
         self.driver.next_timeout()
     }
 
     /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) would find
-    /// something, for embedding in another loop. Call `try_wait` until it answers 0, then sleep on
-    /// this for at most [`next_timeout`](Watcher::next_timeout).
+    /// something, for embedding in another loop. Call `try_wait` until it returns 0. Then sleep on
+    /// the descriptor for at most [`next_timeout`](Watcher::next_timeout).
     ///
     /// # Errors
     ///
@@ -560,7 +562,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - [`Reason::NoProcessor`]: the processor does not exist, or the process may not use it.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - `Unsupported`: the system has no such binding (all but Linux and Android).
+    /// - `Unsupported`: only Linux and Android can bind threads.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
         // One that is closed, or another process's, says so of any source. (A submitter would
         // reserve ids.)

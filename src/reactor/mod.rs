@@ -1,8 +1,7 @@
 //! Readiness: which descriptors can be read or written, without reading or writing them.
 //!
-//! For descriptors that other code does the I/O on: a C library's socket, a `timerfd`, an X11
-//! connection, a loop that is embedded in another. Who wants bytes moved uses a
-//! [`Watcher`](crate::Watcher).
+//! It is for descriptors on which other code does the I/O: a C library's socket, a `timerfd`, an
+//! X11 connection, an embedded loop. A [`Watcher`](crate::Watcher) also moves the bytes.
 //!
 //! The reactor speaks the two verbs of [`driver`](crate::driver): its operation is a [`Watch`], its
 //! item is [`Readiness`].
@@ -84,16 +83,17 @@ const WAKE: u64 = u64::MAX;
 /// |---|---|
 /// | the descriptor is borrowed and must be deregistered before it is closed | the watch owns it and its last item gives it back |
 /// | a oneshot registration stays, disarmed, but may still report errors and hang-ups | it stays, and reports nothing before [`rearm`](Reactor::rearm) |
-/// | an event is named by a key that may meanwhile be somebody else's | by a [`Ticket`] too: a stale one is an error |
+/// | an event has a key, which another descriptor may have taken meanwhile | it also has a [`Ticket`]: a stale one is an error |
 /// | `register` twice is `EEXIST` | two watches of one file are two duplicates; both report |
 ///
 /// # Platform
 ///
-/// Errors and hang-ups ([`Ready::ALWAYS`]) are reported whether asked for or not, a half-close of
-/// the peer ([`Ready::READ_CLOSED`]) to who asks for it or for [`Ready::READABLE`]. A spurious item
-/// is possible, as with poll(2): use non-blocking reads and writes. kqueue reports a socket's
-/// hang-up as one if the watch includes [`Ready::WRITABLE`], else as a half-close; urgent data is
-/// told on macOS only; in [`Mode::Level`] an end that nobody reads for is told once.
+/// Every watch reports errors and hang-ups ([`Ready::ALWAYS`]). A watch for [`Ready::READ_CLOSED`]
+/// or [`Ready::READABLE`] also reports a half-close of the peer. A spurious item is possible, as
+/// with poll(2): use non-blocking reads and writes. kqueue reports a socket's hang-up only if the
+/// watch includes [`Ready::WRITABLE`], and a half-close otherwise. Of the systems with kqueue only
+/// macOS reports urgent data. kqueue in [`Mode::Level`] reports an end once if the program does not
+/// read.
 pub struct Reactor<S: Select = Selector> {
     /// Before the table, so that the registrations end before the descriptors close.
     selector: S,

@@ -23,17 +23,17 @@ const GRACE: Duration = Duration::from_millis(100);
 
 /// Attaches, submits, cancels and aborts from any thread.
 ///
-/// The loop takes requests in queue order, at the start of its next turn. (A
-/// [`abort`](Submitter::abort), which is never refused, may stand behind a full queue: until the
-/// loop has taken it, the queue counts as full.) Every refusal hands the argument back: when the
-/// queue is full or the reserve of ids is empty ([`Reason::Full`] names which), when the watcher is
-/// closed, and in a forked child, which cannot reach its parent's loop ([`Reason::Forked`]).
+/// The loop takes requests in queue order, at the start of its next turn. (An
+/// [`abort`](Submitter::abort) is never refused. It may wait after a full queue, and until the loop
+/// has taken it, the queue counts as full.) Every refusal hands the argument back. A thread is
+/// refused when the queue is full or the reserve of ids is empty ([`Reason::Full`] names which),
+/// when the watcher is closed, and in a forked child ([`Reason::Forked`]).
 ///
 /// # Back-pressure
 /// Between two turns of the loop, other threads can submit as many operations, and attach as many
 /// descriptors, as there are ids in [reserve](crate::Builder::id_reserve) (2048 of each by
 /// default), and queue as many requests as the [queue](crate::Builder::remote_queue) holds (4096 by
-/// default). Beyond, [`submit`](Submitter::submit), [`attach`](Submitter::attach) and
+/// default). Beyond these bounds, [`submit`](Submitter::submit), [`attach`](Submitter::attach) and
 /// [`post`](Submitter::post) refuse at once. A thread that may wait calls
 /// [`submit_wait`](Submitter::submit_wait), [`attach_wait`](Submitter::attach_wait) or
 /// [`post_wait`](Submitter::post_wait), which sleep until the loop has made room, up to a timeout.
@@ -402,7 +402,7 @@ impl SourceGuard {
         self.source
     }
 
-    /// Lets go of the source without aborting it.
+    /// Returns the source without aborting it.
     pub fn release(mut self) -> Source {
         std::mem::replace(&mut self.source, Source::NONE)
     }

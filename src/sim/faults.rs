@@ -79,7 +79,7 @@ faults! {
     eagain: Eagain,
     /// An attempt is interrupted by a signal (`EINTR`).
     eintr: Eintr,
-    /// A wait reports readiness that is none, or something of a descriptor that is gone.
+    /// A wait reports false readiness, or an event of a descriptor that is closed.
     spurious_readiness: SpuriousReadiness,
     /// Readiness is reported late.
     delayed_readiness: DelayedReadiness,
@@ -94,7 +94,7 @@ faults! {
     denied: Denied,
     /// A connection breaks: both ends are reset (`ECONNRESET`) when either reads or writes.
     reset: Reset,
-    /// A connect is refused although somebody listens (`ECONNREFUSED`).
+    /// A connect is refused although a socket listens (`ECONNREFUSED`).
     connect_refused: ConnectRefused,
 }
 

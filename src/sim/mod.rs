@@ -39,9 +39,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A program is made to run here by taking what it needs from its watcher: `watcher.listen` and
-//! [`Op::connect`](crate::Op::connect) instead of std's sockets, `watcher.now` instead of
-//! `Instant::now`, timers and timeouts instead of sleeps.
+//! A program that takes its sockets and its time from its watcher can run here. It calls
+//! `watcher.listen` and [`Op::connect`](crate::Op::connect) instead of std's sockets, and
+//! `watcher.now` instead of `Instant::now`. It uses timers and timeouts instead of sleeps.
 //!
 //! # What is simulated
 //!
@@ -52,16 +52,17 @@
 //!
 //! # Time
 //!
-//! It passes only while a watcher waits, and by [`Sim::advance`]. Each turn of a watcher takes a
-//! microsecond ([`Sim::set_turn`]), so that the deadlines of a busy program come, even if the
-//! program only submits nops or posts messages to itself. A wait in which nothing happens ends
-//! exactly at its timeout. When nothing can ever happen, `wait` fails with
-//! [`Deadlock`](io::ErrorKind::Deadlock) instead of blocking.
+//! Time passes only while a watcher waits, and by [`Sim::advance`]. Each turn of a watcher takes a
+//! microsecond ([`Sim::set_turn`]). So deadlines also pass in a program that only submits nops or
+//! posts messages to itself. A wait in which nothing happens ends exactly at its timeout. When
+//! nothing can ever happen, `wait` fails with [`Deadlock`](io::ErrorKind::Deadlock) instead of
+//! blocking.
 //!
 //! # Several watchers
 //!
-//! Those in one thread share the network and the clock. One that blocks would keep the others from
-//! running, so let them take turns, and time pass when none has anything to do:
+//! Several watchers in one thread share the network and the clock. A watcher that blocks keeps the
+//! others from running. So let them take turns without blocking, and advance the time when none has
+//! work:
 //!
 //! ```
 //! # use windlass::sim::Sim;
@@ -131,7 +132,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A network without faults. The seed decides what little is left to chance.
+    /// A network without faults. The seed decides what is still random.
     pub fn new(seed: u64) -> Sim {
         Sim::with_faults(seed, Faults::none())
     }
@@ -173,9 +174,9 @@ impl Sim {
         self.enter().schedule.turn_ns = clock::ns_of_duration(span).max(1);
     }
 
-    /// How long (in real time) a wait in which nothing can happen by itself gives other threads the
-    /// chance to wake it, before it fails with [`Deadlock`](io::ErrorKind::Deadlock). Default 10 s;
-    /// where there are no other threads, zero finds the deadlock at once.
+    /// How long a wait without possible events waits for other threads (in real time), before it
+    /// fails with [`Deadlock`](io::ErrorKind::Deadlock). Default 10 s. A program without other
+    /// threads sets zero, and finds the deadlock at once.
     pub fn set_patience(&self, patience: Duration) {
         self.enter().patience = patience;
     }
