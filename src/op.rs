@@ -194,11 +194,11 @@ impl OpCode {
 /// # File work
 ///
 /// A regular file, directory or block device is attached like any descriptor. Its operations say
-/// where they start, keep no order among each other, and leave the file's position alone. What is
-/// in the page cache is read at once; the rest is done by io_uring, Linux AIO (for `O_DIRECT`) or
-/// threads, as [`Watcher::explain`] tells. epoll, kqueue, poll, io_uring and Windows do the same
-/// work; macOS, FreeBSD and Windows have only the threads for it. An operation on a path needs no
-/// source; the source of its completion is [`Source::NONE`].
+/// where they start, have no order, and do not move the file's position. Data in the page cache is
+/// read at once. io_uring, Linux AIO (for `O_DIRECT`) or threads do all other work: see
+/// [`Watcher::explain`]. epoll, kqueue, poll, io_uring and Windows do the same work; macOS, FreeBSD
+/// and Windows have only the threads for it. An operation on a path needs no source; the source of
+/// its completion is [`Source::NONE`].
 ///
 /// ## Errors of file work
 ///

@@ -12,17 +12,15 @@ impl Op {
     /// Takes a connection from a listener.
     ///
     /// Completes with [`Done::Accepted`]. With [`multishot`](Op::multishot) it takes connections
-    /// until it is cancelled. Connections that were aborted before they could be taken are passed
-    /// over.
+    /// until it is cancelled. Connections that the peer has aborted before the accept are skipped.
     ///
     /// It stays in flight, and the listener pauses, when:
     ///
-    /// - descriptors run out (`EMFILE`, `ENFILE`): the connection at the head is accepted and
-    ///   closed with a spare descriptor, so that its client is told;
+    /// - descriptors run out (`EMFILE`, `ENFILE`): a spare descriptor accepts the first connection
+    ///   and closes it, so that the client sees an end;
     /// - the watcher has no room for another source ([`Builder::max_sources`]);
-    /// - the network fails (`ENETDOWN`, `EPROTO`) or a filter forbids the call (`EPERM`), which
-    ///   removes no connection. After about a second of such errors the operation ends with the
-    ///   error.
+    /// - the network fails (`ENETDOWN`, `EPROTO`), or a filter forbids the call (`EPERM`). After
+    ///   about a second of such errors the operation ends with the error.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -153,7 +151,7 @@ impl Op {
     /// - `EISCONN`: the socket is connected already.
     /// - `EAFNOSUPPORT`, `EINVAL`: the address is of another family than the socket.
     ///
-    /// Whatever the error, the socket is closed.
+    /// Every error closes the socket.
     ///
     /// # Platforms
     ///

@@ -200,8 +200,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// sendmsg(2) on every Unix. Windows refuses it as unsupported. The simulation refuses it, too,
-    /// or ends it with `EOPNOTSUPP`.
+    /// sendmsg(2) on every Unix. Windows refuses it as unsupported. The simulation does not pass
+    /// descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
@@ -236,8 +236,8 @@ impl Op {
     /// # Platforms
     ///
     /// recvmsg(2) on every Unix; macOS sets `CLOEXEC` after the call, so that a fork between the
-    /// two passes the descriptors on. Windows refuses it as unsupported. The simulation refuses it,
-    /// too, or ends it with `EOPNOTSUPP`.
+    /// two passes the descriptors on. Windows refuses it as unsupported. The simulation does not
+    /// pass descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///

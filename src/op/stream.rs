@@ -16,9 +16,9 @@ impl Op {
     /// When the swap buffers reach their limit ([`Builder::swap_limit`]) it waits for a lease to
     /// come back.
     ///
-    /// Of a datagram socket it takes one datagram; an empty one looks like the end of a file and is
-    /// none. [`Op::recv_from`] returns the sender, and whether the datagram was longer than a swap
-    /// buffer.
+    /// From a datagram socket it takes one datagram. An empty datagram looks like the end of a
+    /// file, but more datagrams may follow. [`Op::recv_from`] returns the sender, and whether the
+    /// datagram was longer than a swap buffer.
     ///
     /// ```
     /// use std::io::Write;
@@ -194,7 +194,7 @@ impl Op {
     /// # Cancellation
     ///
     /// The bytes that it has taken are in the buffer, and [`Error::bytes`] counts them. They do not
-    /// go back into the socket: a program that goes on reading the stream starts behind them.
+    /// go back into the socket: the next read of the stream starts after them.
     #[inline]
     pub fn read_exact(source: Source, buf: impl Into<Buf>, count: usize) -> Op {
         let mut op = Op::with_buf(OpCode::ReadExact, source, buf.into());
@@ -353,14 +353,13 @@ impl Op {
     ///
     /// Completes with [`Done::Closed`]. Reads and polls that are still pending end before it, with
     /// [`ErrorKind::Aborted`]. Submissions after it are refused as stale. A source without
-    /// operations closes within `submit` (not a file), and takes no place in the table of
-    /// operations for it.
+    /// operations, unless it is a file, closes within `submit` and takes no place in the table of
+    /// operations.
     ///
-    /// [`Watcher::abort`] closes at once. After an [`Op::close`] it does not wait for the writes:
-    /// it cuts the flush short.
+    /// [`Watcher::abort`] closes at once. After an [`Op::close`] it drops the unsent writes.
     ///
-    /// A file is closed by a worker thread once the work on it has ended, because close(2) frees on
-    /// the disk what a removed file had there. (Without room for another job, the loop closes it.)
+    /// A worker thread closes a file when the work on it has ended, because close(2) may free a
+    /// removed file's blocks on the disk. (Without room for another job, the loop closes it.)
     ///
     /// ```
     /// use windlass::{Completions, Op, Reason, Watcher};
@@ -380,7 +379,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation). Ends with:
+    /// Refused like [every operation](Op#errors-of-every-operation). Ends with:
     ///
     /// - [`ErrorKind::Torn`]: a write before it ended partly sent (a cancel, a deadline, a reset
     ///   connection). The source was not closed, because the close promises that everything is out.

@@ -27,9 +27,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// It never fails. It is refused as [every operation](Op#errors-of-every-operation) is; it
-    /// takes no place among the operations in flight, so that only [`Limit::Completions`] bounds
-    /// it.
+    /// It never fails. It is refused like [every operation](Op#errors-of-every-operation). It does
+    /// not count as in flight, so only [`Limit::Completions`] bounds it.
     ///
     /// # Platforms
     ///
@@ -37,7 +36,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// It has ended when `submit` returns: a cancel finds it stale, and a deadline has no effect.
+    /// It has ended when `submit` returns. Its ticket is stale, and a deadline has no effect.
     pub const fn nop() -> Op {
         Op::plain(OpCode::Nop, Source::NONE)
     }
@@ -147,7 +146,7 @@ impl Op {
     ///
     /// - [`Reason::Unsupported`]: the source is a regular file, a directory or a block device.
     ///
-    /// It ends with an errno only as every operation does: `ENOSPC`, `ENOMEM`, `EBADF`.
+    /// The only errnos are those of every operation: `ENOSPC`, `ENOMEM`, `EBADF`.
     ///
     /// # Platforms
     ///
@@ -167,7 +166,7 @@ impl Op {
 
     /// Waits until at most `bytes` of queued writes are still to go out on the source.
     ///
-    /// Completes with [`Done::Drained`], at the next wait if that is so already. `bytes` is the
+    /// Completes with [`Done::Drained`], at the next wait if no more are queued now. `bytes` is the
     /// low-water mark of back-pressure, beside [`Watcher::queued_bytes`] for the high one; 0 waits
     /// for all of them. Bytes of a write that fails are not queued any more, so `Done::Drained`
     /// does not say that they are out: the completions of the writes do.
@@ -201,9 +200,9 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// The same everywhere, also in the simulation. What the kernel has taken does not count as
-    /// queued, whether the peer has it or not; on io_uring a write that the kernel has begun counts
-    /// until it answers.
+    /// The same everywhere, also in the simulation. Bytes that the kernel has taken do not count,
+    /// even if the peer does not have them yet. On io_uring a write that the kernel has begun
+    /// counts until the kernel answers.
     ///
     /// # Cancellation
     ///

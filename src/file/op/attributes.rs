@@ -33,7 +33,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths).
     ///
     /// # Platforms
@@ -68,7 +68,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EACCES`: it may not.
@@ -113,7 +113,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`: the file is another user's.
@@ -139,7 +139,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`: the process may not give the file to this user or group.
@@ -164,7 +164,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`, `EACCES`: the file is another user's.
@@ -202,7 +202,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EOPNOTSUPP`: the system has no such call.

@@ -13,11 +13,12 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher}
 impl Op {
     /// Reads at `offset` until the room of `buf` is full or the file ends.
     ///
-    /// Completes with [`Done::Read`]: fewer bytes than there was room for are the end of the file,
-    /// none is at or beyond it. `offset` is in bytes, below 2^61 - 1. `buf` is a `Vec<u8>` or an
-    /// [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered from its start, or a list
-    /// of such, with room for 1 to 2^31 - 1 bytes. A file that is open for direct I/O wants memory,
-    /// length and offset aligned, see [`Metadata::direct`](crate::fs::Metadata).
+    /// Completes with [`Done::Read`]: fewer bytes than `buf` has room for mean the end of the file;
+    /// no bytes mean that `offset` is at or beyond it. `offset` is in bytes, below 2^61 - 1. `buf`
+    /// is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered from
+    /// its start, or a list of these, with room for 1 to 2^31 - 1 bytes. A file that is open for
+    /// direct I/O wants memory, length and offset aligned, see
+    /// [`Metadata::direct`](crate::fs::Metadata).
     ///
     /// ```
     /// use windlass::fs::OpenOptions;
@@ -52,7 +53,7 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// On Linux what the page cache has is read within `submit`. The rest is read by io_uring (the
+    /// On Linux `submit` itself reads data in the page cache. Other data is read by io_uring (the
     /// driver's ring, or one beside epoll), by Linux AIO if the file is open for direct I/O, or by
     /// a thread; elsewhere by a thread. On Windows it moves the file position.
     ///
@@ -70,9 +71,9 @@ impl Op {
     /// Writes all bytes of `buf` at `offset`.
     ///
     /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes:
-    /// [`Op::sync_all`] brings them to the disk. `offset` is in bytes, below 2^61 - 1; beyond the
-    /// end of the file a hole is left before the bytes. `buf` has 1 to 2^31 - 1 bytes. A file that
-    /// is open for direct I/O wants memory, length and offset aligned, see
+    /// [`Op::sync_all`] brings them to the disk. `offset` is in bytes, below 2^61 - 1; an offset
+    /// beyond the end of the file leaves a hole before the bytes. `buf` has 1 to 2^31 - 1 bytes. A
+    /// file that is open for direct I/O wants memory, length and offset aligned, see
     /// [`Metadata::direct`](crate::fs::Metadata).
     ///
     /// An example is at [`Op::sync_all`].
@@ -135,7 +136,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
     ///
     /// - `EIO`, `ENOSPC`, `EDQUOT`: some of the writes may be lost. Another sync does not bring
     ///   them back: write again.
@@ -178,7 +179,7 @@ impl Op {
     /// Brings the written bytes of a range to the disk, which may hold them in its own cache.
     ///
     /// Completes with [`Done::Finished`]. `offset` and `len` are in bytes; a `len` of 0 is up to
-    /// the end. It is for spreading the work of a later [`Op::sync_all`], not in place of that.
+    /// the end. It spreads the work of a later [`Op::sync_all`], and does not replace it.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -201,7 +202,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
     ///
     /// - `EIO`, `ENOSPC`: some of the writes may be lost.
     /// - `EINVAL`: the range ends beyond 2^63 - 1.
@@ -217,7 +218,7 @@ impl Op {
         Op::task(file, Task::SyncRange { offset, len })
     }
 
-    /// Gives a range of a file its place on the disk: fallocate(2).
+    /// Reserves disk space for a range of a file: fallocate(2).
     ///
     /// Completes with [`Done::Finished`]: later writes to the range do not fail for want of space.
     /// A file that ends before the end of the range becomes that long. `offset` and `len` are in
@@ -225,7 +226,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
     ///
     /// - `EOPNOTSUPP`: the file system cannot, or the system has no such call.
     /// - `ENOSPC`, `EDQUOT`: there is not so much space.
@@ -268,7 +269,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
     ///
     /// - `EINVAL`, `EBADF`: the file is not open for writing.
     /// - `EINVAL`: `len` is beyond 2^63 - 1.
@@ -346,7 +347,7 @@ impl Op {
     ///
     /// As for [`Op::write`]: [`Error::bytes`] counts the bytes that are out, and the writes queued
     /// behind a range that ends partly sent end as [`ErrorKind::Torn`]. A thread that reads ahead
-    /// ends its piece for nothing.
+    /// still finishes its part.
     pub fn send_file(socket: Source, file: Source, offset: u64, len: usize) -> Op {
         let mut op = Op::plain(OpCode::SendFile, socket);
         op.count = u32::try_from(len).unwrap_or(u32::MAX);

@@ -41,7 +41,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the name is taken.
@@ -65,7 +65,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `ENOTEMPTY`: something is in it. (Some systems say `EEXIST`.)
@@ -92,7 +92,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EINVAL`: the template does not end in `XXXXXX`.
@@ -129,8 +129,9 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), which include `ENOTDIR` for what is no directory, and with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// [paths](Op#errors-of-paths), which include `ENOTDIR` if the path names no directory, and
+    /// with:
     ///
     /// - [`ErrorKind::TooManyEntries`]: the directory has more than 65,536 names.
     ///
@@ -172,7 +173,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), which include `ENOTDIR` for what is no directory. An error
     /// closes the directory.
     ///

@@ -30,7 +30,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with:
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
     ///
     /// - `ENOENT`: the name is not known, or has no address.
     /// - `EAGAIN`: no name server answers now; try again later.
@@ -101,8 +101,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work); the closure stays in the operation. Ends
-    /// with:
+    /// Refused like all [file work](Op#errors-of-file-work); the closure stays in the operation.
+    /// Ends with:
     ///
     /// - [`ErrorKind::Panicked`]: the job panicked; what it said is in the error's buffer.
     ///

@@ -34,7 +34,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EINVAL`: the options contradict each other, or the file system knows no direct I/O.
@@ -65,7 +65,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EXDEV`: the names are on different file systems, or mounts.
@@ -94,7 +94,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EISDIR` (Linux), `EPERM` (elsewhere): it is a directory's name: [`Op::remove_dir`]
@@ -121,7 +121,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the new name is taken.
@@ -171,7 +171,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the name `path` is taken.
@@ -196,7 +196,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EINVAL`: it is no symbolic link.
@@ -219,7 +219,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths).
     ///
     /// # Platforms
@@ -255,7 +255,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work). Ends with the errors of
+    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
     /// [paths](Op#errors-of-paths), for both of them, and with:
     ///
     /// - `EISDIR`: one of the two is a directory.
