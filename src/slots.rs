@@ -116,7 +116,7 @@ impl<T: Entry> Table<T> {
             return None;
         }
         if self.vacant == NOWHERE {
-            self.grow()?;
+            self.grow();
         }
         let index = self.vacant;
         let entry = &mut self.chunks[(index >> CHUNK_BITS) as usize][index as usize % CHUNK];
@@ -158,15 +158,13 @@ impl<T: Entry> Table<T> {
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> Option<()> {
+    fn grow(&mut self) {
         let start = self.chunks.len() as u32 * CHUNK as u32;
-        if start >= self.limit {
-            return None;
-        }
         let entries: Vec<T> = (0..CHUNK).map(|_| T::default()).collect();
         let mut chunk: Box<[T; CHUNK]> =
             entries.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("a whole chunk"));
-        let end = (start + CHUNK as u32).min(self.limit);
+        // A chunk is vacant as a whole: the limit, which counts what is occupied, may rise.
+        let end = (start + CHUNK as u32).min(MOST);
         for index in (start..end).rev() {
             let entry = &mut chunk[index as usize % CHUNK];
             entry.begin(self.first);
@@ -174,7 +172,6 @@ impl<T: Entry> Table<T> {
             self.vacant = index;
         }
         self.chunks.push(chunk);
-        Some(())
     }
 
     /// The entry that `index` and `generation` name, if the place is still theirs.
@@ -387,6 +384,17 @@ mod tests {
         table.vacate(more.0);
         assert!(table.occupy().is_some());
         assert!(table.occupy().is_none());
+    }
+
+    /// Places between an old limit and the end of its chunk were lost when the limit rose.
+    #[test]
+    fn a_raised_limit_is_reached() {
+        let mut table = Table::<Operation>::new(2);
+        assert!(table.occupy().is_some() && table.occupy().is_some());
+        table.set_limit(4);
+        assert!(table.occupy().is_some() && table.occupy().is_some());
+        assert!(table.occupy().is_none(), "four of four are occupied");
+        assert_eq!(table.chunks.len(), 1);
     }
 
     #[test]
