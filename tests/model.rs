@@ -19,6 +19,7 @@ mod programs;
 mod seeds;
 mod model {
     pub mod check;
+    pub mod draw;
     pub mod finish;
     pub mod found;
     pub mod run;
@@ -27,8 +28,9 @@ mod model {
 }
 mod worlds;
 
+use model::draw::case;
 use model::state::Model;
-use model::steps::{Case, Ending, case};
+use model::steps::{Case, Ending};
 use programs::random;
 use seeds::each;
 use worlds::{Completed, Virtual, World, alone, descriptors};
