@@ -64,3 +64,71 @@ need_tools() {
     rustc --version
     cargo --version
 }
+
+declare -A installing=()
+
+# Begins to install a subcommand of cargo that is missing. It compiles for minutes and is needed
+# last: beside the other sections, at the lowest priority, and without optimisations.
+install_cargo_tool() {
+    command -v "$1" >/dev/null && return
+    env -u CARGO_TARGET_DIR -u RUSTFLAGS CARGO_PROFILE_DEV_DEBUG=0 \
+        nice -n 19 timeout 1800 cargo install --debug --locked "$1" \
+        </dev/null >"$scratch/$1.log" 2>&1 &
+    installing[$1]=$!
+}
+
+# Whether there is this subcommand of cargo, once its installation has ended.
+has_cargo_tool() {
+    if [ -n "${installing[$1]:-}" ]; then
+        wait "${installing[$1]}" || tail -n 20 "$scratch/$1.log"
+        unset "installing[$1]"
+    fi
+    command -v "$1" >/dev/null
+}
+
+# Installs a nightly toolchain with these components; false when it cannot be had.
+nightly() {
+    local components=()
+    for component in "$@"; do
+        components+=(--component "$component")
+    done
+    rustup toolchain install nightly --no-self-update --profile minimal "${components[@]}"
+}
+
+# Whether fuzz targets can be built and run here; installs what is missing.
+has_fuzzer() {
+    { rustc +nightly --version 2>/dev/null || nightly; } \
+        && has_cargo_tool cargo-fuzz \
+        && { command -v c++ >/dev/null || packages g++; }
+}
+
+# Builds all fuzz targets, then runs them at once, each for so many seconds. What one finds is kept
+# in fuzz/artifacts: `cargo +nightly fuzz run TARGET FILE` repeats it.
+fuzz() {
+    local seconds=$1 name status i failed=
+    declare -A running=()
+    limit 900 cargo +nightly fuzz build
+    for name in $(cargo +nightly fuzz list); do
+        mkdir -p "fuzz/corpus/$name"
+        # libFuzzer begins with inputs of a byte; these are programs at once.
+        for i in 1 2 3 4 5 6 7 8; do
+            head -c $((i * 128)) /dev/urandom >"fuzz/corpus/$name/seed-$i"
+        done
+        timeout --kill-after=10 "$((seconds + 120))" cargo +nightly fuzz run "$name" -- \
+            -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -max_len=1024 \
+            -len_control=0 -print_final_stats=1 </dev/null >"$scratch/fuzz-$name" 2>&1 &
+        running[$name]=$!
+    done
+    for name in "${!running[@]}"; do
+        status=0
+        wait "${running[$name]}" || status=$?
+        if [ "$status" = 0 ]; then
+            printf '%s: %s programs\n' "$name" \
+                "$(sed -n 's/^stat::number_of_executed_units: *//p' "$scratch/fuzz-$name")"
+        else
+            tail -n 60 "$scratch/fuzz-$name"
+            failed="$failed $name"
+        fi
+    done
+    [ -z "$failed" ] || die "fuzz:$failed"
+}

@@ -1,0 +1,84 @@
+# The sections of the gate by name, for `just` (https://just.systems). `.ci/run` is the gate itself:
+# it needs no just, and `.ci/run lints tests` runs the same sections.
+
+# All sections
+gate:
+    .ci/run
+
+# Fresh random programs for so many minutes
+nightly minutes="300":
+    MINUTES={{minutes}} .ci/nightly
+
+# The raw loops and the peers beside windlass: echo, files, memory, all
+compare suite="echo":
+    cargo run --release --manifest-path bench/Cargo.toml -- {{suite}}
+
+# `cargo fmt --check`
+formatting: (section "formatting")
+
+# Words that must not stay, tests ignored without a reason, actions without a pin
+leftovers: (section "leftovers")
+
+# clippy, with and without features
+lints: (section "lints")
+
+# Unit, documentation and conformance tests
+tests: (section "tests")
+
+# The same with the table of held buffers
+all-features: (section "all-features")
+
+# The ring without shared buffers
+quirks: (section "quirks")
+
+# rustdoc without warnings
+documentation: (section "documentation")
+
+# Whether the benches build
+benches: (section "benches")
+
+# clippy on bench/
+bench-package: (section "bench-package")
+
+# Each example starts, serves a client, and ends with 0 on SIGTERM
+examples: (section "examples")
+
+# kqueue's selector on Linux
+kqueue: (section "kqueue")
+
+# Types and lints on macOS, FreeBSD, Android, Windows, musl
+other-systems: (section "other-systems")
+
+# Tests under wine
+windows: (section "windows")
+
+# Tests with musl
+musl: (section "musl")
+
+# Tests under qemu
+aarch64: (section "aarch64")
+
+# `rust-version` of Cargo.toml
+oldest-rust: (section "oldest-rust")
+
+# Memory orderings
+loom: (section "loom")
+
+# Undefined behaviour
+miri: (section "miri")
+
+# Memory of operations, under AddressSanitizer
+asan: (section "asan")
+
+# Each fuzz target for a minute
+fuzz: (section "fuzz")
+
+# What is published, and whether it builds
+package: (section "package")
+
+# Licences, sources, advisories, by cargo-deny
+dependencies: (section "dependencies")
+
+[private]
+section name:
+    .ci/run {{name}}
