@@ -10,8 +10,8 @@
 //! benchmark: each GET answers so many bytes from a random place in the file instead of the file.
 //!
 //! Open files are kept for a second, so that what many ask for is opened once. A path is looked up
-//! without links before it is opened, and what lies outside of the directory is refused; who may
-//! change the directory meanwhile is trusted. Ends on SIGINT and SIGTERM when the answers are out.
+//! without links before it is opened, and what lies outside of the directory is refused; programs
+//! that change the directory meanwhile are trusted. Ends on SIGINT and SIGTERM when the answers are out.
 
 use std::collections::HashMap;
 use std::io;
@@ -34,10 +34,10 @@ use request::{Request, Shape, parse, range};
 
 /// Bytes of a block: the most that is read at a time.
 const BLOCK: u64 = 64 << 10;
-/// What direct I/O is aligned to, and the least buffer.
+/// What direct I/O is aligned to.
 const PAGE: u64 = 4096;
-/// Bytes of unused buffers that are kept, of each size.
-const SPARE: usize = 8 << 20;
+/// Unused buffers that are kept.
+const SPARE: usize = 256;
 /// Open files that are kept, and how long one is believed to be what its path says.
 const MOST_FILES: usize = 64;
 const FRESH: Duration = Duration::from_secs(1);
@@ -78,9 +78,11 @@ fn main() -> io::Result<()> {
     let signals = watcher.attach(common::signals()?)?;
     watcher.submit(Op::read(signals).token(STOP))?;
     watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
-    let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Bufs::default());
+    let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Vec::new());
     let (number, stop_by) = (FIRST_CLIENT, None);
-    Server { watcher, listener, root, direct, block, clients, number, files, bufs, stop_by }.run()
+    let room = block.map_or(BLOCK, |block: u64| block.next_multiple_of(PAGE).clamp(PAGE, BLOCK));
+    Server { watcher, listener, root, direct, block, room, clients, number, files, bufs, stop_by }
+        .run()
 }
 
 struct Server {
@@ -90,13 +92,16 @@ struct Server {
     direct: bool,
     /// The benchmark: how many bytes each GET answers.
     block: Option<u64>,
+    /// Bytes of a buffer.
+    room: u64,
     /// By their numbers, which are the tokens of all that is done for them.
     clients: HashMap<u64, Client>,
     /// The next client's.
     number: u64,
     /// Open files by the path in the request, and until when they are fresh.
     files: HashMap<String, (Rc<File>, Instant)>,
-    bufs: Bufs,
+    /// Buffers that are not in use.
+    bufs: Vec<AlignedBuf>,
     stop_by: Option<Instant>,
 }
 
@@ -120,7 +125,7 @@ enum State {
     Leaving(Instant),
 }
 
-/// An open file: closed when nobody has it any more.
+/// An open file: closed when its last answer is out and it is not kept any more.
 struct File {
     guard: SourceGuard,
     size: u64,
@@ -156,7 +161,13 @@ impl Server {
 
     fn take(&mut self, c: Completion) -> io::Result<()> {
         match (c.token, c.result) {
-            (ACCEPT, Ok(Done::Accepted(socket))) if self.stop_by.is_none() => self.accepted(socket),
+            (ACCEPT, Ok(Done::Accepted(socket))) if self.stop_by.is_none() => {
+                let socket = self.watcher.attach(socket)?; // accepts wait while the table is full
+                let client = Client { socket, input: Vec::new(), state: State::Asking(None) };
+                self.clients.insert(self.number, client);
+                self.listen_to(self.number);
+                self.number += 1;
+            }
             (ACCEPT, Err(error)) if self.stop_by.is_none() => return Err(error.into()),
             (ACCEPT, _) => {}
             (STOP, _) => self.stop(),
@@ -173,27 +184,14 @@ impl Server {
         Ok(())
     }
 
-    /// Accepts no more, and lets those go who have not asked for anything.
+    /// Accepts no more, and closes the connections that have not asked for anything.
     fn stop(&mut self) {
         self.stop_by = Some(self.watcher.now() + STOPPING);
         self.watcher.abort(self.listener);
-        let asking = |client: &Client| matches!(client.state, State::Asking(None));
-        let idle: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| asking(c)).map(|(number, _)| *number).collect();
-        idle.into_iter().for_each(|number| self.gone(number));
-    }
-
-    fn accepted(&mut self, socket: Handle) {
-        match self.watcher.attach(socket) {
-            Ok(socket) => {
-                let number = self.number;
-                self.number += 1;
-                let client = Client { socket, input: Vec::new(), state: State::Asking(None) };
-                self.clients.insert(number, client);
-                self.listen_to(number);
-            }
-            Err(refused) => eprintln!("{refused}"), // closes the connection
-        }
+        self.clients.retain(|_, client| {
+            let idle = matches!(client.state, State::Asking(None));
+            !(idle && self.watcher.abort(client.socket))
+        });
     }
 
     /// Submits an operation for a client; one that is refused ends the connection.
@@ -444,8 +442,9 @@ impl Server {
         }
         // What is direct starts at a multiple, and its end is cut.
         let start = if self.direct { *at / PAGE * PAGE } else { *at };
-        let stop = (*end).min(start + BLOCK);
-        let buf = self.bufs.take(stop - start);
+        let stop = (*end).min(start + self.room);
+        let fresh = || AlignedBuf::with_capacity(self.room as usize, PAGE as usize);
+        let buf = self.bufs.pop().unwrap_or_else(fresh);
         let source = file.guard.source();
         answer.reading = Some(((*at - start) as usize, (stop - *at) as usize));
         answer.at = stop;
@@ -475,7 +474,9 @@ impl Server {
     }
 
     fn block_written(&mut self, number: u64, buf: Buf) {
-        self.bufs.give(buf);
+        let parts = buf.into_parts().into_iter().filter_map(|part| part.into_aligned().ok());
+        self.bufs.extend(parts);
+        self.bufs.truncate(SPARE);
         let Some(client) = self.clients.get_mut(&number) else { return };
         let State::Answering(answer) = &mut client.state else { return };
         answer.writing -= 1;
@@ -490,33 +491,5 @@ impl Server {
         client.state = State::Leaving(self.watcher.now() + LEAVING);
         self.submit(number, shutdown);
         self.listen_to(number);
-    }
-}
-
-/// Buffers of 4, 8, 16, 32 and 64 KiB that are not in use.
-#[derive(Default)]
-struct Bufs {
-    spare: [Vec<AlignedBuf>; 5],
-}
-
-impl Bufs {
-    /// One with room for `len` bytes, which is 1 to [`BLOCK`].
-    fn take(&mut self, len: u64) -> AlignedBuf {
-        let size = (len as usize).next_power_of_two().max(PAGE as usize);
-        let spare = self.spare[Self::class(size)].pop();
-        spare.unwrap_or_else(|| AlignedBuf::with_capacity(size, PAGE as usize))
-    }
-
-    fn give(&mut self, buf: Buf) {
-        for buf in buf.into_parts().into_iter().filter_map(|part| part.into_aligned().ok()) {
-            let spare = &mut self.spare[Self::class(buf.capacity())];
-            if (spare.len() + 1) * buf.capacity() <= SPARE {
-                spare.push(buf);
-            }
-        }
-    }
-
-    fn class(size: usize) -> usize {
-        (size / PAGE as usize).ilog2() as usize
     }
 }
