@@ -30,3 +30,35 @@ fn files_jobs_and_look_ups_are_refused_with_no_files() {
     }
     assert_eq!(watcher.fd(source).unwrap_err(), Reason::NoDescriptor);
 }
+
+/// What the pages of these operations say of the simulation.
+#[test]
+fn descriptors_and_sockets_of_the_system_have_no_place_here() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (pair, _other) = sim.pair();
+    let stream = watcher.attach(pair).unwrap();
+    let datagrams = sim.datagram(([10, 0, 0, 1], 9)).unwrap();
+    let datagrams = watcher.attach(datagrams).unwrap();
+    for op in [Op::send_descriptors(datagrams, "x", Vec::new()), Op::recv_descriptors(datagrams)] {
+        assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::Unsupported);
+    }
+    let unsupported = Some(ErrorKind::Os(libc::EOPNOTSUPP));
+    for op in [Op::send_descriptors(stream, "x", Vec::new()), Op::recv_descriptors(stream)] {
+        watcher.submit(op).unwrap();
+        assert_eq!(wait_one(&mut watcher).error_kind(), unsupported);
+    }
+    if !cfg!(miri) {
+        // Miri has no sockets.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let handle = Handle::from(crate::sys::fd::OwnedFd::from(socket));
+        watcher.submit(Op::connect_with(handle, ([10, 0, 0, 1], 80))).unwrap();
+        assert_eq!(wait_one(&mut watcher).error_kind(), unsupported);
+    }
+    let (simulated, _other) = sim.pair();
+    let op = Op::connect_with(simulated, ([10, 0, 0, 1], 80));
+    assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::NoDescriptor);
+    // A datagram to an internet address that no socket has is lost.
+    watcher.submit(Op::send_to(datagrams, "lost", ([10, 0, 0, 2], 9))).unwrap();
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Written { bytes: 4, .. })));
+}
