@@ -65,7 +65,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A loop: serves what it is given until a message comes.
+/// A loop: serves its connections until a message arrives.
 fn echo(mut watcher: Watcher) -> io::Result<()> {
     let mut done = Completions::new();
     loop {

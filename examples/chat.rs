@@ -1,12 +1,12 @@
-//! A chat: what one client says is heard by all others, and so is what is typed at the server.
+//! A chat: all clients receive what one client sends, or what is typed at the server.
 //!
 //! ```text
 //! cargo run --release --example chat -- [--port N]
 //! ```
 //!
-//! The bytes of a message exist once: every write holds a clone of the lease that the read has
-//! yielded, and so does the thread that prints the log. A client that takes nothing for five
-//! seconds is dropped, or its leases would hold the pool. Ends on SIGINT and SIGTERM.
+//! The bytes of a message exist once: every write holds a clone of the read's lease, and so does
+//! the thread that prints the log. The server drops a client that does not read for five seconds,
+//! because the writes to it hold leases of the pool. Ends on SIGINT and SIGTERM.
 
 use std::collections::HashSet;
 use std::io;

@@ -1,14 +1,15 @@
-//! Copies a large file with several blocks on their way at a time.
+//! Copies a large file, with several blocks in flight at a time.
 //!
 //! ```text
 //! cargo run --release --example copy -- FROM TO [--depth N] [--block BYTES] [--direct]
 //! ```
 //!
-//! Each block is written where it was read as soon as it is there, in no order. `--direct` bypasses
-//! the page cache on both sides; a last block that does not fill a page is padded, and cut off at
-//! the end. TO appears when all of it is on the disk: until then it has a name of its own beside
-//! it, which goes away when something fails or SIGINT or SIGTERM comes. ([`Op::copy`] does
-//! what the system can do by itself, such as sharing blocks; this is for what it cannot.)
+//! Each block is written at its offset as soon as it was read, so blocks end in any order.
+//! `--direct` bypasses the page cache on both sides. It pads the last block, and truncates the file
+//! at the end. TO appears when all of it is on the disk. Until then the copy has a temporary name
+//! in the same directory, which an error, SIGINT or SIGTERM removes. ([`Op::copy`] does what the
+//! system can do by itself, such as sharing blocks; this example is for copies that the system
+//! cannot do.)
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use windlass::{AlignedBuf, Completion, Completions, Done, Op, Source, Ticket, Wa
 
 mod common;
 
-/// What direct I/O is aligned to.
+/// The alignment of direct I/O, in bytes.
 const PAGE: usize = 4096;
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_millis(200);
@@ -106,7 +107,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies `size` bytes. An error comes with whether it was met in reading.
+    /// Copies `size` bytes. An error says whether a read or a write met it.
     fn blocks(&mut self, from: Source, to: Source, size: u64) -> Result<(), (bool, io::Error)> {
         let shows = io::stderr().is_terminal();
         let buf = || AlignedBuf::with_capacity(self.block, PAGE);
@@ -199,7 +200,7 @@ impl Copy {
         Ok(self.watcher.submit(op)?)
     }
 
-    /// What has come; an error if that is a signal.
+    /// The next completion; an error if it is a signal.
     fn wait(&mut self) -> io::Result<Vec<Completion>> {
         self.watcher.wait(&mut self.done)?;
         let come: Vec<Completion> = self.done.drain(..).collect();
@@ -210,7 +211,7 @@ impl Copy {
     }
 }
 
-/// Says which file an error is about.
+/// Adds the file's name to an error.
 fn about(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

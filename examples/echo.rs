@@ -1,13 +1,14 @@
-//! An echo server: what comes in goes out again, without a copy.
+//! An echo server: it writes the bytes that it reads, without a copy.
 //!
 //! ```text
 //! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot]
 //!     [--busy-poll MICROS]
 //! ```
 //!
-//! A client that does not read its answers is not read any more. Usually the next read is submitted
-//! when the answer is out. With `--multishot` one read goes on and on: it is cancelled when too
-//! many bytes of answers are queued, and starts again when most of them are out.
+//! The server stops reading a client that does not read its answers. Without `--multishot` it
+//! submits the next read when the answer is sent. With `--multishot` one read stays in flight: the
+//! server cancels it when too many bytes of answers are queued, and starts it again when most of
+//! them are sent.
 //!
 //! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
 
@@ -19,7 +20,8 @@ mod common;
 use windlass::{Address, Completions, Done, ErrorKind, Op, Watcher};
 
 const STOP: u64 = 1;
-/// With `--multishot` a connection is not read from `HIGH` queued bytes on, down to `LOW`.
+/// With `--multishot` the server stops reading a connection at `HIGH` queued bytes, and starts
+/// again at `LOW`.
 const HIGH: usize = 4 << 20;
 const LOW: usize = 1 << 20;
 

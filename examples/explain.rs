@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What only a Unix socket carries.
+/// Operations that only Unix sockets have.
 #[cfg(unix)]
 fn descriptors(watcher: &mut Watcher) -> io::Result<()> {
     let (a, b) = std::os::unix::net::UnixStream::pair()?;
@@ -63,7 +63,7 @@ fn descriptors(watcher: &mut Watcher) -> io::Result<()> {
     Ok(())
 }
 
-/// What is done on files, and by threads. (Not every file system does direct I/O.)
+/// Operations on files, and work of threads. (Not every file system has direct I/O.)
 fn files(watcher: &mut Watcher) -> io::Result<()> {
     let template = std::env::temp_dir().join("windlass-XXXXXX");
     let Ok(Done::Temporary(made)) = one(watcher, Op::create_temp_file(template))?.result else {

@@ -2,10 +2,10 @@
 //! SECONDS and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page
 //! cache.
 //!
-//! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` who does the work: `aio`, `pool`,
-//! `uring`. With `--registered` file and buffers are registered with the ring. With `--flood` 64
-//! jobs of 5 ms, as slow name look-ups are, go on all the while. With `--write` it writes blocks of
-//! 1 MiB one after the other instead, and syncs at the end.
+//! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` the mechanism for files: `aio`, `pool`,
+//! `uring`. `--registered` registers the file and the buffers with the ring. `--flood` runs 64 jobs
+//! of 5 ms at all times, which stand for slow name look-ups. `--write` writes blocks of 1 MiB one
+//! after the other instead, and syncs at the end.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use windlass::{AlignedBuf, Completions, Done, Op, Source, Watcher};
 /// The token of a slow job.
 const SLOW: u64 = u64::MAX;
 
-/// Bytes that sequential writes fill before they start again.
+/// The length of the file in bytes: sequential writes start again at its end.
 const WRITTEN: u64 = 512 << 20;
 const WRITE_BLOCK: usize = 1 << 20;
 const READ_BLOCK: usize = 4096;
@@ -174,7 +174,7 @@ fn size(watcher: &mut Watcher, file: Source) -> io::Result<u64> {
     }
 }
 
-/// How long a sync takes, if there is something to be synced.
+/// How long a sync takes after writes.
 fn sync(watcher: &mut Watcher, file: Source, writes: bool) -> io::Result<Duration> {
     let start = Instant::now();
     if writes {

@@ -1,17 +1,18 @@
-//! An HTTP server for the files below a directory: GET and HEAD, ranges, connections that stay.
+//! An HTTP server for the files below a directory: GET and HEAD, ranges, kept connections.
 //!
 //! ```text
 //! cargo run --release --example file_server -- DIR [--port N] [--files auto|aio|pool|uring]
 //!     [--direct] [--threads N] [--block BYTES]
 //! ```
 //!
-//! A body is read in blocks of 64 KiB, one ahead of those that are written: a connection holds two
-//! buffers at most, whatever it asks for. `--direct` bypasses the page cache. `--block` is a
-//! benchmark: each GET answers so many bytes from a random place in the file instead of the file.
+//! A body is read in blocks of 64 KiB, one block ahead of the writes. So a connection holds at most
+//! two buffers. `--direct` bypasses the page cache. `--block` is a benchmark: each GET returns that
+//! many bytes from a random offset of the file.
 //!
 //! Open files are kept for a second, so that what many ask for is opened once. A path is looked up
 //! without links before it is opened, and what lies outside of the directory is refused; programs
-//! that change the directory meanwhile are trusted. Ends on SIGINT and SIGTERM when the answers are out.
+//! that change the directory meanwhile are trusted. Ends on SIGINT and SIGTERM after the last
+//! answer is sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,19 +39,19 @@ const BLOCK: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 /// Unused buffers that are kept.
 const SPARE: usize = 256;
-/// Open files that are kept, and how long one is believed to be what its path says.
+/// The most open files, and how long each one is used without a new look-up.
 const MOST_FILES: usize = 64;
 const FRESH: Duration = Duration::from_secs(1);
-/// How long a connection may say nothing, a head may take to come, a block to go, a client to
-/// leave.
+/// The most time that a connection may be idle, a head may take to arrive, a block to leave, and a
+/// client to close.
 const IDLE: Duration = Duration::from_secs(30);
 const SLOW_HEAD: Duration = Duration::from_secs(10);
 const SLOW_BLOCK: Duration = Duration::from_secs(20);
 const LEAVING: Duration = Duration::from_secs(2);
-/// How long answers may take that are on their way when the server is told to end.
+/// The most time for answers in flight after the server is told to end.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// Tokens; those of clients are their numbers.
+/// Tokens. The token of a client is its number.
 const ACCEPT: u64 = 0;
 const STOP: u64 = 1;
 const SWEEP: u64 = 2;
@@ -90,15 +91,15 @@ struct Server {
     listener: Source,
     root: PathBuf,
     direct: bool,
-    /// The benchmark: how many bytes each GET answers.
+    /// The benchmark: how many bytes each GET returns.
     block: Option<u64>,
     /// Bytes of a buffer.
     room: u64,
-    /// By their numbers, which are the tokens of all that is done for them.
+    /// The clients by number, which is the token of every operation for the client.
     clients: HashMap<u64, Client>,
-    /// The next client's.
+    /// The number of the next client.
     number: u64,
-    /// Open files by the path in the request, and until when they are fresh.
+    /// Open files by the path in the request, and when each one expires.
     files: HashMap<String, (Rc<File>, Instant)>,
     /// Buffers that are not in use.
     bufs: Vec<AlignedBuf>,
@@ -107,21 +108,21 @@ struct Server {
 
 struct Client {
     socket: Source,
-    /// What has come and was not looked at yet: no more than one read beyond a head.
+    /// Bytes that were read and not parsed yet: at most a head and one read.
     input: Vec<u8>,
     state: State,
 }
 
 /// What a client waits for.
 enum State {
-    /// The rest of a request, which comes until then if it has begun.
+    /// The rest of a request. A request that has begun must arrive by the deadline.
     Asking(Option<Instant>),
     /// Its file is looked up and opened.
     Finding { request: Request, real: PathBuf, size: u64 },
-    /// Its answer goes out.
+    /// Its answer is being sent.
     Answering(Answer),
-    /// It is told that nothing more comes, and what it says is ignored. (Closed at once, the system
-    /// might take back what has been sent.)
+    /// The server has sent its last answer, and ignores what the client still sends. (After a close
+    /// at once, the system might drop sent bytes.)
     Leaving(Instant),
 }
 
@@ -133,12 +134,13 @@ struct File {
 
 struct Answer {
     file: Option<Rc<File>>,
-    /// What the first block goes out with.
+    /// The head, which is sent with the first block.
     head: Option<Vec<u8>>,
-    /// What is still to be read: from here to there.
+    /// The range of the file that is still to be read.
     at: u64,
     end: u64,
-    /// Of the block that is being read: bytes that were not asked for, and those that were.
+    /// Of the block that is being read: the bytes before the requested range, and the requested
+    /// bytes.
     reading: Option<(usize, usize)>,
     writing: usize,
     keep: bool,
@@ -269,7 +271,7 @@ impl Server {
         }
     }
 
-    /// Looks at what has come: answers the next request, or waits for it.
+    /// Parses the bytes: answers the next request, or waits for the rest of it.
     fn next(&mut self, number: u64) {
         let now = self.watcher.now();
         let Some(client) = self.clients.get_mut(&number) else { return };
@@ -310,7 +312,7 @@ impl Server {
         self.submit(number, Op::canonicalize(path));
     }
 
-    /// The path has no links any more.
+    /// Opens the file, whose path has no links any more.
     fn located(&mut self, number: u64, path: PathBuf) {
         let Some(Client { state: State::Finding { real, .. }, .. }) = self.clients.get_mut(&number)
         else {
@@ -345,7 +347,7 @@ impl Server {
         self.found(number, request, file);
     }
 
-    /// Begins the answer: what of the file is asked for, and the head.
+    /// Begins the answer: the requested range, and the head.
     fn found(&mut self, number: u64, request: Request, file: Rc<File>) {
         let (size, shape) = (file.size, request.shape);
         let range = request.range.as_deref().and_then(|text| range(text, size));
@@ -369,7 +371,7 @@ impl Server {
         self.answer(number, status, shape, &more, Some((file, from, end)));
     }
 
-    /// Takes what a client has been waiting for out of its state.
+    /// Takes the operation that a client waits for out of its state.
     fn take_found(&mut self, number: u64) -> Option<(Request, u64)> {
         let client = self.clients.get_mut(&number)?;
         match std::mem::replace(&mut client.state, State::Asking(None)) {
@@ -389,7 +391,7 @@ impl Server {
         self.answer(number, status, shape, more, None);
     }
 
-    /// Starts an answer: with bytes of a file, or with its status as text.
+    /// Starts an answer: the bytes of a file, or a status as text.
     fn answer(
         &mut self,
         number: u64,
@@ -428,7 +430,7 @@ impl Server {
         }
     }
 
-    /// Reads the next block, if there is one and no two are on their way.
+    /// Reads the next block, if there is one and fewer than two are in flight.
     fn read_on(&mut self, number: u64) {
         let Some(Client { state: State::Answering(answer), .. }) = self.clients.get_mut(&number)
         else {

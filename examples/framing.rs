@@ -1,13 +1,13 @@
-//! Framing: messages of a length and so many bytes, however the network cuts them.
+//! Framing: messages with a length in front, whatever parts the network delivers.
 //!
 //! ```text
 //! cargo run --release --example framing -- [--port N]
 //! ```
 //!
-//! A message is four bytes of length, the highest first, and its bytes. The answer is the same
-//! message backwards. What does not make a whole message yet is kept per connection; it has a bound
-//! and a deadline. The next read waits for the answers to go out, so a client that does not read
-//! them is not read either. Ends on SIGINT and SIGTERM.
+//! A message is its length in four bytes, the highest first, and that many bytes. The answer is the
+//! message backwards. Each connection keeps the bytes of an incomplete message, with a bound and a
+//! deadline. The next read waits for the answers to go out, so a client that does not read them is
+//! not read either. Ends on SIGINT and SIGTERM.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ const LONGEST: usize = 1 << 20;
 const SLOW: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What of a connection's bytes makes no whole message yet, and until when that has to change.
+/// The bytes of an incomplete message, and the deadline of the rest.
 #[derive(Default)]
 struct Tail {
     bytes: Vec<u8>,

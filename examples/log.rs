@@ -1,16 +1,16 @@
-//! A log with group commit: what several threads have to say is written and synced together.
+//! A log with group commit: the records of several threads are written and synced together.
 //!
 //! ```text
 //! cargo run --release --example log -- FILE [--producers N] [--records N] [--size BYTES]
 //! ```
 //!
-//! Each of the producers posts one record after the other and goes on when it is told that it is on
-//! the disk. While the loop writes and syncs, others come; all that have come are its next commit:
-//! one write, one datasync. Prints a line of JSON. Then the file is read back, and whatever was
-//! acknowledged has to be there.
+//! Each producer posts a record, waits until the record is on the disk, and posts the next. All
+//! records that arrive during a commit form the next commit: one write and one sync. The example
+//! prints a line of JSON. Then it reads the file back, and checks that every acknowledged record is
+//! there.
 //!
-//! A file that exists is continued: what a crash has left of a record at its end is cut off. SIGINT
-//! and SIGTERM end it after the commit that is on its way.
+//! It continues a file that exists, and cuts off an incomplete record at its end, which a crash may
+//! have left. SIGINT and SIGTERM end it after the current commit.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -27,11 +27,11 @@ use windlass::{
 
 mod common;
 
-/// Length and checksum, both of the bytes behind them; those start with producer and number.
+/// The length and the checksum of the bytes that follow. These start with producer and number.
 const HEAD: usize = 8;
 const LEAST: usize = 8;
 const MOST: usize = 1 << 20;
-/// Most records in a commit: what one writev(2) takes.
+/// Most records in a commit: one writev(2) takes as many.
 const TOGETHER: usize = 1024;
 
 fn main() -> io::Result<()> {
@@ -91,7 +91,7 @@ fn main() -> io::Result<()> {
     verify(path, start, producers, acknowledged).map_err(about)
 }
 
-/// One record after the other, each when the one before is on the disk.
+/// A producer: posts each record when the last one is on the disk.
 fn produce(to: &Submitter, hear: &Receiver<()>, producer: u32, records: u32, size: usize) {
     for number in 0..records {
         let mut record = Vec::with_capacity(HEAD + size);
@@ -128,11 +128,11 @@ struct Record {
 
 struct Log {
     file: Source,
-    /// Where the next commit goes.
+    /// The offset of the next commit.
     end: u64,
-    /// What has come and is not on its way.
+    /// Records that wait for the next commit.
     waiting: Vec<Record>,
-    /// Who is in the commit that is on its way, and since when.
+    /// The producers in the current commit, and when it began.
     committing: Vec<(u32, Instant)>,
     told: Vec<Sender<()>>,
     /// No more commits.
@@ -177,7 +177,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes what has come, unless a commit is on its way.
+    /// Writes the waiting records, unless a commit is in flight.
     fn commit(&mut self, watcher: &mut Watcher) -> io::Result<()> {
         if self.is_busy() || self.ends || self.waiting.is_empty() {
             return Ok(());
@@ -214,7 +214,7 @@ impl Log {
         );
     }
 
-    /// Looks at the records from `start` on, with producer and number; answers where the last whole
+    /// Reads the records from `start` on, with producer and number. Returns where the last complete
     /// one ends.
     fn check(
         path: &Path,
@@ -242,7 +242,7 @@ impl Log {
     }
 }
 
-/// Whether it was read, or the file has ended.
+/// Whether the bytes were read; false at the end of the file.
 fn is_there(read: io::Result<()>) -> io::Result<bool> {
     match read {
         Ok(()) => Ok(true),
@@ -251,7 +251,7 @@ fn is_there(read: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// What was acknowledged is there: of each producer all numbers from 0 on.
+/// Checks that every acknowledged record is there: all numbers of each producer, from 0 on.
 fn verify(path: &Path, start: u64, producers: u32, acknowledged: u64) -> io::Result<()> {
     let (mut next, mut count) = (vec![0; producers as usize], 0);
     let end = Log::check(path, start, |producer, number| {

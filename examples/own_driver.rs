@@ -7,7 +7,7 @@
 //! A driver speaks two verbs, submit and complete, and cares for descriptors. This one opens each
 //! operation, looks at all that it carries, puts it together again and passes it on, so it serves
 //! whatever the driver inside serves. (`tests/custom_driver.rs` has one that does the work itself.)
-//! What other threads submit goes to the driver inside and is seen only when it ends.
+//! Submissions of other threads go to the driver inside, so this one sees only their completions.
 
 use std::collections::HashMap;
 use std::io;
@@ -67,7 +67,7 @@ impl<D: Driver> Complete for Trace<D> {
     }
 }
 
-/// What a driver does besides is passed on.
+/// All other methods are passed on.
 macro_rules! pass_on {
     ($(fn $name:ident(&mut self $(, $what:ident: $type:ty)*) $(-> $out:ty)?;)*) => {
         $(fn $name(&mut self $(, $what: $type)*) $(-> $out)? { self.inner.$name($($what),*) })*

@@ -1,12 +1,13 @@
-//! A TCP proxy: what comes in at one side goes out at the other, without a copy.
+//! A TCP proxy: it writes the bytes that one side sends to the other side, without a copy.
 //!
 //! ```text
 //! cargo run --release --example proxy -- --to HOST:PORT [--port N]
 //! ```
 //!
-//! The next read of a direction is submitted when the write before it has completed, so a slow
-//! receiver slows its sender down and a connection holds at most one lease per direction. The end
-//! of one direction is passed on (half-close); the other goes on. Ends on SIGINT and SIGTERM.
+//! A direction submits its next read when its last write has completed. So a slow receiver slows
+//! its sender down, and a connection holds at most one lease per direction. The end of one
+//! direction is passed on (half-close), and the other direction goes on. Ends on SIGINT and
+//! SIGTERM.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +19,7 @@ use windlass::{Completions, Done, Op, Source, Watcher};
 mod common;
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// A receiver that takes nothing for so long is gone, and its lease is wanted elsewhere.
+/// A receiver that takes nothing for so long is dropped, so that its lease returns to the pool.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// One side of a connection: the other side, and whether everything has been passed on to this one.
@@ -74,7 +75,8 @@ fn main() -> io::Result<()> {
                     sides.get_mut(&from).expect("it has another").complete = true;
                     continue;
                 }
-                // Both directions are through, or one side has failed, or there is no other.
+                // Both directions have ended, or one side has failed, or the connect to the
+                // server has failed.
                 (_, other) => {
                     let client = connecting.remove(&c.token).filter(|_| from.is_none());
                     for side in [Some(from), other, client].into_iter().flatten() {

@@ -1,11 +1,11 @@
-//! A push server: at every tick all connections are sent the same bytes, which exist once.
+//! A push server: at every tick it sends the same bytes, which exist once, to all connections.
 //!
 //! ```text
 //! cargo run --release --example push -- [--port N] [--interval MS]
 //! ```
 //!
-//! Every write has a deadline of three ticks, so a peer that does not read is dropped and holds
-//! nothing up. Ends on SIGINT and SIGTERM.
+//! Every write has a deadline of three ticks. So a peer that does not read is dropped, and delays
+//! no other. Ends on SIGINT and SIGTERM.
 
 use std::collections::HashSet;
 use std::io;
@@ -74,7 +74,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Aborts a peer, once: what was in flight on it completes as aborted and comes here again.
+/// Aborts a peer once. Its other operations complete as aborted, and call this again.
 fn drop_peer(watcher: &mut Watcher, peers: &mut HashSet<Source>, peer: Source, why: &str) {
     if peers.remove(&peer) {
         eprintln!("{peer:?}: {why}");

@@ -1,11 +1,13 @@
-//! An echo server on the reactor alone: it says what is ready, and the program reads and writes.
+//! An echo server on the reactor alone: the reactor says which sockets are ready, and the program
+//! reads and writes.
 //!
 //! ```text
 //! cargo run --release --example reactor_echo -- [--port N]
 //! ```
 //!
-//! For sockets that other code does the I/O on. A client that does not read its answers is not read
-//! any more: its watch then waits for room, and no more for bytes. Ends on SIGINT and SIGTERM.
+//! This suits sockets on which other code does the I/O. The server stops reading a client that does
+//! not read its answers: its watch then waits for room instead of bytes. Ends on SIGINT and
+//! SIGTERM.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

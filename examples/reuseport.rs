@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Serves until a message comes; answers how many connections that were.
+/// Serves until a message arrives. Returns the number of connections.
 fn echo(mut watcher: Watcher, listener: Source) -> io::Result<usize> {
     watcher.submit(Op::accept(listener).multishot())?;
     let mut count = 0;

@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! A [`Buf`] is an owner taken apart: where the bytes are, how many, and what to do with the owner
-//! when it goes. It is put together again by the tag in `owner` (invariant B1: the three fields are
-//! what the constructor of that tag has stored). Reads fill the spare capacity of a `Vec` through a
-//! raw pointer; its length is set to what the kernel says it has written. No reference to
-//! uninitialised bytes is ever made.
+//! A [`Buf`] stores an owner (a vector, a lease …) as its parts: where the bytes start, how many
+//! there are, and a tagged word. The tag says which kind of owner to rebuild from the parts
+//! (invariant B1: the constructor of that kind has stored the three fields). Reads fill the spare
+//! capacity of a `Vec` through a raw pointer. Its length is then set to the number of bytes that
+//! the kernel has written. No reference to uninitialised bytes is ever made.
 
 use std::fmt;
 use std::marker::PhantomData;

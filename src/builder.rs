@@ -71,13 +71,13 @@ impl Builder {
 
     /// How many ids of each kind are kept ready for other threads: the most that they can attach or
     /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients
-    /// is accepted at once. Beyond them, other threads are refused, or
+    /// is accepted at once. Without an id, other threads are refused, or
     /// [wait](Submitter#back-pressure). The range is 1 to 2^16, and at most a quarter of the
-    /// [sources](Builder::max_sources) or [operations](Builder::max_operations). Reserved ids count
-    /// as sources and operations from the first [`submitter`](Watcher::submitter) or
-    /// [`guard`](Watcher::guard) on. (With a limit of 1 source or operation nothing is reserved, so
-    /// other threads are refused.) Each pair of ids costs 32 bytes at once, and from the first
-    /// submitter on the places of a source and an operation.
+    /// [sources](Builder::max_sources) or [operations](Builder::max_operations). The first
+    /// [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) reserves the ids: since then
+    /// they count as sources and operations, and take their memory. (With a limit of 1 source or
+    /// operation nothing is reserved, so other threads are refused.) Before that, each pair of ids
+    /// takes 32 bytes.
     pub fn id_reserve(mut self, count: usize) -> Builder {
         self.config.id_reserve = count;
         self

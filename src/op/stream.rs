@@ -395,9 +395,9 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// Before the writes are out, a cancel or deadline ends it and leaves the source as it is. Then
-    /// nothing takes it back: a file that a thread closes is closed, and its completion is marked
-    /// as [late](Completion::is_late).
+    /// While writes are queued, a cancel or deadline ends the close, and the source stays open.
+    /// Later the close cannot be stopped: a thread that closes a file closes it, and the completion
+    /// is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

@@ -87,8 +87,8 @@ impl Op {
     /// Makes a directory with a new name, from a template that ends in `XXXXXX`: mkdtemp(3).
     ///
     /// Completes with [`Done::Path`], the template with its last six characters replaced. Only the
-    /// user may enter it (permissions 0700). Nothing removes it by itself. An example is at
-    /// [`Op::create_temp_file`].
+    /// user may enter it (permissions 0700). It stays until the program removes it. An example is
+    /// at [`Op::create_temp_file`].
     ///
     /// # Errors
     ///
