@@ -79,7 +79,7 @@ impl State {
             FileWork::WriteList(list) => {
                 list.parts().map(part).flat_map(|part| part.to_vec()).collect()
             }
-            FileWork::Sync | FileWork::DataSync => return 0,
+            FileWork::SyncAll | FileWork::SyncData => return 0,
         };
         let count = bytes.len().min(self.piece).min(self.longest.saturating_sub(offset));
         if count == 0 {

@@ -16,9 +16,9 @@ pub enum FileWork<'a> {
     /// Write these parts, one after the other.
     WriteList(FileList<'a>),
     /// fsync(2).
-    Sync,
+    SyncAll,
     /// fdatasync(2).
-    DataSync,
+    SyncData,
 }
 
 /// Work on a file that a kernel is to begin.
@@ -45,7 +45,7 @@ impl FileRequest<'_> {
             FileWork::ReadList(list) | FileWork::WriteList(list) => {
                 list.parts().all(|(start, len)| fits(start, len))
             }
-            FileWork::Sync | FileWork::DataSync => true,
+            FileWork::SyncAll | FileWork::SyncData => true,
         }
     }
 }

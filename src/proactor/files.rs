@@ -300,8 +300,8 @@ impl<K: Kernel> Proactor<K> {
             (OpCode::ReadAt, Some(list)) => FileWork::ReadList(list.list()),
             (OpCode::WriteAt, None) => FileWork::Write(&op.buf[moved..]),
             (OpCode::WriteAt, Some(list)) => FileWork::WriteList(list.list()),
-            (OpCode::SyncAll, _) => FileWork::Sync,
-            _ => FileWork::DataSync,
+            (OpCode::SyncAll, _) => FileWork::SyncAll,
+            _ => FileWork::SyncData,
         };
         let offset = op.offset + moved as u64;
         let request = FileRequest { key: ticket.key(), fd: state.fd, offset, work };

@@ -38,8 +38,8 @@ macro_rules! file_entry {
                 let (start, count) = (vectors.as_ptr(), vectors.len() as u32);
                 opcode::Writev::new($fd, start, count).offset($offset).build()
             }
-            FileWork::Sync => opcode::Fsync::new($fd).build(),
-            FileWork::DataSync => {
+            FileWork::SyncAll => opcode::Fsync::new($fd).build(),
+            FileWork::SyncData => {
                 opcode::Fsync::new($fd).flags(types::FsyncFlags::DATASYNC).build()
             }
         }

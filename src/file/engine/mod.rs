@@ -136,7 +136,7 @@ impl Engines {
         if !self.ring.is_there() && !self.aio.is_there() {
             return false;
         }
-        let moves = !matches!(request.work, FileWork::Sync | FileWork::DataSync);
+        let moves = !matches!(request.work, FileWork::SyncAll | FileWork::SyncData);
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if moves && !self.takes(&mut request, facts, writes) {
             return false;
@@ -355,8 +355,8 @@ fn words_of(request: &mut FileRequest<'_>) -> Request {
         FileWork::Write(bytes) => (Code::Write, bytes.as_ptr().cast_mut(), bytes.len()),
         FileWork::ReadList(list) => vectored(Code::ReadVectored, list),
         FileWork::WriteList(list) => vectored(Code::WriteVectored, list),
-        FileWork::Sync => (Code::Fsync, std::ptr::null_mut(), 0),
-        FileWork::DataSync => (Code::Fdsync, std::ptr::null_mut(), 0),
+        FileWork::SyncAll => (Code::Fsync, std::ptr::null_mut(), 0),
+        FileWork::SyncData => (Code::Fdsync, std::ptr::null_mut(), 0),
     };
     // A sync has no offset.
     let offset = if len > 0 { request.offset } else { 0 };
