@@ -14,6 +14,7 @@
 //! | Linux AIO in a loop of your own, on Linux | `AioFiles`, `AioOp` |
 //! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`], [`FileList`], [`FileFacts`] |
 
+#[allow(unused_imports, unreachable_pub)] // it is empty where there is no Linux AIO
 pub use crate::aio::public::*;
 pub use crate::file::{
     Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,

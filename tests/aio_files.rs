@@ -17,12 +17,12 @@ use common::system::wait_readable;
 use common::{BOUND, Needs, child, skip, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use windlass::driver::{OpCode, Wait};
-use windlass::fs::{AioFiles, AioOp};
+use windlass::fs::{AioFiles, AioOp, FileBackend};
 use windlass::kernel::{Os, Proactor};
 use windlass::reactor::{Mode, Reactor, Readiness, Watch};
 use windlass::{
-    AlignedBuf, Buf, Complete, Completion, Completions, Done, ErrorKind, Limit, Op, Ready, Reason,
-    Rejected, Source, Submit, Ticket, Watcher,
+    AlignedBuf, Buf, Complete, Completion, Completions, Done, DriverKind, ErrorKind, Limit, Op,
+    Ready, Reason, Rejected, Source, Submit, Ticket, Watcher,
 };
 
 const BLOCK: usize = 4096;
@@ -40,7 +40,7 @@ fn files(depth: u32) -> Option<AioFiles> {
 
 /// The bytes of a block.
 fn pattern(block: u64) -> Vec<u8> {
-    (0..BLOCK as u64).map(|i| (i ^ i >> 8 ^ block * 31) as u8).collect()
+    (0..BLOCK as u64).map(|i| (i ^ (i >> 8) ^ (block * 31)) as u8).collect()
 }
 
 /// A nameless file with so many blocks, open for direct reads.
@@ -301,7 +301,7 @@ fn syncs_end_after_the_program_has_closed_the_file() {
     let Some(mut files) = files(16) else { return };
     let directory = common::files::directories().into_iter().next().expect("one");
     for token in 0..16 {
-        let file = File::create(directory.at(&format!("{token}"))).expect("room");
+        let file = File::create(directory.at(token.to_string())).expect("room");
         file.write_all_at(b"to be synced", 0).expect("room");
         let file = OwnedFd::from(file);
         let op = if token % 2 == 0 { AioOp::sync_all(file) } else { AioOp::sync_data(file) };
@@ -344,22 +344,68 @@ fn a_cancel_takes_back_what_was_held_back() {
     assert!(submitted.into_iter().all(|ticket| !files.cancel(ticket)), "they are stale");
 }
 
-/// A request that was taken back is told by the eventfd, even if nothing else is in flight.
+/// The proactor cancels through the same trait: what was held back ends cancelled, not late.
 #[test]
-fn the_eventfd_tells_of_a_cancel() {
-    let (Some(mut files), Some(file)) = (files(16), direct(16)) else { return };
-    for block in 0..8 {
-        files.submit(read(&file, block)).expect("room");
+fn a_watcher_cancels_what_was_held_back() {
+    let (Some(probe), Some(file)) = (files(1), direct(16)) else { return };
+    drop(probe);
+    let builder = Watcher::builder().driver(DriverKind::Epoll).file_backend(FileBackend::Aio);
+    let mut watcher = builder.build().expect("it is there");
+    let file = Arc::into_inner(file).expect("the only one");
+    let file = watcher.attach(file).expect("room");
+    let mut tickets = Vec::new();
+    for block in 0..12 {
+        let op = Op::read_at(file, memory(), block * BLOCK as u64).token(block);
+        tickets.push(watcher.submit(op).expect("room"));
     }
-    let last = files.submit(read(&file, 8)).expect("room");
-    assert!(files.cancel(last));
-    let mut seen = 0;
-    let mut done = Completions::new();
-    while !files.is_empty() {
-        seen += turn(&mut files, &mut done);
+    watcher.cancel(tickets[11]);
+    let (mut done, mut left, mut cancelled) = (Completions::new(), 12, 0);
+    while left > 0 {
+        left -= common::wait_for(&mut watcher, &mut done, "the reads");
+        for completion in done.drain(..) {
+            match completion.result {
+                Ok(Done::Read(buf)) => assert!(buf[..] == pattern(completion.token)),
+                Err(error) => {
+                    assert_eq!((completion.token, error.kind()), (11, ErrorKind::Cancelled));
+                    assert_eq!(error.into_buf().capacity(), BLOCK);
+                    cancelled += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
-    assert_eq!(seen, 9);
-    expect_quiet(&mut files);
+    assert_eq!(cancelled, 1);
+}
+
+/// The kernel has no memory for more requests (`EAGAIN` of io_submit(2)): what it has comes, the
+/// rest fails, and poll(2) hears of all.
+#[test]
+fn a_kernel_without_memory_loses_nothing() {
+    let run = || {
+        let (Some(mut files), Some(file)) = (files(16), direct(16)) else { return };
+        for block in 0..8 {
+            files.submit(read(&file, block)).expect("room");
+        }
+        system::deny(&[libc::SYS_io_submit], libc::EAGAIN);
+        for block in 8..12 {
+            files.submit(read(&file, block)).expect("room");
+        }
+        let done = finish(&mut files);
+        assert_eq!(done.len(), 12);
+        for completion in done {
+            if completion.token >= 8 {
+                assert_eq!(os(&completion), Some(libc::EAGAIN), "{completion:?}");
+            } else {
+                let Ok(Done::Read(buf)) = completion.result else { panic!("{completion:?}") };
+                assert!(buf[..] == pattern(completion.token));
+            }
+        }
+        // Nothing else is in flight that would wake the loop.
+        files.submit(read(&file, 0)).expect("room");
+        assert_eq!(os(&finish(&mut files)[0]), Some(libc::EAGAIN));
+    };
+    // The filter ends with its thread.
+    common::join(std::thread::spawn(run), "the reads");
 }
 
 #[test]

@@ -51,7 +51,7 @@ const MOST_DEPTH: u32 = 1 << 20;
 /// the eventfd (`as_fd`), which becomes readable with each completion. A program that uses a
 /// [`Watcher`](crate::Watcher) does not need it: the watcher uses it inside.
 ///
-/// It implements [`Submit`] and [`Complete`]: its operation is an [`AioOp`], its item a
+/// It implements [`Submit`] and [`Complete`]: its operation is an [`AioOp`](op::AioOp), its item a
 /// [`Completion`](crate::Completion) whose source is [`Source::NONE`](crate::Source::NONE).
 ///
 /// ```
@@ -82,9 +82,9 @@ const MOST_DEPTH: u32 = 1 << 20;
 ///
 /// | request | in the kernel | ends with |
 /// |---|---|---|
-/// | [`AioOp::read_at`] of a file that is open with `O_DIRECT` | asynchronous | the bytes of one read |
-/// | [`AioOp::read_at`] of another file | copied during submission, if the page cache has it | the bytes, or `EAGAIN` |
-/// | [`AioOp::sync_all`], [`AioOp::sync_data`] | a thread of the kernel | `Done::Finished` |
+/// | [`AioOp::read_at`](op::AioOp::read_at) of a file that is open with `O_DIRECT` | asynchronous | the bytes of one read |
+/// | [`AioOp::read_at`](op::AioOp::read_at) of another file | copied during submission, if the page cache has it | the bytes, or `EAGAIN` |
+/// | [`AioOp::sync_all`](op::AioOp::sync_all), [`AioOp::sync_data`](op::AioOp::sync_data) | a thread of the kernel | `Done::Finished` |
 ///
 /// It carries no writes: io_submit(2) blocks while a write extends the file, fills a hole, or meets
 /// a frozen file system, even with `RWF_NOWAIT`. Reads have that flag, so `submit` never waits for
