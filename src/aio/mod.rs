@@ -116,6 +116,11 @@ const MOST_DEPTH: u32 = 1 << 20;
 /// # Platform
 ///
 /// Linux only (not Android); syncs from 4.18 on, `EINVAL` before.
+///
+/// [`AioOp`]: crate::fs::AioOp
+/// [`AioOp::read_at`]: crate::fs::AioOp::read_at
+/// [`AioOp::sync_all`]: crate::fs::AioOp::sync_all
+/// [`AioOp::sync_data`]: crate::fs::AioOp::sync_data
 pub struct AioFiles<S: Store = Owned> {
     store: S,
     aio: Aio,

@@ -43,7 +43,7 @@ pub enum FileRef {
 impl FileRef {
     /// Makes a symbolic link at `path` that says `target`: symlink(2).
     ///
-    /// Completes with [`Done::Finished`]. Nothing has to be at `target`.
+    /// Completes with [`Done::Finished`](crate::Done::Finished). Nothing has to be at `target`.
     ///
     /// ```
     /// use std::path::Path;
