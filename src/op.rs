@@ -336,7 +336,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// A deadline leaves what a cancel leaves: the constructor's page says what that is. File work
+    /// A deadline has the effect of a cancel, which the constructor's page describes. File work
     /// that has begun is not ended: its completion is marked as [late](Completion::is_late).
     ///
     /// An example is at [`Op::timeout`].
@@ -453,7 +453,7 @@ impl Op {
         self.code
     }
 
-    /// The source it is for; [`Source::NONE`] where it needs none.
+    /// The source that it is for, or [`Source::NONE`].
     #[inline]
     pub const fn source(&self) -> Source {
         self.source

@@ -118,8 +118,8 @@ impl Op {
 
     /// Says how urgent the operation is, where threads do it.
     ///
-    /// Of the jobs that wait for a thread those of a higher [`Priority`] are done first. It has no
-    /// effect on what no thread does.
+    /// Threads take the waiting jobs of a higher [`Priority`] first. It has no effect on operations
+    /// that need no thread.
     ///
     /// ```
     /// use windlass::{Completions, Op, Priority, Watcher};
@@ -131,7 +131,7 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// The same everywhere. The order in which the system's disk queue works is not changed.
+    /// The same everywhere. It does not change the order of the system's disk queue.
     pub const fn priority(mut self, priority: Priority) -> Op {
         self.flags &= !(HIGH | LOW);
         self.flags |= match priority {

@@ -13,7 +13,7 @@ use crate::{Builder, Done, Error, Limit, Reason};
 impl Op {
     /// Receives one datagram into library-owned memory.
     ///
-    /// Completes with [`Done::Received`], which says where from, and whether the datagram was
+    /// Completes with [`Done::Received`]: the bytes, the sender, and whether the datagram was
     /// longer than a swap buffer ([`Builder::buffer_size`]). The sender is
     /// [unspecified](Address::is_unspecified) where it has no name: an unbound Unix socket, the
     /// peer of a seqpacket socket. When the swap buffers reach their limit it waits for a lease to

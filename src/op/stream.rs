@@ -50,7 +50,7 @@ impl Op {
     /// - `ECONNREFUSED`: an earlier datagram of a connected socket has found no receiver.
     /// - `ENOTCONN`: the stream socket was never connected.
     /// - `EBADF`: the descriptor is not open for reading, for example a pipe's writing end.
-    /// - `EIO`: a terminal has hung up, or the process is in its background.
+    /// - `EIO`: the terminal has hung up, or the process is a background job of it.
     ///
     /// One error is reported once, to the operation that meets it first; after a reset the stream
     /// is at its end.
@@ -154,8 +154,8 @@ impl Op {
 
     /// Reads exactly `count` bytes into `buf`.
     ///
-    /// Completes with [`Done::Read`] and the buffer, its length `count`. The operation takes bytes
-    /// as they arrive, and no byte more. `count` is 1 to 2^31 - 1, and at most the capacity of
+    /// Completes with [`Done::Read`] and the buffer, its length `count`. It takes bytes as they
+    /// arrive, and leaves those behind them. `count` is 1 to 2^31 - 1, and at most the capacity of
     /// `buf`.
     ///
     /// ```
@@ -202,7 +202,7 @@ impl Op {
         op
     }
 
-    /// Writes all bytes of `buf`; a stream's short writes are continued.
+    /// Writes all bytes of `buf`, in as many system calls as a stream needs.
     ///
     /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes. Writes of a
     /// source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. To a datagram

@@ -13,7 +13,7 @@ use crate::source::Source;
 
 /// Operations on what the system knows of files.
 impl Op {
-    /// Asks what the system knows of a file.
+    /// Asks for a file's kind, size, times and permissions.
     ///
     /// Completes with [`Done::Metadata`]. `file` is a path, whose symbolic links are followed, an
     /// attached source, or [`FileRef::symlink`] for a link itself.
@@ -87,8 +87,8 @@ impl Op {
 
     /// Sets permissions: chmod(2), fchmod(2).
     ///
-    /// Completes with [`Done::Finished`]. `mode` are the twelve lowest bits of `st_mode`; the umask
-    /// does not count.
+    /// Completes with [`Done::Finished`]. `mode` has the twelve lowest bits of `st_mode`; the umask
+    /// has no effect.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -159,8 +159,8 @@ impl Op {
 
     /// Sets the times of access and modification: utimensat(2), futimens(2).
     ///
-    /// Completes with [`Done::Finished`]. `None` leaves what is there. File systems round times,
-    /// the usual ones to a nanosecond. An example is at [`Op::set_permissions`].
+    /// Completes with [`Done::Finished`]. `None` leaves what is there. A file system may round the
+    /// times. An example is at [`Op::set_permissions`].
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher}
 
 /// Operations on the bytes of files.
 impl Op {
-    /// Reads at `offset` until the room of `buf` is full or the file ends.
+    /// Fills `buf` with the bytes at `offset`, up to the end of the file.
     ///
     /// Completes with [`Done::Read`]: fewer bytes than `buf` has room for mean the end of the file;
     /// no bytes mean that `offset` is at or beyond it. `offset` is in bytes, below 2^61 - 1. `buf`
@@ -176,7 +176,7 @@ impl Op {
         Op::plain(OpCode::SyncData, file)
     }
 
-    /// Brings the written bytes of a range to the disk, which may hold them in its own cache.
+    /// Writes the changed bytes of a range to the disk, which may still hold them in its own cache.
     ///
     /// Completes with [`Done::Finished`]. `offset` and `len` are in bytes; a `len` of 0 is up to
     /// the end. It spreads the work of a later [`Op::sync_all`], and does not replace it.

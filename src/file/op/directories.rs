@@ -111,10 +111,10 @@ impl Op {
         Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
     }
 
-    /// Reads the names in a directory, without `.` and `..`, in no order.
+    /// Reads the names in a directory, without `.` and `..`, in no particular order.
     ///
-    /// Completes with [`Done::Entries`]: names, and kinds as far as they are known. It reads at
-    /// most 65,536 names; [`Op::read_dir_part`] reads directories of any size.
+    /// Completes with [`Done::Entries`]: the names, and the kinds that the system knows. It reads
+    /// at most 65,536 names; [`Op::read_dir_part`] reads directories of any size.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -137,8 +137,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// readdir(3), by a thread, on every driver. Linux, macOS and FreeBSD tell the kind with the
-    /// name; where the file system does not, each name costs another call.
+    /// readdir(3), by a thread, on every driver. Most file systems report the kind with the name;
+    /// on others each name costs another system call.
     ///
     /// # Cancellation
     ///

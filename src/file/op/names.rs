@@ -60,8 +60,8 @@ impl Op {
 
     /// Gives a file another name, and replaces what has it: rename(2).
     ///
-    /// Completes with [`Done::Finished`]. Others see the old file under the name, or the new one,
-    /// never none. An example is at [`Op::create_dir`].
+    /// Completes with [`Done::Finished`]. The replacement is atomic: at every moment `to` names one
+    /// of the two files. An example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -87,10 +87,10 @@ impl Op {
         Op::task(Source::NONE, Task::Rename { from: from.into(), to: to.into() })
     }
 
-    /// Removes a name that is no directory's: unlink(2).
+    /// Removes a file's name: unlink(2).
     ///
-    /// Completes with [`Done::Finished`]. The file goes when no name and no descriptor is left. An
-    /// example is at [`Op::create_dir`].
+    /// Completes with [`Done::Finished`]. The system frees the file when its last name and its last
+    /// descriptor are gone. An example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
@@ -141,9 +141,9 @@ impl Op {
         Op::task(Source::NONE, Task::HardLink { from: from.into(), to: to.into() })
     }
 
-    /// Makes a symbolic link at `path` that says `target`: symlink(2).
+    /// Makes a symbolic link at `path` to `target`: symlink(2).
     ///
-    /// Completes with [`Done::Finished`]. Nothing has to be at `target`.
+    /// Completes with [`Done::Finished`]. `target` need not exist.
     ///
     /// ```
     /// use std::path::Path;
@@ -190,9 +190,10 @@ impl Op {
         Op::task(Source::NONE, Task::Symlink { target: target.into(), path: path.into() })
     }
 
-    /// Reads what a symbolic link says: readlink(2).
+    /// Reads the target of a symbolic link: readlink(2).
     ///
-    /// Completes with [`Done::Path`], as it stands in the link. An example is at [`Op::symlink`].
+    /// Completes with [`Done::Path`], the target as it stands in the link. An example is at
+    /// [`Op::symlink`].
     ///
     /// # Errors
     ///
@@ -214,8 +215,8 @@ impl Op {
 
     /// Resolves a path to the one without links, from the root: realpath(3).
     ///
-    /// Completes with [`Done::Path`]. Everything on the way, and its end, has to exist. An example
-    /// is at [`Op::symlink`].
+    /// Completes with [`Done::Path`]. Every part of the path has to exist. An example is at
+    /// [`Op::symlink`].
     ///
     /// # Errors
     ///
@@ -264,8 +265,8 @@ impl Op {
     /// - `EEXIST`: the target is there, and [`exclusive`](CopyOptions::exclusive) is set.
     /// - `EOPNOTSUPP`: blocks cannot be shared, and
     ///   [`reflink_required`](CopyOptions::reflink_required) is set.
-    /// - `EIO`, `ENOSPC`, `EDQUOT`: the target was not written, or its close(2) reported that it
-    ///   was not.
+    /// - `EIO`, `ENOSPC`, `EDQUOT`: the target could not be written; its close(2) may be the call
+    ///   that says so.
     ///
     /// A failed copy removes the target if it has created it; a target that was there before is
     /// left cut.
@@ -287,7 +288,8 @@ impl Op {
     /// Makes a file with a new name, from a template that ends in `XXXXXX`: mkostemp(3).
     ///
     /// Completes with [`Done::Temporary`]: its path, and the file, open for reading and writing and
-    /// closed on exec. Only the user may open it (permissions 0600). Nothing removes it by itself.
+    /// closed on exec. Only the user may open it (permissions 0600). It stays until the
+    /// program removes it.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
