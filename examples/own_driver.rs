@@ -1,13 +1,13 @@
-//! A driver of one's own, around another one: it prints every operation, and how each one ended.
+//! A driver of your own that wraps another one: it prints every operation, and how each one ended.
 //!
 //! ```text
 //! cargo run --example own_driver
 //! ```
 //!
 //! A driver speaks two verbs, submit and complete, and cares for descriptors. This one opens each
-//! operation, looks at all that it carries, puts it together again and passes it on, so it serves
-//! whatever the driver inside serves. (`tests/custom_driver.rs` has one that does the work itself.)
-//! Submissions of other threads go to the driver inside, so this one sees only their completions.
+//! operation, prints its parts, rebuilds it and passes it to the inner driver. So it serves
+//! whatever the inner driver serves. (`tests/custom_driver.rs` has one that does the work itself.)
+//! Submissions of other threads go to the inner driver, so this one sees only their completions.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ use windlass::fs::OpenOptions;
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done, Explain};
 use windlass::{Handle, ListenOptions, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
 
-/// A driver, and the operations that it has, since when.
+/// The inner driver, and the operations in flight with the time of their submission.
 struct Trace<D> {
     inner: D,
     started: HashMap<Ticket, Instant>,

@@ -6,7 +6,8 @@ use super::rng::Rng;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $field:ident: $fault:ident,)*) => {
-        /// How often each fault happens: a probability from 0 to 1 for each chance that it has.
+        /// How often each fault happens: a probability from 0 to 1 for each attempt that it can
+        /// strike.
         ///
         /// ```
         /// use windlass::sim::Faults;
