@@ -6,7 +6,7 @@
 //! costs one push and one removal. (Kept in the operations themselves, every step of an entry would
 //! touch another cache line.) Entries of equal deadline leave in the order in which they came.
 
-use crate::slots::NOWHERE;
+use crate::slots::NIL;
 
 /// How many entries stand below one.
 const BELOW: usize = 4;
@@ -33,7 +33,7 @@ impl Item {
 #[derive(Debug, Default)]
 pub struct Deadlines {
     heap: Vec<Item>,
-    /// Where the entry of each operation stands, or [`NOWHERE`], by the operation's place.
+    /// Where the entry of each operation stands, or [`NIL`], by the operation's place.
     places: Vec<u32>,
     order: u32,
 }
@@ -64,9 +64,9 @@ impl Deadlines {
     /// Gives the operation in `slot` a deadline; it has none yet.
     pub fn push(&mut self, slot: u32, at_ns: u64) {
         if slot as usize >= self.places.len() {
-            self.places.resize(slot as usize + 1, NOWHERE);
+            self.places.resize(slot as usize + 1, NIL);
         }
-        debug_assert_eq!(self.places[slot as usize], NOWHERE);
+        debug_assert_eq!(self.places[slot as usize], NIL);
         let item = Item { at_ns, order: self.order, slot };
         self.order = self.order.wrapping_add(1);
         self.heap.push(item);
@@ -77,7 +77,7 @@ impl Deadlines {
     #[inline]
     pub fn remove(&mut self, slot: u32) {
         if let Some(&at) = self.places.get(slot as usize)
-            && at != NOWHERE
+            && at != NIL
         {
             self.take(at as usize);
         }
@@ -106,10 +106,10 @@ impl Deadlines {
     fn take(&mut self, at: usize) {
         let last = self.heap.pop().expect("there is one at `at`");
         let Some(gone) = self.heap.get(at) else {
-            self.places[last.slot as usize] = NOWHERE;
+            self.places[last.slot as usize] = NIL;
             return;
         };
-        self.places[gone.slot as usize] = NOWHERE;
+        self.places[gone.slot as usize] = NIL;
         if at > 0 && last.before(&self.heap[(at - 1) / BELOW]) {
             self.rise(at, last);
         } else {
@@ -172,7 +172,7 @@ mod tests {
             assert_eq!(deadlines.places[item.slot as usize], at as u32);
             assert!(at == 0 || !item.before(&deadlines.heap[(at - 1) / BELOW]));
         }
-        let placed = deadlines.places.iter().filter(|&&at| at != NOWHERE).count();
+        let placed = deadlines.places.iter().filter(|&&at| at != NIL).count();
         assert_eq!(placed, deadlines.heap.len());
     }
 

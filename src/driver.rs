@@ -95,7 +95,7 @@ pub mod slots {
     //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
     //! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
     //! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
-    pub use crate::slots::{Entry, InFlight, NOWHERE, Operation, Table, VACANT};
+    pub use crate::slots::{Entry, InFlight, NIL, Operation, Table, VACANT};
 }
 
 pub mod deadlines {

@@ -14,7 +14,7 @@ use crate::op::OpCode;
 use crate::source::Source;
 
 /// The index of no place.
-pub const NOWHERE: u32 = u32::MAX;
+pub const NIL: u32 = u32::MAX;
 
 /// The generation of a place that was never occupied.
 pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -82,7 +82,7 @@ impl<T: Entry> Table<T> {
         let first = NonZeroU32::new(start & !1).unwrap_or(VACANT);
         let limit = limit.clamp(1, MOST);
         let directory = (limit as usize).div_ceil(CHUNK);
-        Table { chunks: Vec::with_capacity(directory), vacant: NOWHERE, len: 0, limit, first }
+        Table { chunks: Vec::with_capacity(directory), vacant: NIL, len: 0, limit, first }
     }
 
     /// How many places are occupied.
@@ -115,7 +115,7 @@ impl<T: Entry> Table<T> {
         if self.len >= self.limit {
             return None;
         }
-        if self.vacant == NOWHERE {
+        if self.vacant == NIL {
             self.grow();
         }
         let index = self.vacant;
@@ -234,7 +234,7 @@ pub struct Operation {
     pub next: u32,
     /// The operation before it in its queue.
     pub previous: u32,
-    /// The index of its source, or [`NOWHERE`].
+    /// The index of its source, or [`NIL`].
     pub source: u32,
     /// The user's number.
     pub token: u64,
@@ -312,9 +312,9 @@ impl Default for Operation {
     fn default() -> Operation {
         Operation {
             generation: VACANT,
-            next: NOWHERE,
-            previous: NOWHERE,
-            source: NOWHERE,
+            next: NIL,
+            previous: NIL,
+            source: NIL,
             token: 0,
             buf: Buf::default(),
             address: None,
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(again, index);
         assert!(newer > generation);
         assert!(table.find(index, generation).is_none());
-        assert!(table.find(NOWHERE, generation).is_none());
+        assert!(table.find(NIL, generation).is_none());
     }
 
     #[test]

@@ -273,7 +273,7 @@ impl PollDriver {
     }
 
     fn serve(&mut self) {
-        self.remote.rouse();
+        self.remote.unpark();
         while let Some(request) = self.remote.take() {
             // The other requests need ids in reserve, which this driver does not hand out.
             if let Request::Post(token, value) = request {
@@ -424,7 +424,7 @@ impl Complete for PollDriver {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            if self.remote.doze() {
+            if self.remote.prepare_park() {
                 self.poll(timeout);
             }
         }

@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use windlass::Address;
 use windlass::driver::deadlines::Deadlines;
-use windlass::driver::slots::{Entry, NOWHERE, Table, VACANT};
+use windlass::driver::slots::{Entry, NIL, Table, VACANT};
 
 #[derive(Debug, Arbitrary)]
 enum Program<'a> {
@@ -90,7 +90,7 @@ struct Marked {
 
 impl Default for Marked {
     fn default() -> Marked {
-        Marked { generation: VACANT, next_vacant: NOWHERE, mark: 0 }
+        Marked { generation: VACANT, next_vacant: NIL, mark: 0 }
     }
 }
 

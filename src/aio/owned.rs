@@ -20,7 +20,7 @@ use crate::completion::{Completion, Completions, Done};
 use crate::error::{Error, ErrorKind, Limit, Reason, Rejected};
 use crate::leaked::{PATIENCE_NS, leak};
 use crate::op::OpCode;
-use crate::slots::{self, Entry, NOWHERE, Table, VACANT};
+use crate::slots::{self, Entry, NIL, Table, VACANT};
 use crate::source::{Source, Ticket};
 use crate::sys::aio::{Aio, Completed, Request};
 use crate::sys::fd::{AsRawFd, OwnedFd};
@@ -218,7 +218,7 @@ impl Default for Slot {
     fn default() -> Slot {
         Slot {
             generation: VACANT,
-            next: NOWHERE,
+            next: NIL,
             token: 0,
             buf: Buf::default(),
             file: None,

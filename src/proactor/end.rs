@@ -52,7 +52,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn unlink(&mut self, slot: u32) {
         self.deadlines.remove(slot);
         let op = &self.slots[slot];
-        if op.source == NOWHERE {
+        if op.source == NIL {
             return;
         }
         let state = &mut self.sources[op.source];
@@ -96,7 +96,7 @@ impl<K: Kernel> Proactor<K> {
         self.keep_address(address);
         let source = match code {
             OpCode::Connect | OpCode::Timer | OpCode::Nop => Source::NONE,
-            _ if index == NOWHERE => Source::NONE,
+            _ if index == NIL => Source::NONE,
             _ => self.sources[index].name(index),
         };
         let writes = matches!(
@@ -129,7 +129,7 @@ impl<K: Kernel> Proactor<K> {
                     ) =>
             {
                 // A hole in the stream: what is queued behind must not follow it.
-                while self.sources[index].writes.head != NOWHERE {
+                while self.sources[index].writes.head != NIL {
                     let head = self.sources[index].writes.head;
                     // The kernel has answered; what was told to end ends this way.
                     self.slots[head].in_flight = InFlight::No;
@@ -153,7 +153,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let head = state.writes.head;
         let needs_none =
-            head != NOWHERE && matches!(self.slots[head].code, OpCode::Shutdown | OpCode::Close);
+            head != NIL && matches!(self.slots[head].code, OpCode::Shutdown | OpCode::Close);
         if needs_none {
             state.flags |= WRITABLE;
         }
@@ -163,7 +163,7 @@ impl<K: Kernel> Proactor<K> {
     /// A read that waited for a lease may be gone; what is behind it may need none.
     #[cold]
     fn stop_waiting(&mut self, index: u32) {
-        if index == NOWHERE || !self.sources[index].has(WAITING) {
+        if index == NIL || !self.sources[index].has(WAITING) {
             return;
         }
         let state = &mut self.sources[index];
@@ -188,7 +188,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn run_drains(&mut self, index: u32) {
         let mut slot = self.sources[index].polls;
-        while slot != NOWHERE {
+        while slot != NIL {
             let op = &self.slots[slot];
             let next = op.next;
             if op.code == OpCode::WaitDrained && self.sources[index].queued_bytes <= op.count {
@@ -221,7 +221,7 @@ impl<K: Kernel> Proactor<K> {
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
         let op = &self.slots[slot];
         let (index, generation) = (op.source, op.generation());
-        if index == NOWHERE {
+        if index == NIL {
             return false;
         }
         let state = &mut self.sources[index];
@@ -306,7 +306,7 @@ impl<K: Kernel> Proactor<K> {
         self.fail_reads(index, kind);
         // Drains before the writes: with these nothing is queued, but nothing has drained.
         let mut slot = self.sources[index].polls;
-        while slot != NOWHERE {
+        while slot != NIL {
             // Work on a file that has begun stays.
             let next = self.slots[slot].next;
             self.fail(slot, kind);
@@ -315,7 +315,7 @@ impl<K: Kernel> Proactor<K> {
         if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
             return self.stop_queue(self.sources[index].writes.head, kind);
         }
-        while self.sources[index].writes.head != NOWHERE {
+        while self.sources[index].writes.head != NIL {
             self.fail(self.sources[index].writes.head, kind);
         }
     }
@@ -328,7 +328,7 @@ impl<K: Kernel> Proactor<K> {
         if K::COMPLETES && self.sources[index].has(READ_BUSY) {
             return self.stop_queue(self.sources[index].reads.head, kind);
         }
-        while self.sources[index].reads.head != NOWHERE {
+        while self.sources[index].reads.head != NIL {
             self.fail(self.sources[index].reads.head, kind);
         }
     }

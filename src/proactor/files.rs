@@ -457,10 +457,10 @@ impl<K: Kernel> Proactor<K> {
         op.in_flight = InFlight::No;
         let (code, index, token) = (op.code, op.source, op.token);
         // A thread closes the file: see `close_file`.
-        let closes = index != NOWHERE && self.sources[index].fd < 0;
+        let closes = index != NIL && self.sources[index].fd < 0;
         let code = if closes { OpCode::Close } else { code };
         let ticket = self.ticket(slot);
-        let source = if index == NOWHERE { Source::NONE } else { self.sources[index].name(index) };
+        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
         self.unlink(slot);
         self.slots.vacate(slot);
         let done = Completion::new(code, source, ticket, token, result).with_late(is_late);
@@ -470,13 +470,13 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether kernel or workers have work on a file.
     pub(super) fn is_at_work(&self, index: u32) -> bool {
-        self.sources[index].polls != NOWHERE
+        self.sources[index].polls != NIL
             || self.files.reading.values().any(|&reading| reading == index)
     }
 
     /// Work on a file has ended: a close that waits for it may go on, or an aborted source go.
     pub(super) fn file_left(&mut self, index: u32) {
-        if index == NOWHERE || self.is_at_work(index) {
+        if index == NIL || self.is_at_work(index) {
             return;
         }
         if self.sources[index].has(ABORTING) {
@@ -496,7 +496,7 @@ impl<K: Kernel> Proactor<K> {
             && let Some(job) = files.jobs.get(&slot)
         {
             // What closes a descriptor has it: there is no way back.
-            if self.slots[slot].source != NOWHERE && self.sources[self.slots[slot].source].fd < 0 {
+            if self.slots[slot].source != NIL && self.sources[self.slots[slot].source].fd < 0 {
                 return false;
             }
             let Some(task) = workers.cancel(job) else { return false };

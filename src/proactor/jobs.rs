@@ -44,14 +44,14 @@ impl<K: Kernel> Proactor<K> {
         if !K::FILES {
             return Err(Reason::NoFiles);
         }
-        let index = if source.is_none() { NOWHERE } else { self.file(source)? };
+        let index = if source.is_none() { NIL } else { self.file(source)? };
         let ticket = self.place(OpCode::Task, index, token)?;
         let slot = ticket.index();
         let Some(Arguments::Task(task)) = extra.take_arguments().map(|boxed| *boxed) else {
             unreachable!("a task's operation carries it");
         };
         let mut fd = -1;
-        if index != NOWHERE {
+        if index != NIL {
             self.sources[index].push_poll(&mut self.slots, slot);
             fd = self.sources[index].fd;
         }
@@ -144,7 +144,7 @@ impl<K: Kernel> Proactor<K> {
         let workers = self
             .files
             .workers
-            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.teller())));
+            .get_or_insert_with(|| Workers::new(threads, jobs, Arc::new(bell.notifier())));
         match workers.submit(key, lane, class, work) {
             Ok(job) => {
                 self.files.counts.jobs += 1;

@@ -86,7 +86,7 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].flags &= !WRITE_BUSY;
             self.busy -= 1;
             let mut kind = ErrorKind::Os(libc::EIO);
-            while self.sources[index].writes.head != NOWHERE {
+            while self.sources[index].writes.head != NIL {
                 let slot = self.sources[index].writes.head;
                 let told = std::mem::replace(&mut self.slots[slot].in_flight, InFlight::No);
                 let left = told != InFlight::No && !empty;

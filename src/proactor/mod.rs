@@ -62,7 +62,7 @@ use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::op::{self, MULTISHOT, Op, OpCode};
 use crate::remote::{Remote, Submitter};
-use crate::slots::{NOWHERE, Operation, Table};
+use crate::slots::{NIL, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
@@ -211,7 +211,7 @@ impl<K: Kernel> Proactor<K> {
             files: Files::default(),
             stops: false,
             turn_bytes: config.turn_budget as isize,
-            favoured: (NOWHERE, 0),
+            favoured: (NIL, 0),
             kept_bulk: false,
             accepted: 0,
             handed: 0,
@@ -631,7 +631,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         let settles = self.handed > 0 && self.waits.has_accepts();
         let quiet = self.batch.is_empty() && !self.has_ready() && !settles;
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
-        if !quiet || answered || self.doubts.are_new() || self.remote.has_rung() {
+        if !quiet || answered || self.doubts.are_new() || self.remote.is_notified() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

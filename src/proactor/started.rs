@@ -202,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn write_answered(&mut self, index: u32, moved: isize) {
         let mut slot = self.sources[index].writes.head;
-        while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
+        while slot != NIL && self.slots[slot].in_flight != InFlight::No {
             // A mark stays: its operation ends below.
             if self.slots[slot].in_flight == InFlight::Started {
                 self.slots[slot].in_flight = InFlight::No;
@@ -227,7 +227,7 @@ impl<K: Kernel> Proactor<K> {
     /// Ends what was told to end while another operation of its queue was in the kernel.
     pub(super) fn end_marked(&mut self, head: u32) {
         let mut slot = head;
-        while slot != NOWHERE {
+        while slot != NIL {
             let op = &mut self.slots[slot];
             let next = op.next;
             let Some(kind) = op.in_flight.ending() else {
@@ -304,7 +304,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn stop_queue(&mut self, head: u32, kind: ErrorKind) {
         let first = head;
         let mut slot = head;
-        while slot != NOWHERE {
+        while slot != NIL {
             if slot != first && self.slots[slot].in_flight.ending().is_none() {
                 self.deadlines.remove(slot);
                 self.slots[slot].in_flight = InFlight::of(kind);
@@ -318,7 +318,7 @@ impl<K: Kernel> Proactor<K> {
     /// in one message are several.
     fn is_any_told(&self, head: u32) -> bool {
         let mut slot = head;
-        while slot != NOWHERE && self.slots[slot].in_flight != InFlight::No {
+        while slot != NIL && self.slots[slot].in_flight != InFlight::No {
             if self.slots[slot].in_flight.ending().is_some() {
                 return true;
             }
@@ -332,7 +332,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[index];
         let mut count = 0;
         for mut slot in [state.reads.head, state.writes.head, state.polls] {
-            while slot != NOWHERE {
+            while slot != NIL {
                 count += usize::from(self.slots[slot].in_flight.ending().is_some());
                 slot = self.slots[slot].next;
             }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::file::FileFacts;
 use crate::interest::Ready;
-use crate::slots::{Entry, NOWHERE, Operation, Table, VACANT};
+use crate::slots::{Entry, NIL, Operation, Table, VACANT};
 use crate::source::{Source, SourceKind, Ticket};
 use crate::sys::fd::RawFd;
 
@@ -119,15 +119,15 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Queue = Queue { head: NOWHERE, tail: NOWHERE };
+    const EMPTY: Queue = Queue { head: NIL, tail: NIL };
 
     #[inline]
     fn push(&mut self, slots: &mut Table<Operation>, slot: u32) {
         let tail = self.tail;
         let op = &mut slots[slot];
-        op.next = NOWHERE;
+        op.next = NIL;
         op.previous = tail;
-        if tail == NOWHERE {
+        if tail == NIL {
             self.head = slot;
         } else {
             slots[tail].next = slot;
@@ -139,22 +139,22 @@ impl Queue {
     #[inline(always)]
     fn pop(&mut self, slots: &mut Table<Operation>, next: u32) {
         self.head = next;
-        if next == NOWHERE {
-            self.tail = NOWHERE;
+        if next == NIL {
+            self.tail = NIL;
         } else {
-            slots[next].previous = NOWHERE;
+            slots[next].previous = NIL;
         }
     }
 
     #[inline]
     fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
         let (previous, next) = (slots[slot].previous, slots[slot].next);
-        if previous == NOWHERE {
+        if previous == NIL {
             self.head = next;
         } else {
             slots[previous].next = next;
         }
-        if next == NOWHERE {
+        if next == NIL {
             self.tail = previous;
         } else {
             slots[next].previous = previous;
@@ -166,8 +166,8 @@ impl Queue {
 fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
     let next = std::mem::replace(head, slot);
     slots[slot].next = next;
-    slots[slot].previous = NOWHERE;
-    if next != NOWHERE {
+    slots[slot].previous = NIL;
+    if next != NIL {
         slots[next].previous = slot;
     }
 }
@@ -175,12 +175,12 @@ fn push_front(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
 /// Takes an operation out of a list without a tail.
 fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
     let (previous, next) = (slots[slot].previous, slots[slot].next);
-    if previous == NOWHERE {
+    if previous == NIL {
         *head = next;
     } else {
         slots[previous].next = next;
     }
-    if next != NOWHERE {
+    if next != NIL {
         slots[next].previous = previous;
     }
 }
@@ -215,7 +215,7 @@ impl Default for State {
             fd: -1,
             reads: Queue::EMPTY,
             writes: Queue::EMPTY,
-            polls: NOWHERE,
+            polls: NIL,
             flags: 0,
             read_generation: 0,
             queued_bytes: 0,
@@ -259,7 +259,7 @@ impl State {
         }
         self.reads = Queue::EMPTY;
         self.writes = Queue::EMPTY;
-        self.polls = NOWHERE;
+        self.polls = NIL;
         self.read_token = 0;
     }
 
@@ -323,28 +323,28 @@ impl State {
     #[inline]
     pub(super) fn pop_read(&mut self, slots: &mut Table<Operation>, next: u32) {
         self.reads.pop(slots, next);
-        if next == NOWHERE {
+        if next == NIL {
             self.flags &= !READS;
         }
     }
 
     pub(super) fn remove_read(&mut self, slots: &mut Table<Operation>, slot: u32) {
         self.reads.remove(slots, slot);
-        if self.reads.head == NOWHERE {
+        if self.reads.head == NIL {
             self.flags &= !READS;
         }
     }
 
     pub(super) fn remove_write(&mut self, slots: &mut Table<Operation>, slot: u32) {
         self.writes.remove(slots, slot);
-        if self.writes.head == NOWHERE {
+        if self.writes.head == NIL {
             self.flags &= !WRITES;
         }
     }
 
     pub(super) fn remove_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {
         take_out(&mut self.polls, slots, slot);
-        if self.polls == NOWHERE {
+        if self.polls == NIL {
             self.flags &= !(POLLS | POLLED);
         }
     }
@@ -383,7 +383,7 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        !self.has(RESTING | READS | WRITES) && self.polls == NOWHERE
+        !self.has(RESTING | READS | WRITES) && self.polls == NIL
     }
 
     /// Remembers what the selector has reported; answers the flags as they then are. (Polls are

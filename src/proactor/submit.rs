@@ -543,7 +543,7 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             return Err(Reason::Closed);
         }
-        let ticket = self.place(OpCode::Timer, NOWHERE, token)?;
+        let ticket = self.place(OpCode::Timer, NIL, token)?;
         // The field that file operations use for the offset.
         self.slots[ticket.index()].offset = 0;
         if limit_ns == 0 {

@@ -33,7 +33,7 @@ impl<K: Kernel> Proactor<K> {
             self.told_ns = 0;
             while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
                 // What kernel and workers have still ends.
-                if self.remote.has_rung() {
+                if self.remote.is_notified() {
                     self.wake_up();
                 } else {
                     self.poll(wait, false)?;
@@ -56,7 +56,7 @@ impl<K: Kernel> Proactor<K> {
                 if !self.waits.is_empty() {
                     self.retry_waiting();
                 }
-                self.dozing = !self.has_ready() && self.remote.doze() || self.starving;
+                self.dozing = !self.has_ready() && self.remote.prepare_park() || self.starving;
             }
             if self.is_over(wait) {
                 return Ok(());
@@ -76,7 +76,7 @@ impl<K: Kernel> Proactor<K> {
         self.counts.turns += 1;
         self.told_ns = 0;
         self.kernel.turn();
-        if self.dozing || self.remote.has_rung() {
+        if self.dozing || self.remote.is_notified() {
             self.wake_up();
         }
         if !self.waits.is_empty() {
@@ -225,7 +225,7 @@ impl<K: Kernel> Proactor<K> {
             timeout_ns = until_ns.map(|until| until.saturating_sub(self.now_ns));
         }
         let naps = K::FILES && self.files.may_nap() && self.kernel.waits_finely();
-        if !(if naps { self.remote.nap() } else { self.remote.doze() }) {
+        if !(if naps { self.remote.prepare_nap() } else { self.remote.prepare_park() }) {
             self.wake_up();
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl<K: Kernel> Proactor<K> {
             }
             let mut polled = false;
             let mut slot = state.polls;
-            while slot != NOWHERE {
+            while slot != NIL {
                 let op = &self.slots[slot];
                 if op.code == OpCode::Poll {
                     polled = true;
@@ -312,7 +312,7 @@ impl<K: Kernel> Proactor<K> {
             if self.files.in_kernel > 0 {
                 self.take_file_answers();
             }
-            if self.remote.has_rung() {
+            if self.remote.is_notified() {
                 self.wake_up();
             }
             if !self.batch.is_empty() || self.has_ready() {
@@ -415,7 +415,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn wake_up(&mut self) {
         self.dozing = false;
-        if self.remote.rouse() {
+        if self.remote.unpark() {
             self.take_requests();
             self.take_jobs();
         } else if self.starving {

@@ -23,7 +23,7 @@ impl<K: Kernel> Proactor<K> {
         self.sources[index].flags &= !POLLED;
         let mut slot = self.sources[index].polls;
         let mut pending = false;
-        while slot != NOWHERE {
+        while slot != NIL {
             let next = self.slots[slot].next;
             // Drains stand in the same list.
             if self.slots[slot].code == OpCode::Poll {
@@ -38,7 +38,7 @@ impl<K: Kernel> Proactor<K> {
         }
         if pending && let Err(errno) = self.register(index, true) {
             let mut slot = self.sources[index].polls;
-            while slot != NOWHERE {
+            while slot != NIL {
                 let next = self.slots[slot].next;
                 if self.slots[slot].code == OpCode::Poll {
                     self.fail(slot, ErrorKind::Os(errno));
@@ -63,7 +63,7 @@ impl<K: Kernel> Proactor<K> {
         if let Err(errno) = self.register(index, true) {
             let name = self.sources[index].name(index);
             while let Some(state) = self.state(name)
-                && state.writes.head != NOWHERE
+                && state.writes.head != NIL
             {
                 let head = state.writes.head;
                 self.fail(head, ErrorKind::Os(errno));

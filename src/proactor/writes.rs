@@ -24,7 +24,7 @@ impl<K: Kernel> Proactor<K> {
             let slot = state.writes.head;
             let op = &mut self.slots[slot];
             match op.code {
-                OpCode::Write if state.has(STREAM) && (op.next != NOWHERE || op.buf.is_list()) => {
+                OpCode::Write if state.has(STREAM) && (op.next != NIL || op.buf.is_list()) => {
                     self.run_write_queue(index, left);
                 }
                 OpCode::Write => {
@@ -284,7 +284,7 @@ impl<'a> Parts<'a> {
     pub(super) fn of_writes(slots: &'a Table<Operation>, head: u32, most: usize) -> Parts<'a> {
         let mut parts = Parts::none();
         let mut slot = head;
-        while slot != NOWHERE && slots[slot].code == OpCode::Write {
+        while slot != NIL && slots[slot].code == OpCode::Write {
             let op = &slots[slot];
             if !parts.add(&op.buf, op.moved as usize, most) {
                 break;

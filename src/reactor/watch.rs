@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::bell::Bell;
 use crate::interest::{Mode, Ready};
-use crate::slots::{Entry, NOWHERE, VACANT};
+use crate::slots::{Entry, NIL, VACANT};
 use crate::source::Ticket;
 use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, OwnedFd};
@@ -96,7 +96,7 @@ const _: () = assert!(size_of::<Registration>() <= 24);
 impl Default for Registration {
     fn default() -> Registration {
         let (mode, interest) = (Mode::Level, Ready::NONE);
-        let (generation, next, armed) = (VACANT, NOWHERE, false);
+        let (generation, next, armed) = (VACANT, NIL, false);
         Registration { generation, next, token: 0, fd: None, mode, interest, armed }
     }
 }

@@ -170,7 +170,7 @@ impl Remote {
     }
 
     /// As [`waker`](Remote::waker), with an urgency.
-    pub(crate) fn teller(&self) -> impl Fn(Urgency) + Send + Sync + 'static {
+    pub(crate) fn notifier(&self) -> impl Fn(Urgency) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |urgency| shared.tell(urgency)
     }
@@ -178,25 +178,25 @@ impl Remote {
     /// Call before the loop blocks for a short time and then takes all requests. False if it must
     /// not block, because a request has come.
     #[inline]
-    pub(crate) fn nap(&self) -> bool {
+    pub(crate) fn prepare_nap(&self) -> bool {
         self.shared.bell.nap()
     }
 
     /// Call before the loop blocks. False if it must not block, because a request has come.
     #[inline]
-    pub fn doze(&self) -> bool {
+    pub fn prepare_park(&self) -> bool {
         self.shared.bell.doze()
     }
 
     /// Whether a request may have come.
     #[inline]
-    pub fn has_rung(&self) -> bool {
+    pub fn is_notified(&self) -> bool {
         self.shared.bell.has_rung()
     }
 
     /// Call at the start of a turn. True if requests may be queued: then the loop must take them.
     #[inline]
-    pub fn rouse(&self) -> bool {
+    pub fn unpark(&self) -> bool {
         let rung = self.shared.bell.rouse();
         if rung {
             self.shared.room.run_here();

@@ -169,7 +169,7 @@ fn stuffed() -> (Remote, Submitter) {
     submitter.wake(0).unwrap();
     // The loop runs on another thread.
     let remote = std::thread::spawn(move || {
-        remote.rouse();
+        remote.unpark();
         remote
     });
     (remote.join().unwrap(), submitter)
@@ -248,7 +248,7 @@ fn threads_that_wait_take_their_turns() {
         let (mut last, mut count, start) = ([0; 4], 0, Instant::now());
         while count < 4 * EACH {
             assert!(start.elapsed() < LONG, "{count} have come");
-            remote.rouse();
+            remote.unpark();
             while let Some(request) = remote.take() {
                 let Request::Post(token, Some(_)) = request else { continue };
                 let (thread, i) = ((token >> 32) as usize, token & u64::from(u32::MAX));
@@ -270,7 +270,7 @@ fn the_loop_does_not_wait_for_itself() {
     submitter.post_wait(0, "there is room", LONG).unwrap();
     let refused = submitter.post_wait(1, "text", LONG).unwrap_err();
     assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
-    assert!(remote.rouse());
+    assert!(remote.unpark());
     let refused = submitter.post_wait(2, "text", LONG).unwrap_err();
     assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
     assert!(start.elapsed() < LONG / 2, "the loop's thread waited");
@@ -283,7 +283,7 @@ fn the_loop_does_not_wait_for_itself() {
         let waits = &submitter;
         scope.spawn(move || {
             until_waiting(waits, 1);
-            assert!(remote.rouse());
+            assert!(remote.unpark());
             assert!(matches!(remote.take(), Some(Request::Post(0, None))));
             remote.fill(|| None, || None);
         });

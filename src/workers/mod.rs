@@ -112,7 +112,7 @@ impl<W: Work> Workers<W> {
     /// their completion not yet taken. `bell` is rung after each completion, on the worker's
     /// thread: it wakes the loop if it sleeps, unless it will look soon anyway and need not know
     /// before, and should cost little if it does not sleep
-    /// ([`Remote::teller`](crate::driver::remote::Remote::teller)). Nothing is started yet; the
+    /// ([`Remote::notifier`](crate::driver::remote::Remote::notifier)). Nothing is started yet; the
     /// memory is 16 bytes for each job of `queue`, and twice that for each kind of lane when it is
     /// first used.
     pub(crate) fn new(
