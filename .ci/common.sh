@@ -102,20 +102,22 @@ has_fuzzer() {
         && { command -v c++ >/dev/null || packages g++; }
 }
 
-# Builds all fuzz targets, then runs them at once, each for so many seconds. What one finds is kept
-# in fuzz/artifacts: `cargo +nightly fuzz run TARGET FILE` repeats it.
+# Builds all fuzz targets once, then runs them at the same time, each for so many seconds. What one
+# finds is kept in fuzz/artifacts: `cargo +nightly fuzz run TARGET FILE` repeats it.
 fuzz() {
-    local seconds=$1 name status i failed=
+    local seconds=$1 name status i built failed=
     declare -A running=()
-    limit 900 cargo +nightly fuzz build
+    built=$target/fuzz/$(rustc -vV | sed -n 's/^host: //p')/release
+    CARGO_TARGET_DIR=$target/fuzz limit 1800 cargo +nightly fuzz build
     for name in $(cargo +nightly fuzz list); do
-        mkdir -p "fuzz/corpus/$name"
+        mkdir -p "fuzz/corpus/$name" "fuzz/artifacts/$name"
         # libFuzzer begins with inputs of a byte; these are programs at once.
         for i in 1 2 3 4 5 6 7 8; do
             head -c $((i * 128)) /dev/urandom >"fuzz/corpus/$name/seed-$i"
         done
-        timeout --kill-after=10 "$((seconds + 120))" cargo +nightly fuzz run "$name" -- \
-            -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -max_len=1024 \
+        ASAN_OPTIONS=detect_odr_violation=0 timeout --kill-after=10 "$((seconds + 120))" \
+            "$built/$name" "fuzz/corpus/$name" -artifact_prefix="fuzz/artifacts/$name/" \
+            -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -max_len=1024 \
             -len_control=0 -print_final_stats=1 </dev/null >"$scratch/fuzz-$name" 2>&1 &
         running[$name]=$!
     done

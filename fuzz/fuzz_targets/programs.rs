@@ -26,7 +26,7 @@ use model::steps::{Case, Due, Ending, How, Keep, Limits, Owner, Step};
 use worlds::{Completed, Network, Virtual, World};
 
 /// The most steps of a program.
-const STEPS: usize = 100;
+const STEPS: usize = 60;
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Unstructured::new(input);
@@ -85,7 +85,7 @@ fn network(u: &mut Unstructured) -> Result<Network> {
         2 => Faults::transient(0.6),
         _ => Faults::all(0.1),
     };
-    let buffer = *u.choose(&[1, 100, 4000, 64 << 10])?;
+    let buffer = *u.choose(&[10, 100, 4000, 64 << 10])?;
     Ok(Network { seed: u.arbitrary::<u16>()?.into(), faults, buffer })
 }
 
@@ -102,8 +102,8 @@ fn limits(u: &mut Unstructured) -> Result<Limits> {
         chunk: 64 << u.int_in_range(0..=8)?,
         chunks: u.int_in_range(1..=16)?,
         write_bytes: *u.choose(&[u32::MAX, 1000])?,
-        source_bytes: *u.choose(&[256 << 10, 1, 700])?,
-        turn_bytes: *u.choose(&[256 << 10, 1, 700])?,
+        source_bytes: *u.choose(&[256 << 10, 60, 700])?,
+        turn_bytes: *u.choose(&[256 << 10, 60, 700])?,
         events: *u.choose(&[1024, 1, 3])?,
         quirks: u.choose(&["", "unix-sends=off", "whole-buffers=on"])?,
     })
@@ -142,7 +142,7 @@ fn step(u: &mut Unstructured) -> Result<Step> {
             Step::ReadExact { on, count, spare: u.arbitrary()?, how: how(u)? }
         }
         9 => {
-            let len = u.int_in_range(1..=40_000)?;
+            let len = u.int_in_range(1..=5000)?;
             let owners = [Owner::Vec, Owner::Box, Owner::Shared, Owner::Other];
             Step::Write { on, len, owner: *u.choose(&owners)?, how: how(u)? }
         }
