@@ -73,7 +73,8 @@ fn main() -> io::Result<()> {
                 }
                 Ok(Done::Written { buf, .. }) if !multishot => {
                     drop(buf); // the next read may use its memory
-                    read(source)
+                    common::submit(&mut watcher, Op::read(source));
+                    continue;
                 }
                 Ok(Done::Drained) => read(source),
                 Ok(_) => continue,
