@@ -25,7 +25,7 @@ lints: (section "lints")
 # Unit, documentation and conformance tests
 tests: (section "tests")
 
-# The same with the table of held buffers
+# The same with all features, on musl
 all-features: (section "all-features")
 
 # The ring without shared buffers
@@ -51,9 +51,6 @@ other-systems: (section "other-systems")
 
 # Tests under wine
 windows: (section "windows")
-
-# Tests with musl
-musl: (section "musl")
 
 # Tests under qemu
 aarch64: (section "aarch64")
