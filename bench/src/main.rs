@@ -5,7 +5,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- idle [--connections 5000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- files [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- gaio [--runs 5]
-//! cargo run --release --manifest-path bench/Cargo.toml -- all
+//! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
 //! A suite starts each server as a process of its own on processor 0, and its clients as another on
@@ -38,7 +38,7 @@ const USAGE: &str = "usage:
   idle  [--connections N]                             bytes per idle connection
   files [--runs N] [--seconds S]                      random reads beside libuv's pool
   gaio  [--runs N]                                    gaio's own list of figures
-  all   [--runs N]                                    all of them, and README's plot
+  all   [--runs N] [--seconds S]                      all of them, and README's plot
   list                                                the servers, and whether they can run here";
 
 fn main() -> ExitCode {

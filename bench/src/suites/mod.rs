@@ -22,11 +22,13 @@ pub fn one(
 /// All suites, and the plot of README.
 pub fn all(arguments: &mut Arguments) -> io::Result<()> {
     let runs: String = arguments.option("--runs", "5".into())?;
+    let seconds: String = arguments.option("--seconds", "2".into())?;
     arguments.end()?;
     let with = |words: &[&str]| Arguments::from_words(words);
-    let echo = echo::run(&mut with(&["--runs", &runs]))?;
+    let timed = ["--runs", &runs, "--seconds", &seconds];
+    let echo = echo::run(&mut with(&timed))?;
     let idle = idle::run(&mut with(&[]))?;
-    let files = files::run(&mut with(&["--runs", &runs]))?;
+    let files = files::run(&mut with(&timed))?;
     gaio::run(&mut with(&["--runs", &runs]))?;
     draw("overview", &[echo, idle, files])
 }
