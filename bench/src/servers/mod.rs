@@ -12,6 +12,9 @@ mod windlass;
 use std::io;
 use std::net::TcpListener;
 
+use nix::sys::socket::sockopt::TcpNoDelay;
+use nix::sys::socket::{self, Backlog};
+
 use ::windlass::DriverKind;
 
 use crate::arguments::{Arguments, invalid};
@@ -33,21 +36,13 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
     }
 }
 
-/// A listener with a backlog that a storm of connections does not fill (std's is 128).
+/// A listener with a backlog that a storm of connections does not fill (std's is 128). The
+/// connections that it accepts inherit TCP_NODELAY.
 fn listen(port: u16) -> io::Result<TcpListener> {
     ::windlass::fd::raise_max_open_files()?;
     let listener = TcpListener::bind(("127.0.0.1", port))?;
-    backlog(&listener, 4096)?;
+    // listen(2) once more changes the backlog.
+    socket::listen(&listener, Backlog::new(4096)?)?;
+    socket::setsockopt(&listener, TcpNoDelay, &true)?;
     Ok(listener)
-}
-
-/// listen(2) once more changes the backlog.
-#[allow(unsafe_code)]
-fn backlog(listener: &TcpListener, count: i32) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: the descriptor is open, and the call takes no memory.
-    match unsafe { libc::listen(listener.as_raw_fd(), count) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
