@@ -258,7 +258,7 @@ pub fn stalled_readers_do_not_stop_a_ping<H: Harness>() {
         let c = b.next();
         match (c.token, c.result) {
             (1, Ok(Done::Read(data))) => {
-                let answer = Op::write(c.source, data).timeout(Duration::from_millis(5));
+                let answer = Op::write(c.source, data).timeout(Duration::from_millis(50));
                 b.submit(answer.token(4));
             }
             (2, Ok(Done::Read(data))) => {
