@@ -16,8 +16,8 @@ impl Op {
     ///
     /// It stays in flight, and the listener pauses, when:
     ///
-    /// - descriptors run out (`EMFILE`, `ENFILE`): a spare descriptor accepts the first connection
-    ///   and closes it, so that the client sees an end;
+    /// - descriptors run out (`EMFILE`, `ENFILE`): the driver gives up a spare descriptor, accepts
+    ///   the first connection with it and closes the connection, so that this client does not wait;
     /// - the watcher has no room for another source ([`Builder::max_sources`]);
     /// - the network fails (`ENETDOWN`, `EPROTO`), or a filter forbids the call (`EPERM`). After
     ///   about a second of such errors the operation ends with the error.
@@ -39,7 +39,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source does not listen, or is a duplicate of a blocking
     ///   listener ([`Watcher::attach_dup`]).
@@ -53,15 +53,15 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// accept4(2) on every driver, once the selector has reported a connection; io_uring's ring is
-    /// the selector. macOS has accept(2) and fcntl(2): a fork between the two passes the descriptor
-    /// on. The simulation has listeners of its own.
+    /// Every driver calls accept4(2) once the selector (on io_uring the ring) has reported a
+    /// connection. macOS has accept(2) and fcntl(2) instead: a process that is forked between the
+    /// two calls inherits the descriptor. The simulation has listeners of its own.
     ///
     /// # Cancellation
     ///
-    /// No connection is lost: what was taken is delivered before the end, what was not stays in the
-    /// backlog for the next accept. An accepted socket in a completion that is dropped unread is
-    /// closed.
+    /// No connection is lost. Those that were accepted are delivered before the final completion,
+    /// and the others stay in the backlog for the next accept. Dropping a completion unread closes
+    /// the accepted socket in it.
     #[inline]
     pub const fn accept(listener: Source) -> Op {
         Op::plain(OpCode::Accept, listener)
@@ -70,8 +70,8 @@ impl Op {
     /// Opens a stream socket and connects it to `address`.
     ///
     /// Completes with [`Done::Connected`] and the socket, non-blocking and closed on exec. The
-    /// source of its completion is [`Source::NONE`]. While it is in flight it counts as a source.
-    /// Give it a [`timeout`](Op::timeout): the system's own takes minutes.
+    /// source of its completion is [`Source::NONE`]. While the connect is in flight it counts as a
+    /// source. Give it a [`timeout`](Op::timeout): the system itself gives up only after minutes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -89,20 +89,21 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
     ///
     /// Ends with:
     ///
-    /// - `ECONNREFUSED`: no socket listens there.
-    /// - `ETIMEDOUT`: the peer did not answer in the system's time.
+    /// - `ECONNREFUSED`: no socket listens at the address.
+    /// - `ETIMEDOUT`: the peer did not answer within the system's own limit.
     /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the peer.
     /// - `ENOENT`: no socket has this path (Unix sockets).
     /// - `EACCES`: the process may not write to the socket at this path.
     /// - `EACCES`, `EPERM`: a firewall forbids the connection, or it is a broadcast address.
     /// - `EADDRNOTAVAIL`, `EAGAIN`: no local port is free.
-    /// - `EAFNOSUPPORT`: the system has no such sockets; [`Address::unspecified`] belongs to none.
+    /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address, or the address is
+    ///   [`Address::unspecified`].
     /// - `EMFILE`, `ENFILE`: out of descriptors.
     ///
     /// # Platforms
@@ -113,19 +114,19 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// The socket is closed, and with it the attempt. The peer may have seen the connection
-    /// nevertheless, and then sees its end.
+    /// The driver closes the socket, which ends the attempt. A peer that has already accepted the
+    /// connection sees it end.
     pub fn connect(address: impl Into<Address>) -> Op {
         let mut op = Op::plain(OpCode::Connect, Source::NONE);
         op.extra = Extra::from(address.into());
         op
     }
 
-    /// As [`Op::connect`] with a socket of yours, which may be bound and have options set.
+    /// As [`Op::connect`], with a socket that you made. It may be bound, and have options set.
     ///
-    /// Completes with [`Done::Connected`] and the socket. It may be of any kind that connect(2)
-    /// takes: for a datagram socket, this sets its peer. The socket is made non-blocking, and stays
-    /// so.
+    /// Completes with [`Done::Connected`] and the socket. Any kind of socket works that connect(2)
+    /// takes: connecting a datagram socket sets its peer. The driver makes the socket non-blocking,
+    /// and it stays so.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -155,7 +156,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// As for [`Op::connect`]. The simulation has no descriptors: it ends with `EOPNOTSUPP` there.
+    /// As for [`Op::connect`]. The simulation has no descriptors: there the operation ends with
+    /// `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///

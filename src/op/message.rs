@@ -14,10 +14,9 @@ impl Op {
     /// Receives one datagram into library-owned memory.
     ///
     /// Completes with [`Done::Received`]: the bytes, the sender, and whether the datagram was
-    /// longer than a swap buffer ([`Builder::buffer_size`]). The sender is
-    /// [unspecified](Address::is_unspecified) where it has no name: an unbound Unix socket, the
-    /// peer of a seqpacket socket. When the swap buffers reach their limit it waits for a lease to
-    /// come back.
+    /// longer than a swap buffer ([`Builder::buffer_size`]). A sender without an address is
+    /// [unspecified](Address::is_unspecified): an unbound Unix socket, or the peer of a seqpacket
+    /// socket. When the swap buffers reach their limit, the receive waits until a lease is dropped.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -38,32 +37,33 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket.
     ///
     /// Ends with:
     ///
     /// - `ECONNREFUSED`: an earlier datagram of this connected socket has found no receiver.
-    /// - `ECONNRESET`, `ENOTCONN`: a seqpacket socket whose connection was reset, or that has none.
+    /// - `ECONNRESET`, `ENOTCONN`: the connection of a seqpacket socket was reset, or the socket
+    ///   has none.
     ///
     /// # Platforms
     ///
-    /// recvmsg(2) on every driver; Windows passes over the resets that unconnected sockets report
-    /// there. The simulation keeps datagrams in their order, and loses those to an internet address
-    /// that no socket has.
+    /// Every driver calls recvmsg(2). On Windows the driver ignores the resets that unconnected
+    /// sockets report. The simulation keeps datagrams in order, and loses those that are sent to an
+    /// internet address without a socket.
     ///
     /// # Cancellation
     ///
-    /// A receive that ends early has taken no datagram.
+    /// A receive that is cancelled has taken no datagram.
     pub const fn recv_from(source: Source) -> Op {
         Op::plain(OpCode::RecvFrom, source)
     }
 
-    /// As [`Op::recv_from`], into `buf`, which is one buffer.
+    /// As [`Op::recv_from`], but into `buf`, which is a single buffer, not a list.
     ///
-    /// Completes with [`Done::Received`] and the buffer, its length that of the datagram. `buf` has
-    /// room for 1 to 2^31 - 1 bytes; what does not fit is lost, and `truncated` says so.
+    /// Completes with [`Done::Received`] and the buffer, whose length is the datagram's. `buf` has
+    /// room for 1 to 2^31 - 1 bytes. Bytes that do not fit are lost, and `truncated` is true then.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -94,8 +94,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// A receive that ends early has taken no datagram. The buffer comes back with length 0 and its
-    /// capacity.
+    /// A receive that is cancelled has taken no datagram. The buffer comes back with length 0 and
+    /// its capacity.
     pub fn recv_from_into(source: Source, buf: impl Into<Buf>) -> Op {
         let mut op = Op::with_buf(OpCode::RecvFrom, source, buf.into());
         op.count = 1;
@@ -112,7 +112,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket, or `buf` is a
     ///   list.
@@ -124,25 +124,25 @@ impl Op {
     ///
     /// - `EMSGSIZE`: the datagram is longer than the protocol or the send buffer allows (UDP over
     ///   IPv4: 65,507 bytes).
-    /// - `EDESTADDRREQ`: no address, and the socket has no peer.
+    /// - `EDESTADDRREQ`: the address is unspecified, and the socket has no peer.
     /// - `ECONNREFUSED`: no socket has the Unix path any more, or an earlier datagram found no
     ///   receiver.
     /// - `ENOENT`: nothing has this path (Unix sockets).
     /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the address.
-    /// - `EACCES`: a broadcast address without `SO_BROADCAST`; a Unix path that may not be written
-    ///   to.
+    /// - `EACCES`: it is a broadcast address and the socket lacks `SO_BROADCAST`, or the process
+    ///   may not write to the Unix path.
     /// - `EAFNOSUPPORT`: the address is of another family than the socket.
     ///
     /// # Platforms
     ///
-    /// sendmsg(2) on every driver. No selector reports that the queue of a Unix receiver has room
-    /// again: while it is full, the driver tries every millisecond. macOS and FreeBSD answer
-    /// `EISCONN` where a connected socket is given an address.
+    /// Every driver calls sendmsg(2). No selector reports that the queue of a Unix receiver has
+    /// room again: while it is full, the driver tries every millisecond. On macOS and FreeBSD a
+    /// connected socket takes no address (`EISCONN`).
     ///
     /// # Cancellation
     ///
-    /// A datagram is sent whole or not at all: a send that ends early has sent nothing, and those
-    /// queued behind it go out.
+    /// A datagram is sent whole or not at all: a send that is cancelled has sent nothing, and the
+    /// sends queued behind it go on.
     pub fn send_to(source: Source, buf: impl Into<Buf>, address: impl Into<Address>) -> Op {
         let mut op = Op::with_buf(OpCode::SendTo, source, buf.into());
         op.extra = Extra::from(address.into());
@@ -152,8 +152,8 @@ impl Op {
     /// Sends `buf` and `descriptors` over a Unix socket: `SCM_RIGHTS`.
     ///
     /// Completes with [`Done::Written`] and the buffer. `buf` has 1 to 2^31 - 1 bytes; at most 253
-    /// descriptors travel with its first one. They are closed here when the operation ends, however
-    /// it ends.
+    /// descriptors travel with its first byte. The driver closes its own copies of them when the
+    /// operation ends, also when it fails.
     ///
     /// ```
     /// use std::io::Read;
@@ -184,7 +184,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
     /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket, or
@@ -192,21 +192,21 @@ impl Op {
     /// - [`Reason::Full`] with [`Limit::Writes`]: the source has too many bytes queued
     ///   ([`Builder::write_limit`]).
     ///
-    /// Ends with the errors of [`Op::write`], and with:
+    /// The operation can end with the errors of [`Op::write`], and with:
     ///
     /// - `EINVAL`: more than 253 descriptors.
-    /// - `ETOOMANYREFS`: the process has too many descriptors on their way (Linux: as many as
-    ///   `RLIMIT_NOFILE`).
+    /// - `ETOOMANYREFS`: too many descriptors that the process has sent were not received yet
+    ///   (Linux: as many as `RLIMIT_NOFILE`).
     ///
     /// # Platforms
     ///
-    /// sendmsg(2) on every Unix. Windows refuses it as unsupported. The simulation does not pass
+    /// Every Unix has sendmsg(2). Windows refuses it as unsupported. The simulation does not pass
     /// descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::write`]. The descriptors go with the first byte: if [`Error::bytes`] is 0, the
-    /// peer has none of them.
+    /// As for [`Op::write`]. The descriptors travel with the first byte: if [`Error::bytes`] is 0,
+    /// the peer has none of them.
     pub fn send_descriptors(source: Source, buf: impl Into<Buf>, descriptors: Vec<OwnedFd>) -> Op {
         let mut op = Op::with_buf(OpCode::SendDescriptors, source, buf.into());
         let mut address = Address::unspecified();
@@ -217,32 +217,32 @@ impl Op {
 
     /// Receives bytes and the descriptors that came with them over a Unix socket.
     ///
-    /// Completes with [`Done::Descriptors`]: bytes in library-owned memory, at most
-    /// [`Builder::buffer_size`], none at the end of the file; and the descriptors, closed on exec.
-    /// It waits for a lease as [`Op::read`] does. Other reads close the descriptors that come with
-    /// their bytes.
+    /// Completes with [`Done::Descriptors`]. It has at most [`Builder::buffer_size`] bytes, in
+    /// library-owned memory, and none at the end of the file. It has the descriptors, closed on
+    /// exec. When the swap buffers reach their limit the receive waits, as [`Op::read`] does. Other
+    /// reads close the descriptors that come with their bytes.
     ///
     /// An example is at [`Op::send_descriptors`].
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket.
     ///
-    /// Ends with the errors of [`Op::read`]. The system closes the descriptors that are beyond the
-    /// process' limit (`RLIMIT_NOFILE`), without an error.
+    /// The operation can end with the errors of [`Op::read`]. Descriptors beyond the process's
+    /// limit (`RLIMIT_NOFILE`) are lost without an error: the system closes them.
     ///
     /// # Platforms
     ///
-    /// recvmsg(2) on every Unix; macOS sets `CLOEXEC` after the call, so that a fork between the
-    /// two passes the descriptors on. Windows refuses it as unsupported. The simulation does not
-    /// pass descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
+    /// Every Unix has recvmsg(2). macOS sets `CLOEXEC` after the call: a process that is forked
+    /// between the two inherits the descriptors. Windows refuses it as unsupported. The simulation
+    /// does not pass descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
-    /// A receive that ends early has taken neither bytes nor descriptors. Descriptors in a
-    /// completion that is dropped unread are closed.
+    /// A receive that is cancelled has taken neither bytes nor descriptors. Dropping a completion
+    /// unread closes the descriptors in it.
     pub const fn recv_descriptors(source: Source) -> Op {
         Op::plain(OpCode::RecvDescriptors, source)
     }

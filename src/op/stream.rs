@@ -13,8 +13,8 @@ impl Op {
     /// Completes with [`Done::Read`]: a [`Lease`](crate::Lease) of at most [`Builder::buffer_size`]
     /// bytes, or nothing at the end of the file. While it waits it holds no buffer. With
     /// [`multishot`](Op::multishot) it goes on until the end of the file, an error, or a cancel.
-    /// When the swap buffers reach their limit ([`Builder::swap_limit`]) it waits for a lease to
-    /// come back.
+    /// When the swap buffers reach their limit ([`Builder::swap_limit`]) it waits until a lease is
+    /// dropped.
     ///
     /// From a datagram socket it takes one datagram. An empty datagram looks like the end of a
     /// file, but more datagrams may follow. [`Op::recv_from`] returns the sender, and whether the
@@ -37,7 +37,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device.
@@ -50,20 +50,20 @@ impl Op {
     /// - `ECONNREFUSED`: an earlier datagram of a connected socket has found no receiver.
     /// - `ENOTCONN`: the stream socket was never connected.
     /// - `EBADF`: the descriptor is not open for reading, for example a pipe's writing end.
-    /// - `EIO`: the terminal has hung up, or the process is a background job of it.
+    /// - `EIO`: the terminal has hung up, or the process is one of its background jobs.
     ///
-    /// One error is reported once, to the operation that meets it first; after a reset the stream
-    /// is at its end.
+    /// The system reports an error once, to the operation that meets it first. After a reset, later
+    /// reads find the end of the file.
     ///
     /// # Platforms
     ///
-    /// io_uring reads streams in the kernel, from Linux 6.12 on. All else, and every other driver,
-    /// reads with recv(2) or read(2) once the selector has reported bytes. Windows reads sockets
+    /// io_uring reads streams in the kernel, from Linux 6.12 on. Other sources, and every other
+    /// driver, use recv(2) or read(2) once the selector has reported bytes. Windows reads sockets
     /// only. The simulation has stream and datagram sockets.
     ///
     /// # Cancellation
     ///
-    /// A read that ends early has taken no bytes: they stay where they were, for the next read.
+    /// A read that is cancelled has taken no bytes: they stay in the socket for the next read.
     /// Leases that a multishot read has delivered remain valid.
     #[inline(always)]
     pub const fn read(source: Source) -> Op {
@@ -72,10 +72,11 @@ impl Op {
 
     /// Reads what is there, at least one byte, into `buf`.
     ///
-    /// Completes with [`Done::Read`] and the buffer, its length the bytes read: 0 at the end of the
-    /// file. `buf` is a `Vec<u8>`, whose whole capacity is offered from its start, or a list of
-    /// them, which are filled one after the other. It has room for 1 to 2^31 - 1 bytes. The part of
-    /// a datagram that does not fit is lost, and only [`Op::recv_from_into`] says so.
+    /// Completes with [`Done::Read`] and the buffer, whose length is the number of bytes read: 0 at
+    /// the end of the file. `buf` is a `Vec<u8>`, whose whole capacity is offered from its start,
+    /// or a list of them, which are filled one after the other. It has room for 1 to 2^31 - 1
+    /// bytes. The part of a datagram that does not fit is lost, and only [`Op::recv_from_into`]
+    /// says so.
     ///
     /// ```
     /// use std::io::Write;
@@ -99,17 +100,17 @@ impl Op {
     /// - [`Reason::EmptyBuffer`]: `buf` has no room.
     /// - [`Reason::TooLong`]: `buf` has room for more than 2^31 - 1 bytes.
     ///
-    /// And it ends with `EINVAL` if the descriptor wants more room than there is: an eventfd or a
-    /// timerfd is read by eight bytes.
+    /// It also ends with `EINVAL` if `buf` is too small for the descriptor: an eventfd or a timerfd
+    /// yields eight bytes at a time.
     ///
     /// # Platforms
     ///
-    /// As for [`Op::read`], with one difference: io_uring reads into one buffer in the kernel on
-    /// every release, and reads into a list once bytes are there.
+    /// As for [`Op::read`], with one difference: on every release, the kernel of io_uring itself
+    /// reads into a single buffer. The driver reads into a list once bytes have arrived.
     ///
     /// # Cancellation
     ///
-    /// A read that ends early has taken no bytes. The buffer comes back with length 0 and its
+    /// A read that is cancelled has taken no bytes. The buffer comes back with length 0 and its
     /// capacity.
     #[inline]
     pub fn read_into(source: Source, buf: impl Into<Buf>) -> Op {
@@ -118,7 +119,7 @@ impl Op {
 
     /// As [`Op::read_into`] with several vectors, which are filled in order: readv(2).
     ///
-    /// Completes with [`Done::Read`] and the list. The number of vectors is not bounded: one system
+    /// Completes with [`Done::Read`] and the list. There may be any number of vectors. One system
     /// call takes 64 of them.
     ///
     /// ```
@@ -154,9 +155,9 @@ impl Op {
 
     /// Reads exactly `count` bytes into `buf`.
     ///
-    /// Completes with [`Done::Read`] and the buffer, its length `count`. It takes bytes as they
-    /// arrive, and leaves those behind them. `count` is 1 to 2^31 - 1, and at most the capacity of
-    /// `buf`.
+    /// Completes with [`Done::Read`] and the buffer, whose length is `count`. It takes bytes as
+    /// they arrive, and leaves later bytes in the socket. `count` is 1 to 2^31 - 1, and at most the
+    /// capacity of `buf`.
     ///
     /// ```
     /// use std::io::Write;
@@ -179,11 +180,12 @@ impl Op {
     /// As for [`Op::read`]. It is also refused with:
     ///
     /// - [`Reason::BadCount`]: `count` is 0, or more than `buf` has room for.
-    /// - [`Reason::TooLong`]: `count`, and the room of `buf`, are more than 2^31 - 1 bytes.
+    /// - [`Reason::TooLong`]: both `count` and the capacity of `buf` are more than 2^31 - 1 bytes.
     ///
     /// And it ends with:
     ///
-    /// - [`ErrorKind::Eof`]: the file ends before `count` bytes. The buffer holds those that came.
+    /// - [`ErrorKind::Eof`]: the file ends before `count` bytes. The buffer holds the bytes that
+    ///   were read.
     ///
     /// Every error comes with the bytes that were read before it.
     ///
@@ -205,8 +207,8 @@ impl Op {
     /// Writes all bytes of `buf`, in as many system calls as a stream needs.
     ///
     /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes. Writes of a
-    /// source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. To a datagram
-    /// socket with a peer, it is one datagram.
+    /// source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. On a datagram
+    /// socket with a peer, a write is one datagram.
     ///
     /// ```
     /// use std::io::Read;
@@ -227,7 +229,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::EmptyBuffer`]: `buf` has no bytes.
     /// - [`Reason::TooLong`]: `buf` has more than 2^31 - 1 bytes.
@@ -238,30 +240,30 @@ impl Op {
     ///
     /// Ends with:
     ///
-    /// - `EPIPE`: the peer reads no more, or this side was shut down before; on Linux also a stream
-    ///   socket that was never connected.
+    /// - `EPIPE`: the peer has stopped reading, or the program has shut this side down. Linux also
+    ///   reports it for a stream socket that was never connected.
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the peer cannot be reached any more.
     /// - `EBADF`: the descriptor is not open for writing, for example a pipe's reading end.
-    /// - `EDESTADDRREQ`: a datagram socket without a peer.
+    /// - `EDESTADDRREQ`: the source is a datagram socket without a peer.
     /// - `EMSGSIZE`: the datagram is too long.
-    /// - [`ErrorKind::Torn`]: a write before it ended partly sent; no byte of this one was sent.
+    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent. No byte of this one was sent.
     ///
-    /// An error does not say which bytes the peer has read, only how many the kernel had taken.
+    /// An error says how many bytes the kernel had taken, not how many the peer has read.
     ///
     /// # Platforms
     ///
-    /// io_uring sends to streams in the kernel when the socket had no room at submission. Sockets
-    /// raise no SIGPIPE on any system. A pipe whose reader is gone raises it, unless the program
-    /// ignores it, as Rust programs do. Windows writes to sockets only. The simulation has stream
-    /// and datagram sockets.
+    /// On io_uring the kernel completes a write to a stream that had no room at submission. Sockets
+    /// raise no SIGPIPE on any system. A pipe whose reader is gone raises SIGPIPE, unless the
+    /// program ignores the signal, as Rust programs do by default. Windows writes to sockets only.
+    /// The simulation has stream and datagram sockets.
     ///
     /// # Cancellation
     ///
     /// Bytes that the kernel has taken cannot be called back: [`Error::bytes`] counts them, and the
-    /// whole buffer comes back. If some are out, but not all, the writes and the [`Op::shutdown`]
-    /// or [`Op::close`] that are queued behind end as [`ErrorKind::Torn`], so that the stream has
-    /// no hole. Later writes are sent.
+    /// whole buffer comes back. If only a part was sent, the operations queued behind (writes, an
+    /// [`Op::shutdown`], an [`Op::close`]) end as [`ErrorKind::Torn`], so that the stream has no
+    /// hole. Writes submitted later are sent.
     #[inline(always)]
     pub fn write(source: Source, buf: impl Into<Buf>) -> Op {
         Op::with_buf(OpCode::Write, source, buf.into())
@@ -270,9 +272,9 @@ impl Op {
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
     ///
     /// Completes with [`Done::Written`] and the list. All parts together have 1 to 2^31 - 1 bytes;
-    /// a part may be empty. Their number is not bounded: one system call takes 64 of them. To a
-    /// datagram socket, all parts are one datagram, which is copied together if they are more than
-    /// 64.
+    /// a part may be empty. There may be any number of parts. One system call takes 64 of them. On
+    /// a datagram socket all parts are one datagram: if there are more than 64, the driver first
+    /// copies them into one buffer.
     ///
     /// ```
     /// use std::io::Read;
@@ -295,19 +297,19 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// As for [`Op::write`]. Windows sends the parts one by one when they are more than 64 KiB
-    /// together.
+    /// As for [`Op::write`]. Windows sends the parts one by one if they have more than 64 KiB in
+    /// total.
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::write`]; [`Error::bytes`] counts from the first part on.
+    /// As for [`Op::write`]. [`Error::bytes`] counts across the parts, from the start of the first.
     pub fn write_vectored(source: Source, bufs: Vec<Buf>) -> Op {
         Op::with_buf(OpCode::Write, source, Buf::list(bufs))
     }
 
-    /// Shuts the writing side down after the writes that were queued before it.
+    /// Shuts the writing side down, once all writes queued before it are sent.
     ///
-    /// Completes with [`Done::Shutdown`]. The peer reads the end of the file, and this side can
+    /// Completes with [`Done::Shutdown`]. The peer then reads the end of the file. This side can
     /// still read.
     ///
     /// ```
@@ -327,15 +329,15 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is no socket.
     ///
     /// Ends with:
     ///
     /// - `ENOTCONN`: the socket is not connected, or not any more.
-    /// - [`ErrorKind::Torn`]: a write before it ended partly sent. It was not done: the peer must
-    ///   not mistake what it has for everything.
+    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent. The socket was not shut down: the
+    ///   peer would take the bytes that it has for all bytes.
     ///
     /// # Platforms
     ///
@@ -343,20 +345,20 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// The writing side stays open; the writes before it go on. When those are out the shutdown is
-    /// done at once, too late for a cancel.
+    /// The writing side stays open, and the writes queued before the shutdown go on. Once they are
+    /// sent, the shutdown follows at once, and a cancel comes too late.
     pub const fn shutdown(source: Source) -> Op {
         Op::plain(OpCode::Shutdown, source)
     }
 
-    /// Closes the source after the writes that were queued before it: flush, then close.
+    /// Closes the source, once all writes queued before it are sent: flush, then close.
     ///
-    /// Completes with [`Done::Closed`]. Reads and polls that are still pending end before it, with
-    /// [`ErrorKind::Aborted`]. Submissions after it are refused as stale. A source without
-    /// operations, unless it is a file, closes within `submit` and takes no place in the table of
-    /// operations.
+    /// Completes with [`Done::Closed`]. Reads and polls that are still pending then end first, with
+    /// [`ErrorKind::Aborted`]. Later submissions for the source are refused as stale. The close of
+    /// a source without operations, unless it is a file, runs inside `submit`, and takes no place
+    /// in the table of operations.
     ///
-    /// [`Watcher::abort`] closes at once. After an [`Op::close`] it drops the unsent writes.
+    /// [`Watcher::abort`] closes at once. Called after an `Op::close`, it drops the unsent writes.
     ///
     /// A worker thread closes a file when the work on it has ended, because close(2) may free a
     /// removed file's blocks on the disk. (Without room for another job, the loop closes it.)
@@ -379,25 +381,26 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like [every operation](Op#errors-of-every-operation). Ends with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation). The operation can
+    /// end with:
     ///
-    /// - [`ErrorKind::Torn`]: a write before it ended partly sent (a cancel, a deadline, a reset
-    ///   connection). The source was not closed, because the close promises that everything is out.
-    ///   [`Watcher::abort`] closes it.
+    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent (a cancel, a deadline, a reset
+    ///   connection). The source was not closed, because a close promises that all writes were
+    ///   sent. [`Watcher::abort`] closes it.
     /// - `EIO`, `ENOSPC`, `EDQUOT`, `EINTR`, of a file: written data may be lost. Network file
     ///   systems and FUSE may report it only here. The descriptor is closed and the source is gone
     ///   all the same.
     ///
     /// # Platforms
     ///
-    /// close(2) on every driver. Errors of close(2) on sockets and pipes mean nothing, and are not
-    /// reported. In the simulation it closes the simulated socket.
+    /// close(2) on every driver. On sockets and pipes an error of close(2) means nothing, so the
+    /// driver does not report it. In the simulation the operation closes the simulated socket.
     ///
     /// # Cancellation
     ///
     /// While writes are queued, a cancel or deadline ends the close, and the source stays open.
-    /// Later the close cannot be stopped: a thread that closes a file closes it, and the completion
-    /// is [late](Completion::is_late).
+    /// Later it cannot be stopped: a worker thread that has begun to close a file goes on, and the
+    /// completion is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

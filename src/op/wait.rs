@@ -27,8 +27,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// It never fails. It is refused like [every operation](Op#errors-of-every-operation). It does
-    /// not count as in flight, so only [`Limit::Completions`] bounds it.
+    /// It never fails. The refusals are those of [every operation](Op#errors-of-every-operation). A
+    /// nop does not count as in flight, so only [`Limit::Completions`] bounds it.
     ///
     /// # Platforms
     ///
@@ -36,17 +36,17 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// It has ended when `submit` returns. Its ticket is stale, and a deadline has no effect.
+    /// A nop has ended when `submit` returns: its ticket is stale, and a deadline has no effect.
     pub const fn nop() -> Op {
         Op::plain(OpCode::Nop, Source::NONE)
     }
 
-    /// A timer that ends when `span` has passed since submission.
+    /// A timer that completes when `span` has passed since its submission.
     ///
     /// Completes with [`Done::Timer`]: never early, late by no more than the wait's granularity.
     /// Timers of equal deadline complete in the order of submission. A `span` beyond 292 years
-    /// counts as 292 years; zero ends at the next wait. [`Watcher::reschedule`] gives a timer
-    /// another time.
+    /// counts as 292 years. A `span` of zero completes at the next wait. [`Watcher::reschedule`]
+    /// gives a timer another time.
     ///
     /// A timer may have a deadline, too. The earlier of the two ends the timer: its own time with
     /// [`Done::Timer`], its deadline with [`ErrorKind::Deadline`].
@@ -67,15 +67,15 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// The system reports no errors for a timer: it fails only as [every
-    /// operation](Op#errors-of-every-operation) does.
+    /// The system reports no errors for a timer. The refusals and failures are those of [every
+    /// operation](Op#errors-of-every-operation).
     ///
     /// # Platforms
     ///
     /// The clock is the system's monotonic one, which on Linux stands still while the machine is
-    /// suspended. A wait is late by microseconds, or by up to a millisecond where the system's wait
-    /// takes milliseconds: Windows, poll(2) on macOS. In the simulation, time is virtual and the
-    /// timer exact.
+    /// suspended. A timer is late by microseconds. It is late by up to a millisecond on Windows,
+    /// and with poll(2) on macOS, where the system's wait counts in milliseconds. In the simulation
+    /// time is virtual, and a timer is exact.
     ///
     /// # Cancellation
     ///
@@ -88,7 +88,7 @@ impl Op {
 
     /// As [`Op::timer`], at an absolute time.
     ///
-    /// Completes with [`Done::Timer`]. A time that has passed ends it at the next wait.
+    /// Completes with [`Done::Timer`]. A time that has passed already completes at the next wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -120,10 +120,11 @@ impl Op {
 
     /// Waits until one of the conditions in `interest` holds.
     ///
-    /// Completes with [`Done::Ready`]: those of the conditions that hold. Errors and hang-ups are
-    /// always reported. It takes any descriptor that poll(2) understands: sockets, listeners,
-    /// pipes, eventfd, timerfd, pidfd, terminals. It asks poll(2) first, then waits for the next
-    /// edge. It takes no bytes and has no place in the order of reads and writes.
+    /// Completes with [`Done::Ready`], the conditions that hold. Errors and hang-ups are always
+    /// reported. It takes any descriptor that poll(2) understands: sockets, listeners, pipes,
+    /// eventfd, timerfd, pidfd, terminals. It asks poll(2) first. If no condition holds, it waits
+    /// for the selector's next event. It takes no bytes, and runs beside the source's reads and
+    /// writes, not in their queues.
     ///
     /// ```
     /// use std::io::Write;
@@ -142,7 +143,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
     /// - [`Reason::Unsupported`]: the source is a regular file, a directory or a block device.
     ///
@@ -151,25 +152,26 @@ impl Op {
     /// # Platforms
     ///
     /// kqueue reports a hang-up as a half-close unless a write waits, too; FreeBSD reports no
-    /// urgent data; the poll driver reports a half-close on Linux only. On Windows, sockets only.
-    /// The simulation has the conditions of its sockets.
+    /// urgent data; the poll driver reports a half-close on Linux only. Windows polls sockets only.
+    /// The simulation reports the conditions of its sockets.
     ///
     /// # Cancellation
     ///
-    /// There is nothing to undo. A condition that came true just before the end is there for the
-    /// next poll.
+    /// There is nothing to undo. The next poll reports a condition that came true just before the
+    /// cancel.
     pub const fn poll(source: Source, interest: Ready) -> Op {
         let mut op = Op::plain(OpCode::Poll, source);
         op.count = interest.bits() as u32;
         op
     }
 
-    /// Waits until at most `bytes` of queued writes are still to go out on the source.
+    /// Waits until at most `bytes` bytes of the source's writes are still queued.
     ///
-    /// Completes with [`Done::Drained`], at the next wait if no more are queued now. `bytes` is the
-    /// low-water mark of back-pressure, beside [`Watcher::queued_bytes`] for the high one; 0 waits
-    /// for all of them. Bytes of a write that fails are not queued any more, so `Done::Drained`
-    /// does not say that they are out: the completions of the writes do.
+    /// Completes with [`Done::Drained`]: at the next wait, if no more bytes than that are queued
+    /// now. `bytes` is the low-water mark of back-pressure; a program checks its high-water mark
+    /// with [`Watcher::queued_bytes`]. A mark of 0 waits until nothing is queued. A write that
+    /// fails leaves the queue, too. So `Done::Drained` does not prove that bytes were sent: the
+    /// completions of the writes do.
     ///
     /// ```
     /// use std::io::Read;
@@ -195,14 +197,14 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// The system reports no errors for it: it fails only as [every
-    /// operation](Op#errors-of-every-operation) does.
+    /// The system reports no errors for it. The refusals and failures are those of [every
+    /// operation](Op#errors-of-every-operation).
     ///
     /// # Platforms
     ///
-    /// The same everywhere, also in the simulation. Bytes that the kernel has taken do not count,
-    /// even if the peer does not have them yet. On io_uring a write that the kernel has begun
-    /// counts until the kernel answers.
+    /// The same everywhere, also in the simulation. Bytes that the kernel has taken are not queued
+    /// any more, even if the peer does not have them yet. On io_uring a write that the kernel has
+    /// begun counts until the kernel answers.
     ///
     /// # Cancellation
     ///

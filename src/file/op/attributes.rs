@@ -33,27 +33,28 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths).
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths).
     ///
     /// # Platforms
     ///
-    /// statx(2), stat(2) or fstat(2), by a thread, on every driver. What a system does not know is
-    /// 0 or absent, see [`Metadata`](crate::fs::Metadata).
+    /// A worker thread calls statx(2), stat(2) or fstat(2), on every driver. A field that the
+    /// system does not know is 0 or `None`: see [`Metadata`](crate::fs::Metadata).
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn metadata(file: impl Into<FileRef>) -> Op {
         let file = file.into();
         Op::task(file.source(), Task::Metadata(file))
     }
 
-    /// Asks whether the process may do this with a file: access(2).
+    /// Asks whether the process may read, write or execute a file: access(2).
     ///
-    /// Completes with [`Done::Finished`] if it may. The question is for the *real* user and group
-    /// of the process. The answer may be out of date when it comes: better open the file and look
-    /// at the error.
+    /// Completes with [`Done::Finished`] if it may. The system checks the *real* user and group of
+    /// the process. The answer may be out of date when it arrives, so it is better to open the file
+    /// and look at the error.
     ///
     /// ```
     /// use windlass::fs::Access;
@@ -68,19 +69,21 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
-    /// - `EACCES`: it may not.
-    /// - `EROFS`: it asks for writing, on a read-only file system.
+    /// - `EACCES`: the process may not.
+    /// - `EROFS`: the question is for writing, and the file system is read-only.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows looks at the read-only mark only.
+    /// A worker thread makes the call, on every driver. Windows looks at the read-only attribute
+    /// only.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn access(path: impl Into<PathBuf>, access: Access) -> Op {
         Op::task(Source::NONE, Task::Access { path: path.into(), access })
     }
@@ -113,16 +116,16 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`: the file is another user's.
-    /// - `EOPNOTSUPP`: `file` is [`FileRef::symlink`]: links have no permissions to set.
+    /// - `EOPNOTSUPP`: `file` is a [`FileRef::symlink`]: a link has no permissions to set.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Of `mode`, Windows honours the write bits only: a file without
-    /// any of them is read-only.
+    /// A worker thread makes the call, on every driver. Of `mode`, Windows honours only the write
+    /// bits: a file without any of them becomes read-only.
     ///
     /// # Cancellation
     ///
@@ -134,20 +137,20 @@ impl Op {
 
     /// Sets owner and group, by their numbers: chown(2), lchown(2), fchown(2).
     ///
-    /// Completes with [`Done::Finished`]. `None` leaves what is there. An example is at
+    /// Completes with [`Done::Finished`]. `None` leaves a value as it is. An example is at
     /// [`Op::set_permissions`].
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`: the process may not give the file to this user or group.
-    /// - `EOPNOTSUPP`: the system has no such owners.
+    /// - `EOPNOTSUPP`: the system does not number owners (Windows).
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. `EOPNOTSUPP` on Windows.
+    /// A worker thread makes the call, on every driver. Windows answers `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
@@ -159,19 +162,19 @@ impl Op {
 
     /// Sets the times of access and modification: utimensat(2), futimens(2).
     ///
-    /// Completes with [`Done::Finished`]. `None` leaves what is there. A file system may round the
-    /// times. An example is at [`Op::set_permissions`].
+    /// Completes with [`Done::Finished`]. `None` leaves a value as it is. A file system may round
+    /// the times. An example is at [`Op::set_permissions`].
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EPERM`, `EACCES`: the file is another user's.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows rounds to 100 nanoseconds.
+    /// A worker thread makes the call, on every driver. Windows rounds to 100 nanoseconds.
     ///
     /// # Cancellation
     ///
@@ -202,18 +205,19 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EOPNOTSUPP`: the system has no such call.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. `EOPNOTSUPP` on Windows.
+    /// A worker thread makes the call, on every driver. Windows answers `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn statfs(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::StatFs { path: path.into() })
     }

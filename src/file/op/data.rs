@@ -17,7 +17,7 @@ impl Op {
     /// no bytes mean that `offset` is at or beyond it. `offset` is in bytes, below 2^61 - 1. `buf`
     /// is a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf), whose whole capacity is offered from
     /// its start, or a list of these, with room for 1 to 2^31 - 1 bytes. A file that is open for
-    /// direct I/O wants memory, length and offset aligned, see
+    /// direct I/O needs aligned memory, length and offset: see
     /// [`Metadata::direct`](crate::fs::Metadata).
     ///
     /// ```
@@ -38,17 +38,17 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work), and:
     ///
     /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no room, or room for more than
     ///   2^31 - 1 bytes.
     ///
-    /// Ends with these errors, and the bytes that were read before:
+    /// The operation can end with these errors, and returns the bytes that were read before:
     ///
     /// - `EBADF`: the file is not open for reading.
     /// - `EISDIR`: it is a directory.
-    /// - `EINVAL`: direct I/O of memory, length or offset that is not aligned.
+    /// - `EINVAL`: direct I/O whose memory, length or offset is not aligned.
     /// - `EIO`: the device failed.
     ///
     /// # Platforms
@@ -73,32 +73,32 @@ impl Op {
     /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes:
     /// [`Op::sync_all`] brings them to the disk. `offset` is in bytes, below 2^61 - 1; an offset
     /// beyond the end of the file leaves a hole before the bytes. `buf` has 1 to 2^31 - 1 bytes. A
-    /// file that is open for direct I/O wants memory, length and offset aligned, see
+    /// file that is open for direct I/O needs aligned memory, length and offset: see
     /// [`Metadata::direct`](crate::fs::Metadata).
     ///
     /// An example is at [`Op::sync_all`].
     ///
     /// # Errors
     ///
-    /// Refused as all [file work](Op#errors-of-file-work), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work), and:
     ///
     /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
     /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
     ///
-    /// Ends with these errors, and the number of bytes that are written nevertheless:
+    /// The operation can end with these errors, and says how many bytes were written before:
     ///
-    /// - `ENOSPC`, `EDQUOT`: the file system is full, or the user's quota is.
+    /// - `ENOSPC`, `EDQUOT`: the file system is full, or the user's quota is used up.
     /// - `EFBIG`: the file would be longer than the file system allows.
     /// - `EBADF`: the file is not open for writing.
-    /// - `EINVAL`: direct I/O of memory, length or offset that is not aligned.
+    /// - `EINVAL`: direct I/O whose memory, length or offset is not aligned.
     /// - `EIO`: the device failed.
     ///
     /// # Platforms
     ///
-    /// A file that was opened to append takes the bytes at its end on Linux, whatever `offset` is,
-    /// and at `offset` elsewhere. io_uring does direct writes, where there is one. Threads do all
-    /// others: those into the page cache one after the other for each file, because they would
-    /// contend for its lock. On Windows it moves the file position.
+    /// To a file that was opened to append, Linux writes at its end and ignores `offset`; other
+    /// systems write at `offset`. io_uring does direct writes where it is available. Threads do all
+    /// other writes. Into the page cache they write one at a time per file, because they would
+    /// contend for its lock. On Windows a write moves the file position.
     ///
     /// # Cancellation
     ///
@@ -111,10 +111,10 @@ impl Op {
         op
     }
 
-    /// Brings everything that was written before to the disk: fsync(2).
+    /// Brings all completed writes of the file to the disk: fsync(2).
     ///
-    /// Completes with [`Done::Finished`]. Writes that are in flight are not waited for: submit it
-    /// when they have completed.
+    /// Completes with [`Done::Finished`]. It does not wait for writes in flight: submit it when
+    /// they have completed.
     ///
     /// ```
     /// use windlass::fs::OpenOptions;
@@ -136,30 +136,31 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with:
     ///
     /// - `EIO`, `ENOSPC`, `EDQUOT`: some of the writes may be lost. Another sync does not bring
     ///   them back: write again.
-    /// - `EINVAL`: the file cannot be synced, as those of /proc.
+    /// - `EINVAL`: the file cannot be synced, for example one of /proc.
     ///
     /// # Platforms
     ///
-    /// On Linux by io_uring or Linux AIO where there is one, else by a thread. On macOS it is
-    /// `F_FULLFSYNC`, which empties the disk's cache, too. Windows wants a file that is open for
-    /// writing.
+    /// On Linux io_uring does it where it is available, else Linux AIO, else a worker thread. On
+    /// all other systems a worker thread does it. macOS uses `F_FULLFSYNC`, which empties the
+    /// disk's cache, too. On Windows the file has to be open for writing.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). If it was taken back, nothing is known
-    /// of what is on the disk.
+    /// As for all [file work](Op#cancellation-of-file-work). After a sync that was cancelled before
+    /// it began, the writes may or may not be on the disk.
     pub const fn sync_all(file: Source) -> Op {
         Op::plain(OpCode::SyncAll, file)
     }
 
     /// As [`Op::sync_all`], without the metadata that reading does not need: fdatasync(2).
     ///
-    /// Completes with [`Done::Finished`]. The length of the file is on the disk, the time of the
-    /// last write may not be. An example is at [`Op::sync_all`].
+    /// Completes with [`Done::Finished`]. Then the length of the file is on the disk. The time of
+    /// the last write may not be. An example is at [`Op::sync_all`].
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// As for [`Op::sync_all`]; on macOS and Windows it does the same as that.
+    /// As for [`Op::sync_all`]; on macOS and Windows the two are the same.
     ///
     /// # Cancellation
     ///
@@ -176,10 +177,12 @@ impl Op {
         Op::plain(OpCode::SyncData, file)
     }
 
-    /// Writes the changed bytes of a range to the disk, which may still hold them in its own cache.
+    /// Writes the changed bytes of a range to the disk. The disk may still hold them in its own
+    /// cache.
     ///
-    /// Completes with [`Done::Finished`]. `offset` and `len` are in bytes; a `len` of 0 is up to
-    /// the end. It spreads the work of a later [`Op::sync_all`], and does not replace it.
+    /// Completes with [`Done::Finished`]. `offset` and `len` are in bytes; a `len` of 0 stands for
+    /// all bytes up to the end. A later [`Op::sync_all`] then has less to write, but is still
+    /// needed.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -202,14 +205,16 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with:
     ///
     /// - `EIO`, `ENOSPC`: some of the writes may be lost.
     /// - `EINVAL`: the range ends beyond 2^63 - 1.
     ///
     /// # Platforms
     ///
-    /// sync_file_range(2) on Linux; [`Op::sync_data`] elsewhere. A thread does it.
+    /// A worker thread calls sync_file_range(2) on Linux. Elsewhere the operation does the same as
+    /// [`Op::sync_data`].
     ///
     /// # Cancellation
     ///
@@ -221,23 +226,24 @@ impl Op {
     /// Reserves disk space for a range of a file: fallocate(2).
     ///
     /// Completes with [`Done::Finished`]: later writes to the range do not fail for want of space.
-    /// A file that ends before the end of the range becomes that long. `offset` and `len` are in
-    /// bytes, `len` is at least 1. An example is at [`Op::set_len`].
+    /// A shorter file grows to the end of the range. `offset` and `len` are in bytes, `len` is at
+    /// least 1. An example is at [`Op::set_len`].
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with:
     ///
-    /// - `EOPNOTSUPP`: the file system cannot, or the system has no such call.
-    /// - `ENOSPC`, `EDQUOT`: there is not so much space.
+    /// - `EOPNOTSUPP`: the file system cannot reserve space, or the system has no such call.
+    /// - `ENOSPC`, `EDQUOT`: there is not enough space.
     /// - `EFBIG`: the range ends beyond what the file system allows.
-    /// - `EINVAL`: `len` is 0, or a number is beyond 2^63 - 1.
+    /// - `EINVAL`: `len` is 0, or `offset` or `len` is beyond 2^63 - 1.
     /// - `EBADF`: the file is not open for writing.
     ///
     /// # Platforms
     ///
-    /// fallocate(2) on Linux, posix_fallocate(2) on FreeBSD. `EOPNOTSUPP` on macOS and Windows. A
-    /// thread does it.
+    /// A worker thread calls fallocate(2) on Linux, and posix_fallocate(2) on FreeBSD. On macOS and
+    /// Windows the operation ends with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
@@ -246,7 +252,7 @@ impl Op {
         Op::task(file, Task::Allocate { offset, len })
     }
 
-    /// Makes the file `len` bytes long: cuts it, or lets it end with a hole.
+    /// Makes the file `len` bytes long: cuts its end off, or adds a hole.
     ///
     /// Completes with [`Done::Finished`]. The bytes of a hole read as zeroes.
     ///
@@ -269,7 +275,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with:
     ///
     /// - `EINVAL`, `EBADF`: the file is not open for writing.
     /// - `EINVAL`: `len` is beyond 2^63 - 1.
@@ -278,8 +285,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// ftruncate(2), by a thread, on every driver. Windows lets the file end with zeroes that may
-    /// take space.
+    /// A worker thread calls ftruncate(2), on every driver. Windows makes no hole: it writes
+    /// zeroes, which may take space on the disk.
     ///
     /// # Cancellation
     ///
@@ -291,16 +298,16 @@ impl Op {
     /// Sends `len` bytes at `offset` of the attached `file` over the stream socket `socket`:
     /// sendfile(2).
     ///
-    /// Completes with [`Done::Sent`]; fewer bytes are the end of the file. The range has its place
-    /// among the socket's writes, and is not copied through the program. `len` is 1 to 2^31 - 1
-    /// bytes. With [`multishot`](Op::multishot) each part that is out has a completion, and
-    /// [`Completion::has_more`] tells them from the last. A blocking socket is made non-blocking
-    /// until it is detached.
+    /// Completes with [`Done::Sent`]. Fewer bytes than `len` mean that the file has ended. The
+    /// socket's writes and this range go out in the order of their submission. The bytes are not
+    /// copied through the program. `len` is 1 to 2^31 - 1 bytes. With [`multishot`](Op::multishot)
+    /// each part that was sent has a completion, and [`Completion::has_more`] is false for the last
+    /// one. A blocking socket is made non-blocking until it is detached.
     ///
-    /// A thread first reads what the page cache does not have, a piece after the other. The loop
-    /// waits for the disk where the system does not say what is there (all but Linux, and file
-    /// systems that do not know `RWF_NOWAIT`), for files open with `O_DIRECT`, and while there is
-    /// no room for another job ([`Builder::max_jobs`]).
+    /// A worker thread first reads the parts that the page cache lacks, one after the other. In
+    /// three cases the loop itself waits for the disk: where the system does not say what the page
+    /// cache has (all systems but Linux, and file systems without `RWF_NOWAIT`), for files open
+    /// with `O_DIRECT`, and while there is no room for another job ([`Builder::max_jobs`]).
     ///
     /// ```
     /// use std::io::Read;
@@ -321,33 +328,33 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused as [every operation](Op#errors-of-every-operation), and with:
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or `file` no file; or
-    ///   `socket` is a duplicate of a blocking socket ([`Watcher::attach_dup`]).
+    /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or is a duplicate of a
+    ///   blocking one ([`Watcher::attach_dup`]); or `file` is no file.
     /// - [`Reason::BadCount`]: `len` is 0, or more than 2^31 - 1.
     /// - [`Reason::Full`] with [`Limit::Writes`]: the socket has too many bytes queued
     ///   ([`Builder::write_limit`]).
     /// - [`Reason::NoFiles`]: the watcher runs on a simulation.
     ///
-    /// Ends with the errors of [`Op::write`], and with:
+    /// The operation can end with the errors of [`Op::write`], and with:
     ///
-    /// - `EBADF`: the file's source was closed or aborted before the bytes were out, or the file is
-    ///   not open for reading.
+    /// - `EBADF`: the file's source was closed or aborted before the bytes were sent, or the file
+    ///   is not open for reading.
     /// - `EISDIR`, `EINVAL`: it is a directory.
     /// - `EIO`: the device failed.
     ///
     /// # Platforms
     ///
-    /// sendfile(2) on Linux, macOS and FreeBSD, on every driver; io_uring's ring says when there is
-    /// room. On Windows, and for files that sendfile(2) does not know, the bytes are copied through
-    /// memory.
+    /// sendfile(2) on Linux, macOS and FreeBSD, on every driver; on io_uring the ring reports when
+    /// the socket has room. On Windows, and for files that sendfile(2) does not support, the bytes
+    /// are copied through memory.
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::write`]: [`Error::bytes`] counts the bytes that are out, and the writes queued
-    /// behind a range that ends partly sent end as [`ErrorKind::Torn`]. A thread that reads ahead
-    /// still finishes its part.
+    /// As for [`Op::write`]: [`Error::bytes`] counts the bytes that were sent. If a part of the
+    /// range was sent, the writes queued behind it end as [`ErrorKind::Torn`]. A thread that reads
+    /// ahead still finishes its part.
     pub fn send_file(socket: Source, file: Source, offset: u64, len: usize) -> Op {
         let mut op = Op::plain(OpCode::SendFile, socket);
         op.count = u32::try_from(len).unwrap_or(u32::MAX);

@@ -41,16 +41,16 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the name is taken.
-    /// - `EMLINK`: the directory above it has as many directories as it may.
+    /// - `EMLINK`: the directory above it cannot hold more directories.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows ignores `mode`: the directory has the permissions of
-    /// the one above it.
+    /// A worker thread makes the call, on every driver. Windows ignores `mode`: the directory has
+    /// the permissions of the one above it.
     ///
     /// # Cancellation
     ///
@@ -65,17 +65,17 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
-    /// - `ENOTEMPTY`: something is in it. (Some systems say `EEXIST`.)
+    /// - `ENOTEMPTY`: the directory is not empty. (Some systems say `EEXIST`.)
     /// - `ENOTDIR`: it is no directory: [`Op::remove_file`] removes it.
     /// - `EBUSY`: the system uses it, for example as a mount point.
     /// - `EINVAL`: the path ends in `.`.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver.
+    /// A worker thread makes the call, on every driver.
     ///
     /// # Cancellation
     ///
@@ -92,21 +92,21 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EINVAL`: the template does not end in `XXXXXX`.
     /// - `EEXIST`: no new name was found.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. On Windows the directory has the permissions of the one above
-    /// it, and the template is Unicode.
+    /// A worker thread makes the call, on every driver. On Windows the directory has the
+    /// permissions of the one above it, and the template has to be Unicode.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work): a directory whose making had begun is
-    /// made, and the late completion names it.
+    /// As for all [file work](Op#cancellation-of-file-work): a call that had begun still makes the
+    /// directory, and its late completion has the path.
     pub fn create_temp_dir(template: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
     }
@@ -129,29 +129,30 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), which include `ENOTDIR` if the path names no directory, and
-    /// with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), which include `ENOTDIR` if the path names no
+    /// directory, and with:
     ///
     /// - [`ErrorKind::TooManyEntries`]: the directory has more than 65,536 names.
     ///
     /// # Platforms
     ///
-    /// readdir(3), by a thread, on every driver. Most file systems report the kind with the name;
-    /// on others each name costs another system call.
+    /// A worker thread calls readdir(3), on every driver. Most file systems report the kind with
+    /// the name; on others each name costs another system call.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn read_dir(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::ReadDir { path: path.into() })
     }
 
     /// Reads the next `most` names of a directory of any size.
     ///
-    /// Completes with [`Done::Part`], with the reader for the next part unless this was the end.
-    /// The last part may be empty. `most` is 1 to 65,536; what is outside becomes the nearest of
-    /// these.
+    /// Completes with [`Done::Part`], which holds the reader for the next part, or `None` at the
+    /// end. The last part may be empty. `most` is 1 to 65,536; a number outside becomes the nearest
+    /// one inside.
     ///
     /// ```
     /// use windlass::fs::DirReader;
@@ -173,9 +174,9 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), which include `ENOTDIR` for what is no directory. An error
-    /// closes the directory.
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), which include `ENOTDIR` if the path names no
+    /// directory. An error closes the directory.
     ///
     /// # Platforms
     ///
@@ -183,9 +184,9 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). One that had not begun closes the
-    /// directory: start again with a new reader. One that had begun completes late, with its part
-    /// and the reader.
+    /// As for all [file work](Op#cancellation-of-file-work). A read that had not begun closes the
+    /// directory: start again with a new reader. A read that had begun completes late, with its
+    /// part and the reader.
     pub fn read_dir_part(reader: DirReader, most: usize) -> Op {
         let most = most.clamp(1, MOST_ENTRIES);
         Op::task(Source::NONE, Task::ReadDirPart { reader, most })

@@ -11,7 +11,7 @@ use crate::{Builder, Completion, Done, ErrorKind, Reason};
 
 /// Look-ups of names and addresses, and jobs of the program.
 impl Op {
-    /// Looks the addresses of a host up, by name or number: getaddrinfo(3).
+    /// Looks up the addresses of a host, from its name or its number: getaddrinfo(3).
     ///
     /// Completes with [`Done::Addresses`]: at least one, each with `port`, in the order in which
     /// the system would try them. It runs on a thread for as long as the name servers take. Give it
@@ -30,7 +30,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with:
     ///
     /// - `ENOENT`: the name is not known, or has no address.
     /// - `EAGAIN`: no name server answers now; try again later.
@@ -52,10 +53,10 @@ impl Op {
         Op::task(Source::NONE, Task::LookupHost { host: host.into(), port })
     }
 
-    /// Looks the names of a host and a port up: getnameinfo(3).
+    /// Looks up the names of a host and a port: getnameinfo(3).
     ///
-    /// Completes with [`Done::HostName`]; numbers stand where there are no names. It runs on a
-    /// thread for as long as the name servers take.
+    /// Completes with [`Done::HostName`]. A host or port without a name is given as its number. It
+    /// runs on a thread for as long as the name servers take.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -83,10 +84,11 @@ impl Op {
         Op::task(Source::NONE, Task::LookupAddr { address })
     }
 
-    /// Runs `job` on a thread of the pool.
+    /// Runs `job` on a worker thread.
     ///
-    /// Completes with [`Done::Returned`], which has its value. Jobs and name look-ups run on half
-    /// of the threads at most ([`Builder::threads`]), so that they do not keep file work waiting.
+    /// Completes with [`Done::Returned`], which has the value that the job returns. Jobs and name
+    /// look-ups run on half of the threads at most ([`Builder::threads`]), so that they do not keep
+    /// file work waiting.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -101,20 +103,21 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work); the closure stays in the operation.
-    /// Ends with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work): a refused operation still
+    /// holds the closure. An accepted one can end with:
     ///
-    /// - [`ErrorKind::Panicked`]: the job panicked; what it said is in the error's buffer.
+    /// - [`ErrorKind::Panicked`]: the job panicked. The error's buffer holds the panic's message.
     ///
     /// # Platforms
     ///
-    /// The same everywhere, but the simulation has no threads ([`Reason::NoFiles`]).
+    /// The same everywhere, except in the simulation. It has no threads, and refuses a job with
+    /// [`Reason::NoFiles`].
     ///
     /// # Cancellation
     ///
-    /// A job that has not begun is dropped, on the loop's thread. One that has begun runs to its
-    /// end: its completion is marked as [late](Completion::is_late) and has the value. To end a job
-    /// early, let its closure look at a flag of yours.
+    /// The loop's thread drops a job that has not begun. One that has begun runs to its end: its
+    /// completion is marked as [late](Completion::is_late) and has the value. To end a job early,
+    /// let its closure look at a flag of yours.
     pub fn run<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Op {
         Op::task(Source::NONE, Task::Run(Job::new(job)))
     }

@@ -16,11 +16,11 @@ impl Op {
     /// Completes with [`Done::Opened`], to be [attached](Watcher::attach). The descriptor is closed
     /// on exec.
     ///
-    /// Opening a FIFO blocks a thread of the pool ([`Builder::threads`]) until the other end is
-    /// open; no deadline or cancel ends it. With
-    /// [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it does not wait: an open for
-    /// reading succeeds at once, an open for writing fails with `ENXIO` while no reader has the
-    /// FIFO open. Use this flag for paths from untrusted input. Opening a device may block, too.
+    /// Opening a FIFO blocks a worker thread ([`Builder::threads`]) until the other end is open; no
+    /// deadline or cancel ends it. With [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it
+    /// does not wait: an open for reading succeeds at once, and an open for writing fails with
+    /// `ENXIO` while no process has the FIFO open for reading. Use this flag for paths from
+    /// untrusted input. Opening a device may block, too.
     ///
     /// ```no_run
     /// use windlass::fs::OpenOptions;
@@ -34,55 +34,57 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
-    /// - `EINVAL`: the options contradict each other, or the file system knows no direct I/O.
-    /// - `EEXIST`: the file is there, and [`create_new`](OpenOptions::create_new) is set.
-    /// - `EISDIR`: it is a directory, which opens for reading only.
-    /// - `ENXIO`: a FIFO without a reader, a socket, or a device that does not exist.
-    /// - `ETXTBSY`: the program in it is running, and the open is for writing.
+    /// - `EINVAL`: the options contradict each other, or the file system has no direct I/O.
+    /// - `EEXIST`: the file exists, and [`create_new`](OpenOptions::create_new) is set.
+    /// - `EISDIR`: it is a directory, which can be opened for reading only.
+    /// - `ENXIO`: the path names a socket, a device that does not exist, or a FIFO that no process
+    ///   reads.
+    /// - `ETXTBSY`: the file is to be opened for writing, and is a program that runs.
     /// - `ELOOP`: it is a symbolic link, and the flags have `O_NOFOLLOW`.
     ///
     /// # Platforms
     ///
-    /// open(2), by a thread, on every driver. Windows opens with all sharing allowed, has its own
-    /// permissions, and answers `EINVAL` to [`direct`](OpenOptions::direct).
+    /// A worker thread calls open(2), on every driver. On Windows other programs may read, write
+    /// and remove the open file, the permissions are the system's own, and
+    /// [`direct`](OpenOptions::direct) fails with `EINVAL`.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work): a file whose open had begun is opened,
-    /// created or truncated nevertheless. Its completion is late and has the open file; dropped
-    /// unread, that is closed.
+    /// As for all [file work](Op#cancellation-of-file-work): an open that had begun still opens,
+    /// creates or truncates the file. Its completion is late, and has the open file. Dropping the
+    /// completion unread closes the file.
     pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
         Op::task(Source::NONE, Task::Open { path: path.into(), options })
     }
 
-    /// Gives a file another name, and replaces what has it: rename(2).
+    /// Gives a file another name, and replaces the file that has this name: rename(2).
     ///
     /// Completes with [`Done::Finished`]. The replacement is atomic: at every moment `to` names one
     /// of the two files. An example is at [`Op::create_dir`].
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EXDEV`: the names are on different file systems, or mounts.
     /// - `EISDIR`, `ENOTDIR`: one of the two is a directory and the other is not.
     /// - `ENOTEMPTY`, `EEXIST`: the new name is that of a directory that is not empty.
     /// - `EINVAL`: a directory cannot move into itself.
     /// - `EBUSY`: the system uses one of the directories.
-    /// - `EPERM`, `EACCES`: a sticky directory, and another user's file.
+    /// - `EPERM`, `EACCES`: the file is another user's, and its directory is sticky.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver.
+    /// A worker thread makes the call, on every driver.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work): one that had begun is done, or not, as
-    /// its late result says.
+    /// As for all [file work](Op#cancellation-of-file-work): the late result of a rename that had
+    /// begun says whether it was done.
     pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::Rename { from: from.into(), to: to.into() })
     }
@@ -94,18 +96,18 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EISDIR` (Linux), `EPERM` (elsewhere): it is a directory's name: [`Op::remove_dir`]
     ///   removes it.
-    /// - `EPERM`, `EACCES`: a sticky directory, and another user's file.
+    /// - `EPERM`, `EACCES`: the file is another user's, and its directory is sticky.
     /// - `EBUSY`: the system uses it.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. On Windows `EBUSY`, where another program has the file open
-    /// and does not share its removal.
+    /// A worker thread makes the call, on every driver. On Windows the removal fails with `EBUSY`
+    /// while another program has the file open without sharing its removal.
     ///
     /// # Cancellation
     ///
@@ -121,18 +123,18 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the new name is taken.
     /// - `EXDEV`: the names are on different file systems.
-    /// - `EPERM`: it is a directory, or the file system has no such links.
-    /// - `EMLINK`: the file has as many names as it may.
+    /// - `EPERM`: it is a directory, or the file system has no hard links.
+    /// - `EMLINK`: the file cannot have more names.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. A symbolic link at `from` is linked itself, where the system
-    /// can.
+    /// A worker thread makes the call, on every driver. If `from` is a symbolic link, the new name
+    /// is one of the link itself, where the system allows that.
     ///
     /// # Cancellation
     ///
@@ -171,17 +173,17 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the name `path` is taken.
-    /// - `EPERM`: the file system has no such links, or on Windows the process no privilege to make
+    /// - `EPERM`: the file system has no symbolic links, or (Windows) the process may not make
     ///   them.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows tells links to directories from links to files: it is
-    /// one to a directory if `target` is one now.
+    /// A worker thread makes the call, on every driver. Windows has separate links to directories
+    /// and to files: the kind of `target` at the time of the call decides.
     ///
     /// # Cancellation
     ///
@@ -197,48 +199,51 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), and with:
     ///
     /// - `EINVAL`: it is no symbolic link.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver.
+    /// A worker thread makes the call, on every driver.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn read_link(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::ReadLink { path: path.into() })
     }
 
-    /// Resolves a path to the one without links, from the root: realpath(3).
+    /// Resolves a path to the absolute path without symbolic links: realpath(3).
     ///
     /// Completes with [`Done::Path`]. Every part of the path has to exist. An example is at
     /// [`Op::symlink`].
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths).
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths).
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows answers a path with the prefix `\\?\`.
+    /// A worker thread makes the call, on every driver. On Windows the result begins with `\\?\`.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work). It changes nothing.
+    /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
+    /// disk.
     pub fn canonicalize(path: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::Canonicalize { path: path.into() })
     }
 
     /// Copies a regular file with its permissions.
     ///
-    /// Completes with [`Done::Copied`], the number of bytes. It shares blocks where the file system
-    /// can, else it copies inside the kernel where that can, else through memory. Copying a file
-    /// onto itself copies 0 bytes and leaves the file as it is.
+    /// Completes with [`Done::Copied`], the number of bytes. The copy shares blocks with the
+    /// original where the file system can do that. Else the kernel copies, and where it cannot, the
+    /// bytes go through memory. Copying a file onto itself copies 0 bytes and leaves the file as it
+    /// is.
     ///
     /// ```
     /// use windlass::fs::CopyOptions;
@@ -256,39 +261,38 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// Refused like all [file work](Op#errors-of-file-work). Ends with the errors of
-    /// [paths](Op#errors-of-paths), for both of them, and with:
+    /// The refusals are those of all [file work](Op#errors-of-file-work). The operation can end
+    /// with the errors of [paths](Op#errors-of-paths), for either path, and with:
     ///
     /// - `EISDIR`: one of the two is a directory.
-    /// - `EINVAL`: one of the two is a FIFO, a socket or a device. It does not wait for a FIFO's
-    ///   other end.
-    /// - `EEXIST`: the target is there, and [`exclusive`](CopyOptions::exclusive) is set.
+    /// - `EINVAL`: one of the two is a FIFO, a socket or a device. The copy never waits for the
+    ///   other end of a FIFO.
+    /// - `EEXIST`: the target exists, and [`exclusive`](CopyOptions::exclusive) is set.
     /// - `EOPNOTSUPP`: blocks cannot be shared, and
     ///   [`reflink_required`](CopyOptions::reflink_required) is set.
-    /// - `EIO`, `ENOSPC`, `EDQUOT`: the target could not be written; its close(2) may be the call
-    ///   that says so.
+    /// - `EIO`, `ENOSPC`, `EDQUOT`: the target could not be written. The error may come from
+    ///   close(2).
     ///
-    /// A failed copy removes the target if it has created it; a target that was there before is
-    /// left cut.
+    /// A failed copy removes a target that it has created. A target that existed before stays, with
+    /// only a part of the bytes.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver: `FICLONE` and copy_file_range(2) on Linux, copy_file_range(2)
-    /// on FreeBSD, memory elsewhere. [`reflink_required`](CopyOptions::reflink_required) is for
-    /// Linux only.
+    /// A worker thread copies, on every driver: with `FICLONE` and copy_file_range(2) on Linux,
+    /// copy_file_range(2) on FreeBSD, and through memory elsewhere.
+    /// [`reflink_required`](CopyOptions::reflink_required) works on Linux only.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work): a copy that had begun goes on to its
-    /// end.
+    /// As for all [file work](Op#cancellation-of-file-work): a copy that had begun runs to its end.
     pub fn copy(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
         Op::task(Source::NONE, Task::Copy { from: from.into(), to: to.into(), options })
     }
 
     /// Makes a file with a new name, from a template that ends in `XXXXXX`: mkostemp(3).
     ///
-    /// Completes with [`Done::Temporary`]: its path, and the file, open for reading and writing and
-    /// closed on exec. Only the user may open it (permissions 0600). It stays until the
+    /// Completes with [`Done::Temporary`]: the path, and the file, which is open for reading and
+    /// writing and closed on exec. Only the user may open it (permissions 0600). It stays until the
     /// program removes it.
     ///
     /// ```
@@ -313,14 +317,14 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. macOS sets `CLOEXEC` after the call, so that a fork between
-    /// the two passes the descriptor on. On Windows the permissions are its own, and the template
-    /// is Unicode.
+    /// A worker thread makes the call, on every driver. macOS sets `CLOEXEC` after the call, so
+    /// that a fork between the two passes the descriptor on. On Windows the permissions are the
+    /// system's own, and the template has to be Unicode.
     ///
     /// # Cancellation
     ///
-    /// As for all [file work](Op#cancellation-of-file-work): a file whose making had begun is made.
-    /// Its late completion has the path and the open file.
+    /// As for all [file work](Op#cancellation-of-file-work): a call that had begun still makes the
+    /// file. Its late completion has the path and the open file.
     pub fn create_temp_file(template: impl Into<PathBuf>) -> Op {
         Op::task(Source::NONE, Task::CreateTempFile { template: template.into() })
     }
