@@ -392,14 +392,15 @@ fn an_accept_that_is_always_denied_ends() {
     sim.set_faults(Faults { denied: 0.9, ..Faults::none() });
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Accepted(_))));
-    for _ in 0..500 {
+    let clients = if cfg!(miri) { 10 } else { 500 };
+    for _ in 0..clients {
         watcher.submit(Op::connect(ADDRESS)).unwrap();
         let mut done = Completions::new();
         while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
         let accepted = |c: &Completion| matches!(c.result, Ok(Done::Accepted(_)));
         assert_eq!(done.iter().filter(|c| accepted(c)).count(), 1, "{done:?}");
     }
-    assert!(sim.injected().denied > 2000);
+    assert!(sim.injected().denied > 800 + 3 * clients);
 }
 
 #[test]
