@@ -486,6 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no getsockopt(2) of a socket's type")]
     fn streams_are_told_by_family_and_protocol() {
         const SCTP: i32 = 132;
         const MPTCP: i32 = 262;

@@ -16,9 +16,8 @@ fn check(watcher: &Simulated, context: &str) -> (u64, u64) {
     counted
 }
 
-/// Random operations, from here and from another thread's handle, that end in every way. Returns
-/// how many completions of multishot reads were not the last ones.
-fn program(seed: u64) -> u64 {
+/// Random operations, from here and from another thread's handle, that end in every way.
+fn program(seed: u64) {
     let sim = Sim::new(seed);
     let mut watcher = watcher(&sim);
     let submitter = watcher.submitter();
@@ -26,7 +25,7 @@ fn program(seed: u64) -> u64 {
     let mut done = Completions::new();
     let mut tickets: Vec<Ticket> = Vec::new();
     let (mut open, mut begun, mut ended) = (Vec::new(), 0u64, 0u64);
-    for step in 0..if cfg!(miri) { 150 } else { 600 } {
+    for step in 0..600 {
         if open.is_empty() || random.u8(..) < 20 {
             let (a, b) = sim.pair();
             open.push(watcher.attach(a).unwrap());
@@ -89,14 +88,13 @@ fn program(seed: u64) -> u64 {
     assert_eq!(ended, begun, "exactly once");
     let counters = watcher.counters();
     assert_eq!(counters.submitted, begun);
-    counters.completed - ended
+    assert!(counters.completed > ended, "no multishot read has continued");
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it scans all tables at every step")]
 fn counters_equal_a_count_one_by_one() {
-    let programs = if cfg!(miri) { 1 } else { 20 };
-    let continued: u64 = (1..=programs).map(program).sum();
-    assert!(continued > 0, "no multishot read has continued");
+    (1..=20).for_each(program);
 }
 
 /// With 200,000 operations in flight, reading the counters scans no table and costs as much as with
@@ -124,6 +122,7 @@ fn counters_scan_no_table() {
 
 /// Compares copied bytes, batches and queue depths with the operations done.
 #[test]
+#[cfg_attr(miri, ignore = "large datagrams take minutes")]
 fn depths_batches_and_copies_are_counted() {
     let sim = Sim::new(1);
     let mut watcher = watcher(&sim);
