@@ -1,4 +1,4 @@
-//! Buffers: moved into an operation, moved back with its completion.
+//! Buffers: a program moves one into an operation, and its completion gives it back.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -23,12 +23,13 @@ use crate::swap::{self, Lease, Pool};
 
 /// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
-/// The owner of the bytes is one of a closed set. As the buffer of a write it can be a `Vec<u8>`, a
-/// `Box<[u8]>`, a `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a
-/// [list](Buf::list) of those (vectored), or any owner through [`Buf::from_owner`]. As the buffer
-/// of a read it is a `Vec<u8>`, whose **whole capacity** is offered from its start and whose length
-/// is then the number of bytes read, so that the same `Vec` can be submitted again and again; an
-/// [`AlignedBuf`], likewise; or a list of such.
+/// The buffer of a *write* can be made from a `Vec<u8>`, a `Box<[u8]>`, a `String`, `&'static [u8]`
+/// or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of these (vectored I/O), or
+/// any other owner of bytes through [`Buf::from_owner`].
+///
+/// The buffer of a *read* is made from a `Vec<u8>`, an [`AlignedBuf`], or a list of these. The read
+/// uses the **whole capacity** from the first byte on, and then sets the length to the number of
+/// bytes read. So a program can submit the same `Vec` again and again.
 ///
 /// ```
 /// use windlass::Buf;
@@ -46,21 +47,21 @@ pub struct Buf {
     owner: *mut (),
 }
 
-/// Nobody: static bytes, or none.
+/// No owner: static bytes, or no bytes.
 const STATIC: usize = 0;
-/// A lease: its chunk, which is aligned to 64 bytes.
+/// A lease: a pointer to its chunk, which is aligned to 64 bytes.
 const LEASE: usize = 1;
-/// A vector: its capacity.
+/// A vector: its capacity, no pointer.
 const VEC: usize = 2;
 /// An `Arc<[u8]>`: `start` and `len` are its raw pointer.
 const SHARED: usize = 3;
-/// A boxed vector of buffers.
+/// A list: a pointer to a boxed vector of buffers.
 const LIST: usize = 4;
-/// A boxed `Owner`.
+/// Any other owner: a pointer to a boxed `Owner`.
 const OWNER: usize = 5;
-/// An `AlignedBuf`: its capacity and alignment, as it packs them.
+/// An `AlignedBuf` with memory of its own: its capacity and alignment, packed into a number.
 const ALIGNED: usize = 6;
-/// An `AlignedBuf` on a piece of a region: the boxed piece.
+/// An `AlignedBuf` in registered memory: a pointer to the boxed piece.
 const PIECE: usize = 7;
 /// The bits of the tag.
 const TAG: usize = 7;
@@ -90,8 +91,8 @@ impl Buf {
     /// No bytes.
     pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
 
-    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map.
-    /// `as_ref` is called once.
+    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map. Only
+    /// this call uses `as_ref`, once.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Buf {
         let owner = Box::into_raw(Box::new(owner));
         // SAFETY: a live allocation from right above; it is not touched again until it drops.
@@ -101,8 +102,8 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
-    /// A list of buffers, written or filled one after the other. The parts of a list inside the
-    /// list become parts of this one.
+    /// Makes a list of buffers: a write sends them one after the other, and a read fills them one
+    /// after the other. A list inside the list is flattened: its parts become parts of this list.
     ///
     /// ```
     /// use windlass::Buf;
@@ -120,7 +121,7 @@ impl Buf {
         Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }
 
-    /// What [`Pool::commit`] answers, as a buffer.
+    /// The lease that [`Pool::commit`] returns, as a buffer.
     ///
     /// # Safety
     /// As for `commit`.
@@ -143,7 +144,8 @@ impl Buf {
     /// The vector of a `VEC`.
     ///
     /// # Safety
-    /// The tag is `VEC`, and the vector is not put together twice: it is forgotten, or `self` is.
+    /// The tag is `VEC`. Only one of the result and `self` may be dropped: the caller forgets the
+    /// other.
     unsafe fn vec(&self) -> ManuallyDrop<Vec<u8>> {
         let capacity = self.owner.addr() >> TAG_BITS;
         // SAFETY: B1.
@@ -175,7 +177,7 @@ impl Buf {
         (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
     }
 
-    /// The number of bytes; of all parts for a list.
+    /// The number of bytes; for a list, the sum of its parts.
     #[inline(always)]
     pub fn len(&self) -> usize {
         if self.tag() == LIST { self.list_len() } else { self.len }
@@ -199,7 +201,7 @@ impl Buf {
         self.is_empty()
     }
 
-    /// The bytes; none for a list, whose [parts](Buf::parts) have them.
+    /// The bytes. For a list this is empty: its [parts](Buf::parts) hold the bytes.
     #[inline(always)]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores
@@ -207,7 +209,7 @@ impl Buf {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// The parts of a list; a single part otherwise.
+    /// The parts of a list. A buffer that is no list is its own single part.
     pub fn parts(&self) -> &[Buf] {
         match self.as_list() {
             Some(parts) => parts,
@@ -215,7 +217,7 @@ impl Buf {
         }
     }
 
-    /// The parts of a list; a single part otherwise.
+    /// The parts of a list. A buffer that is no list is its own single part.
     pub fn into_parts(mut self) -> Vec<Buf> {
         match self.as_list_mut() {
             Some(parts) => std::mem::take(parts),
@@ -223,7 +225,7 @@ impl Buf {
         }
     }
 
-    /// The bytes as a `Vec`: the same one if a `Vec` was moved in, else a copy.
+    /// The bytes as a `Vec`: the one that the buffer was made from, or else a copy of the bytes.
     pub fn into_vec(self) -> Vec<u8> {
         match self.tag() {
             VEC => {
@@ -250,10 +252,10 @@ impl Buf {
         Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
-    /// The aligned buffer that was moved in, with the length that a read has set.
+    /// The [`AlignedBuf`] that this buffer was made from, with the length that a read has set.
     ///
     /// # Errors
-    /// The buffer comes back if it is no aligned one.
+    /// The buffer comes back if it was made from something else.
     pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
         if !matches!(self.tag(), ALIGNED | PIECE) {
             return Err(self);
@@ -268,7 +270,8 @@ impl Buf {
         self.tag() == LEASE
     }
 
-    /// How many bytes a read into this buffer can take: the capacity of its vectors.
+    /// How many bytes a read can put into this buffer: the capacity of its vector or aligned
+    /// buffer; for a list, the sum of its parts; 0 for every other kind.
     pub fn capacity(&self) -> usize {
         if self.tag() == LIST {
             self.parts().iter().map(Buf::capacity).sum()
@@ -289,8 +292,8 @@ impl Buf {
         }
     }
 
-    /// The memory from byte `from` of a vector's capacity on, at most `most` bytes of it: where a
-    /// driver lets the kernel write. Empty for what cannot be read into.
+    /// The memory that a driver lets the kernel write: at most `most` bytes of the capacity, from
+    /// byte `from` on. Empty for a list, and for every buffer that a read cannot fill.
     #[inline]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
         let room = self.own_room();
@@ -301,8 +304,8 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// The targets of a list from byte `from` of its whole room on: at most `most` of them, and at
-    /// most `bytes` bytes.
+    /// Appends the targets of a list to `targets`: from byte `from` of the list's capacity on, at
+    /// most `bytes` bytes, until `targets` has `most` entries.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,
@@ -326,8 +329,8 @@ impl Buf {
         }
     }
 
-    /// Says that the first `len` bytes of the room have been written: a vector's length becomes
-    /// that, a list's vectors are filled one after the other.
+    /// Sets the length after a read into the first `len` bytes of the capacity. In a list, each
+    /// part gets its share in order.
     ///
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
@@ -438,13 +441,13 @@ impl<'a> Target<'a> {
         self.len == 0
     }
 
-    /// Where they start.
+    /// A pointer to the first byte.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start
     }
 
-    /// Copies as much of `bytes` as fits to the start of the memory; answers how much that was.
+    /// Copies as many of `bytes` as fit to the start of the memory, and returns their number.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.len);
