@@ -21,7 +21,8 @@ use crate::discard::drop_each;
 use crate::region::Piece;
 use crate::swap::{self, Lease, Pool};
 
-/// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
+/// The buffer of an operation: a write sends its bytes, a read fills it, and the completion returns
+/// it.
 ///
 /// The buffer of a *write* can be made from a `Vec<u8>`, a `Box<[u8]>`, a `String`, `&'static [u8]`
 /// or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of these (vectored I/O), or
@@ -41,9 +42,9 @@ use crate::swap::{self, Lease, Pool};
 pub struct Buf {
     /// Where the bytes start.
     start: *const u8,
-    /// How many there are; of the first part for a list.
+    /// The number of bytes; 0 for a list.
     len: usize,
-    /// The owner: a tag in the low bits, a pointer or a number above them.
+    /// The owner: a tag in the low bits, and a pointer or a number in the others.
     owner: *mut (),
 }
 
@@ -68,7 +69,8 @@ const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
 
 struct Owner {
-    /// From `Box::into_raw`: moving a `Box` would claim to be its only user.
+    /// From `Box::into_raw`. A `Box` here would be wrong: moving it would claim that nothing else
+    /// points to its memory.
     owner: *mut (dyn Send + 'static),
 }
 
@@ -88,7 +90,7 @@ unsafe impl Sync for Buf {}
 const _: () = assert!(size_of::<Buf>() <= 32);
 
 impl Buf {
-    /// No bytes.
+    /// A buffer without bytes.
     pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
 
     /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map. Only
@@ -188,14 +190,14 @@ impl Buf {
         self.parts().iter().map(Buf::len).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffer has no bytes.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.len() == 0
     }
 
-    /// Whether the read that returned this buffer met the end of the file: the buffer has no bytes.
-    /// An empty *datagram* has none either.
+    /// Whether the read that returned this buffer met the end of the file: then the buffer has no
+    /// bytes. After an empty *datagram* it has no bytes either.
     #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()
@@ -280,7 +282,7 @@ impl Buf {
         }
     }
 
-    /// How many bytes a read can take at `start`; none for a list.
+    /// The capacity of this buffer itself; 0 for a list.
     #[inline]
     fn own_room(&self) -> usize {
         match self.tag() {
@@ -347,7 +349,7 @@ impl Buf {
         }
     }
 
-    /// Takes the buffer out, leaving nothing.
+    /// Takes the buffer out, and leaves one without bytes.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Buf {
         std::mem::replace(self, Buf::NONE)
@@ -404,7 +406,7 @@ impl Default for Buf {
     }
 }
 
-/// Where a kernel writes what it has received: memory that belongs to an operation.
+/// Memory of an operation, for the kernel or a driver to write received bytes into.
 ///
 /// The bytes may be uninitialised, so they can be written but not read.
 #[derive(Debug)]
@@ -415,27 +417,27 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The memory of `bytes`.
+    /// A target that covers `bytes`.
     pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
         Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
     }
 
-    /// `len` bytes at `start`.
+    /// A target of `len` bytes at `start`.
     ///
     /// # Safety
-    /// They can be written, and nothing else reads or writes them, for `'a`.
+    /// During `'a`, these bytes may be written, and no other code reads or writes them.
     #[inline]
     pub unsafe fn from_raw(start: *mut u8, len: usize) -> Target<'a> {
         Target { start, len, owner: PhantomData }
     }
 
-    /// How many bytes fit.
+    /// The number of bytes that fit into the memory.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing fits.
+    /// Whether no byte fits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

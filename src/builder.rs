@@ -193,8 +193,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many jobs for the worker threads can be in flight, 1 to 2^20. Default 4096.
-    /// `submit` refuses more.
+    /// Sets how many jobs for the worker threads can be in flight, 1 to 2^20. Default 4096. At this
+    /// number `submit` refuses further jobs.
     pub fn max_jobs(mut self, count: usize) -> Builder {
         self.config.max_jobs = count;
         self
@@ -261,7 +261,7 @@ impl Builder {
         self
     }
 
-    /// The settings, for [drivers](crate::driver::Driver) and kernels of your own.
+    /// Returns the settings, for [drivers](crate::driver::Driver) and kernels of your own.
     pub fn config(&self) -> Config {
         self.config.clone()
     }

@@ -124,8 +124,8 @@ impl Completion {
         self.ticket.index() & MORE != 0
     }
 
-    /// Whether this is file work that went on after its deadline or cancel and has now ended, with
-    /// its real result.
+    /// Whether this completes file work that went on after its deadline or cancel. The result is
+    /// the real one.
     #[inline]
     pub fn is_late(&self) -> bool {
         self.ticket.index() & LATE != 0
@@ -184,9 +184,9 @@ pub enum Done {
     },
     /// A connection that a listener has accepted.
     Accepted(Handle),
-    /// A connected socket.
+    /// The socket that a connect has connected.
     Connected(Handle),
-    /// One datagram.
+    /// A datagram has arrived.
     Received {
         /// The bytes of the datagram.
         data: Buf,
@@ -196,11 +196,11 @@ pub enum Done {
         /// Whether the datagram was longer than the memory for it; then the rest of it is lost.
         truncated: bool,
     },
-    /// Bytes and descriptors from a Unix socket.
+    /// Bytes and descriptors have arrived on a Unix socket.
     Descriptors {
         /// The bytes: empty at the end of the file.
         data: Buf,
-        /// The descriptors that came with them.
+        /// The descriptors that came with these bytes.
         descriptors: Descriptors,
     },
     /// The writing side of the socket is shut down.
@@ -210,37 +210,38 @@ pub enum Done {
     /// No more bytes of writes are queued than [`Op::wait_drained`](crate::Op::wait_drained) asked
     /// for.
     Drained,
-    /// The requested conditions that hold.
+    /// The requested conditions that hold, at the end of a poll.
     Ready(Ready),
-    /// The time of a timer has come.
+    /// The time of a timer has passed.
     Timer,
     /// A nop has ended.
     Nop,
-    /// A message from another thread.
+    /// Another thread has posted a message.
     Message(Message),
     /// Work on a file that returns no value: a sync, a rename …
     Finished,
     /// The file that an operation has opened.
     Opened(Handle),
-    /// A new temporary file, open, and its path.
+    /// The path of a new temporary file, and the open file.
     Temporary(Box<(PathBuf, Handle)>),
-    /// What the system knows of a file.
+    /// The metadata of a file.
     Metadata(Box<Metadata>),
-    /// What the system knows of a file system.
+    /// The metadata of a file system: its size, its free space …
     StatFs(Box<StatFs>),
-    /// A path.
+    /// The path that an operation has found: the target of a link, a canonical path.
     Path(PathBuf),
-    /// The entries of a directory.
+    /// All entries of a directory.
     Entries(Vec<DirEntry>),
-    /// A part of a directory's entries.
+    /// Some of the entries of a directory, and the place to go on from.
     Part(Box<DirPart>),
-    /// How many bytes were copied.
+    /// How many bytes a copy has copied.
     Copied(u64),
     /// How many bytes of a file a `send_file` has sent since its last completion.
     Sent(u32),
-    /// The addresses of a host.
+    /// The addresses of a host: the result of [`Op::lookup_host`](crate::Op::lookup_host).
     Addresses(Vec<SocketAddr>),
-    /// The names of a host and a port.
+    /// The name of a host, and that of a service: the result of
+    /// [`Op::lookup_addr`](crate::Op::lookup_addr).
     HostName(Box<HostName>),
     /// The value that a job has returned.
     Returned(Message),

@@ -1,4 +1,4 @@
-//! How an operation is refused, and how an accepted one fails.
+//! Errors: how `submit` refuses an operation, and how an accepted operation fails.
 //!
 //! `submit` can refuse an operation: [`Rejected`] says why, and hands the operation back with its
 //! buffer. No completion follows. An accepted operation can fail: [`Error`] is the result of its
@@ -39,7 +39,7 @@ pub enum Limit {
     Depth,
 }
 
-/// Why something was refused.
+/// Why the watcher has refused an operation, a handle or another request.
 ///
 /// An [`io::Error`] made from a reason keeps the reason ([`Reason::of`]) and has this kind:
 ///
@@ -77,7 +77,7 @@ pub enum Reason {
     Closed,
     /// The process is a fork of the one that built the watcher.
     Forked,
-    /// The buffer has no bytes to write, or no room to read into.
+    /// The buffer has no bytes to write, or no capacity to read into.
     EmptyBuffer,
     /// The buffer is longer than `i32::MAX` bytes, the most that one operation moves.
     TooLong,
@@ -93,8 +93,7 @@ pub enum Reason {
     /// The driver's kernel has no files, and no threads for jobs and look-ups. A simulation is such
     /// a kernel.
     NoFiles,
-    /// The thread cannot be bound to this processor: it does not exist, or the process may not use
-    /// it.
+    /// The processor does not exist, or the process may not use it.
     NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
@@ -262,8 +261,9 @@ pub enum ErrorKind {
     /// [`Builder::write_limit`](crate::Builder::write_limit), and
     /// [`Overflow::Close`](crate::Overflow::Close) has aborted the source.
     Overflow,
-    /// The directory has more names than [`Op::read_dir`](crate::Op::read_dir) reads, 65,536:
-    /// [`Op::read_dir_part`](crate::Op::read_dir_part) reads it.
+    /// The directory has more than 65,536 entries, the most that
+    /// [`Op::read_dir`](crate::Op::read_dir) reads. [`Op::read_dir_part`](crate::Op::read_dir_part)
+    /// reads such a directory in parts.
     TooManyEntries,
 }
 
@@ -296,7 +296,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// A failure of `kind` after `bytes` bytes (for authors of drivers).
+    /// A failure of `kind` after the operation has moved `bytes` bytes (for authors of drivers).
     #[inline]
     pub fn new(kind: ErrorKind, bytes: u32, buf: Buf) -> Error {
         Error { buf, code: kind.code(), bytes }

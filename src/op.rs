@@ -1,4 +1,4 @@
-//! Operations: what can be submitted.
+//! Operations, and their common settings.
 //!
 //! ```text
 //! op.rs              the type `Op`, its codes, and the settings of every operation
@@ -60,7 +60,7 @@ pub enum OpCode {
     Poll,
     /// Closes the source after the writes before it.
     Close,
-    /// Waits until few bytes are queued for writing.
+    /// Waits until the source's queue of writes is short.
     WaitDrained,
     /// Reads a file at an offset.
     ReadAt,
@@ -68,7 +68,7 @@ pub enum OpCode {
     WriteAt,
     /// Puts the written bytes of a file, and its metadata, on the disk.
     SyncAll,
-    /// As `SyncAll`, without the metadata that reading does not need.
+    /// As `SyncAll`, but leaves out metadata that a later read does not need.
     SyncData,
     /// Sends a file's bytes over a socket.
     SendFile,
@@ -79,10 +79,10 @@ pub enum OpCode {
 }
 
 impl OpCode {
-    /// How many codes there are.
+    /// The number of codes.
     pub const COUNT: usize = OpCode::Message as usize + 1;
 
-    /// Every code, in the order of their numbers.
+    /// Every code, in the order of the numbers.
     pub const ALL: [OpCode; OpCode::COUNT] = [
         OpCode::Nop,
         OpCode::Timer,
@@ -118,7 +118,7 @@ impl OpCode {
 
 /// An operation, to be given to [`Watcher::submit`].
 ///
-/// A constructor says what to do; the methods add what every operation can have:
+/// A constructor says what the operation does. Its methods add settings:
 ///
 /// | method | meaning | default |
 /// |---|---|---|
@@ -170,8 +170,9 @@ impl OpCode {
 /// - [`ErrorKind::Aborted`]: [`Watcher::abort`] or an [`Op::close`] has ended its source.
 /// - [`ErrorKind::Overflow`]: the source's queued writes exceeded their limit, and
 ///   [`Overflow::Close`] has ended the source.
-/// - [`ErrorKind::Closed`]: [`Watcher::close`] has ended everything.
-/// - [`ErrorKind::Forked`]: the parent had submitted it before the process was forked.
+/// - [`ErrorKind::Closed`]: [`Watcher::close`] has ended all operations.
+/// - [`ErrorKind::Forked`]: this process is a forked child, and the parent had submitted the
+///   operation before the fork.
 /// - [`ErrorKind::Os`]: the system reports an errno. The constructor's page lists the usual ones.
 ///   Any operation that has to wait can end with `ENOSPC` or `ENOMEM`: the selector takes no
 ///   further descriptor (epoll: `/proc/sys/fs/epoll/max_user_watches`). `EBADF` means that other
@@ -213,22 +214,23 @@ impl OpCode {
 /// - [`Reason::Unsupported`]: the source is no regular file, directory or block device.
 /// - [`Reason::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
 ///   ([`Builder::max_jobs`]).
-/// - [`Reason::Os`]: no thread runs yet, and the system allows none (`EAGAIN`).
+/// - [`Reason::Os`]: no worker thread runs yet, and the system refuses to start one (`EAGAIN`).
 ///
 /// ## Errors of paths
 ///
 /// An operation on a path can end with:
 ///
-/// - `ENOENT`: nothing has this name, a directory on the way does not exist, or the path is empty.
-/// - `ENOTDIR`: something on the way is no directory.
-/// - `EACCES`: the process may not search a directory on the way, or may not do what it asks for.
-/// - `ELOOP`: too many symbolic links on the way.
+/// - `ENOENT`: nothing has this name, a directory in the path does not exist, or the path is empty.
+/// - `ENOTDIR`: a part of the path before the last is no directory.
+/// - `EACCES`: the process may not search a directory in the path, or the operation needs a
+///   permission that it lacks.
+/// - `ELOOP`: the path leads through too many symbolic links.
 /// - `ENAMETOOLONG`: the path, or a name in it, is too long.
 /// - `EINVAL`: the path contains a NUL.
-/// - `EROFS`, `ENOSPC`, `EDQUOT`: an operation that changes something meets a read-only file
-///   system, a full one, or the end of the user's quota.
-/// - `EMFILE`, `ENFILE`: an operation that opens something finds no free descriptor.
-/// - `EIO`: the device failed. Windows' errors that have no errno are `EIO`, too.
+/// - `EROFS`, `ENOSPC`, `EDQUOT`: the operation would change a file system that is read-only or
+///   full, or the user's quota is used up.
+/// - `EMFILE`, `ENFILE`: the operation would open a file, and no descriptor is free.
+/// - `EIO`: the device failed. On Windows, `EIO` also stands for every error that has no errno.
 ///
 /// ## Cancellation of file work
 ///
@@ -263,12 +265,12 @@ pub(crate) const LIMITED: u8 = 1 << 3;
 /// That deadline counts from the submission.
 const LIMITED_RELATIVE: u8 = 1 << 4;
 
-/// A time as an operation carries it: at least 1, clamped to 292 years.
+/// A time in the form that an operation stores: from 1 ns to 292 years.
 fn bounded(ns: u64) -> u64 {
     ns.clamp(1, RELATIVE - 1)
 }
 
-/// A deadline as `deadline_ns` carries it.
+/// A deadline in the form of `deadline_ns`.
 pub(crate) fn due_ns(due: Deadline) -> u64 {
     match due {
         Deadline::At(at) => bounded(clock::ns_of(at)),
@@ -276,7 +278,7 @@ pub(crate) fn due_ns(due: Deadline) -> u64 {
     }
 }
 
-/// The deadline of a timer with these flags and this extra: see [`Op::limit_ns`].
+/// The deadline of a timer that has these flags, and this time in `extra`: see [`Op::limit_ns`].
 pub(crate) fn limit_ns(flags: u8, extra: &Extra) -> u64 {
     match flags & (LIMITED | LIMITED_RELATIVE) {
         0 => 0,
@@ -306,9 +308,9 @@ impl Op {
     }
 }
 
-/// What every operation can have, and what it was made of.
+/// Settings that every operation can have, and the fields of an operation.
 impl Op {
-    /// Sets the number that the completion returns untouched: any `u64`, 0 if it is not set.
+    /// Sets the token: a number that the completion returns unchanged. Any `u64`; the default is 0.
     ///
     /// The driver does not look at it. Two operations may have the same token.
     ///

@@ -126,7 +126,7 @@ impl Watcher {
 }
 
 impl<D: Driver> Watcher<D> {
-    /// A watcher over a driver of your own.
+    /// Builds a watcher on a driver of your own.
     pub fn with_driver(driver: D) -> Watcher<D> {
         Watcher { driver, _not_send: PhantomData }
     }
@@ -146,12 +146,12 @@ impl<D: Driver> Watcher<D> {
         self.driver
     }
 
-    /// The driver.
+    /// The driver below the watcher.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// The driver, to call methods of its own that change it.
+    /// The driver below the watcher, for calls of methods that need `&mut`.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
@@ -200,10 +200,10 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// The source stays attached, with:
+    /// The source stays attached. The reasons are:
     ///
-    /// - [`Reason::Busy`]: operations are in flight on it.
-    /// - [`Reason::Stale`]: it was aborted or detached before, or is closing.
+    /// - [`Reason::Busy`]: operations are in flight on the source.
+    /// - [`Reason::Stale`]: the source was aborted or detached before, or is closing.
     /// - [`Reason::Closed`]: the watcher is closed.
     /// - [`Reason::Forked`]: this is a forked child.
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread
@@ -220,14 +220,14 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// The call leaves no socket behind, with:
+    /// On an error the call leaves no socket behind. The errors are:
     ///
     /// - `EADDRINUSE`: another socket has the address.
-    /// - `EADDRNOTAVAIL`: the address is not one of this machine.
+    /// - `EADDRNOTAVAIL`: the address does not belong to this machine.
     /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
     ///   directory.
     /// - `ENOENT`, `ENOTDIR`: the directory of a Unix path does not exist.
-    /// - `EAFNOSUPPORT`: the system has no such sockets.
+    /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address.
     /// - `EMFILE`, `ENFILE`: out of descriptors.
     /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
@@ -235,7 +235,7 @@ impl<D: Driver> Watcher<D> {
         self.listen_with(address, ListenOptions::default())
     }
 
-    /// As [`listen`](Watcher::listen), with options.
+    /// As [`listen`](Watcher::listen), with these options instead of the defaults.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and everything has been
+    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and all completions have been
     ///   delivered.
     /// - [`Reason::Forked`]: this is a forked child.
     /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
@@ -395,11 +395,13 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// The watcher stays as it was, and the program can call this again, with:
+    /// On an error the watcher stays as it was, and the program can call this again. The errors
+    /// are:
     ///
-    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system does not give the new selector or ring.
+    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system refuses to make the new selector or ring.
     /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Unsupported`]: the driver cannot do this, for example the simulated one.
+    /// - [`Reason::Unsupported`]: the driver cannot do this. The simulated driver, for example,
+    ///   cannot.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
     }
@@ -425,7 +427,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - [`Reason::Stale`]: the source was aborted or detached.
-    /// - [`Reason::NoDescriptor`]: a simulated source has none.
+    /// - [`Reason::NoDescriptor`]: the source is simulated, and has no descriptor.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for
     ///   [`detach`](Watcher::detach).
@@ -460,7 +462,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - `ENOTCONN`: the socket is not connected, or not any more.
+    /// - `ENOTCONN`: the socket is not connected.
     /// - `ENOTSOCK`: the source is no socket.
     /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`. [`Reason::Stale`] has the kind
     ///   `NotFound`.

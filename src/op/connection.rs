@@ -100,10 +100,11 @@ impl Op {
     ///
     /// - `ECONNREFUSED`: no socket listens at the address.
     /// - `ETIMEDOUT`: the peer did not answer within the system's own limit.
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the peer.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the peer.
     /// - `ENOENT`: no socket has this path (Unix sockets).
     /// - `EACCES`: the process may not write to the socket at this path.
-    /// - `EACCES`, `EPERM`: a firewall forbids the connection, or it is a broadcast address.
+    /// - `EACCES`, `EPERM`: a firewall forbids the connection, or the address is a broadcast
+    ///   address.
     /// - `EADDRNOTAVAIL`, `EAGAIN`: no local port is free.
     /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address, or the address is
     ///   [`Address::unspecified`].
@@ -150,7 +151,7 @@ impl Op {
     ///
     /// - [`Reason::NoDescriptor`]: the handle belongs to a [simulation](crate::sim).
     ///
-    /// And it ends with:
+    /// The operation can also end with:
     ///
     /// - `ENOTSOCK`: the descriptor is no socket.
     /// - `EISCONN`: the socket is connected already.

@@ -45,8 +45,8 @@ impl Op {
     /// Ends with:
     ///
     /// - `ECONNREFUSED`: an earlier datagram that this connected socket has sent found no receiver.
-    /// - `ECONNRESET`, `ENOTCONN`: the connection of a seqpacket socket was reset, or the socket
-    ///   has none.
+    /// - `ECONNRESET`, `ENOTCONN`: the peer has reset the connection of a seqpacket socket, or the
+    ///   socket has no connection.
     ///
     /// # Platforms
     ///
@@ -86,8 +86,8 @@ impl Op {
     ///
     /// As for [`Op::recv_from`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room.
-    /// - [`Reason::TooLong`]: `buf` has room for more than 2^31 - 1 bytes.
+    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
     /// - [`Reason::Unsupported`]: `buf` is a list.
     ///
     /// # Platforms
@@ -130,9 +130,9 @@ impl Op {
     /// - `ECONNREFUSED`: no socket has the Unix path any more, or an earlier datagram found no
     ///   receiver.
     /// - `ENOENT`: nothing has this path (Unix sockets).
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the address.
-    /// - `EACCES`: it is a broadcast address and the socket lacks `SO_BROADCAST`, or the process
-    ///   may not write to the Unix path.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the address.
+    /// - `EACCES`: the address is a broadcast address and the socket lacks `SO_BROADCAST`, or the
+    ///   process may not write to the Unix path.
     /// - `EAFNOSUPPORT`: the address is of another family than the socket.
     ///
     /// # Platforms

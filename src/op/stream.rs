@@ -48,8 +48,8 @@ impl Op {
     ///
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`: the peer does not answer any more (keep-alive, `TCP_USER_TIMEOUT`).
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: the network to the peer is broken.
-    /// - `ECONNREFUSED`: an earlier datagram of a connected socket has found no receiver.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the peer any more.
+    /// - `ECONNREFUSED`: an earlier datagram that this connected socket has sent found no receiver.
     /// - `ENOTCONN`: the stream socket was never connected.
     /// - `EBADF`: the descriptor is not open for reading, for example a pipe's writing end.
     /// - `EIO`: the terminal has hung up, or the process is one of its background jobs.
@@ -99,8 +99,8 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room.
-    /// - [`Reason::TooLong`]: `buf` has room for more than 2^31 - 1 bytes.
+    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
     ///
     /// It also ends with `EINVAL` if `buf` is too small for the descriptor: an eventfd or a timerfd
     /// yields eight bytes at a time.
@@ -182,15 +182,15 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::BadCount`]: `count` is 0, or more than `buf` has room for.
+    /// - [`Reason::BadCount`]: `count` is 0, or more than the capacity of `buf`.
     /// - [`Reason::TooLong`]: both `count` and the capacity of `buf` are more than 2^31 - 1 bytes.
     ///
-    /// And it ends with:
+    /// The operation can also end with:
     ///
     /// - [`ErrorKind::Eof`]: the file ends before `count` bytes. The buffer holds the bytes that
     ///   were read.
     ///
-    /// Every error comes with the bytes that were read before it.
+    /// Every error returns the bytes that the operation had read before it.
     ///
     /// # Platforms
     ///
@@ -246,14 +246,14 @@ impl Op {
     /// - `EPIPE`: the peer has stopped reading, or the program has shut this side down. Linux also
     ///   reports it for a stream socket that was never connected.
     /// - `ECONNRESET`: the peer has reset the connection.
-    /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the peer cannot be reached any more.
+    /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the network does not reach the peer any more.
     /// - `EBADF`: the descriptor is not open for writing, for example a pipe's reading end.
     /// - `EDESTADDRREQ`: the source is a datagram socket without a peer.
     /// - `EMSGSIZE`: the datagram is too long.
     /// - [`ErrorKind::Torn`]: an earlier write ended after only a part of its bytes was sent. No
     ///   byte of this one was sent.
     ///
-    /// An error says how many bytes the kernel had taken, not how many the peer has read.
+    /// [`Error::bytes`] counts the bytes that the kernel had taken. The peer may have read fewer.
     ///
     /// # Platforms
     ///

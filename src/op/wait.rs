@@ -199,8 +199,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// The system reports no errors for it. The refusals and failures are those of [every
-    /// operation](Op#errors-of-every-operation).
+    /// The system reports no errors for this operation. The refusals and failures are those of
+    /// [every operation](Op#errors-of-every-operation).
     ///
     /// # Platforms
     ///
