@@ -10,8 +10,7 @@
 //! server cancels it when too many bytes of answers are queued, and starts it again when most of
 //! them are sent.
 //!
-//! On SIGINT and SIGTERM the server accepts no more connections, answers the bytes that have
-//! arrived, and ends.
+//! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
 
 use std::io;
 use std::time::Duration;

@@ -1,20 +1,18 @@
-//! Framing: messages with a length in front, however the network cuts them into parts.
+//! Framing: messages with a length in front, whatever parts the network delivers.
 //!
 //! ```text
 //! cargo run --release --example framing -- [--port N]
 //! ```
 //!
-//! A message is its length in four bytes (the highest first), and then as many bytes. The server
-//! answers with the bytes of the message in reverse order. Each connection keeps the bytes of an
-//! incomplete message, with a bound and a deadline. The server submits the next read when the
-//! answers are written. So it does not read from a client that does not read its answers. It ends
-//! on SIGINT and SIGTERM.
+//! A message is its length in four bytes, the highest first, and that many bytes. The answer is the
+//! message backwards. Each connection keeps the bytes of an incomplete message, with a bound and a
+//! deadline. The next read waits for the answers to go out, so a client that does not read them is
+//! not read either. Ends on SIGINT and SIGTERM.
 
-use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use windlass::{Completions, Done, Op, Source, Watcher};
+use windlass::{Completions, Done, Op, Source, SourceMap, Watcher};
 
 mod common;
 
@@ -71,18 +69,21 @@ fn main() -> io::Result<()> {
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
 
-    let mut tails: HashMap<Source, Tail> = HashMap::new();
+    let mut tails: SourceMap<Tail> = SourceMap::new();
     let mut done = Completions::new();
     loop {
         watcher.wait(&mut done)?;
         let now = watcher.now();
         for c in done.drain(..) {
-            let next = match (c.result, tails.get_mut(&c.source)) {
+            let next = match (c.result, tails.get_mut(c.source)) {
                 (Ok(Done::Read(_)), None) if c.source == signals => return Ok(()),
                 (Err(error), None) if c.source == listener => return Err(error.into()),
                 (Ok(Done::Accepted(socket)), _) => {
                     let client = watcher.attach(socket)?;
-                    Some(tails.entry(client).or_default().read(client, now))
+                    let mut tail = Tail::default();
+                    let read = tail.read(client, now);
+                    tails.insert(client, tail);
+                    Some(read)
                 }
                 (Ok(Done::Written { .. }), Some(tail)) => Some(tail.read(c.source, now)),
                 (Ok(Done::Read(data)), Some(tail)) if !data.is_eof() => {
@@ -101,7 +102,7 @@ fn main() -> io::Result<()> {
             match next {
                 Some(next) => common::submit(&mut watcher, next),
                 None => {
-                    tails.remove(&c.source);
+                    tails.remove(c.source);
                     watcher.abort(c.source);
                 }
             }

@@ -4,11 +4,10 @@
 //! cargo run --example own_driver
 //! ```
 //!
-//! A driver has two main methods, submit and complete, and owns the descriptors. This driver takes
-//! each operation apart, prints the parts, rebuilds the operation, and passes it to the inner
-//! driver. So it supports every operation of the inner driver. Submissions of other threads go
-//! directly to the inner driver, so this driver sees only their completions.
-//! (`tests/custom_driver.rs` has a driver that does the work itself.)
+//! A driver speaks two verbs, submit and complete, and cares for descriptors. This one opens each
+//! operation, prints its parts, rebuilds it and passes it to the inner driver. So it serves
+//! whatever the inner driver serves. (`tests/custom_driver.rs` has one that does the work itself.)
+//! Submissions of other threads go to the inner driver, so this one sees only their completions.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,8 +17,9 @@ use windlass::Watcher;
 use windlass::driver::{Deadline, Driver, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
+use windlass::net::ListenOptions;
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done, Explain};
-use windlass::{Handle, ListenOptions, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
+use windlass::{Handle, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
 
 /// The inner driver, and the operations in flight with the time of their submission.
 struct Trace<D> {
@@ -85,17 +85,30 @@ impl<D: Driver> Driver for Trace<D> {
         fn cancel_all(&mut self, source: Source) -> usize;
         fn close(&mut self);
         fn reinit_after_fork(&mut self) -> io::Result<()>;
-        fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason>;
+        fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
-        fn local_address(&mut self, source: Source) -> io::Result<Address>;
-        fn peer_address(&mut self, source: Source) -> io::Result<Address>;
-        fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()>;
+        fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
-        fn now(&mut self) -> Instant;
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
+    }
+
+    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+        self.inner.queued_bytes(source)
+    }
+
+    fn local_address(&self, source: Source) -> Result<Address, Reason> {
+        self.inner.local_address(source)
+    }
+
+    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+        self.inner.peer_address(source)
+    }
+
+    fn now(&self) -> Instant {
+        self.inner.now()
     }
 
     fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {

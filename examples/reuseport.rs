@@ -1,17 +1,18 @@
-//! An echo server on all processors. Each thread has its own loop and its own listener on the same
-//! port, and the kernel spreads the connections over the listeners (`SO_REUSEPORT`).
+//! An echo server on all processors: a loop of its own per thread, and the kernel spreads the
+//! connections over their listeners (`SO_REUSEPORT`).
 //!
 //! ```text
 //! cargo run --release --example reuseport -- [--port N] [--threads N]
 //! ```
 //!
-//! The server ends on SIGINT and SIGTERM, and prints how many connections each loop has served.
+//! Ends on SIGINT and SIGTERM, and tells how many connections each loop has served.
 
 use std::io;
 use std::num::NonZeroUsize;
 use std::thread;
 
-use windlass::{Address, Completions, Done, ListenOptions, Op, Source, Watcher};
+use windlass::net::ListenOptions;
+use windlass::{Address, Completions, Done, Op, Source, Watcher};
 
 mod common;
 

@@ -254,25 +254,28 @@ impl Driver for Auto {
         forward!(self.reinit_after_fork())
     }
     #[inline]
-    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         forward!(self.queued_bytes(source))
+    }
+    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
+        forward!(self.set_token(source, token))
     }
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         forward!(self.fd(source))
     }
-    fn local_address(&mut self, source: Source) -> io::Result<Address> {
+    fn local_address(&self, source: Source) -> Result<Address, Reason> {
         forward!(self.local_address(source))
     }
-    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         forward!(self.peer_address(source))
     }
-    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
         forward!(self.set_nodelay(source, on))
     }
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         forward!(self.aligned_buf(len))
     }
-    fn now(&mut self) -> Instant {
+    fn now(&self) -> Instant {
         forward!(self.now())
     }
     fn update_now(&mut self) -> Instant {

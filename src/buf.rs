@@ -1,4 +1,4 @@
-//! Buffers: a program moves one into an operation, and its completion gives it back.
+//! Buffers: moved into an operation, moved back with its completion.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -21,16 +21,14 @@ use crate::discard::drop_each;
 use crate::region::Piece;
 use crate::swap::{self, Lease, Pool};
 
-/// The buffer of an operation: a write sends its bytes, a read fills it, and the completion returns
-/// it.
+/// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
 ///
-/// The buffer of a *write* can be made from a `Vec<u8>`, a `Box<[u8]>`, a `String`, `&'static [u8]`
-/// or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of these (vectored I/O), or
-/// any other owner of bytes through [`Buf::from_owner`].
-///
-/// The buffer of a *read* is made from a `Vec<u8>`, an [`AlignedBuf`], or a list of these. The read
-/// uses the **whole capacity** from the first byte on, and then sets the length to the number of
-/// bytes read. So a program can submit the same `Vec` again and again.
+/// The owner of the bytes is one of a closed set. As the buffer of a write it can be a `Vec<u8>`, a
+/// `Box<[u8]>`, a `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a
+/// [list](Buf::list) of those (vectored), or any owner through [`Buf::from_owner`]. As the buffer
+/// of a read it is a `Vec<u8>`, whose **whole capacity** is offered from its start and whose length
+/// is then the number of bytes read, so that the same `Vec` can be submitted again and again; an
+/// [`AlignedBuf`], likewise; or a list of such.
 ///
 /// ```
 /// use windlass::Buf;
@@ -42,35 +40,34 @@ use crate::swap::{self, Lease, Pool};
 pub struct Buf {
     /// Where the bytes start.
     start: *const u8,
-    /// The number of bytes; 0 for a list.
+    /// How many there are; of the first part for a list.
     len: usize,
-    /// The owner: a tag in the low bits, and a pointer or a number in the others.
+    /// The owner: a tag in the low bits, a pointer or a number above them.
     owner: *mut (),
 }
 
-/// No owner: static bytes, or no bytes.
+/// Nobody: static bytes, or none.
 const STATIC: usize = 0;
-/// A lease: a pointer to its chunk, which is aligned to 64 bytes.
+/// A lease: its chunk, which is aligned to 64 bytes.
 const LEASE: usize = 1;
-/// A vector: its capacity, no pointer.
+/// A vector: its capacity.
 const VEC: usize = 2;
 /// An `Arc<[u8]>`: `start` and `len` are its raw pointer.
 const SHARED: usize = 3;
-/// A list: a pointer to a boxed vector of buffers.
+/// A boxed vector of buffers.
 const LIST: usize = 4;
-/// Any other owner: a pointer to a boxed `Owner`.
+/// A boxed `Owner`.
 const OWNER: usize = 5;
-/// An `AlignedBuf` with memory of its own: its capacity and alignment, packed into a number.
+/// An `AlignedBuf`: its capacity and alignment, as it packs them.
 const ALIGNED: usize = 6;
-/// An `AlignedBuf` in registered memory: a pointer to the boxed piece.
+/// An `AlignedBuf` on a piece of a region: the boxed piece.
 const PIECE: usize = 7;
 /// The bits of the tag.
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
 
 struct Owner {
-    /// From `Box::into_raw`. A `Box` here would be wrong: moving it would claim that nothing else
-    /// points to its memory.
+    /// From `Box::into_raw`: moving a `Box` would claim to be its only user.
     owner: *mut (dyn Send + 'static),
 }
 
@@ -90,11 +87,11 @@ unsafe impl Sync for Buf {}
 const _: () = assert!(size_of::<Buf>() <= 32);
 
 impl Buf {
-    /// A buffer without bytes.
+    /// No bytes.
     pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
 
-    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map. Only
-    /// this call uses `as_ref`, once.
+    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map.
+    /// `as_ref` is called once.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Buf {
         let owner = Box::into_raw(Box::new(owner));
         // SAFETY: a live allocation from right above; it is not touched again until it drops.
@@ -104,8 +101,8 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
-    /// Makes a list of buffers: a write sends them one after the other, and a read fills them one
-    /// after the other. A list inside the list is flattened: its parts become parts of this list.
+    /// A list of buffers, written or filled one after the other. The parts of a list inside the
+    /// list become parts of this one.
     ///
     /// ```
     /// use windlass::Buf;
@@ -123,7 +120,7 @@ impl Buf {
         Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }
 
-    /// The lease that [`Pool::commit`] returns, as a buffer.
+    /// What [`Pool::commit`] answers, as a buffer.
     ///
     /// # Safety
     /// As for `commit`.
@@ -146,8 +143,7 @@ impl Buf {
     /// The vector of a `VEC`.
     ///
     /// # Safety
-    /// The tag is `VEC`. Only one of the result and `self` may be dropped: the caller forgets the
-    /// other.
+    /// The tag is `VEC`, and the vector is not put together twice: it is forgotten, or `self` is.
     unsafe fn vec(&self) -> ManuallyDrop<Vec<u8>> {
         let capacity = self.owner.addr() >> TAG_BITS;
         // SAFETY: B1.
@@ -179,7 +175,7 @@ impl Buf {
         (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
     }
 
-    /// The number of bytes; for a list, the sum of its parts.
+    /// The number of bytes; of all parts for a list.
     #[inline(always)]
     pub fn len(&self) -> usize {
         if self.tag() == LIST { self.list_len() } else { self.len }
@@ -190,20 +186,20 @@ impl Buf {
         self.parts().iter().map(Buf::len).sum()
     }
 
-    /// Whether the buffer has no bytes.
+    /// Whether there are no bytes.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.len() == 0
     }
 
-    /// Whether the read that returned this buffer met the end of the file: then the buffer has no
-    /// bytes. After an empty *datagram* it has no bytes either.
+    /// Whether the read that returned this buffer met the end of the file: the buffer has no bytes.
+    /// An empty *datagram* has none either.
     #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()
     }
 
-    /// The bytes. For a list this is empty: its [parts](Buf::parts) hold the bytes.
+    /// The bytes; none for a list, whose [parts](Buf::parts) have them.
     #[inline(always)]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores
@@ -211,7 +207,7 @@ impl Buf {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// The parts of a list. A buffer that is no list is its own single part.
+    /// The parts of a list; a single part otherwise.
     pub fn parts(&self) -> &[Buf] {
         match self.as_list() {
             Some(parts) => parts,
@@ -219,7 +215,7 @@ impl Buf {
         }
     }
 
-    /// The parts of a list. A buffer that is no list is its own single part.
+    /// The parts of a list; a single part otherwise.
     pub fn into_parts(mut self) -> Vec<Buf> {
         match self.as_list_mut() {
             Some(parts) => std::mem::take(parts),
@@ -227,7 +223,7 @@ impl Buf {
         }
     }
 
-    /// The bytes as a `Vec`: the one that the buffer was made from, or else a copy of the bytes.
+    /// The bytes as a `Vec`: the same one if a `Vec` was moved in, else a copy.
     pub fn into_vec(self) -> Vec<u8> {
         match self.tag() {
             VEC => {
@@ -254,10 +250,10 @@ impl Buf {
         Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
-    /// The [`AlignedBuf`] that this buffer was made from, with the length that a read has set.
+    /// The aligned buffer that was moved in, with the length that a read has set.
     ///
     /// # Errors
-    /// The buffer comes back if it was made from something else.
+    /// The buffer comes back if it is no aligned one.
     pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
         if !matches!(self.tag(), ALIGNED | PIECE) {
             return Err(self);
@@ -272,8 +268,7 @@ impl Buf {
         self.tag() == LEASE
     }
 
-    /// How many bytes a read can put into this buffer: the capacity of its vector or aligned
-    /// buffer; for a list, the sum of its parts; 0 for every other kind.
+    /// How many bytes a read into this buffer can take: the capacity of its vectors.
     pub fn capacity(&self) -> usize {
         if self.tag() == LIST {
             self.parts().iter().map(Buf::capacity).sum()
@@ -282,7 +277,7 @@ impl Buf {
         }
     }
 
-    /// The capacity of this buffer itself; 0 for a list.
+    /// How many bytes a read can take at `start`; none for a list.
     #[inline]
     fn own_room(&self) -> usize {
         match self.tag() {
@@ -294,8 +289,8 @@ impl Buf {
         }
     }
 
-    /// The memory that a driver lets the kernel write: at most `most` bytes of the capacity, from
-    /// byte `from` on. Empty for a list, and for every buffer that a read cannot fill.
+    /// The memory from byte `from` of a vector's capacity on, at most `most` bytes of it: where a
+    /// driver lets the kernel write. Empty for what cannot be read into.
     #[inline]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
         let room = self.own_room();
@@ -306,8 +301,8 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// Appends the targets of a list to `targets`: from byte `from` of the list's capacity on, at
-    /// most `bytes` bytes, until `targets` has `most` entries.
+    /// The targets of a list from byte `from` of its whole room on: at most `most` of them, and at
+    /// most `bytes` bytes.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,
@@ -331,8 +326,8 @@ impl Buf {
         }
     }
 
-    /// Sets the length after a read into the first `len` bytes of the capacity. In a list, each
-    /// part gets its share in order.
+    /// Says that the first `len` bytes of the room have been written: a vector's length becomes
+    /// that, a list's vectors are filled one after the other.
     ///
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
@@ -349,7 +344,7 @@ impl Buf {
         }
     }
 
-    /// Takes the buffer out, and leaves one without bytes.
+    /// Takes the buffer out, leaving nothing.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Buf {
         std::mem::replace(self, Buf::NONE)
@@ -406,7 +401,7 @@ impl Default for Buf {
     }
 }
 
-/// Memory of an operation, for the kernel or a driver to write received bytes into.
+/// Where a kernel writes what it has received: memory that belongs to an operation.
 ///
 /// The bytes may be uninitialised, so they can be written but not read.
 #[derive(Debug)]
@@ -417,39 +412,39 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// A target that covers `bytes`.
+    /// The memory of `bytes`.
     pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
         Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
     }
 
-    /// A target of `len` bytes at `start`.
+    /// `len` bytes at `start`.
     ///
     /// # Safety
-    /// During `'a`, these bytes may be written, and no other code reads or writes them.
+    /// They can be written, and nothing else reads or writes them, for `'a`.
     #[inline]
     pub unsafe fn from_raw(start: *mut u8, len: usize) -> Target<'a> {
         Target { start, len, owner: PhantomData }
     }
 
-    /// The number of bytes that fit into the memory.
+    /// How many bytes fit.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no byte fits.
+    /// Whether nothing fits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A pointer to the first byte.
+    /// Where they start.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start
     }
 
-    /// Copies as many of `bytes` as fit to the start of the memory, and returns their number.
+    /// Copies as much of `bytes` as fits to the start of the memory; answers how much that was.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.len);

@@ -215,8 +215,18 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     ///
     /// # Errors
     /// [`Reason::Stale`].
-    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         let _ = source;
+        Err(Reason::Unsupported)
+    }
+
+    /// Gives the source a token: of its operations accepted from now on, those whose own token is 0
+    /// carry it. 0 takes it away.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`].
+    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
+        let _ = (source, token);
         Err(Reason::Unsupported)
     }
 
@@ -232,28 +242,28 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// The address that the source is bound to.
     ///
     /// # Errors
-    /// What the system reports; `NotFound` for a stale source.
-    fn local_address(&mut self, source: Source) -> io::Result<Address> {
+    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
+    fn local_address(&self, source: Source) -> Result<Address, Reason> {
         let _ = source;
-        Err(Reason::Unsupported.into())
+        Err(Reason::Unsupported)
     }
 
     /// The address that the source is connected to.
     ///
     /// # Errors
-    /// What the system reports (`ENOTCONN` …); `NotFound` for a stale source.
-    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
+    /// [`Reason::Os`] with what the system reports (`ENOTCONN` …); [`Reason::Stale`].
+    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         let _ = source;
-        Err(Reason::Unsupported.into())
+        Err(Reason::Unsupported)
     }
 
     /// Sets TCP_NODELAY.
     ///
     /// # Errors
-    /// What the system reports; `NotFound` for a stale source.
-    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
+    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
+    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
         let _ = (source, on);
-        Err(Reason::Unsupported.into())
+        Err(Reason::Unsupported)
     }
 
     /// A buffer of at least `len` bytes at a multiple of 4096: in memory that the driver's kernel
@@ -264,7 +274,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
 
     /// The time on the driver's clock, which is virtual on a simulated kernel. The driver may have
     /// read the clock as early as the last [`complete`](Complete::complete).
-    fn now(&mut self) -> Instant;
+    fn now(&self) -> Instant;
 
     /// Reads the clock and returns the time.
     fn update_now(&mut self) -> Instant {

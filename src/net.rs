@@ -1,7 +1,8 @@
-//! Names of hosts, and descriptors that travel over sockets.
+//! How sockets are made, names of hosts, and descriptors that travel over sockets.
 //!
 //! [`Address`](crate::Address) is at the root: every program with sockets uses it.
 
 pub use crate::address::Descriptors;
+pub use crate::driver::ListenOptions;
 pub use crate::file::HostName;
 pub use crate::source::VirtualDescriptor;

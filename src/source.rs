@@ -270,6 +270,11 @@ impl Handle {
         matches!(&self.origin, Origin::Virtual(outside) if Arc::ptr_eq(&outside.owner, owner))
     }
 
+    /// The number of the descriptor, which stays the handle's.
+    pub(crate) fn raw(&self) -> RawFd {
+        self.fd
+    }
+
     /// Gives up ownership: the caller must close the number.
     pub(crate) fn into_raw(mut self) -> (RawFd, SourceKind) {
         let raw = (self.fd, self.kind);

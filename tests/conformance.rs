@@ -118,6 +118,10 @@ macro_rules! portable {
                 completions_name_their_source
                 completions_say_which_operation_they_were
                 addresses_of_both_ends_agree
+                a_stale_name_has_one_error_everywhere
+                questions_need_no_exclusive_watcher
+                a_source_has_a_token_for_its_operations
+                the_token_of_a_source_is_not_this_threads_alone
             }
             buffers {
                 the_same_memory_comes_back_when_done

@@ -495,7 +495,7 @@ impl Driver for PollDriver {
         self.remote.close();
     }
 
-    fn now(&mut self) -> Instant {
+    fn now(&self) -> Instant {
         Instant::now()
     }
 

@@ -14,10 +14,10 @@ use windlass::driver::remote::Wake;
 use windlass::driver::{Explain, Target};
 use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
 use windlass::kernel::{Connecting, Kernel, Proactor, Received, WAKE};
-use windlass::net::VirtualDescriptor;
+use windlass::net::{ListenOptions, VirtualDescriptor};
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, ListenOptions, Op,
-    Ready, Reason, Source, SourceKind, Watcher,
+    Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, Op, Ready, Reason,
+    Source, SourceKind, Watcher,
 };
 
 /// The descriptors of a file, with and without `O_DIRECT`.
@@ -174,7 +174,7 @@ unsafe impl Kernel for Pipes {
     fn name(&self) -> &'static str {
         "pipes"
     }
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.now_ns
     }
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
@@ -302,10 +302,10 @@ unsafe impl Kernel for Pipes {
     fn listen(&mut self, _: &Address, _: ListenOptions) -> io::Result<Handle> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn local_address(&mut self, _: RawFd) -> io::Result<Address> {
+    fn local_address(&self, _: RawFd) -> io::Result<Address> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn peer_address(&mut self, _: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, _: RawFd) -> io::Result<Address> {
         Err(io::ErrorKind::Unsupported.into())
     }
     fn set_nodelay(&mut self, _: RawFd, _: bool) -> io::Result<()> {

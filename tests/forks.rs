@@ -361,9 +361,10 @@ fn expect_forked(b: &mut Bench<Auto>, directory: &Directory) {
     assert_eq!(watcher.fd(any).unwrap_err(), Reason::Forked);
     assert_eq!(watcher.queued_bytes(any), Err(Reason::Forked));
     assert_eq!(watcher.pollable().unwrap_err(), Reason::Forked);
-    is_forked(watcher.local_address(any).unwrap_err());
-    is_forked(watcher.peer_address(any).unwrap_err());
-    is_forked(watcher.set_nodelay(any, true).unwrap_err());
+    assert_eq!(watcher.set_token(any, 1), Err(Reason::Forked));
+    assert_eq!(watcher.local_address(any).unwrap_err(), Reason::Forked);
+    assert_eq!(watcher.peer_address(any).unwrap_err(), Reason::Forked);
+    assert_eq!(watcher.set_nodelay(any, true), Err(Reason::Forked));
     is_forked(watcher.set_affinity(0).unwrap_err());
     is_forked(watcher.try_wait(&mut Completions::new()).unwrap_err());
     let path = directory.path().join("refused");

@@ -9,8 +9,9 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::*;
+use windlass::net::ListenOptions;
 use windlass::sim::Sim;
-use windlass::{Completions, Done, ListenOptions, Op, Watcher};
+use windlass::{Completions, Done, Op, Watcher};
 
 /// Each deadline counts in the class of its lateness: less than a microsecond, less than ten, and
 /// so on.

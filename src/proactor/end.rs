@@ -417,6 +417,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.inherited.is_empty() {
             self.inherited.remove(&index);
         }
+        self.drop_token(index);
         let state = &mut self.sources[index];
         self.counts.hidden -= u32::from(state.has(RESERVED | ABORTING));
         state.fd = -1;

@@ -154,6 +154,7 @@ impl<K: Kernel> Proactor<K> {
         let answer = self.file(source).and_then(|index| {
             check_range(offset, buf.capacity())?;
             self.check_completions()?;
+            let token = self.token(source, token);
             if let Some(result) = self.read_now(index, &mut buf, offset) {
                 self.counts.submitted[OpCode::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;

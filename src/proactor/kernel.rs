@@ -133,7 +133,7 @@ pub unsafe trait Kernel {
 
     /// The time in nanoseconds since the process' base `Instant`, which is what the system's
     /// monotonic clock says; time may also be virtual.
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
 
@@ -438,13 +438,13 @@ pub unsafe trait Kernel {
     ///
     /// # Errors
     /// What the system reports.
-    fn local_address(&mut self, fd: RawFd) -> io::Result<Address>;
+    fn local_address(&self, fd: RawFd) -> io::Result<Address>;
 
     /// The address that `fd` is connected to.
     ///
     /// # Errors
     /// What the system reports.
-    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address>;
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address>;
 
     /// Sets TCP_NODELAY.
     ///

@@ -35,10 +35,12 @@ mod shares;
 mod started;
 mod state;
 mod submit;
+mod tokens;
 mod turn;
 mod waits;
 mod writes;
 
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
@@ -65,7 +67,7 @@ use crate::remote::{Remote, Submitter};
 use crate::slots::{NIL, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
-use crate::sys::fd::BorrowedFd;
+use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::fork;
 use doubts::{Ask, Doubts};
 use files::Files;
@@ -106,6 +108,8 @@ pub struct Proactor<K: Kernel> {
     stopping: bool,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
+    /// Tokens of sources, by their places; 0 is none. Empty until the first is set.
+    tokens: Vec<u64>,
     /// Memory of addresses that have served.
     addresses: Vec<Address>,
     remote: Remote,
@@ -115,7 +119,7 @@ pub struct Proactor<K: Kernel> {
     /// The clock as it was last read in this turn.
     now_ns: u64,
     /// The time that the program has read since the last turn; 0 if it has read none.
-    told_ns: u64,
+    told_ns: Cell<u64>,
     /// Completions that were delivered since the kernel was last asked.
     unasked: usize,
     /// Directions of sources whose operation the kernel has, and work on files that it has.
@@ -201,11 +205,12 @@ impl<K: Kernel> Proactor<K> {
             untold: false,
             stopping: false,
             paused: Vec::new(),
+            tokens: Vec::new(),
             addresses: Vec::new(),
             remote,
             counts: Counts::default(),
             now_ns: 0,
-            told_ns: 0,
+            told_ns: Cell::new(0),
             unasked: 0,
             busy: 0,
             files: Files::default(),
@@ -353,7 +358,8 @@ impl<K: Kernel> Proactor<K> {
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn submit_other(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        let Op { source, token, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
+        let Op { source, token: own, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
+        let token = self.token(source, own);
         let mut address = extra.take_address();
         let answer = match code {
             OpCode::Read | OpCode::Write | OpCode::ReadAt | OpCode::Close => {
@@ -384,7 +390,7 @@ impl<K: Kernel> Proactor<K> {
         };
         answer.map_err(|reason| {
             let extra = address.map_or(extra, Extra::from);
-            let op = Op { source, token, deadline_ns: at, buf, extra, count, code, flags };
+            let op = Op { source, token: own, deadline_ns: at, buf, extra, count, code, flags };
             Rejected { value: op, reason }
         })
     }
@@ -560,15 +566,19 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     #[inline]
-    fn queued_bytes(&mut self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         // Inlined: a program with slow peers calls this for each message.
         if self.forks == fork::generation()
-            && let Some(state) = self.sources.find(source.index(), source.generation())
+            && let Some(state) = self.sources.look(source.index(), source.generation())
             && !state.has(RESERVED | ABORTING)
         {
             return Ok(state.queued_bytes as usize);
         }
         self.queued_bytes_of_other(source)
+    }
+
+    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
+        self.give_token(source, token)
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
@@ -585,19 +595,20 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.kernel.borrow(fd).ok_or(Reason::NoDescriptor)
     }
 
-    fn local_address(&mut self, source: Source) -> io::Result<Address> {
-        let fd = self.descriptor(source)?;
-        self.kernel.local_address(fd)
+    fn local_address(&self, source: Source) -> Result<Address, Reason> {
+        self.ask(source, |kernel, fd| kernel.local_address(fd))
     }
 
-    fn peer_address(&mut self, source: Source) -> io::Result<Address> {
-        let fd = self.descriptor(source)?;
-        self.kernel.peer_address(fd)
+    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+        self.ask(source, |kernel, fd| kernel.peer_address(fd))
     }
 
-    fn set_nodelay(&mut self, source: Source, on: bool) -> io::Result<()> {
-        let fd = self.descriptor(source)?;
-        self.kernel.set_nodelay(fd, on)
+    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
+        self.check_fork()?;
+        self.take_arrived(source);
+        let missing = self.why_missing(source);
+        let fd = self.descriptor(source).ok_or(missing)?;
+        self.kernel.set_nodelay(fd, on).map_err(Reason::from_io)
     }
 
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
@@ -605,16 +616,16 @@ impl<K: Kernel> Driver for Proactor<K> {
         registered.unwrap_or_else(|| AlignedBuf::with_capacity(len, 4096))
     }
 
-    fn now(&mut self) -> Instant {
-        if self.told_ns == 0 {
-            return self.update_now();
+    fn now(&self) -> Instant {
+        if self.told_ns.get() == 0 {
+            self.told_ns.set(self.kernel.now_ns());
         }
-        clock::instant_of(self.told_ns)
+        clock::instant_of(self.told_ns.get())
     }
 
     fn update_now(&mut self) -> Instant {
-        self.told_ns = self.kernel.now_ns();
-        clock::instant_of(self.told_ns)
+        self.told_ns.set(self.kernel.now_ns());
+        clock::instant_of(self.told_ns.get())
     }
 
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
@@ -667,21 +678,43 @@ impl<K: Kernel> Proactor<K> {
     /// attaches.
     #[cold]
     #[inline(never)]
-    fn queued_bytes_of_other(&mut self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Reason> {
         self.check_fork()?;
-        self.take_arrived(source);
-        let stale = self.stale();
-        self.state(source).map(|state| state.queued_bytes as usize).ok_or(stale)
+        // Under a name that is kept for another thread nothing is queued yet.
+        self.peek(source).map(|_| 0).ok_or(self.stale())
     }
 
-    fn descriptor(&mut self, source: Source) -> io::Result<crate::sys::fd::RawFd> {
+    /// The state of a source, to look at.
+    fn peek(&self, source: Source) -> Option<&State> {
+        let state = self.sources.look(source.index(), source.generation())?;
+        if state.has(ABORTING) { None } else { Some(state) }
+    }
+
+    /// The descriptor of a source that has one of its own.
+    fn descriptor(&self, source: Source) -> Option<RawFd> {
+        let state = self.peek(source)?;
+        (state.fd >= 0 && !state.has(CONNECTING)).then_some(state.fd)
+    }
+
+    /// Asks the kernel about a source: also about one that another thread has attached, whose
+    /// request the loop has not taken yet.
+    fn ask(
+        &self,
+        source: Source,
+        ask: impl Fn(&K, RawFd) -> io::Result<Address>,
+    ) -> Result<Address, Reason> {
         self.check_fork()?;
-        self.take_arrived(source);
-        let stale = self.why_missing(source);
-        match self.state(source) {
-            Some(state) if state.fd >= 0 && !state.has(CONNECTING) => Ok(state.fd),
-            _ => Err(stale.into()),
-        }
+        let answer = match self.descriptor(source) {
+            Some(fd) => Some(ask(&self.kernel, fd)),
+            None if self.peek(source).is_some_and(|state| state.has(RESERVED)) => {
+                self.remote.look_for(source, |handle| match self.kernel.accepts(handle) {
+                    true => ask(&self.kernel, handle.raw()),
+                    false => Err(Reason::NoDescriptor.into()),
+                })
+            }
+            None => None,
+        };
+        answer.ok_or(self.stale())?.map_err(Reason::from_io)
     }
 }
 

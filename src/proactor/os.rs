@@ -114,7 +114,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     #[inline]
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
 
@@ -474,11 +474,11 @@ unsafe impl<S: Select> Kernel for Os<S> {
         Ok(Handle::with_kind(socket, SourceKind::Listener, None))
     }
 
-    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         net::local(fd).map(Address::from_raw)
     }
 
-    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         net::peer(fd).map(Address::from_raw)
     }
 

@@ -134,7 +134,8 @@ impl<K: Kernel> Proactor<K> {
                 .reader(op.source)
                 .and_then(|index| {
                     let multishot = op.flags & MULTISHOT != 0;
-                    self.queue_read(index, op.token, op.deadline_ns, multishot)
+                    let token = self.token(op.source, op.token);
+                    self.queue_read(index, token, op.deadline_ns, multishot)
                 })
                 .map_err(|reason| Rejected { value: op, reason }),
             _ => self.submit(op),

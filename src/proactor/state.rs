@@ -40,7 +40,8 @@ pub(super) const POLLED: u32 = 1 << 13;
 pub(super) const CONNECTING: u32 = 1 << 14;
 /// What it is is known, and its calls do not block.
 pub(super) const PREPARED: u32 = 1 << 15;
-/// It is prepared and takes reads and writes of bytes: not a listener, not a connect's.
+/// The usual way is open to its reads and writes: it is prepared, takes bytes (so it is no listener
+/// and no file), and has no token (see `tokens.rs`).
 pub(super) const BYTES: u32 = 1 << 16;
 /// The kernel has the source's read, and will answer.
 pub(super) const READ_BUSY: u32 = 1 << 17;
@@ -267,8 +268,7 @@ impl State {
     pub(super) fn prepare(&mut self, kind: SourceKind) {
         self.flags &= !KIND_MASK;
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
-        let bytes = !matches!(kind, SourceKind::Listener | SourceKind::File);
-        self.flags |= if bytes { BYTES } else { 0 };
+        self.flags |= if self.takes_bytes() { BYTES } else { 0 };
     }
 
     #[inline(always)]

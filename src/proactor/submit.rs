@@ -62,6 +62,7 @@ impl<K: Kernel> Proactor<K> {
         multishot: bool,
     ) -> Option<Ticket> {
         let answer = self.reader(source).and_then(|index| {
+            let token = self.token(source, token);
             let state = &mut self.sources[index];
             if K::COMPLETES || due_ns != 0 || state.has_reads() {
                 return self.queue_read(index, token, due_ns, multishot);
@@ -101,8 +102,8 @@ impl<K: Kernel> Proactor<K> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
-            && state.flags & (STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
-                == STREAM | WRITABLE
+            && state.flags & (BYTES | STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
+                == BYTES | STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
@@ -157,6 +158,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         let answer = self.reader(source).and_then(|index| {
             check_len(buf.len())?;
+            let token = self.token(source, token);
             self.queue_write(index, token, due_ns, &mut buf, 0)
         });
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
@@ -352,6 +354,7 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
     ) -> Option<Ticket> {
         let answer = self.usable(source).and_then(|index| {
+            let token = self.token(source, token);
             if !self.is_done_with(index) {
                 return self.submit_after_writes(OpCode::Close, source, token, due_ns);
             }
@@ -613,7 +616,7 @@ impl<K: Kernel> Proactor<K> {
     /// The index of a source that takes reads and writes of bytes.
     pub(super) fn reader(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
-        if self.sources[index].has(BYTES) { Ok(index) } else { Err(Reason::Unsupported) }
+        if self.sources[index].takes_bytes() { Ok(index) } else { Err(Reason::Unsupported) }
     }
 
     /// The index of a source that takes operations, made ready for its first one.
@@ -641,6 +644,7 @@ impl<K: Kernel> Proactor<K> {
             let state = &mut self.sources[source.index()];
             state.prepare(kind);
             state.flags |= mark;
+            self.mark_token(source.index());
         }
         Ok(source.index())
     }

@@ -30,7 +30,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
-            self.told_ns = 0;
+            self.told_ns.set(0);
             while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
                 // What kernel and workers have still ends.
                 if self.remote.is_notified() {
@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.counts.turns += 1;
-        self.told_ns = 0;
+        self.told_ns.set(0);
         self.kernel.turn();
         if self.dozing || self.remote.is_notified() {
             self.wake_up();

@@ -7,6 +7,8 @@ mod room;
 mod submitter;
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -110,11 +112,19 @@ impl Shared {
     }
 }
 
+/// Requests that have left the queue and were not taken yet.
+#[derive(Default)]
+struct Aside {
+    requests: VecDeque<Request>,
+    /// The request that has left the overflow and waits for its turn (see `inbox.rs`).
+    held: Option<Request>,
+}
+
 /// The loop's end.
 pub struct Remote {
     shared: Arc<Shared>,
-    /// The request that has left the overflow and waits for its turn (see `inbox.rs`).
-    held: Option<Request>,
+    /// Requests that were looked through: the next to be taken.
+    aside: RefCell<Aside>,
     /// Whether a submitter was ever given out; until then nothing is reserved.
     in_use: bool,
     /// The loop has taken requests since it last woke the threads that wait for room.
@@ -138,7 +148,7 @@ impl Remote {
             wake: Box::new(wake),
             forks: fork::generation(),
         });
-        Remote { shared, held: None, in_use: false, has_room: false }
+        Remote { shared, aside: RefCell::default(), in_use: false, has_room: false }
     }
 
     /// Whether a submitter was given out.
@@ -206,7 +216,8 @@ impl Remote {
 
     /// The number of queued requests.
     pub(crate) fn len(&self) -> usize {
-        self.shared.inbox.len() + usize::from(self.held.is_some())
+        let aside = self.aside.borrow();
+        self.shared.inbox.len() + aside.requests.len() + usize::from(aside.held.is_some())
     }
 
     /// Queues the loop's own abort of a source behind the queued requests, one of which may attach
@@ -221,9 +232,35 @@ impl Remote {
         is_there
     }
 
+    /// Shows `look` the handle that another thread has queued for this source. The requests stay to
+    /// be taken, in their order. `None` if no request attaches the source, or if so many were looked
+    /// through already as the queue is long.
+    pub(crate) fn look_for<R>(&self, source: Source, look: impl FnOnce(&Handle) -> R) -> Option<R> {
+        let attaches = |request: &Request| match request {
+            Request::Attach(name, _) => *name == source,
+            _ => false,
+        };
+        let Aside { requests, held } = &mut *self.aside.borrow_mut();
+        let bound = self.shared.inbox.queue.sender.capacity().unwrap_or(MOST_QUEUED);
+        let known = requests.iter().position(attaches);
+        let at = known.or_else(|| {
+            while requests.len() < bound
+                && let Some(request) = self.shared.inbox.take(held)
+            {
+                requests.push_back(request);
+            }
+            requests.iter().position(attaches)
+        });
+        match requests.get(at?)? {
+            Request::Attach(_, handle) => Some(look(handle)),
+            _ => None,
+        }
+    }
+
     /// Takes the next request.
     pub fn take(&mut self) -> Option<Request> {
-        let request = self.shared.inbox.take(&mut self.held)?;
+        let Aside { requests, held } = self.aside.get_mut();
+        let request = requests.pop_front().or_else(|| self.shared.inbox.take(held))?;
         self.has_room = true;
         if let Request::Abort(source) = request {
             self.shared.names.taken(source);

@@ -251,7 +251,7 @@ unsafe impl Kernel for Ring {
         self.os.start()
     }
 
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.os.now_ns()
     }
 
@@ -626,11 +626,11 @@ unsafe impl Kernel for Ring {
         self.os.listen(at, options)
     }
 
-    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         self.os.local_address(fd)
     }
 
-    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         self.os.peer_address(fd)
     }
 

@@ -127,7 +127,7 @@ unsafe impl Kernel for Sim {
         self.selector.wrapping_mul(slots::APART)
     }
 
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.world.borrow().schedule.now_ns
     }
 
@@ -290,11 +290,11 @@ unsafe impl Kernel for Sim {
         Ok(Handle::from_virtual(fd, SourceKind::Listener, None, self.owner()))
     }
 
-    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         Ok(self.enter().local_address(fd))
     }
 
-    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         self.enter().peer_address(fd)
     }
 

@@ -218,7 +218,103 @@ pub fn addresses_of_both_ends_agree<H: Harness>() {
     assert_ne!(here_at, there_at);
     assert!(b.watcher.set_nodelay(here, true).is_ok());
     b.watcher.abort(here);
-    let gone = b.watcher.peer_address(here).unwrap_err();
-    assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
-    assert!(b.watcher.set_nodelay(here, true).is_err());
+    assert_eq!(b.watcher.peer_address(here), Err(Reason::Stale));
+}
+
+/// A name that has ended meets the same reason wherever it is used.
+pub fn a_stale_name_has_one_error_everywhere<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    assert!(b.watcher.abort(here));
+    for stale in [here, Source::NONE] {
+        assert_eq!(b.refuse(Op::read(stale)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::close(stale)).0, Reason::Stale);
+        assert_eq!(b.watcher.detach(stale).unwrap_err(), Reason::Stale);
+        assert_eq!(b.watcher.fd(stale).unwrap_err(), Reason::Stale);
+        assert_eq!(b.watcher.queued_bytes(stale), Err(Reason::Stale));
+        assert_eq!(b.watcher.local_address(stale), Err(Reason::Stale));
+        assert_eq!(b.watcher.peer_address(stale), Err(Reason::Stale));
+        assert_eq!(b.watcher.set_nodelay(stale, true), Err(Reason::Stale));
+        assert_eq!(b.watcher.set_token(stale, 1), Err(Reason::Stale));
+        assert!(!b.watcher.abort(stale));
+        assert_eq!(b.watcher.cancel_all(stale), 0);
+        let error = std::io::Error::from(b.watcher.local_address(stale).unwrap_err());
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    }
+}
+
+/// What changes nothing can be asked through a shared watcher.
+pub fn questions_need_no_exclusive_watcher<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let watcher = &b.watcher;
+    let now = watcher.now();
+    assert_eq!(watcher.queued_bytes(here), Ok(0));
+    assert_eq!(watcher.local_address(here), watcher.peer_address(there));
+    assert_eq!(watcher.now(), now, "time stands still between two waits");
+}
+
+/// The token of a source goes with every operation that has none of its own.
+pub fn a_source_has_a_token_for_its_operations<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    b.watcher.set_token(here, 7).unwrap();
+    b.watcher.set_token(there, 9).unwrap();
+    for round in 0..3 {
+        // A read that waits, for a byte that no network tears; and reads of what is there.
+        let read = b.submit(Op::read(there));
+        b.write(here, "w");
+        assert_eq!(b.end(read).token, 9, "round {round}");
+        let ops = [
+            (Op::write(here, "here"), 7),
+            (Op::write(here, "fourfive").token(6), 6),
+            (Op::read_exact(there, room(8), 8), 9),
+            (Op::read_exact(there, room(4), 4).token(5), 5),
+        ];
+        for (op, token) in ops {
+            let c = b.run(op);
+            assert_eq!(c.token, token, "round {round}: {c:?}");
+            assert!(c.result.is_ok());
+        }
+    }
+    let cancelled = b.submit(Op::read(there).multishot());
+    assert!(b.watcher.cancel(cancelled));
+    assert_eq!(b.end(cancelled).token, 9);
+    // Another one, and none.
+    b.watcher.set_token(here, u64::MAX).unwrap();
+    let write = b.submit(Op::write(here, "x"));
+    assert_eq!(b.end(write).token, u64::MAX);
+    b.watcher.set_token(here, 0).unwrap();
+    let write = b.submit(Op::write(here, "y"));
+    assert_eq!(b.end(write).token, 0);
+    let close = b.submit(Op::close(there));
+    assert_eq!(b.end(close).token, 9);
+    // The next source at this index begins without.
+    b.watcher.abort(here);
+    let (here, there) = b.pair();
+    for source in [here, there] {
+        let write = b.submit(Op::write(source, "z"));
+        assert_eq!(b.end(write).token, 0);
+    }
+    b.expect_all_ended();
+}
+
+/// Also of a source that another thread submits for, and of a listener.
+pub fn the_token_of_a_source_is_not_this_threads_alone<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    b.watcher.set_token(listener, 3).unwrap();
+    let accept = b.submit(Op::accept(listener));
+    b.submit(Op::connect(at).token(4));
+    let accepted = b.end(accept);
+    assert_eq!(accepted.token, 3);
+    let there = b.watcher.attach(expect_accepted(accepted)).unwrap();
+    b.watcher.set_token(there, 11).unwrap();
+    let submitter = b.submitter();
+    let submit = |op: Op| {
+        std::thread::scope(|scope| scope.spawn(|| submitter.submit(op).unwrap()).join().unwrap())
+    };
+    let (write, read) = (submit(Op::write(there, "x")), submit(Op::read(there)));
+    assert_eq!(b.end(write).token, 11);
+    assert_eq!((b.watcher.cancel(read), b.end(read).token), (true, 11));
 }

@@ -97,8 +97,9 @@ pub fn of_datagrams<H: Harness>() {
 
 pub fn of_addresses<H: Harness>() {
     #[track_caller]
-    fn fails<T>(answer: std::io::Result<T>, errno: i32) {
-        assert_eq!(answer.err().and_then(|error| error.raw_os_error()), Some(errno));
+    fn fails<T>(answer: Result<T, impl Into<std::io::Error>>, errno: i32) {
+        let error = answer.err().map(Into::<std::io::Error>::into);
+        assert_eq!(error.and_then(|error| error.raw_os_error()), Some(errno));
     }
     let d = system::Directory::new();
     let mut b = H::bench();

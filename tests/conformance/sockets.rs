@@ -8,9 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use windlass::{
-    Address, Builder, Done, ErrorKind, ListenOptions, Op, Ready, Reason, Source, Watcher,
-};
+use windlass::net::ListenOptions;
+use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, Watcher};
 
 use crate::common::*;
 

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use windlass::fd::{AsFd, OwnedFd};
 use windlass::fs::{Access, CopyOptions, FileKind, FileRef, Metadata, OpenOptions};
-use windlass::{Address, Completion, Done, DriverKind, ListenOptions, Op, Ready, Reason, Watcher};
+use windlass::net::ListenOptions;
+use windlass::{Address, Completion, Done, DriverKind, Op, Ready, Reason, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;

@@ -17,8 +17,9 @@ use windlass::driver::remote::Wake;
 use windlass::driver::swap::Pool;
 use windlass::driver::{Explain, Target};
 use windlass::kernel::{Answer, Connecting, Kernel, Received, Started};
+use windlass::net::ListenOptions;
 use windlass::sim::Sim;
-use windlass::{Address, Buf, Handle, ListenOptions, Ready, Reason, SourceKind};
+use windlass::{Address, Buf, Handle, Ready, Reason, SourceKind};
 
 /// How often each fault was injected.
 pub type Counts = Rc<RefCell<BTreeMap<&'static str, u64>>>;
@@ -211,7 +212,7 @@ unsafe impl Kernel for Completing {
         self.sim.start()
     }
 
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         self.sim.now_ns()
     }
 
@@ -414,11 +415,11 @@ unsafe impl Kernel for Completing {
         self.sim.listen(at, options)
     }
 
-    fn local_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         self.sim.local_address(fd)
     }
 
-    fn peer_address(&mut self, fd: RawFd) -> io::Result<Address> {
+    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         self.sim.peer_address(fd)
     }
 
