@@ -516,6 +516,7 @@ macro_rules! all_files {
         stamp! { $driver $harness:
             drops {
                 loud_closures_lose_no_completion
+                loud_closures_that_the_loop_refuses_lose_no_completion
                 loud_buffers_of_files_come_back
                 a_job_whose_own_drop_panics_is_its_error
                 loud_results_go_with_the_watcher
@@ -637,6 +638,7 @@ macro_rules! files {
         stamp! { $driver $harness:
             drops {
                 loud_closures_lose_no_completion
+                loud_closures_that_the_loop_refuses_lose_no_completion
                 loud_buffers_of_files_come_back
                 a_job_whose_own_drop_panics_is_its_error
                 loud_results_go_with_the_watcher

@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// A refusal of what another thread has submitted becomes the operation's completion.
-    pub(super) fn refuse_reserved(&mut self, ticket: Ticket, op: Op, reason: Reason) {
+    pub(super) fn refuse_reserved(&mut self, ticket: Ticket, mut op: Op, reason: Reason) {
         let kind = match reason {
             Reason::Stale => ErrorKind::Aborted,
             Reason::Closed => ErrorKind::Closed,
@@ -185,7 +185,9 @@ impl<K: Kernel> Proactor<K> {
         };
         self.counts.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);
-        let error = Error::new(kind, 0, op.into_buf());
+        let error = Error::new(kind, 0, op.buf.take());
+        // A job's closure, which no completion returns.
+        discard(op);
         self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
     }
 

@@ -172,6 +172,30 @@ pub fn loud_closures_lose_no_completion<H: Harness>() {
     assert!(panicked_drops() >= before + 8);
 }
 
+/// A closure that another thread submits, and that the loop refuses, is dropped with its operation.
+pub fn loud_closures_that_the_loop_refuses_lose_no_completion<H: Harness>() {
+    let maker = Maker::default();
+    let mut b = H::bench_with(Watcher::builder().threads(1).max_jobs(1));
+    let (held, gate) = hold(&mut b);
+    let submitter = b.submitter();
+    let before = panicked_drops();
+    let open = [(); 3].map(|()| submitter.submit(maker.job()).unwrap());
+    for ticket in open {
+        expect_unmoved(b.end(ticket), ErrorKind::Os(libc::ENOBUFS));
+    }
+    assert_eq!(maker.gone(), 3);
+    drop(gate);
+    expect_held(b.end(held));
+    // Those that stand in the queue when the watcher is closed.
+    let open = [(); 3].map(|()| submitter.submit(maker.job()).unwrap());
+    b.watcher.close();
+    for ticket in open {
+        expect_unmoved(b.end(ticket), ErrorKind::Closed);
+    }
+    assert_eq!(maker.gone(), 6);
+    assert!(panicked_drops() >= before + 6);
+}
+
 /// Writes to a file return their buffers when the file is aborted or the watcher closed.
 pub fn loud_buffers_of_files_come_back<H: Harness>() {
     let directory = Directory::new();
