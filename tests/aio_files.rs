@@ -482,6 +482,60 @@ fn a_forked_child_is_refused() {
     });
 }
 
+/// What a child does with its copy leaves the parent's eventfd as it is: it falls silent again.
+#[test]
+fn a_childs_cancel_is_not_told_to_the_parent() {
+    child::in_child("a_childs_cancel_is_not_told_to_the_parent", || {
+        let (Some(mut files), Some(file)) = (files(12), direct(16)) else { return };
+        let tickets: Vec<Ticket> =
+            (0..12).map(|block| files.submit(read(&file, block)).expect("room")).collect();
+        assert!(files.cancel(tickets[9]), "it was held back");
+        let op = read(&file, 0);
+        // SAFETY: this process has one thread that allocates; the child exits right here.
+        match unsafe { libc::fork() } {
+            0 => {
+                let mut said = files.submit(op).expect_err("full").reason == Reason::Forked;
+                for _ in 0..20 {
+                    said &= !files.cancel(tickets[9]) && !files.cancel(tickets[10]);
+                }
+                // SAFETY: no memory is passed.
+                unsafe { libc::_exit(if said { 7 } else { 1 }) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: room for one status.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert_eq!(libc::WEXITSTATUS(status), 7, "the child was not refused");
+            }
+        }
+        assert_eq!(finish(&mut files).len(), 12);
+        expect_quiet(&mut files);
+    });
+}
+
+/// A read that fails or is cancelled has moved nothing, so its buffer comes back without bytes.
+#[test]
+fn a_failed_read_has_no_bytes() {
+    let (Some(mut files), Some(file)) = (files(16), direct(16)) else { return };
+    let expect_none = |completion: Completion| {
+        let error = completion.result.expect_err("it failed");
+        assert_eq!((error.bytes(), error.buf().len()), (0, 0), "{error:?}");
+        assert_eq!(error.buf().capacity(), BLOCK);
+    };
+    let (pipe, _writer) = io::pipe().expect("a pipe");
+    files.submit(AioOp::read_at(OwnedFd::from(pipe), vec![7; BLOCK], 0)).expect("room");
+    expect_none(finish(&mut files).remove(0));
+    for block in 0..8 {
+        files.submit(read(&file, block)).expect("room");
+    }
+    let full = AlignedBuf::from_slice(&[7; BLOCK], BLOCK);
+    let held_back = files.submit(AioOp::read_at(file, full, 0)).expect("room");
+    assert!(files.cancel(held_back));
+    let mut done = finish(&mut files);
+    let at = done.iter().position(|c| c.ticket() == held_back).expect("it has ended");
+    expect_none(done.remove(at));
+}
+
 #[test]
 fn a_depth_has_a_range() {
     for depth in [0, (1 << 20) + 1, u32::MAX] {

@@ -210,6 +210,13 @@ impl<S: Store> AioFiles<S> {
         self.aio.setup()
     }
 
+    /// Why it takes no request now.
+    #[cold]
+    fn why_full(&self) -> Reason {
+        let full = Reason::Full { limit: Limit::Depth, count: self.aio.entries() };
+        self.store.check().err().and_then(|error| Reason::of(&error)).unwrap_or(full)
+    }
+
     /// Submits what is held back, and takes what is there.
     #[inline(always)]
     fn turn(&mut self, out: &mut Completions<S::Item>) -> usize {
@@ -265,8 +272,7 @@ impl<S: Store> Submit for AioFiles<S> {
     #[inline(always)]
     fn submit(&mut self, op: S::Op) -> Result<Ticket, Rejected<S::Op>> {
         if !self.aio.has_room() {
-            let reason = Reason::Full { limit: Limit::Depth, count: self.aio.entries() };
-            return Err(Rejected { value: op, reason });
+            return Err(Rejected { value: op, reason: self.why_full() });
         }
         let (ticket, request) = self.store.keep(op)?;
         let syncs = matches!(request.code, file_request::Code::Fsync | file_request::Code::Fdsync);
@@ -285,7 +291,10 @@ impl<S: Store> Submit for AioFiles<S> {
     /// a stale ticket, and in a forked child.
     fn cancel(&mut self, ticket: Ticket) -> bool {
         let is_alive = self.store.cancel(ticket, &mut self.aio);
-        self.store.changed(&mut self.aio);
+        if is_alive {
+            // In a forked child nothing is: the eventfd is the parent's, too.
+            self.store.changed(&mut self.aio);
+        }
         is_alive
     }
 }

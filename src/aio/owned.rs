@@ -97,14 +97,14 @@ impl Owned {
         slot.file = None;
         self.table.vacate(ticket.index());
         let taken_back = cancelled && result == -libc::ECANCELED;
+        if code == OpCode::ReadAt {
+            // SAFETY: O2: so many bytes from the start; none of a read that has failed.
+            unsafe { buf.set_filled(result.max(0) as usize) };
+        }
         let result = match result {
             ..0 if taken_back => Err(Error::new(ErrorKind::Cancelled, 0, buf)),
             ..0 => Err(Error::new(ErrorKind::Os(-result), 0, buf)),
-            _ if code == OpCode::ReadAt => {
-                // SAFETY: O2: so many bytes from the start.
-                unsafe { buf.set_filled(result as usize) };
-                Ok(Done::Read(buf))
-            }
+            _ if code == OpCode::ReadAt => Ok(Done::Read(buf)),
             _ => Ok(Done::Finished),
         };
         let done = Completion::new(code, Source::NONE, ticket, token, result);
