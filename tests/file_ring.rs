@@ -321,3 +321,46 @@ fn uncached_reads_go_to_the_ring() {
         b.expect_all_ended();
     }
 }
+
+/// A program may say again and again that work is to end. The kernel is asked once for each
+/// operation: its answers would not fit into the ring, and those of later work would be lost.
+#[test]
+fn work_is_told_to_end_once() {
+    let directory = Directory::new();
+    let mut b = bench(epoll().file_backend(FileBackend::Uring));
+    let file = b.open_file(directory.at("a"), DIRECT);
+    b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+    let first = b.submit(Op::read_at(file, page(), 0));
+    // More than the ring holds.
+    for _ in 0..5000 {
+        b.watcher.cancel_all(file);
+    }
+    let open: Vec<_> = (0..64).map(|_| b.submit(Op::read_at(file, page(), 0))).collect();
+    for ticket in open {
+        expect_same(&expect_read(b.end(ticket)), &[1; 4096]);
+    }
+    assert!(b.end(first).error_kind().is_none_or(|kind| kind == windlass::ErrorKind::Cancelled));
+    b.expect_all_ended();
+}
+
+/// A ring that is denied while its queue is full: what was about to be queued fails as well.
+#[test]
+fn a_named_ring_that_is_full_is_not_replaced_either() {
+    in_roles("a_named_ring_that_is_full_is_not_replaced_either", [libc::EPERM], |errno| {
+        let directory = Directory::new();
+        let mut b = bench(epoll().file_backend(FileBackend::Uring));
+        let file = b.open_file(directory.at("a"), DIRECT);
+        b.write_at(file, AlignedBuf::from_slice(&[1; 4096], 4096), 0);
+        let open: Vec<_> = (0..512).map(|_| b.submit(Op::read_at(file, page(), 0))).collect();
+        deny(&[libc::SYS_io_uring_enter], errno);
+        // Requests to end them fill the queue.
+        let held_back = 513 - row(&b, RING).2 as usize;
+        let left = 256 - held_back;
+        open[..left].iter().for_each(|&ticket| assert!(b.watcher.cancel(ticket)));
+        expect_errno(b.run(Op::read_at(file, page(), 0)), &[errno]);
+        for ticket in open {
+            b.end(ticket);
+        }
+        b.expect_all_ended();
+    });
+}

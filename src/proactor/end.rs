@@ -74,9 +74,11 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        if self.slots[slot].in_flight != InFlight::No {
-            let is_file = self.slots[slot].code.is_file();
-            if !is_file || !self.withdraw(slot) {
+        let op = &self.slots[slot];
+        if op.in_flight != InFlight::No {
+            // The kernel is asked once: it answers each time.
+            let told = op.in_flight.ending().is_some();
+            if told || !op.code.is_file() || !self.withdraw(slot) {
                 return self.stop(slot, kind);
             }
         }

@@ -147,8 +147,10 @@ impl Engines {
             let _ = self.ring.open(&mut watch);
             self.note_open();
             if let Some(ring) = self.ring.get_mut() {
+                // First: it may be denied where it makes room.
+                let has_room = ring.ring.has_room();
                 match ring.ring.denied() {
-                    None if ring.ring.has_room() => {
+                    None if has_room => {
                         ring.start(words);
                         return true;
                     }
