@@ -144,6 +144,15 @@ impl fmt::Debug for Descriptors {
     }
 }
 
+/// Descriptors that a driver has received (for authors of drivers).
+impl From<Vec<OwnedFd>> for Descriptors {
+    fn from(descriptors: Vec<OwnedFd>) -> Descriptors {
+        let mut address = Address::unspecified();
+        address.set_descriptors(descriptors);
+        Descriptors(address)
+    }
+}
+
 impl Descriptors {
     /// How many there are.
     pub fn len(&self) -> usize {

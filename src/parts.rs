@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+#[cfg(doc)]
+use crate::Reason;
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::clock;
@@ -14,7 +16,7 @@ use crate::file::work::{Outcome, Value};
 use crate::file::{Arguments, HIGH, LOW, Priority, Task};
 use crate::op::{self, MULTISHOT, Op, OpCode, RELATIVE};
 use crate::source::{Handle, Source};
-use crate::sys::fd::{AsRawFd, BorrowedFd};
+use crate::sys::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::workers::Panic;
 
 /// An [`Op`], opened: everything that a driver needs of it.
@@ -37,8 +39,11 @@ pub struct OpParts {
     pub priority: Priority,
     /// Its buffer.
     pub buf: Buf,
-    /// Its address, or descriptors to pass.
+    /// Of [`OpCode::Connect`] and [`OpCode::SendTo`]: the address.
     pub address: Option<Address>,
+    /// Of [`OpCode::SendDescriptors`]: those that travel. Of [`OpCode::Connect`]: the socket, if
+    /// the program has made it.
+    pub descriptors: Vec<OwnedFd>,
     /// Of [`OpCode::Task`]: what a thread is to do.
     pub task: Option<Task>,
     /// Of [`OpCode::SendFile`]: the attached file whose bytes go out over the source.
@@ -48,7 +53,7 @@ pub struct OpParts {
     /// Bytes: those wanted by [`OpCode::ReadExact`], the most that [`OpCode::SendFile`] sends,
     /// those that [`OpCode::WaitDrained`] leaves. Of [`OpCode::Poll`] the
     /// [bits](crate::Ready::bits) of the conditions. Of [`OpCode::RecvFrom`] 1, if it has a buffer
-    /// of its own.
+    /// of its own. Of [`OpCode::Connect`] 1, if the program's socket is of another kernel.
     pub count: u32,
 }
 
@@ -79,6 +84,12 @@ impl Op {
             Some(Arguments::Range { file, offset }) => (None, file, offset),
             None => (None, Source::NONE, offset),
         };
+        let mut address = self.extra.take_address();
+        let descriptors = address.as_mut().map_or_else(Vec::new, Address::take_descriptors);
+        if self.code == OpCode::SendDescriptors {
+            // It is only the memory that they travel in.
+            address = None;
+        }
         OpParts {
             code: self.code,
             source: self.source,
@@ -92,7 +103,8 @@ impl Op {
                 _ => Priority::Normal,
             },
             buf: self.buf,
-            address: self.extra.take_address(),
+            address,
+            descriptors,
             task,
             file,
             offset,
@@ -101,7 +113,9 @@ impl Op {
     }
 
     /// Puts an operation together again (for authors of drivers): to hand back one that is refused
-    /// after it was opened, or to pass a changed one on to another driver.
+    /// after it was opened, or to pass a changed one on to another driver. Parts that operations of
+    /// its code do not have are dropped. Drivers refuse one that lacks a part, as
+    /// [`Reason::Unsupported`].
     ///
     /// ```
     /// use windlass::{Op, Source};
@@ -112,15 +126,39 @@ impl Op {
     /// ```
     pub fn from_parts(parts: OpParts) -> Op {
         let OpParts { code, source, token, timer, deadline, .. } = parts;
-        let mut op = Op::with_buf(code, source, parts.buf);
-        op.extra = match (parts.task, parts.address, code) {
-            (Some(task), ..) => Extra::from(Box::new(Arguments::Task(task))),
-            (_, Some(address), _) => Extra::from(address),
-            (.., OpCode::SendFile) => {
+        let mut op = Op::plain(code, source);
+        // Drivers rely on it that an operation carries nothing else.
+        match code {
+            OpCode::ReadInto
+            | OpCode::ReadExact
+            | OpCode::Write
+            | OpCode::SendTo
+            | OpCode::SendDescriptors
+            | OpCode::ReadAt
+            | OpCode::WriteAt => op.buf = parts.buf,
+            OpCode::RecvFrom if parts.count != 0 => op.buf = parts.buf,
+            _ => {}
+        }
+        op.extra = match code {
+            OpCode::SendTo => Extra::from(parts.address),
+            OpCode::Connect => Extra::from(parts.address.map(|mut address| {
+                address.set_descriptors(parts.descriptors);
+                address
+            })),
+            OpCode::SendDescriptors => {
+                let mut address = Address::unspecified();
+                address.set_descriptors(parts.descriptors);
+                Extra::from(address)
+            }
+            OpCode::ReadAt | OpCode::WriteAt => Extra::offset(parts.offset),
+            OpCode::SendFile => {
                 let (file, offset) = (parts.file, parts.offset);
                 Extra::from(Box::new(Arguments::Range { file, offset }))
             }
-            (.., OpCode::ReadAt | OpCode::WriteAt) => Extra::offset(parts.offset),
+            OpCode::Task => {
+                let boxed = |task| Extra::from(Box::new(Arguments::Task(task)));
+                parts.task.map_or(Extra::NONE, boxed)
+            }
             _ => Extra::NONE,
         };
         op.deadline_ns = timer.map_or(0, op::due_ns);

@@ -332,6 +332,7 @@ macro_rules! system {
                 settings_without_measure_are_bounded
                 a_closed_descriptor_is_an_error
                 a_foreign_handle_is_refused_and_comes_back
+                parts_that_do_not_fit_are_refused_or_end
                 addresses_that_cannot_be_had_are_errors
                 devices_that_never_block
                 an_explicit_choice_says_so
@@ -525,6 +526,7 @@ macro_rules! all_files {
                 what_moves_no_bytes_is_refused
                 a_file_is_used_as_it_was_opened
                 a_file_is_no_socket
+                work_on_a_file_needs_one
             }
             jobs {
                 a_job_returns_its_value
@@ -647,6 +649,7 @@ macro_rules! files {
                 what_moves_no_bytes_is_refused
                 a_file_is_used_as_it_was_opened
                 a_file_is_no_socket
+                work_on_a_file_needs_one
             }
             jobs {
                 a_job_returns_its_value

@@ -37,19 +37,18 @@ impl<K: Kernel> Proactor<K> {
         flags: u8,
         extra: &mut Extra,
     ) -> Answer {
-        self.check_fork()?;
-        if self.closed {
-            return Err(Reason::Closed);
-        }
-        if !K::FILES {
-            return Err(Reason::NoFiles);
-        }
-        let index = if source.is_none() { NIL } else { self.file(source)? };
-        let ticket = self.place(OpCode::Task, index, token)?;
-        let slot = ticket.index();
         let Some(Arguments::Task(task)) = extra.take_arguments().map(|boxed| *boxed) else {
-            unreachable!("a task's operation carries it");
+            // The program has put it together from parts without one.
+            return Err(Reason::Unsupported);
         };
+        let (index, ticket) = match self.place_task(source, token, task.needs_file()) {
+            Ok(place) => place,
+            Err(reason) => {
+                *extra = Extra::from(Box::new(Arguments::Task(task)));
+                return Err(reason);
+            }
+        };
+        let slot = ticket.index();
         let mut fd = -1;
         if index != NIL {
             self.sources[index].push_poll(&mut self.slots, slot);
@@ -67,6 +66,28 @@ impl<K: Kernel> Proactor<K> {
         }
         self.set_deadline(ticket, due_ns);
         Ok(ticket)
+    }
+
+    /// Takes a place for a task: the index of its file, if it has one, and its ticket.
+    fn place_task(
+        &mut self,
+        source: Source,
+        token: u64,
+        needs_file: bool,
+    ) -> Result<(u32, Ticket), Reason> {
+        self.check_fork()?;
+        if self.closed {
+            return Err(Reason::Closed);
+        }
+        if !K::FILES {
+            return Err(Reason::NoFiles);
+        }
+        let index = match source.is_none() {
+            true if needs_file => return Err(Reason::Stale),
+            true => NIL,
+            false => self.file(source)?,
+        };
+        Ok((index, self.place(OpCode::Task, index, token)?))
     }
 
     /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free

@@ -365,7 +365,7 @@ impl<K: Kernel> Proactor<K> {
             OpCode::Read | OpCode::Write | OpCode::ReadAt | OpCode::Close => {
                 unreachable!("served by the caller")
             }
-            OpCode::Message => unreachable!("no operation has this code"),
+            OpCode::Message => Err(Reason::Unsupported),
             OpCode::ReadInto => self.submit_read_into(source, token, at, &mut buf),
             OpCode::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
             OpCode::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),

@@ -285,7 +285,7 @@ impl<K: Kernel> Proactor<K> {
         address: &mut Option<Address>,
     ) -> Answer {
         let index = self.usable(source)?;
-        if !self.sources[index].kind().is_message() || buf.is_list() {
+        if !self.sources[index].kind().is_message() || buf.is_list() || address.is_none() {
             return Err(Reason::Unsupported);
         }
         if buf.len() > MOST_BYTES {

@@ -2,7 +2,10 @@
 
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
+use windlass::driver::OpCode;
 use windlass::{DriverKind, Op, Ready, Reason, Watcher};
 
 use crate::common::*;
@@ -195,4 +198,47 @@ pub fn a_socket_shut_both_ways_is_at_its_end<H: Harness>() {
     expect_errno(b.end(write), &[libc::EPIPE]);
     assert!(b.read(source).is_empty());
     drop(there);
+}
+
+/// The parts of an operation can be changed before they are put together again. What then does not
+/// fit is refused and comes back, or ends like every operation; no buffer is lost.
+pub fn parts_that_do_not_fit_are_refused_or_end<H: Harness>() {
+    let bytes: Arc<[u8]> = Arc::from(*b"bytes");
+    for code in OpCode::ALL {
+        for datagrams in [false, true] {
+            let mut b = H::bench();
+            let (here, _there) = b.pair();
+            let (near, _far) = std::os::unix::net::UnixDatagram::pair().unwrap();
+            let near = b.watcher.attach(near).unwrap();
+            let source = if datagrams { near } else { here };
+            let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+            let file = b.watcher.attach(file).unwrap();
+            let mut open = Vec::new();
+            for op in [
+                Op::nop(),
+                Op::timer(Duration::from_millis(1)).timeout(Duration::from_millis(1)),
+                Op::write(source, bytes.clone()),
+                Op::read_into(source, vec![0; 8]),
+                Op::read_at(source, vec![0; 8], 4096),
+                Op::send_to(source, bytes.clone(), ([127, 0, 0, 1], 9)),
+                Op::send_file(source, file, 0, 1),
+                Op::metadata("Cargo.toml"),
+                Op::run(|| 1),
+            ] {
+                let mut parts = op.into_parts();
+                (parts.code, parts.source) = (code, source);
+                // What cannot be accepted comes back whole.
+                match b.try_submit(Op::from_parts(parts)) {
+                    Ok(ticket) => open.push(ticket),
+                    Err((_, op)) => assert_eq!(op.code(), code),
+                }
+            }
+            b.watcher.close();
+            for ticket in open {
+                b.end(ticket);
+            }
+            drop(b);
+            assert_eq!(Arc::strong_count(&bytes), 1, "a buffer of {code:?} is lost");
+        }
+    }
 }

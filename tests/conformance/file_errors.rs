@@ -104,3 +104,26 @@ pub fn a_file_is_no_socket<H: Harness>() {
     }
     b.expect_all_ended();
 }
+
+/// The name of no source is no file's: what works on a file is refused, before a thread hears of it.
+pub fn work_on_a_file_needs_one<H: Harness>() {
+    let mut b = H::bench();
+    let none = windlass::Source::NONE;
+    for op in [
+        Op::set_len(none, 0),
+        Op::allocate(none, 0, 1),
+        Op::sync_range(none, 0, 1),
+        Op::metadata(none),
+        Op::set_permissions(none, 0o600),
+        Op::set_owner(none, None, None),
+        Op::set_times(none, None, None),
+        Op::read_at(none, vec![0; 1], 0),
+        Op::write_at(none, "x", 0),
+        Op::sync_all(none),
+        Op::sync_data(none),
+    ] {
+        let text = format!("{op:?}");
+        assert_eq!(b.refuse(op).0, windlass::Reason::Stale, "{text}");
+    }
+    b.expect_all_ended();
+}
