@@ -24,9 +24,22 @@ pub fn panicked_drops() -> u64 {
     PANICKED.load(Ordering::Relaxed)
 }
 
-/// Drops a value of the program, and catches and counts a panic of its `Drop`.
+/// Drops a value of the program, and catches and [counts](panicked_drops) a panic of its `Drop`
+/// (for authors of drivers).
+///
+/// ```
+/// use windlass::driver::{discard, panicked_drops};
+/// struct Loud;
+/// impl Drop for Loud {
+///     fn drop(&mut self) {
+///         panic!("on purpose");
+///     }
+/// }
+/// discard(Loud);
+/// assert_eq!(panicked_drops(), 1);
+/// ```
 #[cold]
-pub(crate) fn discard<T>(value: T) {
+pub fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         PANICKED.fetch_add(1, Ordering::Relaxed);
         discard_payload(payload);

@@ -63,7 +63,8 @@
 //! [`Deadlines`](crate::driver::deadlines::Deadlines) their deadlines,
 //! [`Pool`](crate::driver::swap::Pool) the swap buffers, [`Remote`](crate::driver::remote::Remote)
 //! the other threads' requests. [`Op::into_parts`] opens an operation, whatever it is;
-//! [`Task::run`] does the work that blocks, on a thread of the driver's. `examples/own_driver.rs`
+//! [`Task::run`] does the work that blocks, on a thread of the driver's. [`discard`] drops what is
+//! the program's, and [`leak`] leaves a buffer to the kernel: see C7. `examples/own_driver.rs`
 //! is a driver around another one, `tests/custom_driver.rs` one that serves sockets and files
 //! itself.
 
@@ -83,9 +84,9 @@ use crate::sys::fd::BorrowedFd;
 pub use crate::auto::{Auto, UnknownDriver};
 pub use crate::buf::Target;
 pub use crate::config::Config;
-pub use crate::discard::panicked_drops;
+pub use crate::discard::{discard, panicked_drops};
 pub use crate::file::{Job, Task};
-pub use crate::leaked::leaked_buffers;
+pub use crate::leaked::{leak, leaked_buffers};
 pub use crate::op::OpCode;
 pub use crate::parts::OpParts;
 

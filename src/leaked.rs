@@ -16,8 +16,16 @@ pub fn leaked_buffers() -> u64 {
     LEAKED.load(Ordering::Relaxed)
 }
 
-/// Leaves a buffer to the kernel for ever.
-pub(crate) fn leak(buf: Buf) {
+/// Leaves a buffer for ever to the kernel, which has not ended its operation, and
+/// [counts](leaked_buffers) it (for authors of drivers).
+///
+/// ```
+/// use windlass::Buf;
+/// use windlass::driver::{leak, leaked_buffers};
+/// leak(Buf::from(vec![0; 4096]));
+/// assert_eq!(leaked_buffers(), 1);
+/// ```
+pub fn leak(buf: Buf) {
     LEAKED.fetch_add(u64::from(buf.capacity() + buf.len() > 0), Ordering::Relaxed);
     std::mem::forget(buf);
 }

@@ -1,7 +1,7 @@
 //! A driver that is written outside the crate plugs into the `Watcher`.
 //!
-//! It stands on poll(2), serves reads, writes, timers, nops, files over sockets and all tasks, and
-//! is made of the crate's shared components: the table of operations, the deadline heap, the pool
+//! It stands on poll(2), serves reads, writes, passed descriptors, timers, nops, files over sockets
+//! and all tasks, and is made of the crate's shared components: the table of operations, the deadline heap, the pool
 //! of leases, the remote queue. Opening and look-ups it does itself, by std, on threads.
 #![allow(missing_docs, unsafe_code)] // a test; poll(2) is called by hand
 
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind as Io, Read, Write};
 use std::net::ToSocketAddrs;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -27,6 +27,7 @@ use windlass::driver::remote::{Remote, Request, Wake};
 use windlass::driver::slots::{Entry, Operation, Table, VACANT};
 use windlass::driver::swap::Pool;
 use windlass::driver::{Deadline, Driver, OpCode, Wait};
+use windlass::driver::{discard, leak, leaked_buffers, panicked_drops};
 use windlass::fs::OpenOptions;
 use windlass::{
     Buf, Complete, Completion, Completions, Counters, Done, Error, ErrorKind, Explain, Handle,
@@ -96,6 +97,8 @@ struct PollDriver {
     bell: UnixStream,
     /// Of operations that send a file, by their places.
     ranges: HashMap<u32, Range>,
+    /// Of operations that send descriptors, by their places.
+    passed: HashMap<u32, Vec<OwnedFd>>,
     /// Tasks that threads have, by their places, and whether they were told to end.
     tasks: HashMap<u32, bool>,
     ended: (Sender<Ended>, Receiver<Ended>),
@@ -119,6 +122,7 @@ impl PollDriver {
             remote,
             bell,
             ranges: HashMap::new(),
+            passed: HashMap::new(),
             tasks: HashMap::new(),
             ended: mpsc::channel(),
             batch: Vec::new(),
@@ -144,6 +148,7 @@ impl PollDriver {
         let slot = ticket.index();
         self.deadlines.remove(slot);
         self.ranges.remove(&slot);
+        self.passed.remove(&slot);
         let late = self.tasks.remove(&slot).unwrap_or(false);
         let op = &mut self.operations[slot];
         let (code, token, moved) = (op.code, op.token, op.moved);
@@ -213,6 +218,27 @@ impl PollDriver {
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
             }
+            OpCode::RecvDescriptors => match recv_passed(socket.as_raw_fd()) {
+                Ok((bytes, passed)) => {
+                    let data = self.pool.copy(&bytes).expect("room").into();
+                    Ok(Done::Descriptors { data, descriptors: passed.into() })
+                }
+                Err(error) if error.kind() == Io::WouldBlock => return false,
+                Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
+            },
+            OpCode::SendDescriptors if op.moved == 0 => {
+                match send_passed(socket.as_raw_fd(), &op.buf, &self.passed[&ticket.index()]) {
+                    Ok(n) => {
+                        op.moved = n as u32;
+                        if n < op.buf.len() {
+                            return false;
+                        }
+                        Ok(Done::Written { buf: Buf::default(), bytes: op.moved })
+                    }
+                    Err(error) if error.kind() == Io::WouldBlock => return false,
+                    Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
+                }
+            }
             OpCode::Task => return false, // a thread has it
             _ => match socket.write(&op.buf[op.moved as usize..]) {
                 Ok(n) => {
@@ -259,7 +285,7 @@ impl PollDriver {
             let mut events = 0;
             for ticket in &self.peers[peer].queue {
                 events |= match self.operations[ticket.index()].code {
-                    OpCode::Read => libc::POLLIN,
+                    OpCode::Read | OpCode::RecvDescriptors => libc::POLLIN,
                     OpCode::Task => 0,
                     _ => libc::POLLOUT,
                 };
@@ -289,6 +315,80 @@ impl PollDriver {
             }
         }
     }
+}
+
+impl Drop for PollDriver {
+    /// C7: it drops what no completion returns, and a panic of a `Drop` ends there.
+    fn drop(&mut self) {
+        for slot in self.operations.occupied().collect::<Vec<_>>() {
+            discard(std::mem::take(&mut self.operations[slot].buf));
+        }
+        self.batch.drain(..).for_each(discard);
+    }
+}
+
+/// A message of one piece: its bytes, and room for the descriptors that travel with it.
+fn message(bytes: &mut libc::iovec, control: &mut [u64; 8]) -> libc::msghdr {
+    // SAFETY: all zeros are a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (bytes, 1);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(control) as _;
+    message
+}
+
+fn send_passed(socket: RawFd, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<usize> {
+    let (mut control, start) = ([0; 8], bytes.as_ptr().cast_mut().cast());
+    let mut bytes = libc::iovec { iov_base: start, iov_len: bytes.len() };
+    let mut message = message(&mut bytes, &mut control);
+    let len = (passed.len() * size_of::<RawFd>()) as u32;
+    // SAFETY: it computes a length.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
+    assert!(message.msg_controllen as usize <= size_of_val(&control), "more than a test needs");
+    // SAFETY: the message is whole; its first header lies in `control`, which is aligned for it.
+    let header = unsafe { &mut *libc::CMSG_FIRSTHDR(&message) };
+    (header.cmsg_level, header.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    // SAFETY: it computes a length.
+    header.cmsg_len = unsafe { libc::CMSG_LEN(len) } as _;
+    // SAFETY: the data stands behind its header.
+    let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
+    for (i, fd) in passed.iter().enumerate() {
+        // SAFETY: there is room for so many, as asserted.
+        unsafe { data.add(i).write_unaligned(fd.as_raw_fd()) };
+    }
+    // SAFETY: the message and what it points to live across the call.
+    match unsafe { libc::sendmsg(socket, &message, 0) } {
+        n @ 0.. => Ok(n as usize),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn recv_passed(socket: RawFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let (mut control, mut memory, mut passed) = ([0; 8], [0u8; 1024], Vec::new());
+    let mut bytes = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+    let mut message = message(&mut bytes, &mut control);
+    // SAFETY: the message and what it points to live across the call.
+    let n = unsafe { libc::recvmsg(socket, &mut message, 0) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the message is whole, as the kernel has left it.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    if !header.is_null() {
+        // SAFETY: the header lies in `control`.
+        let len = unsafe { (*header).cmsg_len } as usize;
+        // SAFETY: it computes a length.
+        let count = (len - unsafe { libc::CMSG_LEN(0) } as usize) / size_of::<RawFd>();
+        for i in 0..count {
+            // SAFETY: the data stands behind its header.
+            let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
+            // SAFETY: so many numbers are there.
+            let fd = unsafe { data.add(i).read_unaligned() };
+            // SAFETY: the kernel has made this descriptor for us.
+            passed.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+    Ok((memory[..n as usize].to_vec(), passed))
 }
 
 /// Does a task, on a thread of its own: what std can do by std, the rest as windlass does it.
@@ -330,8 +430,12 @@ impl Submit for PollDriver {
         let reason = match op.code() {
             OpCode::Nop | OpCode::Timer => None,
             OpCode::Task if source.is_none() => None,
-            OpCode::Read | OpCode::Write | OpCode::SendFile | OpCode::Task if attached => None,
-            OpCode::Read | OpCode::Write | OpCode::SendFile | OpCode::Task => Some(Reason::Stale),
+            OpCode::Read
+            | OpCode::Write
+            | OpCode::SendDescriptors
+            | OpCode::RecvDescriptors
+            | OpCode::SendFile
+            | OpCode::Task => (!attached).then_some(Reason::Stale),
             _ => Some(Reason::Unsupported),
         };
         if let Some(reason) = reason {
@@ -355,6 +459,9 @@ impl Submit for PollDriver {
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
         range.map(|range| self.ranges.insert(slot, range));
+        if parts.code == OpCode::SendDescriptors {
+            self.passed.insert(slot, parts.descriptors);
+        }
         let (start, now) = (self.start, self.now_ns());
         let place = &mut self.operations[slot];
         place.code = parts.code;
@@ -677,6 +784,84 @@ fn it_sends_a_part_of_a_file_over_a_socket() {
     let parts = refused.value.into_parts();
     assert_eq!((parts.code, parts.source, parts.token), (OpCode::SendFile, socket, 9));
     assert_eq!((parts.file, parts.offset, parts.count, parts.multishot), (file, 7, 8, true));
+}
+
+#[test]
+fn it_passes_descriptors() {
+    let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
+    let (here, there) = UnixStream::pair().unwrap();
+    let (here, there) = (watcher.attach(here).unwrap(), watcher.attach(there).unwrap());
+    let (reader, mut writer) = io::pipe().unwrap();
+    let sent = vec![reader.into(), File::open("/").unwrap().into()];
+    let op = Op::send_descriptors(here, "two", sent).token(7);
+    // What is opened can be put together again.
+    watcher.submit(Op::from_parts(op.into_parts())).unwrap();
+    let c = next(&mut watcher);
+    assert!(matches!(c.result, Ok(Done::Written { bytes: 3, .. })) && c.token == 7, "{c:?}");
+    let done = one(&mut watcher, Op::recv_descriptors(there)).unwrap();
+    let Done::Descriptors { data, descriptors } = done else { panic!("{done:?}") };
+    assert_eq!((&*data, descriptors.len()), (&b"two"[..], 2));
+    writer.write_all(b"through").unwrap();
+    drop(writer);
+    let mut text = String::new();
+    File::from(descriptors.take().remove(0)).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "through", "the driver has closed its own copies");
+}
+
+/// A refused operation keeps what it carries: the descriptors that travel, the socket to connect.
+#[test]
+fn operations_keep_their_descriptors() {
+    let (reader, mut writer) = io::pipe().unwrap();
+    let mut parts = Op::send_descriptors(Source::NONE, "x", vec![reader.into()]).into_parts();
+    assert_eq!((parts.descriptors.len(), parts.address.is_none()), (1, true));
+    let op = Op::from_parts(parts);
+    writer.write_all(b"its reader is there").unwrap();
+    parts = op.into_parts();
+    drop(parts.descriptors.pop().expect("it is still there"));
+    assert_eq!(writer.write(b"x").unwrap_err().kind(), Io::BrokenPipe);
+
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (number, peer) = (socket.as_raw_fd(), socket.local_addr().unwrap());
+    let parts = Op::connect_with(socket, peer).into_parts();
+    assert_eq!(parts.address.as_ref().and_then(windlass::Address::ip), Some(peer));
+    assert_eq!(parts.descriptors[0].as_raw_fd(), number);
+    let mut watcher = Watcher::new().unwrap();
+    watcher.submit(Op::from_parts(parts)).unwrap();
+    let mut done = Completions::new();
+    wait_for(&mut watcher, &mut done, "the connect");
+    let c = done.drain(..).next().unwrap();
+    let Ok(Done::Connected(socket)) = c.result else { panic!("{c:?}") };
+    assert_eq!(socket.into_fd().unwrap().as_raw_fd(), number, "another socket was made");
+}
+
+/// C7 from outside: panics of the program's `Drop` end in the driver and are counted, as are
+/// buffers that are left to a kernel.
+#[test]
+fn what_it_drops_and_leaves_is_counted() {
+    struct Loud;
+    impl AsRef<[u8]> for Loud {
+        fn as_ref(&self) -> &[u8] {
+            b"loud"
+        }
+    }
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("the Drop of what is the program's");
+        }
+    }
+    let mut watcher = Watcher::with_driver(PollDriver::new().unwrap());
+    let (here, _there) = UnixStream::pair().unwrap();
+    let here = watcher.attach(here).unwrap();
+    for _ in 0..3 {
+        watcher.submit(Op::write(here, Buf::from_owner(Loud))).unwrap();
+    }
+    let before = panicked_drops();
+    drop(watcher);
+    assert_eq!(panicked_drops(), before + 3);
+
+    let (memory, before) = (std::sync::Arc::<[u8]>::from(*b"kernel"), leaked_buffers());
+    leak(memory.clone().into());
+    assert_eq!((leaked_buffers(), std::sync::Arc::strong_count(&memory)), (before + 1, 2));
 }
 
 #[test]
