@@ -4,10 +4,10 @@
 //! cargo run --release --example acceptor -- [--port N] [--threads N]
 //! ```
 //!
-//! The acceptor chooses the loop, where `reuseport` leaves that to the kernel. It attaches the
-//! connection to the loop's watcher from outside, and submits the first read there. Both wait while
-//! the loop has no room, so an overloaded loop slows the accepts down. Ends on SIGINT and SIGTERM,
-//! and tells how many connections each loop was given.
+//! The acceptor chooses the loop; in the example `reuseport` the kernel chooses. From its own
+//! thread, the acceptor attaches the connection to the watcher of that loop, and submits the first
+//! read. Both calls wait while the loop has no room, so an overloaded loop slows the accepts down.
+//! The program ends on SIGINT and SIGTERM, and prints how many connections each loop has got.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -1,10 +1,12 @@
-//! Reads a file past the page cache in a poll(2) loop of its own: no watcher, no thread.
+//! Reads a file with direct I/O (without the page cache) from a plain poll(2) loop: no watcher, no
+//! thread.
 //!
 //! ```text
 //! cargo run --release --example aio_poll -- FILE
 //! ```
 //!
-//! Sixteen blocks are on their way at a time. A timer in the same poll(2) shows the progress.
+//! Sixteen reads of a block each are in flight at a time. A timer in the same poll(2) prints the
+//! progress.
 
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 fn main() -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! A chat: all clients receive what one client sends, or what is typed at the server.
+//! A chat: all clients receive the bytes that one client sends, and the lines typed at the server.
 //!
 //! ```text
 //! cargo run --release --example chat -- [--port N]
@@ -6,7 +6,7 @@
 //!
 //! The bytes of a message exist once: every write holds a clone of the read's lease, and so does
 //! the thread that prints the log. The server drops a client that does not read for five seconds,
-//! because the writes to it hold leases of the pool. Ends on SIGINT and SIGTERM.
+//! because the writes to it hold leases of the pool. The server ends on SIGINT and SIGTERM.
 
 use std::collections::HashSet;
 use std::io;

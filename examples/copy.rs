@@ -4,12 +4,12 @@
 //! cargo run --release --example copy -- FROM TO [--depth N] [--block BYTES] [--direct]
 //! ```
 //!
-//! Each block is written at its offset as soon as it was read, so blocks end in any order.
-//! `--direct` bypasses the page cache on both sides. It pads the last block, and truncates the file
-//! at the end. TO appears when all of it is on the disk. Until then the copy has a temporary name
-//! in the same directory, which an error, SIGINT or SIGTERM removes. ([`Op::copy`] does what the
-//! system can do by itself, such as sharing blocks; this example is for copies that the system
-//! cannot do.)
+//! The program writes each block at its offset as soon as it has read it, so blocks end in any
+//! order. `--direct` bypasses the page cache on both sides. It pads the last block, and truncates
+//! the file at the end. The file TO appears when all its bytes are on the disk. Until then the copy
+//! has a temporary name in the same directory; an error, SIGINT or SIGTERM removes it.
+//! ([`Op::copy`] uses the copies that the system can do by itself, such as sharing blocks. This
+//! example is for all other copies.)
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@
 //! server cancels it when too many bytes of answers are queued, and starts it again when most of
 //! them are sent.
 //!
-//! Ends on SIGINT and SIGTERM: it accepts no more, answers what has arrived, and closes.
+//! On SIGINT and SIGTERM the server accepts no more connections, answers the bytes that have
+//! arrived, and ends.
 
 use std::io;
 use std::time::Duration;

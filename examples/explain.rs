@@ -1,4 +1,5 @@
-//! Performs one of each operation, then says which mechanism has served which, why, and how often.
+//! Performs one operation of each kind. Then it prints which mechanism has served which operation,
+//! why, and how often.
 //!
 //! ```text
 //! cargo run --release --example explain

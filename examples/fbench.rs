@@ -1,11 +1,11 @@
-//! Random reads of 4 KiB: `fbench FILE DEPTH SECONDS DIRECT` keeps DEPTH of them in flight for
-//! SECONDS and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through the page
-//! cache.
+//! A benchmark of random reads of 4 KiB. `fbench FILE DEPTH SECONDS DIRECT` keeps DEPTH reads in
+//! flight for SECONDS, and prints one line of JSON. DIRECT is 1 for `O_DIRECT`, 0 for reads through
+//! the page cache.
 //!
 //! `WINDLASS_DRIVER` chooses the driver, `WINDLASS_FILES` the mechanism for files: `aio`, `pool`,
-//! `uring`. `--registered` registers the file and the buffers with the ring. `--flood` runs 64 jobs
-//! of 5 ms at all times, which stand for slow name look-ups. `--write` writes blocks of 1 MiB one
-//! after the other instead, and syncs at the end.
+//! `uring`. `--registered` registers the file and the buffers with the ring. `--flood` also keeps
+//! 64 jobs of 5 ms each outstanding, in place of slow name look-ups. `--write` measures writes
+//! instead: blocks of 1 MiB in the order of the file, and a sync at the end.
 
 use std::io;
 use std::time::{Duration, Instant};

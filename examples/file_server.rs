@@ -5,14 +5,14 @@
 //!     [--direct] [--threads N] [--block BYTES]
 //! ```
 //!
-//! A body is read in blocks of 64 KiB, one block ahead of the writes. So a connection holds at most
-//! two buffers. `--direct` bypasses the page cache. `--block` is a benchmark: each GET returns that
-//! many bytes from a random offset of the file.
+//! The server reads a body in blocks of 64 KiB, one block ahead of the writes. So a connection
+//! holds at most two buffers. `--direct` bypasses the page cache. `--block` is a benchmark: each
+//! GET returns that many bytes from a random offset of the file.
 //!
-//! Open files are kept for a second, so that what many ask for is opened once. A path is looked up
-//! without links before it is opened, and what lies outside of the directory is refused; programs
-//! that change the directory meanwhile are trusted. Ends on SIGINT and SIGTERM after the last
-//! answer is sent.
+//! The server keeps a file open for a second, so that many requests for it open it once. Before it
+//! opens a path, it resolves symbolic links, and refuses a path outside of DIR. (It trusts other
+//! programs not to change the directory between these two steps.) On SIGINT and SIGTERM it sends
+//! the last answers, and ends.
 
 use std::collections::HashMap;
 use std::io;

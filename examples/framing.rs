@@ -1,13 +1,14 @@
-//! Framing: messages with a length in front, whatever parts the network delivers.
+//! Framing: messages with a length in front, however the network cuts them into parts.
 //!
 //! ```text
 //! cargo run --release --example framing -- [--port N]
 //! ```
 //!
-//! A message is its length in four bytes, the highest first, and that many bytes. The answer is the
-//! message backwards. Each connection keeps the bytes of an incomplete message, with a bound and a
-//! deadline. The next read waits for the answers to go out, so a client that does not read them is
-//! not read either. Ends on SIGINT and SIGTERM.
+//! A message is its length in four bytes (the highest first), and then as many bytes. The server
+//! answers with the bytes of the message in reverse order. Each connection keeps the bytes of an
+//! incomplete message, with a bound and a deadline. The server submits the next read when the
+//! answers are written. So it does not read from a client that does not read its answers. It ends
+//! on SIGINT and SIGTERM.
 
 use std::io;
 use std::time::{Duration, Instant};

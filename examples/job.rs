@@ -1,4 +1,5 @@
-//! A job and a look-up of a host: what blocks runs on a thread, its value comes as a completion.
+//! A job and a look-up of a host name: the blocking work runs on a worker thread, and its result
+//! comes as a completion.
 //!
 //! ```text
 //! cargo run --release --example job -- [--host NAME] [--below N]

@@ -9,8 +9,8 @@
 //! prints a line of JSON. Then it reads the file back, and checks that every acknowledged record is
 //! there.
 //!
-//! It continues a file that exists, and cuts off an incomplete record at its end, which a crash may
-//! have left. SIGINT and SIGTERM end it after the current commit.
+//! If FILE exists, the example appends to it. First it cuts off an incomplete record at the end,
+//! which a crash may have left. SIGINT and SIGTERM end it after the current commit.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};

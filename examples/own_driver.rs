@@ -4,10 +4,11 @@
 //! cargo run --example own_driver
 //! ```
 //!
-//! A driver speaks two verbs, submit and complete, and cares for descriptors. This one opens each
-//! operation, prints its parts, rebuilds it and passes it to the inner driver. So it serves
-//! whatever the inner driver serves. (`tests/custom_driver.rs` has one that does the work itself.)
-//! Submissions of other threads go to the inner driver, so this one sees only their completions.
+//! A driver has two main methods, submit and complete, and owns the descriptors. This driver takes
+//! each operation apart, prints the parts, rebuilds the operation, and passes it to the inner
+//! driver. So it supports every operation of the inner driver. Submissions of other threads go
+//! directly to the inner driver, so this driver sees only their completions.
+//! (`tests/custom_driver.rs` has a driver that does the work itself.)
 
 use std::collections::HashMap;
 use std::io;

@@ -4,10 +4,10 @@
 //! cargo run --release --example proxy -- --to HOST:PORT [--port N]
 //! ```
 //!
-//! A direction submits its next read when its last write has completed. So a slow receiver slows
-//! its sender down, and a connection holds at most one lease per direction. The end of one
-//! direction is passed on (half-close), and the other direction goes on. Ends on SIGINT and
-//! SIGTERM.
+//! Each direction submits its next read when its last write has completed. So a slow receiver slows
+//! its sender down, and a connection holds at most one lease per direction. When one direction
+//! ends, the proxy passes the end on (half-close), and the other direction continues. The proxy
+//! ends on SIGINT and SIGTERM.
 
 use std::collections::HashMap;
 use std::io;

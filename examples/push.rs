@@ -1,11 +1,12 @@
-//! A push server: at every tick it sends the same bytes, which exist once, to all connections.
+//! A push server: at every tick of a timer, it sends the same bytes to all connections. The bytes
+//! are in memory only once.
 //!
 //! ```text
 //! cargo run --release --example push -- [--port N] [--interval MS]
 //! ```
 //!
-//! Every write has a deadline of three ticks. So a peer that does not read is dropped, and delays
-//! no other. Ends on SIGINT and SIGTERM.
+//! Every write has a deadline of three ticks. So the server drops a peer that does not read, and no
+//! other peer is delayed. It ends on SIGINT and SIGTERM.
 
 use std::collections::HashSet;
 use std::io;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! This suits sockets on which other code does the I/O. The server stops reading a client that does
-//! not read its answers: its watch then waits for room instead of bytes. Ends on SIGINT and
-//! SIGTERM.
+//! not read its answers: it then watches that socket for room to write, not for bytes. It ends on
+//! SIGINT and SIGTERM.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

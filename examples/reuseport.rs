@@ -1,11 +1,11 @@
-//! An echo server on all processors: a loop of its own per thread, and the kernel spreads the
-//! connections over their listeners (`SO_REUSEPORT`).
+//! An echo server on all processors. Each thread has its own loop and its own listener on the same
+//! port, and the kernel spreads the connections over the listeners (`SO_REUSEPORT`).
 //!
 //! ```text
 //! cargo run --release --example reuseport -- [--port N] [--threads N]
 //! ```
 //!
-//! Ends on SIGINT and SIGTERM, and tells how many connections each loop has served.
+//! The server ends on SIGINT and SIGTERM, and prints how many connections each loop has served.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -4,9 +4,9 @@
 //! cargo run --example sim_test -- [--seeds N] [--seed FIRST]
 //! ```
 //!
-//! The server is generic over its driver and takes time and sockets from its watcher. So a test
-//! meets short writes, late answers and deadlines in virtual time: ten seconds of silence take
-//! none. A seed that fails is printed; `--seed` runs it again, with the same faults.
+//! The server is generic over its driver and takes time and sockets from its watcher. So a test can
+//! simulate short writes, late answers and deadlines. Time is virtual: ten seconds of silence take
+//! no time. When a test fails, it prints its seed; `--seed` runs it again with the same faults.
 
 use std::io;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! cargo run --release --example udp_echo -- [--port N] [--receives N]
 //! ```
 //!
-//! Several receives are outstanding, so that a burst is taken in one turn. Ends on SIGINT and
-//! SIGTERM.
+//! Several receives are outstanding, so that the server takes a burst of datagrams in one turn. It
+//! ends on SIGINT and SIGTERM.
 
 use std::io;
 use std::net::UdpSocket;

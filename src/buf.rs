@@ -1,4 +1,4 @@
-//! Buffers: moved into an operation, moved back with its completion.
+//! Buffers: a program moves one into an operation, and its completion gives it back.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -21,14 +21,16 @@ use crate::discard::drop_each;
 use crate::region::Piece;
 use crate::swap::{self, Lease, Pool};
 
-/// The bytes of an operation: what a write sends, where a read lands, what a completion returns.
+/// The buffer of an operation: a write sends its bytes, a read fills it, and the completion returns
+/// it.
 ///
-/// The owner of the bytes is one of a closed set. As the buffer of a write it can be a `Vec<u8>`, a
-/// `Box<[u8]>`, a `String`, `&'static [u8]` or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a
-/// [list](Buf::list) of those (vectored), or any owner through [`Buf::from_owner`]. As the buffer
-/// of a read it is a `Vec<u8>`, whose **whole capacity** is offered from its start and whose length
-/// is then the number of bytes read, so that the same `Vec` can be submitted again and again; an
-/// [`AlignedBuf`], likewise; or a list of such.
+/// The buffer of a *write* can be made from a `Vec<u8>`, a `Box<[u8]>`, a `String`, `&'static [u8]`
+/// or `&'static str`, an `Arc<[u8]>`, a [`Lease`], a [list](Buf::list) of these (vectored I/O), or
+/// any other owner of bytes through [`Buf::from_owner`].
+///
+/// The buffer of a *read* is made from a `Vec<u8>`, an [`AlignedBuf`], or a list of these. The read
+/// uses the **whole capacity** from the first byte on, and then sets the length to the number of
+/// bytes read. So a program can submit the same `Vec` again and again.
 ///
 /// ```
 /// use windlass::Buf;
@@ -40,34 +42,35 @@ use crate::swap::{self, Lease, Pool};
 pub struct Buf {
     /// Where the bytes start.
     start: *const u8,
-    /// How many there are; of the first part for a list.
+    /// The number of bytes; 0 for a list.
     len: usize,
-    /// The owner: a tag in the low bits, a pointer or a number above them.
+    /// The owner: a tag in the low bits, and a pointer or a number in the others.
     owner: *mut (),
 }
 
-/// Nobody: static bytes, or none.
+/// No owner: static bytes, or no bytes.
 const STATIC: usize = 0;
-/// A lease: its chunk, which is aligned to 64 bytes.
+/// A lease: a pointer to its chunk, which is aligned to 64 bytes.
 const LEASE: usize = 1;
-/// A vector: its capacity.
+/// A vector: its capacity, no pointer.
 const VEC: usize = 2;
 /// An `Arc<[u8]>`: `start` and `len` are its raw pointer.
 const SHARED: usize = 3;
-/// A boxed vector of buffers.
+/// A list: a pointer to a boxed vector of buffers.
 const LIST: usize = 4;
-/// A boxed `Owner`.
+/// Any other owner: a pointer to a boxed `Owner`.
 const OWNER: usize = 5;
-/// An `AlignedBuf`: its capacity and alignment, as it packs them.
+/// An `AlignedBuf` with memory of its own: its capacity and alignment, packed into a number.
 const ALIGNED: usize = 6;
-/// An `AlignedBuf` on a piece of a region: the boxed piece.
+/// An `AlignedBuf` in registered memory: a pointer to the boxed piece.
 const PIECE: usize = 7;
 /// The bits of the tag.
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
 
 struct Owner {
-    /// From `Box::into_raw`: moving a `Box` would claim to be its only user.
+    /// From `Box::into_raw`. A `Box` here would be wrong: moving it would claim that nothing else
+    /// points to its memory.
     owner: *mut (dyn Send + 'static),
 }
 
@@ -87,11 +90,11 @@ unsafe impl Sync for Buf {}
 const _: () = assert!(size_of::<Buf>() <= 32);
 
 impl Buf {
-    /// No bytes.
+    /// A buffer without bytes.
     pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
 
-    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map.
-    /// `as_ref` is called once.
+    /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map. Only
+    /// this call uses `as_ref`, once.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Buf {
         let owner = Box::into_raw(Box::new(owner));
         // SAFETY: a live allocation from right above; it is not touched again until it drops.
@@ -101,8 +104,8 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
-    /// A list of buffers, written or filled one after the other. The parts of a list inside the
-    /// list become parts of this one.
+    /// Makes a list of buffers: a write sends them one after the other, and a read fills them one
+    /// after the other. A list inside the list is flattened: its parts become parts of this list.
     ///
     /// ```
     /// use windlass::Buf;
@@ -120,7 +123,7 @@ impl Buf {
         Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
     }
 
-    /// What [`Pool::commit`] answers, as a buffer.
+    /// The lease that [`Pool::commit`] returns, as a buffer.
     ///
     /// # Safety
     /// As for `commit`.
@@ -143,7 +146,8 @@ impl Buf {
     /// The vector of a `VEC`.
     ///
     /// # Safety
-    /// The tag is `VEC`, and the vector is not put together twice: it is forgotten, or `self` is.
+    /// The tag is `VEC`. Only one of the result and `self` may be dropped: the caller forgets the
+    /// other.
     unsafe fn vec(&self) -> ManuallyDrop<Vec<u8>> {
         let capacity = self.owner.addr() >> TAG_BITS;
         // SAFETY: B1.
@@ -175,7 +179,7 @@ impl Buf {
         (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
     }
 
-    /// The number of bytes; of all parts for a list.
+    /// The number of bytes; for a list, the sum of its parts.
     #[inline(always)]
     pub fn len(&self) -> usize {
         if self.tag() == LIST { self.list_len() } else { self.len }
@@ -186,20 +190,20 @@ impl Buf {
         self.parts().iter().map(Buf::len).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffer has no bytes.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.len() == 0
     }
 
-    /// Whether the read that returned this buffer met the end of the file: the buffer has no bytes.
-    /// An empty *datagram* has none either.
+    /// Whether the read that returned this buffer met the end of the file: then the buffer has no
+    /// bytes. After an empty *datagram* it has no bytes either.
     #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()
     }
 
-    /// The bytes; none for a list, whose [parts](Buf::parts) have them.
+    /// The bytes. For a list this is empty: its [parts](Buf::parts) hold the bytes.
     #[inline(always)]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores
@@ -207,7 +211,7 @@ impl Buf {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// The parts of a list; a single part otherwise.
+    /// The parts of a list. A buffer that is no list is its own single part.
     pub fn parts(&self) -> &[Buf] {
         match self.as_list() {
             Some(parts) => parts,
@@ -215,7 +219,7 @@ impl Buf {
         }
     }
 
-    /// The parts of a list; a single part otherwise.
+    /// The parts of a list. A buffer that is no list is its own single part.
     pub fn into_parts(mut self) -> Vec<Buf> {
         match self.as_list_mut() {
             Some(parts) => std::mem::take(parts),
@@ -223,7 +227,7 @@ impl Buf {
         }
     }
 
-    /// The bytes as a `Vec`: the same one if a `Vec` was moved in, else a copy.
+    /// The bytes as a `Vec`: the one that the buffer was made from, or else a copy of the bytes.
     pub fn into_vec(self) -> Vec<u8> {
         match self.tag() {
             VEC => {
@@ -250,10 +254,10 @@ impl Buf {
         Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
     }
 
-    /// The aligned buffer that was moved in, with the length that a read has set.
+    /// The [`AlignedBuf`] that this buffer was made from, with the length that a read has set.
     ///
     /// # Errors
-    /// The buffer comes back if it is no aligned one.
+    /// The buffer comes back if it was made from something else.
     pub fn into_aligned(self) -> Result<AlignedBuf, Buf> {
         if !matches!(self.tag(), ALIGNED | PIECE) {
             return Err(self);
@@ -268,7 +272,8 @@ impl Buf {
         self.tag() == LEASE
     }
 
-    /// How many bytes a read into this buffer can take: the capacity of its vectors.
+    /// How many bytes a read can put into this buffer: the capacity of its vector or aligned
+    /// buffer; for a list, the sum of its parts; 0 for every other kind.
     pub fn capacity(&self) -> usize {
         if self.tag() == LIST {
             self.parts().iter().map(Buf::capacity).sum()
@@ -277,7 +282,7 @@ impl Buf {
         }
     }
 
-    /// How many bytes a read can take at `start`; none for a list.
+    /// The capacity of this buffer itself; 0 for a list.
     #[inline]
     fn own_room(&self) -> usize {
         match self.tag() {
@@ -289,8 +294,8 @@ impl Buf {
         }
     }
 
-    /// The memory from byte `from` of a vector's capacity on, at most `most` bytes of it: where a
-    /// driver lets the kernel write. Empty for what cannot be read into.
+    /// The memory that a driver lets the kernel write: at most `most` bytes of the capacity, from
+    /// byte `from` on. Empty for a list, and for every buffer that a read cannot fill.
     #[inline]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
         let room = self.own_room();
@@ -301,8 +306,8 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// The targets of a list from byte `from` of its whole room on: at most `most` of them, and at
-    /// most `bytes` bytes.
+    /// Appends the targets of a list to `targets`: from byte `from` of the list's capacity on, at
+    /// most `bytes` bytes, until `targets` has `most` entries.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,
@@ -326,8 +331,8 @@ impl Buf {
         }
     }
 
-    /// Says that the first `len` bytes of the room have been written: a vector's length becomes
-    /// that, a list's vectors are filled one after the other.
+    /// Sets the length after a read into the first `len` bytes of the capacity. In a list, each
+    /// part gets its share in order.
     ///
     /// # Safety
     /// The kernel (or the driver, through [`Target`]) has written these bytes.
@@ -344,7 +349,7 @@ impl Buf {
         }
     }
 
-    /// Takes the buffer out, leaving nothing.
+    /// Takes the buffer out, and leaves one without bytes.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Buf {
         std::mem::replace(self, Buf::NONE)
@@ -401,7 +406,7 @@ impl Default for Buf {
     }
 }
 
-/// Where a kernel writes what it has received: memory that belongs to an operation.
+/// Memory of an operation, for the kernel or a driver to write received bytes into.
 ///
 /// The bytes may be uninitialised, so they can be written but not read.
 #[derive(Debug)]
@@ -412,39 +417,39 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The memory of `bytes`.
+    /// A target that covers `bytes`.
     pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
         Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
     }
 
-    /// `len` bytes at `start`.
+    /// A target of `len` bytes at `start`.
     ///
     /// # Safety
-    /// They can be written, and nothing else reads or writes them, for `'a`.
+    /// During `'a`, these bytes may be written, and no other code reads or writes them.
     #[inline]
     pub unsafe fn from_raw(start: *mut u8, len: usize) -> Target<'a> {
         Target { start, len, owner: PhantomData }
     }
 
-    /// How many bytes fit.
+    /// The number of bytes that fit into the memory.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing fits.
+    /// Whether no byte fits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where they start.
+    /// A pointer to the first byte.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start
     }
 
-    /// Copies as much of `bytes` as fits to the start of the memory; answers how much that was.
+    /// Copies as many of `bytes` as fit to the start of the memory, and returns their number.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let len = bytes.len().min(self.len);

@@ -1,4 +1,4 @@
-//! Settings of a watcher, and watchers on threads of their own.
+//! The settings of a watcher, and the start of a watcher on a thread of its own.
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -11,7 +11,8 @@ use crate::remote::Submitter;
 use crate::sys::affinity;
 use crate::watcher::Watcher;
 
-/// Builds a [`Watcher`]. It is `Send`, so that a loop can be set up here and run on its own thread.
+/// Collects settings and builds a [`Watcher`]. A builder is `Send`: one thread can choose the
+/// settings, and another builds the watcher and runs its loop.
 ///
 /// ```
 /// use windlass::{DriverKind, Watcher};
@@ -37,79 +38,86 @@ impl Builder {
         Builder::default()
     }
 
-    /// Which driver to use; an explicit choice never falls back. Default: [`DriverKind::Auto`].
+    /// Sets the driver. If it does not work here, [`build`](Builder::build) fails: it never takes
+    /// another one instead. Default: [`DriverKind::Auto`].
     pub fn driver(mut self, driver: DriverKind) -> Builder {
         self.driver = driver;
         self
     }
 
-    /// Most sources, 1 to 2^24 - 2. Default 2^20. Tables grow with need, by chunks of 256. Here and
-    /// in other settings, a number outside the range becomes the nearest one inside.
+    /// Sets how many sources the watcher can own, 1 to 2^24 - 2. Default 2^20. The table of sources
+    /// grows as needed, by 256 entries at a time. Here and in other settings, a number outside the
+    /// range counts as the nearest number inside.
     pub fn max_sources(mut self, count: u32) -> Builder {
         self.config.max_sources = count;
         self
     }
 
-    /// Most operations in flight, 1 to 2^24 - 2. Default 2^20.
+    /// Sets how many operations can be in flight, 1 to 2^24 - 2. Default 2^20.
     ///
-    /// The same number, but at least 4096, bounds the completions that wait for delivery. Beyond
-    /// it, submissions are refused with [`Limit::Completions`](crate::Limit::Completions): an
-    /// operation that ends at submission never counts as in flight. (Completions of accepted
-    /// operations always have room.)
+    /// The same number, but at least 4096, also bounds the completions that wait for delivery. An
+    /// operation that ends at submission never counts as in flight, but its completion counts here.
+    /// Beyond the bound, `submit` refuses with [`Limit::Completions`](crate::Limit::Completions).
+    /// (The completion of an accepted operation always has room.)
     pub fn max_operations(mut self, count: u32) -> Builder {
         self.config.max_operations = count;
         self
     }
 
-    /// Most requests from other threads that wait for the loop: 1 to 2^20. Default 4096. Each takes
-    /// some 100 bytes, allocated at once. Beyond the bound, other threads are refused, or
-    /// [wait](Submitter#back-pressure).
+    /// Sets how many requests from other threads can wait for the loop, 1 to 2^20. Default 4096.
+    /// The build of the watcher allocates the whole queue, some 100 bytes for each. When the queue
+    /// is full, a [`Submitter`] refuses, or [waits](Submitter#back-pressure).
     pub fn remote_queue(mut self, count: usize) -> Builder {
         self.config.remote_queue = count;
         self
     }
 
-    /// How many ids of each kind are kept ready for other threads: the most that they can attach or
-    /// submit between two turns of the loop. Default 2048, so that a broadcast to that many clients
-    /// is accepted at once. Without an id, other threads are refused, or
-    /// [wait](Submitter#back-pressure). The range is 1 to 2^16, and at most a quarter of the
-    /// [sources](Builder::max_sources) or [operations](Builder::max_operations). The first
-    /// [`submitter`](Watcher::submitter) or [`guard`](Watcher::guard) reserves the ids: since then
-    /// they count as sources and operations, and take their memory. (With a limit of 1 source or
-    /// operation nothing is reserved, so other threads are refused.) Before that, each pair of ids
-    /// takes 32 bytes.
+    /// Sets how many names (ids) of sources, and how many of operations, the loop keeps ready for
+    /// other threads. Another thread takes one for each source that it attaches and each operation
+    /// that it submits, and the loop replaces them in its next turn. So this is the most that other
+    /// threads can attach or submit between two turns. When none is left, a [`Submitter`] refuses,
+    /// or [waits](Submitter#back-pressure). Default 2048: a broadcast to that many clients needs no
+    /// wait.
+    ///
+    /// The range is 1 to 2^16, and at most a quarter of [`max_sources`](Builder::max_sources) or
+    /// [`max_operations`](Builder::max_operations). (Where such a limit is 1, no id is reserved, so
+    /// other threads are refused.) The first [`submitter`](Watcher::submitter) or
+    /// [`guard`](Watcher::guard) reserves the ids. From then on they count as sources and
+    /// operations, and take their memory. Before that, each pair of ids takes 32 bytes.
     pub fn id_reserve(mut self, count: usize) -> Builder {
         self.config.id_reserve = count;
         self
     }
 
-    /// Most bytes of swap buffers, the memory of reads without a buffer; at least one buffer.
-    /// Default 64 MiB, allocated with need. In a pool of eight buffers or more of which half are in
-    /// use, a multishot read may hold one buffer, or an eighth of the free ones if that is more.
-    /// Then it waits until a lease of its own comes back. So a peer that sends and never reads does
-    /// not stop other connections.
+    /// Sets how many bytes the *swap buffers* can have: the pool of memory that reads without a
+    /// buffer fill, and that leases hold. Default 64 MiB, allocated as needed; at least one buffer.
+    ///
+    /// While half of a pool of eight buffers or more is in use, the leases of one multishot read
+    /// may hold one buffer, or an eighth of the free buffers if that is more. At this share the
+    /// read waits until one of its leases is dropped. So a peer that sends and never reads does not
+    /// stop other connections.
     pub fn swap_limit(mut self, bytes: usize) -> Builder {
         self.config.swap_limit = bytes;
         self
     }
 
-    /// Bytes of one swap buffer, 64 to 2^30, rounded up to a multiple of 64: the most that one read
-    /// without a buffer takes. Default 64 KiB.
+    /// Sets the size of one swap buffer in bytes, 64 to 2^30, rounded up to a multiple of 64. A
+    /// read without a buffer takes at most so many bytes. Default 64 KiB.
     pub fn buffer_size(mut self, bytes: u32) -> Builder {
         self.config.buffer_size = bytes;
         self
     }
 
-    /// Most bytes of writes that one source may have queued, up to 2^32 - 1 (the default). A write
-    /// that would exceed it is refused, or closes the source
-    /// ([`write_overflow`](Builder::write_overflow)). A write to a source without queued writes is
+    /// Sets how many bytes of writes one source can have queued, up to 2^32 - 1 (the default). A
+    /// write that would exceed this limit is refused, or closes the source: see
+    /// [`write_overflow`](Builder::write_overflow). A write to a source without queued writes is
     /// always accepted.
     pub fn write_limit(mut self, bytes: usize) -> Builder {
         self.config.write_limit = u32::try_from(bytes).unwrap_or(u32::MAX);
         self
     }
 
-    /// What happens to a write, from any thread, that would exceed the
+    /// Sets what happens to a write, from any thread, that would exceed the
     /// [`write_limit`](Builder::write_limit). Default [`Overflow::Refuse`].
     ///
     /// ```
@@ -139,25 +147,26 @@ impl Builder {
         self
     }
 
-    /// Bytes that are read from one source in a row while other sources wait. Default 2 MiB, about
-    /// half a millisecond. A stream that is read until it is empty costs half of one that takes
-    /// turns with others, because its bytes are still in the cache. A source writes at most 256 KiB
-    /// in a row, and reads at most as much from the page cache.
+    /// Sets how many bytes a turn reads from one source in a row while other sources wait. Default
+    /// 2 MiB, about half a millisecond. Reading a stream until it is empty takes half of the CPU of
+    /// reading streams by turns, because the bytes are still in the cache. A source writes at most
+    /// 256 KiB in a row, and reads at most 256 KiB in a row from the page cache.
     pub fn source_budget(mut self, bytes: usize) -> Builder {
         self.config.source_budget = bytes.max(1);
         self
     }
 
-    /// Bytes that a turn reads before it delivers what it has, so that they are still in the cache
-    /// when the program looks at them. Default 64 KiB.
+    /// Sets after how many read bytes a turn ends, and delivers its completions. Default 64 KiB:
+    /// then the bytes are still in the cache when the program looks at them.
     pub fn turn_budget(mut self, bytes: usize) -> Builder {
         self.config.turn_budget = bytes.max(1);
         self
     }
 
-    /// Counts the time that the loop sleeps:
-    /// [`Counters::idle_ns`](crate::driver::Counters::idle_ns). Default off, because it reads the
-    /// clock before and after each sleep (some 40 ns where reading it needs no system call).
+    /// Sets whether the watcher counts the time that the loop sleeps:
+    /// [`Counters::idle_ns`](crate::driver::Counters::idle_ns). Default off, because the count
+    /// needs the clock before and after each sleep (some 40 ns where reading the clock needs no
+    /// system call).
     ///
     /// ```
     /// # use windlass::{Completions, Op, Watcher};
@@ -173,80 +182,86 @@ impl Builder {
         self
     }
 
-    /// Most worker threads, 1 to 1024; with another number [`build`](Builder::build) fails. They do
-    /// what would block the loop: work on files that the kernel does not do by itself, name
-    /// look-ups, and jobs. Each starts when there is work for it. Default 4, or what the
-    /// environment variable `WINDLASS_THREADS` says.
+    /// Sets how many worker threads there can be, 1 to 1024; with another number
+    /// [`build`](Builder::build) fails. The threads do the work that would block the loop: jobs,
+    /// name look-ups, and work on files that the kernel does not do by itself. Each thread starts
+    /// when there is work for it. Default 4, or what the environment variable `WINDLASS_THREADS`
+    /// says.
     pub fn threads(mut self, count: usize) -> Builder {
         // 0 stands for what the environment says.
         self.config.threads = if count == 0 { usize::MAX } else { count };
         self
     }
 
-    /// Most jobs for the worker threads that are in flight at a time, 1 to 2^20. Default 4096.
-    /// Submissions beyond the bound are refused.
+    /// Sets how many jobs for the worker threads can be in flight, 1 to 2^20. Default 4096. At this
+    /// number `submit` refuses further jobs.
     pub fn max_jobs(mut self, count: usize) -> Builder {
         self.config.max_jobs = count;
         self
     }
 
-    /// Which mechanism does the work on files. An explicit choice never falls back.
+    /// Sets which mechanism does the work on files. If it does not work here,
+    /// [`build`](Builder::build) fails: it never takes another one instead. Default:
+    /// [`FileBackend::Auto`].
     pub fn file_backend(mut self, backend: FileBackend) -> Builder {
         self.config.file_backend = backend;
         self
     }
 
-    /// How many files the io_uring driver registers with its ring, each at its first operation. For
-    /// a registered file the kernel looks the descriptor up only once. Default 0. Further files
-    /// work unregistered. The setting has no effect where the kernel refuses, and on other drivers,
-    /// even with a ring for files beside epoll. [`explain`](Watcher::explain) says so.
+    /// Sets how many files the io_uring driver registers with its ring, each at its first
+    /// operation. For a registered file the kernel looks the descriptor up only once. Default 0.
+    /// More files than that work unregistered. The setting has no effect where the kernel refuses
+    /// it, and on every other driver, even if epoll has a ring for files beside it.
+    /// [`explain`](Watcher::explain) says whether files are registered.
     pub fn registered_files(mut self, count: u32) -> Builder {
         self.config.registered_files = count;
         self
     }
 
-    /// How many bytes of memory the io_uring driver registers with its ring, up to 2^30. Default 0.
-    /// [`Watcher::aligned_buf`] takes buffers from it, and the kernel does not pin their pages for
-    /// each operation on a file. The memory is locked: without `CAP_IPC_LOCK` it counts against
-    /// `RLIMIT_MEMLOCK`. Where the kernel refuses, and on other drivers, it has no effect, and
-    /// [`explain`](Watcher::explain) says so.
+    /// Sets how many bytes of memory the io_uring driver registers with its ring, up to 2^30.
+    /// Default 0. [`Watcher::aligned_buf`] takes buffers from this memory. The kernel pins its
+    /// pages once, and not again for each operation on a file. The memory is locked: without
+    /// `CAP_IPC_LOCK` it counts against `RLIMIT_MEMLOCK`. The setting has no effect where the
+    /// kernel refuses it, and on every other driver. [`explain`](Watcher::explain) says whether
+    /// memory is registered.
     pub fn registered_bytes(mut self, bytes: usize) -> Builder {
         self.config.registered_bytes = bytes;
         self
     }
 
-    /// Most events that one wait takes, 1 to 65,536. Default 64: the sources of one turn stay in
-    /// the processor's cache between their reads and their writes.
+    /// Sets how many events one wait takes from the kernel, 1 to 65,536. Default 64: then the
+    /// sources of one turn stay in the processor's cache between their reads and their writes.
     pub fn events_per_wait(mut self, count: usize) -> Builder {
         self.config.events_per_wait = count;
         self
     }
 
-    /// How long a wait spins before it blocks. Off by default. Spinning multiplies the rate of a
-    /// single connection, because its messages no longer wait for a wake-up. It keeps a processor
-    /// busy.
+    /// Sets how long a wait spins before it blocks. Off by default. With one connection, spinning
+    /// can more than double the rate, because a message does not wait until the thread wakes up. It
+    /// keeps a processor busy.
     pub fn busy_poll(mut self, span: Duration) -> Builder {
         self.config.busy_poll = span;
         self
     }
 
-    /// Turns workarounds for known faults of io_uring on and off, as a list of `name=on` and
-    /// `name=off`; [`explain`](Watcher::explain) names those in force. Watchers without a ring
-    /// ignore it. Default: the workarounds for the running kernel release, changed by
-    /// `WINDLASS_QUIRKS`, which has the same form.
+    /// Turns workarounds for known faults of io_uring on and off, by a list of `name=on` and
+    /// `name=off`. [`explain`](Watcher::explain) names those that are on. A watcher without a ring
+    /// ignores the list. Default: the workarounds for the running kernel release, changed by the
+    /// environment variable `WINDLASS_QUIRKS`, a list of the same form.
     pub fn quirks(mut self, list: impl Into<String>) -> Builder {
         self.config.quirks = list.into();
         self
     }
 
     /// Binds the thread that builds the watcher to processor `cpu` (from 0). Its worker threads may
-    /// still run on all processors of the process. Linux only.
+    /// still run on all processors of the process. Only Linux and Android can do this; elsewhere
+    /// [`build`](Builder::build) fails.
     pub fn affinity(mut self, cpu: usize) -> Builder {
         self.affinity = Some(cpu);
         self
     }
 
-    /// The settings, for [drivers](crate::driver::Driver) and kernels of your own.
+    /// Returns the settings, for [drivers](crate::driver::Driver) and kernels of your own.
     pub fn config(&self) -> Config {
         self.config.clone()
     }
@@ -256,10 +271,11 @@ impl Builder {
     /// # Errors
     ///
     /// - `InvalidInput`: [`affinity`](Builder::affinity) names a processor that the process may not
-    ///   use; `WINDLASS_DRIVER` or `WINDLASS_FILES` names none; the number of threads, also in
-    ///   `WINDLASS_THREADS`, is not within 1 to 1024; or a name of [`quirks`](Builder::quirks) is
-    ///   unknown.
-    /// - `Unsupported`: this system does not have the driver or the file backend.
+    ///   use; `WINDLASS_DRIVER` names no driver, or `WINDLASS_FILES` no mechanism; the number of
+    ///   threads, here or in `WINDLASS_THREADS`, is not 1 to 1024; or [`quirks`](Builder::quirks)
+    ///   or `WINDLASS_QUIRKS` has an unknown name.
+    /// - `Unsupported`: this system does not have the driver or the file backend, or cannot bind
+    ///   threads to processors.
     /// - `EMFILE`, `ENFILE`, `ENOMEM`, `EPERM` …: the system cannot set the driver up. The error's
     ///   text begins with the failed call, and [`Reason::of`](crate::Reason::of) returns the errno.
     pub fn build(self) -> io::Result<Watcher> {
@@ -269,8 +285,8 @@ impl Builder {
         Ok(Watcher::with_driver(Auto::new(self.driver, self.config)?))
     }
 
-    /// Builds a watcher on a thread of its own and runs `body` with it there. Returns once the
-    /// watcher is built, with its submitter.
+    /// Starts a thread, builds a watcher on it, and runs `body` with the watcher there. This call
+    /// waits until the watcher is built, and returns its submitter.
     ///
     /// ```
     /// use windlass::{Completions, Done, Watcher};
@@ -287,7 +303,7 @@ impl Builder {
     /// # Errors
     ///
     /// - As for [`build`](Builder::build).
-    /// - `EAGAIN`: the system gives no thread.
+    /// - `EAGAIN`: the system starts no more threads.
     pub fn spawn<T: Send + 'static>(
         self,
         name: impl Into<String>,
@@ -299,7 +315,7 @@ impl Builder {
                 Ok(watcher) => watcher,
                 Err(error) => {
                     let copy = io::Error::new(error.kind(), error.to_string());
-                    // The other side waits for exactly this.
+                    // `spawn` waits for this message, so the send cannot fail.
                     let _ = built.send(Err(error));
                     return Err(copy);
                 }
@@ -317,6 +333,6 @@ impl Builder {
 pub struct LoopThread<T> {
     /// The handle through which this thread reaches the loop.
     pub submitter: Submitter,
-    /// The thread; joining it gives what the loop returned.
+    /// The thread of the loop. Joining it returns the value that `body` has returned.
     pub thread: JoinHandle<io::Result<T>>,
 }

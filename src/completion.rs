@@ -1,4 +1,4 @@
-//! Completions: what became of an operation.
+//! Completions: how operations ended, and the batch that a wait fills.
 
 use std::any::Any;
 use std::fmt;
@@ -21,18 +21,19 @@ use crate::source::{Handle, Source, Ticket};
 /// has any number of completions with [`has_more`](Completion::has_more) set. Dropping a completion
 /// unread leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
-    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. It
-    /// may have ended since.
+    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. The
+    /// source may have ended since.
     pub source: Source,
     /// The operation's token, unchanged.
     pub token: u64,
-    /// How it ended.
+    /// How the operation ended, with its buffer or its value.
     pub result: Result<Done, Error>,
-    /// The operation's ticket, with its code, `MORE` and `LATE` in its index.
+    /// The operation's ticket. Its index also holds the operation's code and the flags `MORE` and
+    /// `LATE`.
     ticket: Ticket,
 }
 
-// One cache line: completions are written here and read there, a batch at a time.
+// One cache line: the driver writes a batch of completions, and the program then reads it.
 const _: () = assert!(size_of::<Completion>() <= 64);
 
 // Bits of a ticket's index that no driver uses: storing flags in them keeps a completion small.
@@ -45,8 +46,8 @@ const OURS: u32 = MORE | LATE | CODE;
 const _: () = assert!(OpCode::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
 
 impl Completion {
-    /// The final completion of an operation with this code (for authors of drivers). The index of a
-    /// ticket uses the lowest 24 bits and the highest bit only.
+    /// The final completion of an operation with this code (for authors of drivers). The ticket's
+    /// index may use only its lowest 24 bits and its highest bit.
     #[inline(always)]
     pub fn new(
         code: OpCode,
@@ -61,7 +62,8 @@ impl Completion {
         Completion { source, token, result, ticket }
     }
 
-    /// Says that more completions follow (for authors of drivers).
+    /// Sets whether more completions follow: [`has_more`](Completion::has_more) (for authors of
+    /// drivers).
     #[inline]
     pub fn with_more(mut self, more: bool) -> Self {
         let bit = if more { MORE } else { 0 };
@@ -76,7 +78,8 @@ impl Completion {
         self.ticket = Ticket::from_parts(index, self.ticket.generation());
     }
 
-    /// Says that the work went on after its deadline or cancel (for authors of drivers).
+    /// Sets whether the work went on after its deadline or cancel: [`is_late`](Completion::is_late)
+    /// (for authors of drivers).
     #[inline]
     pub fn with_late(mut self, late: bool) -> Self {
         let bit = if late { LATE } else { 0 };
@@ -90,9 +93,9 @@ impl Completion {
         Ticket::from_parts(self.ticket.index() & !OURS, self.ticket.generation())
     }
 
-    /// The kind of the operation that this completes, whether it succeeded or failed. A message,
-    /// which completes no operation, has [`OpCode::Message`]. All work of the threads (opening,
-    /// renaming, jobs …) shares [`OpCode::Task`]: tokens tell it apart.
+    /// The kind of the operation, whether it succeeded or failed. A message completes no operation,
+    /// and has [`OpCode::Message`]. All work of the worker threads (opens, renames, jobs …) has
+    /// [`OpCode::Task`]; a program tells such operations apart by their tokens.
     ///
     /// ```
     /// use std::time::Duration;
@@ -110,7 +113,8 @@ impl Completion {
     /// ```
     #[inline]
     pub fn code(&self) -> OpCode {
-        // Only numbers of codes are stored.
+        // The remainder never changes the number: only codes are stored. It spares a check of the
+        // bounds.
         OpCode::ALL[((self.ticket.index() & CODE) >> CODE_SHIFT) as usize % OpCode::COUNT]
     }
 
@@ -120,14 +124,14 @@ impl Completion {
         self.ticket.index() & MORE != 0
     }
 
-    /// Whether this is file work that went on after its deadline or cancel and has now ended, with
-    /// its real result.
+    /// Whether this completes file work that went on after its deadline or cancel. The result is
+    /// the real one.
     #[inline]
     pub fn is_late(&self) -> bool {
         self.ticket.index() & LATE != 0
     }
 
-    /// Another ticket for what another thread had submitted under it.
+    /// Replaces the ticket by the one under which another thread had submitted the operation.
     pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
         let ours = self.ticket.index() & OURS;
         self.ticket = Ticket::from_parts(ticket.index() | ours, ticket.generation());
@@ -169,79 +173,81 @@ impl fmt::Debug for Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Done {
-    /// A read has these bytes; none at the end of the file ([`Buf::is_eof`]).
+    /// The bytes of a read: empty at the end of the file ([`Buf::is_eof`]).
     Read(Buf),
-    /// A write has sent all of the buffer's bytes.
+    /// The kernel has taken all bytes of a write.
     Written {
         /// The operation's buffer.
         buf: Buf,
-        /// How many bytes it has sent.
+        /// How many bytes the kernel has taken.
         bytes: u32,
     },
-    /// A connection from a listener.
+    /// A connection that a listener has accepted.
     Accepted(Handle),
-    /// A connected socket.
+    /// The socket that a connect has connected.
     Connected(Handle),
-    /// One datagram.
+    /// A datagram has arrived.
     Received {
-        /// Its bytes.
+        /// The bytes of the datagram.
         data: Buf,
-        /// Its sender; unspecified for one without a name: an unbound Unix socket, the peer of a
-        /// seqpacket socket.
+        /// The address of the sender. It is unspecified if the sender has none: an unbound Unix
+        /// socket, or the peer of a seqpacket socket.
         from: Address,
-        /// It was longer than the memory offered, and its rest is lost.
+        /// Whether the datagram was longer than the memory for it; then the rest of it is lost.
         truncated: bool,
     },
-    /// Bytes and descriptors from a Unix socket.
+    /// Bytes and descriptors have arrived on a Unix socket.
     Descriptors {
-        /// The bytes; none at the end of the file.
+        /// The bytes: empty at the end of the file.
         data: Buf,
-        /// The descriptors that came with them.
+        /// The descriptors that came with these bytes.
         descriptors: Descriptors,
     },
-    /// The writing side is shut.
+    /// The writing side of the socket is shut down.
     Shutdown,
-    /// The source is closed, after all writes before the close were out.
+    /// The source is closed. The kernel had taken all writes queued before the close.
     Closed,
-    /// The queued bytes have fallen to the mark of [`Op::wait_drained`](crate::Op::wait_drained).
+    /// No more bytes of writes are queued than [`Op::wait_drained`](crate::Op::wait_drained) asked
+    /// for.
     Drained,
-    /// The requested conditions that hold.
+    /// The requested conditions that hold, at the end of a poll.
     Ready(Ready),
-    /// The time of a timer has come.
+    /// The time of a timer has passed.
     Timer,
-    /// A nop.
+    /// A nop has ended.
     Nop,
-    /// A message from another thread.
+    /// Another thread has posted a message.
     Message(Message),
-    /// Work on a file without another result: a sync, a rename …
+    /// Work on a file that returns no value: a sync, a rename …
     Finished,
-    /// An open file.
+    /// The file that an operation has opened.
     Opened(Handle),
-    /// A new temporary file, open, and its path.
+    /// The path of a new temporary file, and the open file.
     Temporary(Box<(PathBuf, Handle)>),
-    /// What the system knows of a file.
+    /// The metadata of a file.
     Metadata(Box<Metadata>),
-    /// What the system knows of a file system.
+    /// The metadata of a file system: its size, its free space …
     StatFs(Box<StatFs>),
-    /// A path.
+    /// The path that an operation has found: the target of a link, a canonical path.
     Path(PathBuf),
-    /// The entries of a directory.
+    /// All entries of a directory.
     Entries(Vec<DirEntry>),
-    /// A part of a directory's entries.
+    /// Some of the entries of a directory, and the place to go on from.
     Part(Box<DirPart>),
-    /// How many bytes were copied.
+    /// How many bytes a copy has copied.
     Copied(u64),
-    /// How many bytes of a file were sent since the operation's last completion.
+    /// How many bytes of a file a `send_file` has sent since its last completion.
     Sent(u32),
-    /// The addresses of a host.
+    /// The addresses of a host: the result of [`Op::lookup_host`](crate::Op::lookup_host).
     Addresses(Vec<SocketAddr>),
-    /// The names of a host and a port.
+    /// The name of a host, and that of a service: the result of
+    /// [`Op::lookup_addr`](crate::Op::lookup_addr).
     HostName(Box<HostName>),
-    /// What a job has returned.
+    /// The value that a job has returned.
     Returned(Message),
 }
 
-/// What [`Submitter::post`](crate::Submitter::post) sent, or a job has returned.
+/// A value that [`Submitter::post`](crate::Submitter::post) has sent, or that a job has returned.
 pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
 
 impl Message {
@@ -253,7 +259,7 @@ impl Message {
     /// Takes the value, if it is a `T`.
     ///
     /// # Errors
-    /// The message comes back if it is not.
+    /// The message comes back if the value is no `T`, or if there is no value.
     pub fn downcast<T: 'static>(self) -> Result<T, Message> {
         let mut this = self;
         match this.0.take() {
@@ -265,7 +271,7 @@ impl Message {
         }
     }
 
-    /// Whether it carries only a token.
+    /// Whether the message has no value, only a token.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -285,7 +291,8 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A batch of completions, filled by [`Watcher::wait`](crate::Watcher::wait) and used again.
+/// A batch of completions. [`Watcher::wait`](crate::Watcher::wait) fills it, and a program reuses
+/// it for the next wait.
 ///
 /// ```
 /// use windlass::{Completions, Op, Watcher};
@@ -310,39 +317,39 @@ impl<T> Completions<T> {
         Completions { items: Vec::new() }
     }
 
-    /// How many are in it.
+    /// The number of completions in the batch.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether none is in it.
+    /// Whether the batch has no completions.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Takes those in `range` out, in order.
+    /// Removes the completions in `range`, and yields them in order.
     #[inline]
     pub fn drain(&mut self, range: impl RangeBounds<usize>) -> std::vec::Drain<'_, T> {
         self.items.drain(range)
     }
 
-    /// Looks at them in order.
+    /// Iterates over the completions in order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
 
-    /// Drops them all.
+    /// Drops all completions.
     pub fn clear(&mut self) {
         self.items.clear();
     }
 
-    /// Adds one at the end (for authors of drivers).
+    /// Appends a completion (for authors of drivers).
     pub fn push(&mut self, item: T) {
         self.items.push(item);
     }
 
-    /// Adds all of `batch`, leaving it empty: by a swap where nothing is here yet (for authors of
-    /// drivers).
+    /// Moves all completions out of `batch` to the end of this one, and returns their number. If
+    /// this one is empty, the two vectors are swapped (for authors of drivers).
     #[inline]
     pub fn take_from(&mut self, batch: &mut Vec<T>) -> usize {
         let count = batch.len();

@@ -67,8 +67,9 @@ impl Default for Config {
         Config {
             max_sources: 1 << 20,
             max_operations: 1 << 20,
-            remote_queue: 4096,
-            id_reserve: 2048,
+            // Miri would take seconds to make the queues of each watcher.
+            remote_queue: if cfg!(miri) { 64 } else { 4096 },
+            id_reserve: if cfg!(miri) { 32 } else { 2048 },
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
             write_limit: u32::MAX,

@@ -1,8 +1,8 @@
-//! How an operation is refused, and how an accepted one fails.
+//! Errors: how `submit` refuses an operation, and how an accepted operation fails.
 //!
-//! A refusal ([`Rejected`]) comes from `submit`, reports nothing later and hands the operation back
-//! with its buffer. A failure ([`Error`]) is the result of a completion; it says how many bytes
-//! moved and hands the buffer back.
+//! `submit` can refuse an operation: [`Rejected`] says why, and hands the operation back with its
+//! buffer. No completion follows. An accepted operation can fail: [`Error`] is the result of its
+//! completion. It says how many bytes moved, and hands the buffer back.
 
 use std::fmt;
 use std::io;
@@ -23,83 +23,84 @@ pub enum Limit {
     /// [`Builder::write_limit`](crate::Builder::write_limit), with
     /// [`Overflow::Refuse`](crate::Overflow::Refuse).
     Writes,
-    /// Messages from other threads that wait for the loop:
+    /// Requests from other threads that wait for the loop:
     /// [`Builder::remote_queue`](crate::Builder::remote_queue).
     RemoteQueue,
-    /// Ids that the loop keeps ready for other threads:
+    /// Names of sources and operations that the loop keeps ready for other threads:
     /// [`Builder::id_reserve`](crate::Builder::id_reserve).
     IdReserve,
-    /// Jobs for worker threads whose completions were not taken yet.
+    /// Jobs for worker threads in flight: [`Builder::max_jobs`](crate::Builder::max_jobs).
     Jobs,
     /// Completions that wait for delivery:
-    /// [`Builder::max_operations`](crate::Builder::max_operations). No other bound counts an
-    /// operation that ends at submission.
+    /// [`Builder::max_operations`](crate::Builder::max_operations). An operation that ends at
+    /// submission is never in flight, so only this bound counts it.
     Completions,
-    /// Requests that an `AioFiles` of [`fs`](crate::fs) has at a time: its depth.
+    /// Requests that an `AioFiles` of [`fs`](crate::fs) has in flight: its depth.
     Depth,
 }
 
-/// Why something was refused.
+/// Why the watcher has refused an operation, a handle or another request.
 ///
 /// An [`io::Error`] made from a reason keeps the reason ([`Reason::of`]) and has this kind:
 ///
 /// | refusal | kind | cause |
 /// |---|---|---|
-/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound of the [`Builder`](crate::Builder), which it names |
+/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound that the [`Builder`](crate::Builder) sets; the reason names it |
 /// | [`Stale`](Reason::Stale) | `NotFound` | a source or ticket that has ended |
 /// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`](crate::Watcher::close), or a watcher that was dropped |
-/// | [`Forked`](Reason::Forked) | `Unsupported` | a child that did not [make it its own](crate::Watcher::reinit_after_fork) |
+/// | [`Forked`](Reason::Forked) | `Unsupported` | a forked child that has not called [`reinit_after_fork`](crate::Watcher::reinit_after_fork) |
 /// | [`EmptyBuffer`](Reason::EmptyBuffer), [`TooLong`](Reason::TooLong), [`BadCount`](Reason::BadCount) | `InvalidInput` | a buffer or count |
-/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | an operation that the descriptor or the kind of its buffer cannot do |
-/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of another kernel |
+/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | the descriptor, or the kind of the buffer, does not fit the operation |
+/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of a simulation on the system's kernel, or the other way round |
 /// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work and jobs in the simulation |
 /// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`](crate::Watcher::set_affinity), [`Builder::affinity`](crate::Builder::affinity) |
 /// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`](crate::Watcher::detach) with operations in flight |
+/// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's own thread waits on its [`Submitter`](crate::Submitter) |
 /// | [`Os`](Reason::Os) | the errno's | the system |
 ///
-/// When other code has closed the selector's descriptor, the wait fails with `EBADF`, or on epoll
-/// with `EINVAL` if the number now belongs to another file. An accepted operation fails with an
-/// [`ErrorKind`].
+/// If other code has closed the selector's descriptor, the wait fails with `EBADF`, or on epoll
+/// with `EINVAL` when the number now belongs to another file. An accepted operation has no reason:
+/// it fails with an [`ErrorKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bound `limit`, which stands at `count`, is reached; try again after completions.
+    /// A bound is reached. Try again after the next completions.
     Full {
         /// Which bound.
         limit: Limit,
-        /// What it is set to.
+        /// The value that the bound is set to.
         count: u32,
     },
-    /// The source or ticket names nothing (any more).
+    /// The source or the ticket has ended, or has never existed.
     Stale,
     /// The watcher is closed.
     Closed,
     /// The process is a fork of the one that built the watcher.
     Forked,
-    /// The buffer has no bytes to write, or no room to read into.
+    /// The buffer has no bytes to write, or no capacity to read into.
     EmptyBuffer,
     /// The buffer is longer than `i32::MAX` bytes, the most that one operation moves.
     TooLong,
-    /// `read_exact` was asked for more bytes than its buffer has room for, or for none.
+    /// The count of a `read_exact` is 0, or more than the capacity of its buffer.
     BadCount,
-    /// The descriptor cannot do this: a regular file or directory, a listener that is read, a
-    /// stream that accepts, a shared blocking listener.
+    /// The descriptor cannot do this. For example, a stream cannot accept, a listener cannot be
+    /// read, and a regular file cannot be polled.
     Unsupported,
-    /// The handle has no descriptor of this driver's kernel: a simulated handle on the system's
-    /// kernel, a handle of the system or of another simulation on a simulation; or the descriptor
-    /// of a simulated source was requested.
+    /// The handle or source has no descriptor that this driver can use. A simulation takes only its
+    /// own handles, the system's kernel takes none of them, and a simulated source has no
+    /// descriptor to lend out.
     NoDescriptor,
-    /// The driver's kernel has no files and no threads for blocking work. A simulated kernel is
-    /// one.
+    /// The driver's kernel has no files, and no threads for jobs and look-ups. A simulation is such
+    /// a kernel.
     NoFiles,
-    /// The thread cannot be bound to this processor: it does not exist, or the process may not use
-    /// it.
+    /// The processor does not exist, or the process may not use it.
     NoProcessor(u32),
     /// Operations are in flight on the source, so it cannot be detached.
     Busy,
-    /// The loop runs on this thread, so the thread would wait for itself.
+    /// A [`Submitter`](crate::Submitter) would have to wait for its loop, but the loop runs on this
+    /// very thread.
     Deadlock,
-    /// The system refused, with this errno (on Windows the C library's, `libc::EAGAIN` …).
+    /// The system reported this errno. (On Windows it is one of the C library's: `libc::EAGAIN` …)
     Os(i32),
 }
 
@@ -207,7 +208,7 @@ impl Reason {
     }
 }
 
-/// A refused submission: why, and what was refused, with its buffer.
+/// A refusal: the reason, and the refused value itself (with its buffer, if it is an operation).
 pub struct Rejected<T> {
     /// The refused value: an operation, a handle or a message.
     pub value: T,
@@ -216,7 +217,7 @@ pub struct Rejected<T> {
 }
 
 impl<T> Rejected<T> {
-    /// What was handed in.
+    /// Returns the refused value.
     pub fn into_inner(self) -> T {
         self.value
     }
@@ -256,27 +257,28 @@ pub enum ErrorKind {
     Aborted,
     /// The watcher was closed.
     Closed,
-    /// An earlier write on the same source ended partly sent, so this one would have left a hole in
-    /// the stream. No byte of it was sent. A shutdown or close with this error was not done, and
-    /// the source is still there.
+    /// An earlier write on the same source ended after only a part of its bytes was sent. So this
+    /// write would have left a hole in the stream, and no byte of it was sent. A shutdown or a
+    /// close with this error has done nothing: the source is as open as before.
     Torn,
-    /// The end of the file came before `read_exact` had its bytes.
+    /// The file ended before `read_exact` had all its bytes.
     Eof,
-    /// The job panicked. The buffer holds its message.
+    /// The job panicked. The buffer of the [`Error`] holds the text of the panic.
     Panicked,
-    /// The parent had submitted it when the process was forked; see
-    /// [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
+    /// The process is a forked child, and the parent had submitted the operation before the fork:
+    /// see [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     Forked,
     /// The queued writes of the source exceeded
     /// [`Builder::write_limit`](crate::Builder::write_limit), and
     /// [`Overflow::Close`](crate::Overflow::Close) has aborted the source.
     Overflow,
-    /// The directory has more names than [`Op::read_dir`](crate::Op::read_dir) reads, 65,536:
-    /// [`Op::read_dir_part`](crate::Op::read_dir_part) reads it.
+    /// The directory has more than 65,536 entries, the most that
+    /// [`Op::read_dir`](crate::Op::read_dir) reads. [`Op::read_dir_part`](crate::Op::read_dir_part)
+    /// reads such a directory in parts.
     TooManyEntries,
 }
 
-/// The failure of an accepted operation: how it ended, how many bytes had moved, its buffer.
+/// The failure of an accepted operation: how it ended, how many bytes had moved, and its buffer.
 pub struct Error {
     buf: Buf,
     /// An errno, or one of the negative codes below.
@@ -305,7 +307,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// A failure of `kind` after `bytes` bytes (for authors of drivers).
+    /// A failure of `kind` after the operation has moved `bytes` bytes (for authors of drivers).
     #[inline]
     pub fn new(kind: ErrorKind, bytes: u32, buf: Buf) -> Error {
         Error { buf, code: kind.code(), bytes }
@@ -367,10 +369,10 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Cancelled => f.write_str("the operation was cancelled"),
             ErrorKind::Aborted => f.write_str("the source was aborted"),
             ErrorKind::Closed => f.write_str("the watcher was closed"),
-            ErrorKind::Torn => f.write_str("a write before this one ended partly sent"),
+            ErrorKind::Torn => f.write_str("an earlier write was sent only in part"),
             ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
             ErrorKind::Panicked => f.write_str("the job panicked"),
-            ErrorKind::Forked => f.write_str("it is the parent's since the fork"),
+            ErrorKind::Forked => f.write_str("since the fork, only the parent has this operation"),
             ErrorKind::Overflow => {
                 f.write_str("the source was closed: its queued writes exceeded their limit")
             }

@@ -28,7 +28,7 @@
 //!                 watcher.submit(Op::write(client, "hello"))?;
 //!                 watcher.submit(Op::read(client).token(2))?;
 //!             }
-//!             // The server's bytes go back as they came: a lease, no copy.
+//!             // The server writes the same lease back, without a copy.
 //!             Done::Read(data) if c.token == 1 => {
 //!                 watcher.submit(Op::write(c.source, data))?;
 //!             }
@@ -47,27 +47,27 @@
 //! | the loop | [`Watcher`] and its [`Builder`]; [`Op`] says what can be submitted, [`Completion`] and [`Done`] what comes back |
 //! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd |
 //! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what `std::fs` has, and `send_file`; name look-ups and your own jobs |
-//! | files, names, descriptors | [`fs`], [`net`] and [`fd`] have the types that go with them |
-//! | on every operation | a token, a deadline or a timeout, cancel |
+//! | files, names, descriptors | [`fs`], [`net`] and [`fd`] have their types |
+//! | on every operation | a token, a deadline or a timeout, and a cancel |
 //! | state | [`SourceMap`] keeps what a program has for each of its sources |
 //! | memory | a read without a buffer yields a counted [`Lease`]; the pool of leases is bounded, and an idle source holds none |
 //! | other threads | a [`Submitter`] attaches, submits, cancels, aborts and posts; a [`SourceGuard`] aborts its source when it is dropped |
 //! | errors | [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`] for a failed operation |
 //! | looking inside | [`Watcher::explain`]: which mechanism serves which operation, why, and how often; [`Watcher::counters`] |
 //! | testing | [`sim`]: your own server on a simulated kernel with virtual time, counted faults and a trace hash |
-//! | readiness alone | [`reactor`] tells when a descriptor is ready, and the program makes the calls |
+//! | readiness alone | [`reactor`] reports which descriptors are ready, and the program reads and writes itself |
 //!
-//! The module `guide` has a page for each task that a program has sooner or later. The first is
-//! "how the loop works".
+//! The module `guide` has a page for each common task of a program. The first page is "how the loop
+//! works".
 //!
 //! # For authors of drivers
 //!
 //! [`driver`] states the contract that every driver keeps (C1 to C10), and the traits [`Submit`],
-//! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] runs a watcher on a driver
-//! from outside this crate. The parts that drivers are built from are in the same module:
+//! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] builds a watcher on a
+//! driver from outside this crate. The same module has the parts to build a driver from:
 //! [`slots`](driver::slots), [`deadlines`](driver::deadlines), [`swap`](driver::swap) and
-//! [`remote`](driver::remote). [`kernel`] has the [`Proactor`](kernel::Proactor), which is a driver,
-//! and the [`Kernel`](kernel::Kernel) that it runs on.
+//! [`remote`](driver::remote). [`kernel`] has the [`Proactor`](kernel::Proactor), which is a
+//! driver, and the trait [`Kernel`](kernel::Kernel) for the kernel that it runs on.
 
 mod address;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
@@ -172,7 +172,7 @@ const _: () = {
 #[cfg(doctest)]
 struct WatcherIsNotSend;
 
-/// The README's example compiles; `tests/readme.rs` runs it.
+/// This compiles the README's example; `tests/readme.rs` runs it.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

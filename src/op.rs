@@ -1,11 +1,11 @@
-//! Operations: what can be submitted.
+//! Operations, and their common settings.
 //!
 //! ```text
-//! op.rs              an operation, what every one answers, and what it can have
+//! op.rs              the type `Op`, its codes, and the settings of every operation
 //! op/stream.rs       bytes: read, write, shutdown, close
 //! op/connection.rs   accept, connect
 //! op/message.rs      datagrams, passed descriptors
-//! op/wait.rs         timers, readiness, room
+//! op/wait.rs         timers, readiness, drained write queues
 //! file/op.rs         files, names, look-ups and jobs
 //! ```
 
@@ -34,9 +34,9 @@ pub enum OpCode {
     Nop,
     /// Completes at its deadline.
     Timer,
-    /// Reads what is there into a lease.
+    /// Reads the bytes that have arrived into a lease.
     Read,
-    /// Reads what is there into the operation's buffer.
+    /// Reads the bytes that have arrived into the operation's buffer.
     ReadInto,
     /// Fills `count` bytes of the operation's buffer.
     ReadExact,
@@ -46,7 +46,7 @@ pub enum OpCode {
     Accept,
     /// Connects a new socket.
     Connect,
-    /// Shuts the writing side after the writes before it.
+    /// Shuts the writing side down after the writes before it.
     Shutdown,
     /// Receives one datagram and its sender.
     RecvFrom,
@@ -60,29 +60,29 @@ pub enum OpCode {
     Poll,
     /// Closes the source after the writes before it.
     Close,
-    /// Waits until few bytes are queued for writing.
+    /// Waits until the source's queue of writes is short.
     WaitDrained,
     /// Reads a file at an offset.
     ReadAt,
     /// Writes a file at an offset.
     WriteAt,
-    /// Everything that a file was written is on the disk.
+    /// Puts the written bytes of a file, and its metadata, on the disk.
     SyncAll,
-    /// As `SyncAll`, without the metadata that reading does not need.
+    /// As `SyncAll`, but leaves out metadata that a later read does not need.
     SyncData,
     /// Sends a file's bytes over a socket.
     SendFile,
-    /// What threads do: opening, renaming, looking names up, work of the program.
+    /// Work for a worker thread: an open, a rename, a name look-up, a job …
     Task,
     /// Not an operation: the code of a message from another thread.
     Message,
 }
 
 impl OpCode {
-    /// How many codes there are.
+    /// The number of codes.
     pub const COUNT: usize = OpCode::Message as usize + 1;
 
-    /// Every code, in the order of their numbers.
+    /// Every code, in the order of the numbers.
     pub const ALL: [OpCode; OpCode::COUNT] = [
         OpCode::Nop,
         OpCode::Timer,
@@ -109,7 +109,7 @@ impl OpCode {
         OpCode::Message,
     ];
 
-    /// Whether it stands in the queue of its source's reads.
+    /// Whether an operation with this code waits in the read queue of its source.
     pub(crate) const fn is_read(self) -> bool {
         use OpCode::*;
         matches!(self, Read | ReadInto | ReadExact | Accept | RecvFrom | RecvDescriptors)
@@ -118,7 +118,7 @@ impl OpCode {
 
 /// An operation, to be given to [`Watcher::submit`].
 ///
-/// A constructor says what to do; the methods add what every operation can have:
+/// A constructor says what the operation does. Its methods add settings:
 ///
 /// | method | meaning | default |
 /// |---|---|---|
@@ -127,8 +127,8 @@ impl OpCode {
 /// | [`multishot`](Op::multishot) | accept and read: stay in flight, complete again and again | once |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///
-/// An operation owns its buffer. The completion gives the buffer back, also when the operation
-/// failed, and a refusal of `submit` gives it back, too.
+/// An operation owns its buffer. Its completion gives the buffer back, even if the operation
+/// failed. If `submit` refuses the operation, the refusal gives the buffer back.
 ///
 /// ```
 /// use std::time::Duration;
@@ -148,7 +148,8 @@ impl OpCode {
 /// The page of each constructor lists the errors of its operation. Every operation can also meet
 /// the errors below.
 ///
-/// [`Watcher::submit`] refuses an operation, hands it back and reports nothing later, with:
+/// [`Watcher::submit`] can refuse an operation. Then it hands the operation back, and no completion
+/// follows. The reasons are:
 ///
 /// - [`Reason::Closed`]: the watcher is closed.
 /// - [`Reason::Forked`]: the process is a fork of the one that built the watcher.
@@ -158,8 +159,8 @@ impl OpCode {
 /// - [`Reason::Full`] with [`Limit::Completions`]: too many completions wait for delivery.
 /// - [`Reason::Os`] with `EBADF`: other code has closed the descriptor before its first operation.
 ///
-/// Of what another thread submits through a [`Submitter`](crate::Submitter::submit), the refusals
-/// that only the loop can see come as completions.
+/// Another thread submits through a [`Submitter`](crate::Submitter::submit), before the loop sees
+/// the operation. If the loop then refuses it, the refusal comes as a completion.
 ///
 /// An accepted operation ends in exactly one final completion. If it fails, [`Error::kind`] says
 /// how, [`Error::bytes`] how many bytes had moved, and [`Error::into_buf`] returns the buffer:
@@ -167,38 +168,43 @@ impl OpCode {
 /// - [`ErrorKind::Deadline`]: its deadline has passed.
 /// - [`ErrorKind::Cancelled`]: [`Watcher::cancel`] or [`Watcher::cancel_all`] has ended it.
 /// - [`ErrorKind::Aborted`]: [`Watcher::abort`] or an [`Op::close`] has ended its source.
-/// - [`ErrorKind::Overflow`]: as `Aborted`, by [`Overflow::Close`].
-/// - [`ErrorKind::Closed`]: [`Watcher::close`] has ended everything.
-/// - [`ErrorKind::Forked`]: the parent had submitted it before the process was forked.
-/// - [`ErrorKind::Os`]: the system reports an errno. Besides those of the constructor's page these
-///   can be `ENOSPC` and `ENOMEM`, when the operation has to wait and the selector takes no further
-///   descriptor (epoll: `/proc/sys/fs/epoll/max_user_watches`); `EBADF`, when other code has closed
-///   the descriptor; and on io_uring `EIO`, when the kernel has lost an answer.
+/// - [`ErrorKind::Overflow`]: the source's queued writes exceeded their limit, and
+///   [`Overflow::Close`] has ended the source.
+/// - [`ErrorKind::Closed`]: [`Watcher::close`] has ended all operations.
+/// - [`ErrorKind::Forked`]: this process is a forked child, and the parent had submitted the
+///   operation before the fork.
+/// - [`ErrorKind::Os`]: the system reports an errno. The constructor's page lists the usual ones.
+///   Any operation that has to wait can end with `ENOSPC` or `ENOMEM`: the selector takes no
+///   further descriptor (epoll: `/proc/sys/fs/epoll/max_user_watches`). `EBADF` means that other
+///   code has closed the descriptor. On io_uring, `EIO` can mean that the kernel has lost the
+///   answer.
 ///
 /// `EINTR`, and `EAGAIN` of reads, writes and accepts, never end an operation on a socket or pipe:
-/// the driver waits, and tries again. After `ENOBUFS` and `ENOMEM` it tries again every
-/// millisecond.
+/// the driver waits, and tries again. When such a call fails with `ENOBUFS` or `ENOMEM`, the driver
+/// tries again every millisecond.
 ///
 /// # Cancellation of every operation
 ///
-/// [`Watcher::cancel`] is a request, and the operation's completion is the answer. It counts the
-/// bytes that had moved, and returns the buffer. If the operation was done already, the cancel
-/// returns false and the completion has the real result. A cancel or deadline leaves the source
-/// usable. On io_uring the kernel owns the buffers of the reads and writes that it has begun until
-/// it answers, so that the completion of a cancel may need another wait.
+/// [`Watcher::cancel`] is a request, and the operation's completion is the answer. The completion
+/// says how many bytes had moved, and returns the buffer. If the operation had ended already, the
+/// cancel returns false, and the completion has the real result. A cancel or a deadline leaves the
+/// source usable. On io_uring the kernel keeps the buffer of a read or write that it has begun
+/// until it answers, so the completion may come one wait later.
 ///
-/// Dropping the watcher drops operations without completions. It waits at most one second for the
-/// kernel and the threads; a buffer that the kernel uses for longer is leaked and
-/// [counted](crate::driver::leaked_buffers).
+/// Dropping the watcher drops the operations in flight: they get no completions. The drop waits at
+/// most one second for the kernel and the threads. A buffer that the kernel uses for longer is
+/// leaked and [counted](crate::driver::leaked_buffers).
 ///
 /// # File work
 ///
-/// A regular file, directory or block device is attached like any descriptor. Its operations say
-/// where they start, have no order, and do not move the file's position. Data in the page cache is
-/// read at once. io_uring, Linux AIO (for `O_DIRECT`) or threads do all other work: see
-/// [`Watcher::explain`]. epoll, kqueue, poll, io_uring and Windows do the same work; macOS, FreeBSD
-/// and Windows have only the threads for it. An operation on a path needs no source; the source of
-/// its completion is [`Source::NONE`].
+/// A regular file, directory or block device is attached like any descriptor. Each operation on it
+/// names the offset where it starts, and does not move the file's position. Operations on one file
+/// have no order.
+///
+/// On Linux, `submit` itself reads data that is in the page cache. io_uring, Linux AIO (for
+/// `O_DIRECT`) or worker threads do all other work: [`Watcher::explain`] says which. Other systems
+/// have only the worker threads. Every driver offers the same operations. An operation on a path
+/// needs no source; the source of its completion is [`Source::NONE`].
 ///
 /// ## Errors of file work
 ///
@@ -208,35 +214,37 @@ impl OpCode {
 /// - [`Reason::Unsupported`]: the source is no regular file, directory or block device.
 /// - [`Reason::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
 ///   ([`Builder::max_jobs`]).
-/// - [`Reason::Os`]: no thread runs yet, and the system allows none (`EAGAIN`).
+/// - [`Reason::Os`]: no worker thread runs yet, and the system refuses to start one (`EAGAIN`).
 ///
 /// ## Errors of paths
 ///
 /// An operation on a path can end with:
 ///
-/// - `ENOENT`: nothing has this name, or a directory on the way does not exist; the path is empty.
-/// - `ENOTDIR`: something on the way is no directory.
-/// - `EACCES`: the process may not search a directory on the way, or may not do what it asks for.
-/// - `ELOOP`: too many symbolic links on the way.
+/// - `ENOENT`: nothing has this name, a directory in the path does not exist, or the path is empty.
+/// - `ENOTDIR`: a part of the path before the last is no directory.
+/// - `EACCES`: the process may not search a directory in the path, or the operation needs a
+///   permission that it lacks.
+/// - `ELOOP`: the path leads through too many symbolic links.
 /// - `ENAMETOOLONG`: the path, or a name in it, is too long.
 /// - `EINVAL`: the path contains a NUL.
-/// - `EROFS`, `ENOSPC`, `EDQUOT`: the file system is read-only, or full, or the user's quota is,
-///   for what changes something.
-/// - `EMFILE`, `ENFILE`: out of descriptors, for what opens something.
-/// - `EIO`: the device failed. Windows' errors that have no errno are `EIO`, too.
+/// - `EROFS`, `ENOSPC`, `EDQUOT`: the operation would change a file system that is read-only or
+///   full, or the user's quota is used up.
+/// - `EMFILE`, `ENFILE`: the operation would open a file, and no descriptor is free.
+/// - `EIO`: the device failed. On Windows, `EIO` also stands for every error that has no errno.
 ///
 /// ## Cancellation of file work
 ///
-/// A cancel or a deadline, an abort of the source, and a close of the watcher take back what
-/// neither kernel nor thread has begun. What has begun goes on, because a system call on a file
-/// cannot be abandoned: the operation ends with its real result, and its completion is marked as
-/// [late](Completion::is_late). The result says whether the work was done. The descriptor of an
+/// A cancel, a deadline, an abort of the source, and a close of the watcher end an operation that
+/// neither the kernel nor a thread has begun. An operation that has begun goes on, because a system
+/// call on a file cannot be abandoned. It ends with its real result, and its completion is marked
+/// as [late](Completion::is_late). The result says whether the work was done. The descriptor of an
 /// aborted source stays open until the work on it has ended.
 #[must_use = "an operation does nothing until it is submitted"]
 pub struct Op {
     pub(crate) source: Source,
     pub(crate) token: u64,
-    /// Absolute (nanoseconds of `clock`), or a span with the bit `RELATIVE`; 0 is none.
+    /// An absolute time (nanoseconds of `clock`), or a span with the bit `RELATIVE`. 0 means no
+    /// deadline.
     pub(crate) deadline_ns: u64,
     pub(crate) buf: Buf,
     pub(crate) extra: Extra,
@@ -257,12 +265,12 @@ pub(crate) const LIMITED: u8 = 1 << 3;
 /// That deadline counts from the submission.
 const LIMITED_RELATIVE: u8 = 1 << 4;
 
-/// A time as an operation carries it: at least 1, clamped to 292 years.
+/// A time in the form that an operation stores: from 1 ns to 292 years.
 fn bounded(ns: u64) -> u64 {
     ns.clamp(1, RELATIVE - 1)
 }
 
-/// A deadline as `deadline_ns` carries it.
+/// A deadline in the form of `deadline_ns`.
 pub(crate) fn due_ns(due: Deadline) -> u64 {
     match due {
         Deadline::At(at) => bounded(clock::ns_of(at)),
@@ -270,7 +278,7 @@ pub(crate) fn due_ns(due: Deadline) -> u64 {
     }
 }
 
-/// The deadline of a timer with these flags and this extra: see [`Op::limit_ns`].
+/// The deadline of a timer that has these flags, and this time in `extra`: see [`Op::limit_ns`].
 pub(crate) fn limit_ns(flags: u8, extra: &Extra) -> u64 {
     match flags & (LIMITED | LIMITED_RELATIVE) {
         0 => 0,
@@ -300,9 +308,9 @@ impl Op {
     }
 }
 
-/// What every operation can have, and what it was made of.
+/// Settings that every operation can have, and the fields of an operation.
 impl Op {
-    /// Sets the number that the completion returns untouched: any `u64`, 0 if it is not set.
+    /// Sets the token: a number that the completion returns unchanged. Any `u64`; the default is 0.
     ///
     /// The driver does not look at it. Two operations may have the same token.
     ///
@@ -319,11 +327,13 @@ impl Op {
 
     /// Ends the operation with [`ErrorKind::Deadline`] if it has not ended by `deadline`.
     ///
-    /// A deadline that has passed already gives the operation a single try, if it is at the head of
-    /// its queue: data that is there wins. The source stays usable. A timer keeps its own time: the
-    /// earlier of the two ends it. Of `deadline` and [`timeout`](Op::timeout) the last call counts.
-    /// The deadline of a [multishot](Op::multishot) operation limits its whole life: completions do
-    /// not extend it. [`Watcher::reschedule_at`] moves the deadline of an operation in flight.
+    /// If the deadline has passed at submission, the driver still tries the operation once,
+    /// provided that it is at the head of its queue. So data that has already arrived wins over the
+    /// deadline. The source stays usable. On a timer, the earlier of the deadline and the timer's
+    /// own time ends it. If a program calls both `deadline` and [`timeout`](Op::timeout), the last
+    /// call counts. The deadline of a [multishot](Op::multishot) operation limits the whole
+    /// operation: its completions do not extend the deadline. [`Watcher::reschedule_at`] moves the
+    /// deadline of an operation in flight.
     ///
     /// # Errors
     ///
@@ -331,8 +341,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// Never early, on any driver; late by no more than the wait's granularity, as [`Op::timer`].
-    /// In the simulation, use the times of [`Watcher::now`].
+    /// A deadline is never early on any driver. It is late by no more than the granularity of the
+    /// system's wait, as for [`Op::timer`]. In the simulation, use the times of [`Watcher::now`].
     ///
     /// # Cancellation
     ///
@@ -350,7 +360,8 @@ impl Op {
         self
     }
 
-    /// As [`Op::deadline`], counted from the submission. Beyond 292 years it counts as 292 years.
+    /// As [`Op::deadline`], counted from the submission. A timeout of more than 292 years counts as
+    /// 292 years.
     ///
     /// ```
     /// use std::time::Duration;
@@ -395,16 +406,17 @@ impl Op {
         self
     }
 
-    /// A timer's deadline in addition to its own time, in the form of `deadline_ns`; 0 is none.
+    /// A timer's deadline in addition to its own time, in the form of `deadline_ns`. 0 means none.
     pub(crate) fn limit_ns(&self) -> u64 {
         limit_ns(self.flags, &self.extra)
     }
 
     /// Keeps the operation in flight after a completion, until it fails or ends.
     ///
-    /// [`Completion::has_more`] tells all completions from the last. A [deadline](Op::deadline)
-    /// ends it, however many completions it has had. It works on [`Op::accept`], [`Op::read`] and
-    /// [`Op::send_file`]; other operations ignore it.
+    /// [`Completion::has_more`] is true for every completion but the last. A
+    /// [deadline](Op::deadline) ends the operation, however many completions it has had. The
+    /// setting works on [`Op::accept`], [`Op::read`] and [`Op::send_file`]; other operations ignore
+    /// it.
     ///
     /// ```
     /// use std::io::Write;
@@ -427,8 +439,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// An error ends the operation: submit it again to go on. An accept passes over the errors that
-    /// concern one connection.
+    /// An error ends the operation: submit it again to go on. An accept skips a connection that
+    /// fails, and goes on.
     ///
     /// # Platforms
     ///
@@ -437,8 +449,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// What was delivered stays valid. Bytes and connections that were not delivered stay where
-    /// they were.
+    /// Leases and sockets that were delivered stay valid. Bytes that were not delivered stay in the
+    /// socket, and connections in the backlog.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
         if matches!(self.code, OpCode::Read | OpCode::Accept | OpCode::SendFile) {
@@ -447,24 +459,24 @@ impl Op {
         self
     }
 
-    /// What it does.
+    /// What the operation does.
     #[inline]
     pub const fn code(&self) -> OpCode {
         self.code
     }
 
-    /// The source that it is for, or [`Source::NONE`].
+    /// The source that the operation is for, or [`Source::NONE`].
     #[inline]
     pub const fn source(&self) -> Source {
         self.source
     }
 
-    /// Its buffer.
+    /// The buffer of the operation.
     pub fn buf(&self) -> &Buf {
         &self.buf
     }
 
-    /// Takes its buffer back out of a refused operation.
+    /// Takes the buffer out of an operation that was refused.
     pub fn into_buf(self) -> Buf {
         self.buf
     }

@@ -23,7 +23,7 @@ pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
 /// two numbers below them name no place.
 pub(crate) const MOST: u32 = (1 << 24) - 2;
 
-const CHUNK_BITS: u32 = 8;
+const CHUNK_BITS: u32 = if cfg!(miri) { 4 } else { 8 };
 const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// An entry of a [`Table`]: it stores its own generation, which the table maintains.

@@ -1,4 +1,4 @@
-//! The one type that programs hold: a driver, and the conveniences around it.
+//! The [`Watcher`]: a driver, and convenient methods around it.
 
 use std::io;
 use std::marker::PhantomData;
@@ -62,13 +62,13 @@ use crate::sys::{affinity, descriptor};
 ///
 /// # Loop modes, as libuv has them
 ///
-/// The loop is the program's:
+/// A program writes the loop itself. It gets the effect of each libuv function as follows:
 ///
 /// | libuv | here |
 /// |---|---|
 /// | `UV_RUN_ONCE`, `UV_RUN_NOWAIT` | [`wait`](Watcher::wait), [`try_wait`](Watcher::try_wait) |
-/// | `UV_RUN_DEFAULT` | `wait` while there is an operation that is to be waited for: one more with each that is submitted, one less with each completion without [`has_more`](Completion::has_more) |
-/// | `uv_ref`, `uv_unref` | to count an operation, or not to: a listener's accept, a heartbeat's timer |
+/// | `UV_RUN_DEFAULT` | count the operations in flight: add 1 for each submission, subtract 1 for each completion without [`has_more`](Completion::has_more); call `wait` while the count is above 0 |
+/// | `uv_ref`, `uv_unref` | count an operation, or leave it out of the count, for example a listener's accept or a heartbeat's timer |
 /// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
 /// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), [`update_now`](Watcher::update_now) |
 /// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`; with [`idle_time`](crate::Builder::idle_time) `idle_ns` |
@@ -94,21 +94,23 @@ use crate::sys::{affinity, descriptor};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// `Watcher` is `Watcher<Auto>`, whose driver is chosen when it is built. A `Watcher` over one
-/// driver is monomorphic, from the same source.
+/// `Watcher` without a parameter is `Watcher<Auto>`: its driver is chosen at run time, when the
+/// watcher is built. A `Watcher<D>` for a certain driver `D` has no such choice at run time.
 pub struct Watcher<D: Driver = Auto> {
     driver: D,
-    /// Rings that are bound to one thread must stay on it.
+    /// A ring is bound to the thread that made it, so a watcher is not `Send`.
     _not_send: PhantomData<*const ()>,
 }
 
 impl Watcher {
-    /// A watcher on the driver that `WINDLASS_DRIVER` names, or else on the best that works here.
+    /// Builds a watcher with the default settings. Its driver is the one that the environment
+    /// variable `WINDLASS_DRIVER` names, or else the one on the system's selector: epoll, kqueue,
+    /// or poll.
     ///
     /// # Errors
     ///
-    /// - `InvalidInput`: an environment variable is wrong: `WINDLASS_DRIVER`, `WINDLASS_FILES`,
-    ///   `WINDLASS_THREADS` or `WINDLASS_QUIRKS`.
+    /// - `InvalidInput`: an environment variable has an unknown value: `WINDLASS_DRIVER`,
+    ///   `WINDLASS_FILES`, `WINDLASS_THREADS` or `WINDLASS_QUIRKS`.
     /// - `Unsupported`: this system does not have the driver or the file backend that such a
     ///   variable names.
     /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system cannot set the driver up. The error's text
@@ -117,19 +119,19 @@ impl Watcher {
         Watcher::builder().build()
     }
 
-    /// A [`Builder`], to change settings before the watcher is built.
+    /// Returns a [`Builder`], which changes settings before it builds the watcher.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
 impl<D: Driver> Watcher<D> {
-    /// A watcher over a driver of your own.
+    /// Builds a watcher on a driver of your own.
     pub fn with_driver(driver: D) -> Watcher<D> {
         Watcher { driver, _not_send: PhantomData }
     }
 
-    /// Takes the driver out, so that a driver of your own can wrap it. Sources, tickets and
+    /// Returns the driver, so that a driver of your own can wrap it. Sources, tickets and
     /// submitters stay valid.
     ///
     /// ```
@@ -144,29 +146,31 @@ impl<D: Driver> Watcher<D> {
         self.driver
     }
 
-    /// The driver.
+    /// The driver below the watcher.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// The driver, to call methods of its own that change it.
+    /// The driver below the watcher, for calls of methods that need `&mut`.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
 
-    /// Takes ownership of a descriptor: anything that converts into an `OwnedFd`, or an accepted or
-    /// connected [`Handle`]. Makes no system call: the descriptor is registered with the kernel
-    /// when an operation on it would block for the first time.
+    /// Takes ownership of a descriptor, and returns the source that names it. The descriptor is
+    /// anything that converts into an `OwnedFd`, or a [`Handle`] from an accept or a connect. The
+    /// call makes no system call: the watcher registers the descriptor with the kernel when an
+    /// operation on it would block for the first time.
     ///
-    /// Options that were set before stay. Pipes, terminals and listeners are made non-blocking at
-    /// their first operation. [`detach`](Watcher::detach) restores them.
+    /// The options of the socket stay as they are. The first operation on a pipe, a terminal or a
+    /// listener makes it non-blocking, and [`detach`](Watcher::detach) restores that flag.
     ///
     /// # Errors
     ///
-    /// The handle comes back, with:
+    /// [`Rejected`] hands the handle back, with:
     ///
     /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
-    /// - [`Reason::NoDescriptor`]: the handle belongs to another kernel.
+    /// - [`Reason::NoDescriptor`]: a handle of a [simulation](crate::sim) on a watcher that is not
+    ///   on this simulation, or a descriptor of the system on a simulation.
     /// - [`Reason::Closed`]: the watcher is closed.
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
@@ -183,46 +187,47 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - `EMFILE`: out of descriptors for the duplicate.
+    /// - `EMFILE`: the process has no descriptor left for the duplicate.
     /// - The reasons of [`attach`](Watcher::attach), which [`Reason::of`] returns.
     pub fn attach_dup(&mut self, descriptor: impl AsFd) -> io::Result<Source> {
         let duplicate = descriptor::duplicate(descriptor.as_fd())?;
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
     }
 
-    /// Gives a descriptor back when no operation is in flight on it. Its flags are as they were
-    /// when it was attached. (After a fork they stay as they are, because the other process may
-    /// rely on them.)
+    /// Returns the descriptor of a source on which no operation is in flight, and ends the source.
+    /// The flags of the descriptor are as they were when it was attached. (After a fork they stay
+    /// as they are, because the other process may rely on them.)
     ///
     /// # Errors
     ///
-    /// The source stays attached, with:
+    /// The source stays attached. The reasons are:
     ///
-    /// - [`Reason::Busy`]: operations are in flight on it.
-    /// - [`Reason::Stale`]: it was aborted or detached before, or is closing.
+    /// - [`Reason::Busy`]: operations are in flight on the source.
+    /// - [`Reason::Stale`]: the source was aborted or detached before, or is closing.
     /// - [`Reason::Closed`]: the watcher is closed.
     /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread's
-    ///   attach waits in the queue, and the loop takes no requests because too many completions
-    ///   wait for delivery.
+    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread
+    ///   has attached this source, its request still waits in the queue, and the loop takes no
+    ///   requests while too many completions wait for delivery. Call [`wait`](Watcher::wait), and
+    ///   try again.
     pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         self.driver.detach(source)
     }
 
-    /// Makes a listening stream socket with the default [`ListenOptions`]: backlog 4096,
-    /// TCP_NODELAY for accepted sockets, `SO_REUSEADDR`. A Unix socket file on which no process
-    /// listens any more is replaced.
+    /// Makes a stream socket that listens at `address`, and attaches it. It has the default
+    /// [`ListenOptions`]: backlog 4096, TCP_NODELAY for accepted sockets, `SO_REUSEADDR`. The call
+    /// replaces a Unix socket file on which no process listens any more.
     ///
     /// # Errors
     ///
-    /// Nothing is bound, with:
+    /// On an error the call leaves no socket behind. The errors are:
     ///
     /// - `EADDRINUSE`: another socket has the address.
-    /// - `EADDRNOTAVAIL`: the address is not one of this machine.
+    /// - `EADDRNOTAVAIL`: the address does not belong to this machine.
     /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
     ///   directory.
     /// - `ENOENT`, `ENOTDIR`: the directory of a Unix path does not exist.
-    /// - `EAFNOSUPPORT`: the system has no such sockets.
+    /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address.
     /// - `EMFILE`, `ENFILE`: out of descriptors.
     /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
@@ -230,7 +235,7 @@ impl<D: Driver> Watcher<D> {
         self.listen_with(address, ListenOptions::default())
     }
 
-    /// As [`listen`](Watcher::listen), with options.
+    /// As [`listen`](Watcher::listen), with these options instead of the defaults.
     ///
     /// # Errors
     ///
@@ -244,8 +249,8 @@ impl<D: Driver> Watcher<D> {
         self.driver.listen(&address.into(), options)
     }
 
-    /// Accepts an operation, or hands it back. Its completion comes from a later wait, never from
-    /// inside this call.
+    /// Accepts an operation, or hands it back. A later wait delivers its completion; this call
+    /// never does.
     ///
     /// # Errors
     ///
@@ -269,19 +274,20 @@ impl<D: Driver> Watcher<D> {
         self.driver.cancel_all(source)
     }
 
-    /// Waits for at least one completion, appends all to `done`, and returns their number. A signal
-    /// does not end the wait: see the guide's page on signals.
+    /// Waits for at least one completion, appends all that are ready to `done`, and returns their
+    /// number. A signal does not end the wait: see the guide's page on signals.
     ///
-    /// With nothing in flight it waits for requests of other threads through a [`Submitter`].
-    /// Without such threads it blocks for ever. (On a [simulation](crate::sim) it fails instead.)
+    /// With no operation in flight, the wait ends only when another thread makes a request through
+    /// a [`Submitter`]. Without such a thread it blocks for ever. (On a [simulation](crate::sim) it
+    /// fails instead.)
     ///
     /// # Errors
     ///
-    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and everything has been
+    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and all completions have been
     ///   delivered.
     /// - [`Reason::Forked`]: this is a forked child.
     /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
-    /// - `Deadlock`: on a simulation, nothing is left that could happen.
+    /// - `Deadlock`: on a simulation, no event is left that could end the wait.
     ///
     /// [`Reason::of`] returns the reason.
     #[inline]
@@ -289,7 +295,7 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Forever, done)
     }
 
-    /// As [`wait`](Watcher::wait), for at most `timeout`. Returns 0 when it has passed.
+    /// As [`wait`](Watcher::wait), for at most `timeout`. Returns 0 when the timeout has passed.
     ///
     /// # Errors
     ///
@@ -313,12 +319,12 @@ impl<D: Driver> Watcher<D> {
 
     /// Ends the operations of a source ([`ErrorKind::Aborted`](crate::ErrorKind::Aborted)) and
     /// closes its descriptor at once. Returns false for a stale source. To send the queued writes
-    /// first, submit [`Op::close`] instead. An abort after it would end the close and the unsent
-    /// writes.
+    /// first, submit [`Op::close`] instead. An abort after that would end the close, and drop the
+    /// unsent writes.
     ///
-    /// Completions already made are still delivered. Later submissions for the source are refused
-    /// with [`Reason::Stale`]: a server with several operations in flight per source must expect
-    /// that.
+    /// Operations that had already ended keep their completions, and a wait still delivers these.
+    /// Later submissions for the source are refused with [`Reason::Stale`]: a server with several
+    /// operations in flight per source must expect that.
     ///
     /// ```
     /// # use windlass::{Completions, Op, Reason, Watcher};
@@ -343,28 +349,28 @@ impl<D: Driver> Watcher<D> {
 
     /// Ends everything: every operation in flight completes with
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and every descriptor is closed. The next
-    /// waits deliver these completions. Then they fail with [`Reason::Closed`]. A second call does
-    /// nothing.
+    /// waits deliver these completions. After that, every wait fails with [`Reason::Closed`]. A
+    /// second call does nothing.
     pub fn close(&mut self) {
         self.driver.close();
     }
 
-    /// Makes the copy of the watcher in a forked child usable there. Without a fork it does
-    /// nothing. Until then every call in the child fails with [`Reason::Forked`]. The child never
-    /// disturbs the parent's watcher.
+    /// Makes the watcher usable in a forked child. Before this call, every other call in the child
+    /// fails with [`Reason::Forked`]. In the process that built the watcher, this call does
+    /// nothing. The child never disturbs the parent's watcher.
     ///
-    /// The sources stay, with their names. The two processes share their open files: bytes that one
-    /// reads, the other does not get. Every operation in flight at the fork goes on in the parent.
-    /// In the child it ends with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and with its
-    /// buffer unless a worker thread had it. The selector or ring, the wake descriptor, the AIO
-    /// context and the worker threads are made anew; registered files and buffers are registered
-    /// anew. Completions that were not yet delivered at the fork are delivered in both.
+    /// The child has the same sources as the parent. The two processes share the open files: bytes
+    /// that one reads, the other does not get. Every operation in flight at the fork goes on in the
+    /// parent. In the child it ends with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and with
+    /// its buffer unless a worker thread had it. The child gets a selector or ring, a wake
+    /// descriptor, an AIO context and worker threads of its own, and registers files and buffers
+    /// again. Completions that were not yet delivered at the fork are delivered in both processes.
     ///
-    /// [`Submitter`]s and source guards from before the fork stay the parent's: a guard that is
-    /// dropped in the child aborts nothing there. [`pollable`](Watcher::pollable) returns another
-    /// descriptor. Older buffers of [`aligned_buf`](Watcher::aligned_buf) are not registered any
-    /// more. After a fork, neither process restores a descriptor's flags, because the other may
-    /// still rely on them.
+    /// Every [`Submitter`] and [`SourceGuard`] from before the fork still belongs to the parent:
+    /// dropping such a guard in the child aborts no source. [`pollable`](Watcher::pollable) returns
+    /// another descriptor than before. Buffers that [`aligned_buf`](Watcher::aligned_buf) returned
+    /// before the fork are not registered in the child. After a fork, neither process restores a
+    /// descriptor's flags, because the other may still rely on them.
     ///
     /// The child of a process with several threads may only make async-signal-safe calls
     /// (signal-safety(7)), and this is not one. So fork before any thread starts, workers included,
@@ -389,18 +395,21 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// The watcher stays as it was, and this can be tried again, with:
+    /// On an error the watcher stays as it was, and the program can call this again. The errors
+    /// are:
     ///
-    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system does not give the new selector or ring.
+    /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system refuses to make the new selector or ring.
     /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Unsupported`]: the driver cannot do this, for example the simulated one.
+    /// - [`Reason::Unsupported`]: the driver cannot do this. The simulated driver, for example,
+    ///   cannot.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
     }
 
-    /// How many bytes of writes are queued on a source. A program looks at them before it writes
-    /// more to a peer that may be slow. [`Op::wait_drained`] completes when they have become fewer,
-    /// and [`Builder::write_limit`] bounds them.
+    /// How many bytes of writes are queued on a source: accepted, but not yet taken by the kernel.
+    /// A program looks at this number before it writes more to a peer that may be slow.
+    /// [`Op::wait_drained`] waits until the number has fallen, and [`Builder::write_limit`] bounds
+    /// it.
     ///
     /// # Errors
     ///
@@ -452,7 +461,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - [`Reason::Stale`]: the source was aborted or detached.
-    /// - [`Reason::NoDescriptor`]: a simulated source has none.
+    /// - [`Reason::NoDescriptor`]: the source is simulated, and has no descriptor.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for
     ///   [`detach`](Watcher::detach).
@@ -460,7 +469,7 @@ impl<D: Driver> Watcher<D> {
         self.driver.fd(source)
     }
 
-    /// Sets TCP_NODELAY, on every driver.
+    /// Turns TCP_NODELAY of a TCP socket on or off.
     ///
     /// # Errors
     ///
@@ -485,22 +494,23 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`] with `ENOTCONN`: the socket is not connected, or not any more.
+    /// - [`Reason::Os`] with `ENOTCONN`: the socket is not connected.
     /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
     /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`.
     pub fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         self.driver.peer_address(source)
     }
 
-    /// A handle that attaches, submits, cancels and aborts from any thread.
+    /// Returns a handle through which any thread can attach, submit, cancel, abort and post
+    /// messages.
     pub fn submitter(&mut self) -> Submitter {
         self.driver.submitter()
     }
 
     /// An empty buffer for direct I/O. Its address and its capacity are multiples of 4096, and the
     /// capacity is at least `len`. It lies in the memory that [`Builder::registered_bytes`] has
-    /// registered, or, when that is full, in memory of its own, like a buffer of
-    /// [`AlignedBuf::with_capacity`]. It can outlive the watcher, and be used with any other.
+    /// registered. When that memory is full, the buffer has memory of its own, as from
+    /// [`AlignedBuf::with_capacity`]. It can outlive the watcher, and any other watcher can use it.
     ///
     /// # Panics
     /// As [`AlignedBuf::with_capacity`], for a `len` near `isize::MAX`.
@@ -516,28 +526,31 @@ impl<D: Driver> Watcher<D> {
         self.driver.aligned_buf(len)
     }
 
-    /// Binds a source to a guard. Dropping the guard, on any thread, aborts the source in the
-    /// loop's next turn.
+    /// Returns a guard for a source. When the guard is dropped, on any thread, the loop aborts the
+    /// source in its next turn.
     pub fn guard(&mut self, source: Source) -> SourceGuard {
         SourceGuard::new(source, self.driver.submitter())
     }
 
     /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's. The
-    /// watcher reads the clock once between two waits, so the time stands still while the program
-    /// works. Spans ([`Op::timer`], [`Op::timeout`]) count from the real time of their submission.
+    /// watcher reads the clock once between two waits, so this time stands still while the program
+    /// handles completions. Relative times ([`Op::timer`], [`Op::timeout`]) count from the real
+    /// time of their submission.
     pub fn now(&self) -> Instant {
         self.driver.now()
     }
 
-    /// Reads the clock and returns the time. [`now`](Watcher::now) returns it until the next wait.
+    /// Reads the clock and returns the time. [`now`](Watcher::now) returns the same time until the
+    /// next wait.
     pub fn update_now(&mut self) -> Instant {
         self.driver.update_now()
     }
 
     /// Gives a timer a new time, or another operation in flight a new [`timeout`](Op::timeout),
-    /// counted from now. The operation may have had no deadline before, and may have moved any
-    /// number of bytes. A timer keeps its deadline. The new deadline comes after equal ones. The
-    /// call moves one entry in a heap, so a program can extend an idle timeout with each message.
+    /// counted from now. The operation may have moved bytes already, and need not have had a
+    /// deadline. A timer that has a deadline besides its own time keeps that deadline. Among equal
+    /// times, the new one comes last. The call moves one entry in a heap, so it is cheap enough to
+    /// extend an idle timeout with each message.
     ///
     /// ```
     /// use std::time::Duration;
@@ -551,7 +564,7 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// - [`Reason::Stale`]: the operation has ended, or is about to.
+    /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
     /// - [`Reason::Unsupported`]: a read without a buffer that was submitted without a deadline;
     ///   submit it with a long [`timeout`](Op::timeout) instead.
     /// - [`Reason::Forked`]: in a forked child.
@@ -568,14 +581,14 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// How long an embedding loop may sleep before it calls [`try_wait`](Watcher::try_wait) again.
-    /// Zero: there are completions. `None`: it may sleep until the [descriptor](Watcher::pollable)
-    /// is readable.
+    /// Zero means that completions are ready. `None` means that it may sleep until the
+    /// [descriptor](Watcher::pollable) is readable.
     pub fn next_timeout(&mut self) -> Option<Duration> {
         self.driver.next_timeout()
     }
 
-    /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) would find
-    /// something, for embedding in another loop. Call `try_wait` until it returns 0. Then sleep on
+    /// A descriptor that becomes readable when [`try_wait`](Watcher::try_wait) has something to do.
+    /// Another loop can embed the watcher by it. Call `try_wait` until it returns 0. Then sleep on
     /// the descriptor for at most [`next_timeout`](Watcher::next_timeout).
     ///
     /// # Errors
@@ -595,15 +608,15 @@ impl<D: Driver> Watcher<D> {
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - `Unsupported`: only Linux and Android can bind threads.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
-        // One that is closed, or another process's, says so of any source. (A submitter would
-        // reserve ids.)
+        // `fd` fails with `Closed` or `Forked` for any source, even for none. (`submitter` would
+        // also reserve ids.)
         match self.driver.fd(Source::NONE) {
             Err(reason @ (Reason::Closed | Reason::Forked)) => Err(reason.into()),
             _ => affinity::bind(cpu),
         }
     }
 
-    /// What has been counted so far.
+    /// The counters of this watcher, from its start to now.
     pub fn counters(&self) -> Counters {
         self.driver.counters()
     }

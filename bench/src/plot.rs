@@ -41,13 +41,14 @@ fn draw(area: &Area<'_>, panels: &[Panel]) -> Result<(), Box<dyn std::error::Err
     for panel in panels {
         let bars = || panel.bars.iter().map(|(_, value)| value);
         let most = bars().map(|value| value.high).fold(f64::MIN_POSITIVE, f64::max);
-        let least = bars().map(|value| value.low.max(1e-9)).fold(f64::INFINITY, f64::min);
+        // A bar below 1 has no length on a logarithmic axis.
+        let least = bars().map(|value| value.low).filter(|low| *low >= 1.0);
+        let least = least.fold(most, f64::min);
         let room = f64::from(WIDTH as i32 - LEFT - RIGHT);
         let at = |value: f64| {
             let share = if panel.logarithmic {
-                // The shortest bar has a twentieth of the room.
                 let floor = (least / 2.0).ln();
-                ((value.max(1e-9).ln() - floor) / (most.ln() - floor)).max(0.05)
+                ((value.max(1e-9).ln() - floor) / (most.ln() - floor)).max(0.0)
             } else {
                 value / most
             };
@@ -66,7 +67,7 @@ fn draw(area: &Area<'_>, panels: &[Panel]) -> Result<(), Box<dyn std::error::Err
                 let whisker = vec![(at(value.low), middle), (at(value.high), middle)];
                 area.draw(&PathElement::new(whisker, BLACK))?;
             }
-            let figure = if value.median >= 100.0 {
+            let figure = if panel.logarithmic || value.median >= 100.0 {
                 format!("{:.0}", value.median)
             } else {
                 format!("{:.2}", value.median)

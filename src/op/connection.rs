@@ -11,13 +11,15 @@ use crate::{Builder, Done, Limit, Reason, Watcher};
 impl Op {
     /// Takes a connection from a listener.
     ///
-    /// Completes with [`Done::Accepted`]. With [`multishot`](Op::multishot) it takes connections
-    /// until it is cancelled. Connections that the peer has aborted before the accept are skipped.
+    /// Completes with [`Done::Accepted`]. With [`multishot`](Op::multishot) the operation takes one
+    /// connection after the other until it is cancelled. It skips connections that the peer has
+    /// aborted before the accept.
     ///
-    /// It stays in flight, and the listener pauses, when:
+    /// The accept stays in flight, and the listener pauses, when:
     ///
-    /// - descriptors run out (`EMFILE`, `ENFILE`): the driver gives up a spare descriptor, accepts
-    ///   the first connection with it and closes the connection, so that this client does not wait;
+    /// - descriptors run out (`EMFILE`, `ENFILE`): the driver frees its spare descriptor, accepts
+    ///   the first connection in its place and closes it, so that this client does not wait in
+    ///   vain;
     /// - the watcher has no room for another source ([`Builder::max_sources`]);
     /// - the network fails (`ENETDOWN`, `EPROTO`), or a filter forbids the call (`EPERM`). After
     ///   about a second of such errors the operation ends with the error.
@@ -59,7 +61,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// No connection is lost. Those that were accepted are delivered before the final completion,
+    /// No connection is lost. The watcher delivers the accepted ones before the final completion,
     /// and the others stay in the backlog for the next accept. Dropping a completion unread closes
     /// the accepted socket in it.
     #[inline]
@@ -69,9 +71,10 @@ impl Op {
 
     /// Opens a stream socket and connects it to `address`.
     ///
-    /// Completes with [`Done::Connected`] and the socket, non-blocking and closed on exec. The
-    /// source of its completion is [`Source::NONE`]. While the connect is in flight it counts as a
-    /// source. Give it a [`timeout`](Op::timeout): the system itself gives up only after minutes.
+    /// Completes with [`Done::Connected`] and the socket, which is non-blocking and closed on exec.
+    /// The source of the completion is [`Source::NONE`]. While the connect is in flight, it counts
+    /// as a source. Give it a [`timeout`](Op::timeout): the system itself gives up only after
+    /// minutes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -97,10 +100,11 @@ impl Op {
     ///
     /// - `ECONNREFUSED`: no socket listens at the address.
     /// - `ETIMEDOUT`: the peer did not answer within the system's own limit.
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the peer.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the peer.
     /// - `ENOENT`: no socket has this path (Unix sockets).
     /// - `EACCES`: the process may not write to the socket at this path.
-    /// - `EACCES`, `EPERM`: a firewall forbids the connection, or it is a broadcast address.
+    /// - `EACCES`, `EPERM`: a firewall forbids the connection, or the address is a broadcast
+    ///   address.
     /// - `EADDRNOTAVAIL`, `EAGAIN`: no local port is free.
     /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address, or the address is
     ///   [`Address::unspecified`].
@@ -108,9 +112,9 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// A non-blocking connect(2) on every driver. Where the backlog of a Unix listener is full,
-    /// Linux refuses with `EAGAIN`: the driver tries again every millisecond. Windows has no Unix
-    /// sockets (`EAFNOSUPPORT`). The simulation connects to listeners of its own world.
+    /// Every driver calls a non-blocking connect(2). While the backlog of a Unix listener is full,
+    /// Linux refuses with `EAGAIN`, and the driver tries again every millisecond. Windows has no
+    /// Unix sockets (`EAFNOSUPPORT`). The simulation connects to its own listeners.
     ///
     /// # Cancellation
     ///
@@ -122,7 +126,8 @@ impl Op {
         op
     }
 
-    /// As [`Op::connect`], with a socket that you made. It may be bound, and have options set.
+    /// As [`Op::connect`], with a socket that you made. The socket may be bound, and may have
+    /// options set.
     ///
     /// Completes with [`Done::Connected`] and the socket. Any kind of socket works that connect(2)
     /// takes: connecting a datagram socket sets its peer. The driver makes the socket non-blocking,
@@ -144,9 +149,9 @@ impl Op {
     ///
     /// As for [`Op::connect`]. It is also refused with:
     ///
-    /// - [`Reason::NoDescriptor`]: the handle is of a simulated kernel.
+    /// - [`Reason::NoDescriptor`]: the handle belongs to a [simulation](crate::sim).
     ///
-    /// And it ends with:
+    /// The operation can also end with:
     ///
     /// - `ENOTSOCK`: the descriptor is no socket.
     /// - `EISCONN`: the socket is connected already.
@@ -161,7 +166,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::connect`]: the socket is closed, and does not come back.
+    /// As for [`Op::connect`]: the driver closes the socket, and the program does not get it back.
     pub fn connect_with(socket: impl Into<Handle>, address: impl Into<Address>) -> Op {
         let mut op = Op::plain(OpCode::Connect, Source::NONE);
         let mut address = address.into();

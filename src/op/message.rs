@@ -11,12 +11,13 @@ use crate::{Builder, Done, Error, Limit, Reason};
 
 /// Operations on messages: datagrams, and descriptors that travel with bytes.
 impl Op {
-    /// Receives one datagram into library-owned memory.
+    /// Receives one datagram into memory of the watcher.
     ///
     /// Completes with [`Done::Received`]: the bytes, the sender, and whether the datagram was
     /// longer than a swap buffer ([`Builder::buffer_size`]). A sender without an address is
     /// [unspecified](Address::is_unspecified): an unbound Unix socket, or the peer of a seqpacket
-    /// socket. When the swap buffers reach their limit, the receive waits until a lease is dropped.
+    /// socket. While all swap buffers are in use ([`Builder::swap_limit`]), the receive waits until
+    /// the program drops a lease.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -43,15 +44,15 @@ impl Op {
     ///
     /// Ends with:
     ///
-    /// - `ECONNREFUSED`: an earlier datagram of this connected socket has found no receiver.
-    /// - `ECONNRESET`, `ENOTCONN`: the connection of a seqpacket socket was reset, or the socket
-    ///   has none.
+    /// - `ECONNREFUSED`: an earlier datagram that this connected socket has sent found no receiver.
+    /// - `ECONNRESET`, `ENOTCONN`: the peer has reset the connection of a seqpacket socket, or the
+    ///   socket has no connection.
     ///
     /// # Platforms
     ///
     /// Every driver calls recvmsg(2). On Windows the driver ignores the resets that unconnected
-    /// sockets report. The simulation keeps datagrams in order, and loses those that are sent to an
-    /// internet address without a socket.
+    /// sockets report. The simulation keeps datagrams in order. It drops a datagram to an internet
+    /// address that no socket has.
     ///
     /// # Cancellation
     ///
@@ -60,10 +61,11 @@ impl Op {
         Op::plain(OpCode::RecvFrom, source)
     }
 
-    /// As [`Op::recv_from`], but into `buf`, which is a single buffer, not a list.
+    /// As [`Op::recv_from`], but into `buf`: a single buffer, not a list.
     ///
-    /// Completes with [`Done::Received`] and the buffer, whose length is the datagram's. `buf` has
-    /// room for 1 to 2^31 - 1 bytes. Bytes that do not fit are lost, and `truncated` is true then.
+    /// Completes with [`Done::Received`] and the buffer, whose length is that of the datagram. The
+    /// capacity of `buf` is 1 to 2^31 - 1 bytes. If the datagram is longer, the rest of it is lost,
+    /// and `truncated` is true.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -84,8 +86,8 @@ impl Op {
     ///
     /// As for [`Op::recv_from`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room.
-    /// - [`Reason::TooLong`]: `buf` has room for more than 2^31 - 1 bytes.
+    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
     /// - [`Reason::Unsupported`]: `buf` is a list.
     ///
     /// # Platforms
@@ -104,8 +106,8 @@ impl Op {
 
     /// Sends `buf` as one datagram to `address`.
     ///
-    /// Completes with [`Done::Written`] and the buffer, when the kernel has taken the datagram. An
-    /// empty one can be sent. [`Address::unspecified`] stands for the peer of a connected socket.
+    /// Completes with [`Done::Written`] and the buffer, when the kernel has taken the datagram. The
+    /// datagram may be empty. [`Address::unspecified`] stands for the peer of a connected socket.
     /// Sends of a source go out in the order of their submission.
     ///
     /// An example is at [`Op::recv_from`].
@@ -128,16 +130,16 @@ impl Op {
     /// - `ECONNREFUSED`: no socket has the Unix path any more, or an earlier datagram found no
     ///   receiver.
     /// - `ENOENT`: nothing has this path (Unix sockets).
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: there is no way to the address.
-    /// - `EACCES`: it is a broadcast address and the socket lacks `SO_BROADCAST`, or the process
-    ///   may not write to the Unix path.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the address.
+    /// - `EACCES`: the address is a broadcast address and the socket lacks `SO_BROADCAST`, or the
+    ///   process may not write to the Unix path.
     /// - `EAFNOSUPPORT`: the address is of another family than the socket.
     ///
     /// # Platforms
     ///
-    /// Every driver calls sendmsg(2). No selector reports that the queue of a Unix receiver has
-    /// room again: while it is full, the driver tries every millisecond. On macOS and FreeBSD a
-    /// connected socket takes no address (`EISCONN`).
+    /// Every driver calls sendmsg(2). No selector reports when the queue of a Unix receiver has
+    /// room again. So while that queue is full, the driver tries every millisecond. On macOS and
+    /// FreeBSD a connected socket takes no address (`EISCONN`).
     ///
     /// # Cancellation
     ///
@@ -153,7 +155,7 @@ impl Op {
     ///
     /// Completes with [`Done::Written`] and the buffer. `buf` has 1 to 2^31 - 1 bytes; at most 253
     /// descriptors travel with its first byte. The driver closes its own copies of them when the
-    /// operation ends, also when it fails.
+    /// operation ends, even if it fails.
     ///
     /// ```
     /// use std::io::Read;
@@ -195,13 +197,14 @@ impl Op {
     /// The operation can end with the errors of [`Op::write`], and with:
     ///
     /// - `EINVAL`: more than 253 descriptors.
-    /// - `ETOOMANYREFS`: too many descriptors that the process has sent were not received yet
+    /// - `ETOOMANYREFS`: the process has sent too many descriptors that no process has received yet
     ///   (Linux: as many as `RLIMIT_NOFILE`).
     ///
     /// # Platforms
     ///
-    /// Every Unix has sendmsg(2). Windows refuses it as unsupported. The simulation does not pass
-    /// descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
+    /// On Unix, every driver calls sendmsg(2). Windows cannot pass descriptors: `submit` refuses
+    /// the operation as unsupported. The simulation cannot pass them either: it refuses the
+    /// operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///
@@ -217,10 +220,10 @@ impl Op {
 
     /// Receives bytes and the descriptors that came with them over a Unix socket.
     ///
-    /// Completes with [`Done::Descriptors`]. It has at most [`Builder::buffer_size`] bytes, in
-    /// library-owned memory, and none at the end of the file. It has the descriptors, closed on
-    /// exec. When the swap buffers reach their limit the receive waits, as [`Op::read`] does. Other
-    /// reads close the descriptors that come with their bytes.
+    /// Completes with [`Done::Descriptors`]. Its data is a lease of at most
+    /// [`Builder::buffer_size`] bytes, and is empty at the end of the file. The descriptors are
+    /// closed on exec. While all swap buffers are in use, the receive waits, as [`Op::read`] does.
+    /// All other reads close descriptors that come with their bytes.
     ///
     /// An example is at [`Op::send_descriptors`].
     ///
@@ -235,9 +238,10 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// Every Unix has recvmsg(2). macOS sets `CLOEXEC` after the call: a process that is forked
-    /// between the two inherits the descriptors. Windows refuses it as unsupported. The simulation
-    /// does not pass descriptors either: it refuses the operation, or ends it with `EOPNOTSUPP`.
+    /// On Unix, every driver calls recvmsg(2). On macOS the driver sets `CLOEXEC` after that call:
+    /// a process that is forked in between inherits the descriptors. Windows cannot pass
+    /// descriptors: `submit` refuses the operation as unsupported. The simulation cannot pass them
+    /// either: it refuses the operation, or ends it with `EOPNOTSUPP`.
     ///
     /// # Cancellation
     ///

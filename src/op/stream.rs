@@ -1,4 +1,4 @@
-//! Operations on bytes: reads and writes, and the ends of a source.
+//! Operations on bytes: read, write, shut down, close.
 
 use super::{Op, OpCode};
 use crate::buf::Buf;
@@ -8,15 +8,17 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher}
 
 /// Operations on the bytes of sockets, pipes and other descriptors.
 impl Op {
-    /// Reads what is there, at least one byte, into library-owned memory.
+    /// Reads the bytes that have arrived, at least one, into memory of the watcher.
     ///
     /// Completes with [`Done::Read`]: a [`Lease`](crate::Lease) of at most [`Builder::buffer_size`]
-    /// bytes, or nothing at the end of the file. While it waits it holds no buffer. With
-    /// [`multishot`](Op::multishot) it goes on until the end of the file, an error, or a cancel.
-    /// When the swap buffers reach their limit ([`Builder::swap_limit`]) it waits until a lease is
-    /// dropped.
+    /// bytes, or an empty buffer at the end of the file. A read that waits for bytes holds no
+    /// memory. With [`multishot`](Op::multishot) it goes on until the end of the file, an error, or
+    /// a cancel.
     ///
-    /// From a datagram socket it takes one datagram. An empty datagram looks like the end of a
+    /// Leases lie in the *swap buffers*, a pool of memory that [`Builder::swap_limit`] bounds.
+    /// While all of it is in use, the read waits until the program drops a lease.
+    ///
+    /// From a datagram socket a read takes one datagram. An empty datagram looks like the end of a
     /// file, but more datagrams may follow. [`Op::recv_from`] returns the sender, and whether the
     /// datagram was longer than a swap buffer.
     ///
@@ -46,8 +48,8 @@ impl Op {
     ///
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`: the peer does not answer any more (keep-alive, `TCP_USER_TIMEOUT`).
-    /// - `EHOSTUNREACH`, `ENETUNREACH`: the network to the peer is broken.
-    /// - `ECONNREFUSED`: an earlier datagram of a connected socket has found no receiver.
+    /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the peer any more.
+    /// - `ECONNREFUSED`: an earlier datagram that this connected socket has sent found no receiver.
     /// - `ENOTCONN`: the stream socket was never connected.
     /// - `EBADF`: the descriptor is not open for reading, for example a pipe's writing end.
     /// - `EIO`: the terminal has hung up, or the process is one of its background jobs.
@@ -57,9 +59,9 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// io_uring reads streams in the kernel, from Linux 6.12 on. Other sources, and every other
-    /// driver, use recv(2) or read(2) once the selector has reported bytes. Windows reads sockets
-    /// only. The simulation has stream and datagram sockets.
+    /// On io_uring, from Linux 6.12 on, the kernel itself reads streams. In all other cases the
+    /// driver calls recv(2) or read(2) once the selector or the ring has reported bytes. Windows
+    /// reads sockets only. The simulation has stream and datagram sockets.
     ///
     /// # Cancellation
     ///
@@ -70,13 +72,13 @@ impl Op {
         Op::plain(OpCode::Read, source)
     }
 
-    /// Reads what is there, at least one byte, into `buf`.
+    /// Reads the bytes that have arrived, at least one, into `buf`.
     ///
     /// Completes with [`Done::Read`] and the buffer, whose length is the number of bytes read: 0 at
-    /// the end of the file. `buf` is a `Vec<u8>`, whose whole capacity is offered from its start,
-    /// or a list of them, which are filled one after the other. It has room for 1 to 2^31 - 1
-    /// bytes. The part of a datagram that does not fit is lost, and only [`Op::recv_from_into`]
-    /// says so.
+    /// the end of the file. `buf` is a `Vec<u8>`, an [`AlignedBuf`](crate::AlignedBuf), or a list
+    /// of them, with a capacity of 1 to 2^31 - 1 bytes. The read fills it from its first byte up to
+    /// its capacity, a list part by part. The part of a datagram that does not fit is lost, and
+    /// only [`Op::recv_from_into`] says so.
     ///
     /// ```
     /// use std::io::Write;
@@ -97,16 +99,17 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room.
-    /// - [`Reason::TooLong`]: `buf` has room for more than 2^31 - 1 bytes.
+    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
     ///
     /// It also ends with `EINVAL` if `buf` is too small for the descriptor: an eventfd or a timerfd
     /// yields eight bytes at a time.
     ///
     /// # Platforms
     ///
-    /// As for [`Op::read`], with one difference: on every release, the kernel of io_uring itself
-    /// reads into a single buffer. The driver reads into a list once bytes have arrived.
+    /// As for [`Op::read`], with one difference. On io_uring the kernel itself reads into a single
+    /// buffer on every Linux release. For a list the driver waits until bytes have arrived, and
+    /// then reads them.
     ///
     /// # Cancellation
     ///
@@ -119,8 +122,8 @@ impl Op {
 
     /// As [`Op::read_into`] with several vectors, which are filled in order: readv(2).
     ///
-    /// Completes with [`Done::Read`] and the list. There may be any number of vectors. One system
-    /// call takes 64 of them.
+    /// Completes with [`Done::Read`] and the list. The list may have any number of vectors; one
+    /// system call fills up to 64.
     ///
     /// ```
     /// use std::io::Write;
@@ -155,9 +158,9 @@ impl Op {
 
     /// Reads exactly `count` bytes into `buf`.
     ///
-    /// Completes with [`Done::Read`] and the buffer, whose length is `count`. It takes bytes as
-    /// they arrive, and leaves later bytes in the socket. `count` is 1 to 2^31 - 1, and at most the
-    /// capacity of `buf`.
+    /// Completes with [`Done::Read`] and the buffer, whose length is `count`. The operation takes
+    /// bytes as they arrive, and leaves the bytes after these `count` in the socket. `count` is 1
+    /// to 2^31 - 1, and at most the capacity of `buf`.
     ///
     /// ```
     /// use std::io::Write;
@@ -179,15 +182,15 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::BadCount`]: `count` is 0, or more than `buf` has room for.
+    /// - [`Reason::BadCount`]: `count` is 0, or more than the capacity of `buf`.
     /// - [`Reason::TooLong`]: both `count` and the capacity of `buf` are more than 2^31 - 1 bytes.
     ///
-    /// And it ends with:
+    /// The operation can also end with:
     ///
     /// - [`ErrorKind::Eof`]: the file ends before `count` bytes. The buffer holds the bytes that
     ///   were read.
     ///
-    /// Every error comes with the bytes that were read before it.
+    /// Every error returns the bytes that the operation had read before it.
     ///
     /// # Platforms
     ///
@@ -195,8 +198,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// The bytes that it has taken are in the buffer, and [`Error::bytes`] counts them. They do not
-    /// go back into the socket: the next read of the stream starts after them.
+    /// The buffer holds the bytes that the read has taken, and [`Error::bytes`] counts them. They
+    /// do not go back into the socket: the next read of the stream starts after them.
     #[inline]
     pub fn read_exact(source: Source, buf: impl Into<Buf>, count: usize) -> Op {
         let mut op = Op::with_buf(OpCode::ReadExact, source, buf.into());
@@ -204,11 +207,11 @@ impl Op {
         op
     }
 
-    /// Writes all bytes of `buf`, in as many system calls as a stream needs.
+    /// Writes all bytes of `buf`. On a stream this can take several system calls.
     ///
-    /// Completes with [`Done::Written`] and the buffer, when the kernel has all bytes. Writes of a
-    /// source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. On a datagram
-    /// socket with a peer, a write is one datagram.
+    /// Completes with [`Done::Written`] and the buffer, when the kernel has taken all bytes. Writes
+    /// of a source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. On a
+    /// connected datagram socket, one write sends one datagram.
     ///
     /// ```
     /// use std::io::Read;
@@ -243,27 +246,28 @@ impl Op {
     /// - `EPIPE`: the peer has stopped reading, or the program has shut this side down. Linux also
     ///   reports it for a stream socket that was never connected.
     /// - `ECONNRESET`: the peer has reset the connection.
-    /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the peer cannot be reached any more.
+    /// - `ETIMEDOUT`, `EHOSTUNREACH`, `ENETUNREACH`: the network does not reach the peer any more.
     /// - `EBADF`: the descriptor is not open for writing, for example a pipe's reading end.
     /// - `EDESTADDRREQ`: the source is a datagram socket without a peer.
     /// - `EMSGSIZE`: the datagram is too long.
-    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent. No byte of this one was sent.
+    /// - [`ErrorKind::Torn`]: an earlier write ended after only a part of its bytes was sent. No
+    ///   byte of this one was sent.
     ///
-    /// An error says how many bytes the kernel had taken, not how many the peer has read.
+    /// [`Error::bytes`] counts the bytes that the kernel had taken. The peer may have read fewer.
     ///
     /// # Platforms
     ///
-    /// On io_uring the kernel completes a write to a stream that had no room at submission. Sockets
-    /// raise no SIGPIPE on any system. A pipe whose reader is gone raises SIGPIPE, unless the
-    /// program ignores the signal, as Rust programs do by default. Windows writes to sockets only.
-    /// The simulation has stream and datagram sockets.
+    /// On io_uring, when a stream has no room at submission, the kernel itself goes on with the
+    /// write. Sockets raise no SIGPIPE on any system. A pipe whose reader is gone raises SIGPIPE,
+    /// unless the program ignores the signal, as Rust programs do by default. Windows writes to
+    /// sockets only. The simulation has stream and datagram sockets.
     ///
     /// # Cancellation
     ///
     /// Bytes that the kernel has taken cannot be called back: [`Error::bytes`] counts them, and the
-    /// whole buffer comes back. If only a part was sent, the operations queued behind (writes, an
-    /// [`Op::shutdown`], an [`Op::close`]) end as [`ErrorKind::Torn`], so that the stream has no
-    /// hole. Writes submitted later are sent.
+    /// whole buffer comes back. If the kernel has taken only a part, the operations queued behind
+    /// this write (writes, an [`Op::shutdown`], an [`Op::close`]) end with [`ErrorKind::Torn`], so
+    /// that the stream has no hole. Writes submitted later are sent.
     #[inline(always)]
     pub fn write(source: Source, buf: impl Into<Buf>) -> Op {
         Op::with_buf(OpCode::Write, source, buf.into())
@@ -272,8 +276,8 @@ impl Op {
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
     ///
     /// Completes with [`Done::Written`] and the list. All parts together have 1 to 2^31 - 1 bytes;
-    /// a part may be empty. There may be any number of parts. One system call takes 64 of them. On
-    /// a datagram socket all parts are one datagram: if there are more than 64, the driver first
+    /// a part may be empty. The list may have any number of parts; one system call takes up to 64.
+    /// On a datagram socket all parts are one datagram: if there are more than 64, the driver first
     /// copies them into one buffer.
     ///
     /// ```
@@ -302,7 +306,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// As for [`Op::write`]. [`Error::bytes`] counts across the parts, from the start of the first.
+    /// As for [`Op::write`]. [`Error::bytes`] counts the bytes of all parts together.
     pub fn write_vectored(source: Source, bufs: Vec<Buf>) -> Op {
         Op::with_buf(OpCode::Write, source, Buf::list(bufs))
     }
@@ -336,8 +340,8 @@ impl Op {
     /// Ends with:
     ///
     /// - `ENOTCONN`: the socket is not connected, or not any more.
-    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent. The socket was not shut down: the
-    ///   peer would take the bytes that it has for all bytes.
+    /// - [`ErrorKind::Torn`]: an earlier write ended after only a part of its bytes was sent. The
+    ///   socket was not shut down, because the peer would believe that it has all bytes.
     ///
     /// # Platforms
     ///
@@ -353,15 +357,16 @@ impl Op {
 
     /// Closes the source, once all writes queued before it are sent: flush, then close.
     ///
-    /// Completes with [`Done::Closed`]. Reads and polls that are still pending then end first, with
-    /// [`ErrorKind::Aborted`]. Later submissions for the source are refused as stale. The close of
-    /// a source without operations, unless it is a file, runs inside `submit`, and takes no place
-    /// in the table of operations.
+    /// Completes with [`Done::Closed`]. Before that, reads and polls that are still pending end
+    /// with [`ErrorKind::Aborted`]. After this call, `submit` refuses operations for the source
+    /// with [`Reason::Stale`]. If no operation of the source is in flight, and the source is no
+    /// file, `submit` closes it at once.
     ///
-    /// [`Watcher::abort`] closes at once. Called after an `Op::close`, it drops the unsent writes.
+    /// [`Watcher::abort`] closes at once. An abort after an `Op::close` drops the unsent writes.
     ///
-    /// A worker thread closes a file when the work on it has ended, because close(2) may free a
-    /// removed file's blocks on the disk. (Without room for another job, the loop closes it.)
+    /// A worker thread closes a file, when all work on it has ended: close(2) may block, for
+    /// example to free the disk blocks of a removed file. (At the limit [`Builder::max_jobs`] the
+    /// loop closes it.)
     ///
     /// ```
     /// use windlass::{Completions, Op, Reason, Watcher};
@@ -384,12 +389,12 @@ impl Op {
     /// The refusals are those of [every operation](Op#errors-of-every-operation). The operation can
     /// end with:
     ///
-    /// - [`ErrorKind::Torn`]: an earlier write ended partly sent (a cancel, a deadline, a reset
-    ///   connection). The source was not closed, because a close promises that all writes were
-    ///   sent. [`Watcher::abort`] closes it.
+    /// - [`ErrorKind::Torn`]: an earlier write ended after only a part of its bytes was sent (by a
+    ///   cancel, a deadline, or a reset). The source was not closed, because a close promises that
+    ///   all writes were sent. [`Watcher::abort`] closes it.
     /// - `EIO`, `ENOSPC`, `EDQUOT`, `EINTR`, of a file: written data may be lost. Network file
-    ///   systems and FUSE may report it only here. The descriptor is closed and the source is gone
-    ///   all the same.
+    ///   systems and FUSE may report it only here. Even so, the descriptor is closed and the source
+    ///   has ended.
     ///
     /// # Platforms
     ///
@@ -399,8 +404,8 @@ impl Op {
     /// # Cancellation
     ///
     /// While writes are queued, a cancel or deadline ends the close, and the source stays open.
-    /// Later it cannot be stopped: a worker thread that has begun to close a file goes on, and the
-    /// completion is [late](Completion::is_late).
+    /// Once they are sent, nothing stops the close. A worker thread that has begun to close a file
+    /// goes on, and the completion is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

@@ -1,4 +1,4 @@
-//! Operations that wait: for the next turn, a time, readiness, room.
+//! Operations that wait: for the next turn, a time, readiness, or a drained write queue.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::source::Source;
 #[cfg(doc)]
 use crate::{Done, ErrorKind, Limit, Reason, Watcher};
 
-/// Operations that wait: for the next turn, a time, readiness, or room.
+/// Operations that wait: for the next turn, a time, readiness, or a drained write queue.
 impl Op {
     /// An operation that does nothing.
     ///
@@ -27,8 +27,9 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// It never fails. The refusals are those of [every operation](Op#errors-of-every-operation). A
-    /// nop does not count as in flight, so only [`Limit::Completions`] bounds it.
+    /// A nop never fails. The refusals are those of [every
+    /// operation](Op#errors-of-every-operation). A nop does not count as in flight, so only
+    /// [`Limit::Completions`] bounds the number of nops.
     ///
     /// # Platforms
     ///
@@ -43,12 +44,12 @@ impl Op {
 
     /// A timer that completes when `span` has passed since its submission.
     ///
-    /// Completes with [`Done::Timer`]: never early, late by no more than the wait's granularity.
-    /// Timers of equal deadline complete in the order of submission. A `span` beyond 292 years
-    /// counts as 292 years. A `span` of zero completes at the next wait. [`Watcher::reschedule`]
-    /// gives a timer another time.
+    /// Completes with [`Done::Timer`]: never early, and late by no more than the granularity of the
+    /// system's wait. Timers with equal times complete in the order of submission. A `span` beyond
+    /// 292 years counts as 292 years. A `span` of zero completes at the next wait.
+    /// [`Watcher::reschedule`] gives a timer another time.
     ///
-    /// A timer may have a deadline, too. The earlier of the two ends the timer: its own time with
+    /// A timer may also have a deadline. The earlier of the two ends the timer: its own time with
     /// [`Done::Timer`], its deadline with [`ErrorKind::Deadline`].
     ///
     /// ```
@@ -88,7 +89,8 @@ impl Op {
 
     /// As [`Op::timer`], at an absolute time.
     ///
-    /// Completes with [`Done::Timer`]. A time that has passed already completes at the next wait.
+    /// Completes with [`Done::Timer`]. If the time has passed already, the timer completes at the
+    /// next wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -120,11 +122,11 @@ impl Op {
 
     /// Waits until one of the conditions in `interest` holds.
     ///
-    /// Completes with [`Done::Ready`], the conditions that hold. Errors and hang-ups are always
-    /// reported. It takes any descriptor that poll(2) understands: sockets, listeners, pipes,
-    /// eventfd, timerfd, pidfd, terminals. It asks poll(2) first. If no condition holds, it waits
-    /// for the selector's next event. It takes no bytes, and runs beside the source's reads and
-    /// writes, not in their queues.
+    /// Completes with [`Done::Ready`] and the conditions that hold; an error or a hang-up also
+    /// completes the poll. It works on any descriptor that poll(2) understands: sockets, listeners,
+    /// pipes, eventfd, timerfd, pidfd, terminals. The driver calls poll(2) first. If no condition
+    /// holds, the operation waits for the selector's next event. A poll takes no bytes, and does
+    /// not wait behind the reads and writes of its source.
     ///
     /// ```
     /// use std::io::Write;
@@ -151,9 +153,9 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// kqueue reports a hang-up as a half-close unless a write waits, too; FreeBSD reports no
-    /// urgent data; the poll driver reports a half-close on Linux only. Windows polls sockets only.
-    /// The simulation reports the conditions of its sockets.
+    /// kqueue reports a hang-up as a half-close, unless a write of the source also waits. FreeBSD
+    /// reports no urgent data. The poll driver reports a half-close on Linux only. Windows polls
+    /// sockets only. The simulation reports the conditions of its sockets.
     ///
     /// # Cancellation
     ///
@@ -167,11 +169,11 @@ impl Op {
 
     /// Waits until at most `bytes` bytes of the source's writes are still queued.
     ///
-    /// Completes with [`Done::Drained`]: at the next wait, if no more bytes than that are queued
-    /// now. `bytes` is the low-water mark of back-pressure; a program checks its high-water mark
-    /// with [`Watcher::queued_bytes`]. A mark of 0 waits until nothing is queued. A write that
-    /// fails leaves the queue, too. So `Done::Drained` does not prove that bytes were sent: the
-    /// completions of the writes do.
+    /// Completes with [`Done::Drained`]. If the queue is that short already, this happens at the
+    /// next wait. `bytes` is the low-water mark of back-pressure; a program checks its high-water
+    /// mark with [`Watcher::queued_bytes`]. With 0 the operation waits until no byte is queued. A
+    /// write that fails also leaves the queue. So `Done::Drained` does not prove that bytes were
+    /// sent: only the completions of the writes do.
     ///
     /// ```
     /// use std::io::Read;
@@ -197,14 +199,14 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// The system reports no errors for it. The refusals and failures are those of [every
-    /// operation](Op#errors-of-every-operation).
+    /// The system reports no errors for this operation. The refusals and failures are those of
+    /// [every operation](Op#errors-of-every-operation).
     ///
     /// # Platforms
     ///
-    /// The same everywhere, also in the simulation. Bytes that the kernel has taken are not queued
-    /// any more, even if the peer does not have them yet. On io_uring a write that the kernel has
-    /// begun counts until the kernel answers.
+    /// The same everywhere, also in the simulation. Bytes that the kernel has taken no longer
+    /// count, even if the peer does not have them yet. On io_uring, all bytes of a write that the
+    /// kernel has begun count until the kernel answers.
     ///
     /// # Cancellation
     ///

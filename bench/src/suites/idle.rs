@@ -24,7 +24,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
         bars.push((name, Estimate { median: bytes, low: bytes, high: bytes }));
     }
     table.finish("idle")?;
-    let title = "Resident bytes per idle connection".into();
+    let title = "Resident bytes per idle connection (logarithmic axis)".into();
     Ok(Panel { title, logarithmic: true, bars })
 }
 
