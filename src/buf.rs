@@ -5,9 +5,9 @@
 //!
 //! A [`Buf`] stores an owner (a vector, a lease …) as its parts: where the bytes start, how many
 //! there are, and a tagged word. The tag says which kind of owner to rebuild from the parts
-//! (invariant B1: the constructor of that kind has stored the three fields). Reads fill the spare
-//! capacity of a `Vec` through a raw pointer. Its length is then set to the number of bytes that
-//! the kernel has written. No reference to uninitialised bytes is ever made.
+//! (invariant B1: the constructor of that kind has stored the three fields). A read fills the
+//! capacity of a `Vec` through a raw pointer, and then sets its length to the number of bytes that
+//! the kernel has written. No code makes a reference to uninitialised bytes.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -200,8 +200,9 @@ impl Builder {
         self
     }
 
-    /// Sets which mechanism does the work on files. If it does not work here,
-    /// [`build`](Builder::build) fails: it never takes another one instead. Default:
+    /// Sets the mechanism for work on files. If it does not work here, [`build`](Builder::build)
+    /// fails. Worker threads do the work that the mechanism cannot do, such as unaligned direct
+    /// reads with Linux AIO; [`explain`](Watcher::explain) counts it. Default:
     /// [`FileBackend::Auto`].
     pub fn file_backend(mut self, backend: FileBackend) -> Builder {
         self.config.file_backend = backend;

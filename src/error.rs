@@ -59,8 +59,8 @@ pub enum Limit {
 /// | [`Os`](Reason::Os) | the errno's | the system |
 ///
 /// If other code has closed the selector's descriptor, the wait fails with `EBADF`, or on epoll
-/// with `EINVAL` when the number now belongs to another file. An accepted operation has no reason:
-/// it fails with an [`ErrorKind`].
+/// with `EINVAL` when the number now belongs to another file. An accepted operation that fails has
+/// an [`ErrorKind`] instead of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

@@ -159,8 +159,8 @@ impl OpCode {
 /// - [`Reason::Full`] with [`Limit::Completions`]: too many completions wait for delivery.
 /// - [`Reason::Os`] with `EBADF`: other code has closed the descriptor before its first operation.
 ///
-/// Another thread submits through a [`Submitter`](crate::Submitter::submit), before the loop sees
-/// the operation. If the loop then refuses it, the refusal comes as a completion.
+/// A [`Submitter`](crate::Submitter::submit) accepts an operation of another thread before the loop
+/// sees it. If the loop then refuses the operation, the refusal comes as a completion.
 ///
 /// An accepted operation ends in exactly one final completion. If it fails, [`Error::kind`] says
 /// how, [`Error::bytes`] how many bytes had moved, and [`Error::into_buf`] returns the buffer:
@@ -188,8 +188,8 @@ impl OpCode {
 /// [`Watcher::cancel`] is a request, and the operation's completion is the answer. The completion
 /// says how many bytes had moved, and returns the buffer. If the operation had ended already, the
 /// cancel returns false, and the completion has the real result. A cancel or a deadline leaves the
-/// source usable. On io_uring the kernel keeps the buffer of a read or write that it has begun
-/// until it answers, so the completion may come one wait later.
+/// source usable. On io_uring the kernel keeps the buffer of a read or write that it has begun,
+/// until it answers. So the completion of a cancel may come one wait later.
 ///
 /// Dropping the watcher drops the operations in flight: they get no completions. The drop waits at
 /// most one second for the kernel and the threads. A buffer that the kernel uses for longer is
@@ -198,8 +198,8 @@ impl OpCode {
 /// # File work
 ///
 /// A regular file, directory or block device is attached like any descriptor. Each operation on it
-/// names the offset where it starts, and does not move the file's position. Operations on one file
-/// have no order.
+/// names the offset where it starts, and does not move the file's position (except on Windows).
+/// Operations on one file have no order.
 ///
 /// On Linux, `submit` itself reads data that is in the page cache. io_uring, Linux AIO (for
 /// `O_DIRECT`) or worker threads do all other work: [`Watcher::explain`] says which. Other systems

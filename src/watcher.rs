@@ -179,16 +179,16 @@ impl<D: Driver> Watcher<D> {
 
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
-    /// The duplicate shares the open file description, so the watcher never changes its flags. A
-    /// blocking pipe is read with `RWF_NOWAIT` (Linux), or after poll(2). A blocking listener can
-    /// be polled and closed, but accepts are refused. On macOS, which lacks `MSG_DONTWAIT` for
-    /// sends, every operation on a blocking socket is refused. On Windows every socket is refused,
-    /// because Windows does not tell whether it blocks.
+    /// The duplicate shares the open file description, so the watcher never changes its flags. If
+    /// the pipe blocks, the watcher reads it with `RWF_NOWAIT` (Linux), or after poll(2). If a
+    /// listener blocks, the watcher polls and closes it, but refuses accepts. On macOS, which lacks
+    /// `MSG_DONTWAIT` for sends, the watcher refuses every operation on a blocking socket. On
+    /// Windows it refuses every socket, because Windows does not tell whether a socket blocks.
     ///
     /// # Errors
     ///
     /// - `EMFILE`: the process has no descriptor left for the duplicate.
-    /// - The reasons of [`attach`](Watcher::attach), which [`Reason::of`] returns.
+    /// - The reasons for which [`attach`](Watcher::attach) fails; [`Reason::of`] returns them.
     pub fn attach_dup(&mut self, descriptor: impl AsFd) -> io::Result<Source> {
         let duplicate = descriptor::duplicate(descriptor.as_fd())?;
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
@@ -475,7 +475,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the source is no TCP socket.
     /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`.
+    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
     pub fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
         self.driver.set_nodelay(source, on)
     }
@@ -485,7 +485,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`.
+    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
     pub fn local_address(&self, source: Source) -> Result<Address, Reason> {
         self.driver.local_address(source)
     }
@@ -496,7 +496,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - [`Reason::Os`] with `ENOTCONN`: the socket is not connected.
     /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
-    /// - The reasons of [`fd`](Watcher::fd), except `NoDescriptor`.
+    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
     pub fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         self.driver.peer_address(source)
     }
