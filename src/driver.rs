@@ -29,14 +29,16 @@
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
 //!   begun is not torn: it ends as it ends, and its completion says that it is
-//!   [late](Completion::is_late).
+//!   [late](Completion::is_late). [`Driver::reschedule`] moves the deadline of any operation in
+//!   flight, gives it its first one, or moves a timer.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
 //!   Ids carry a generation: a stale one is an error, never another operation.
-//! - **C7 abort, close, drop.** `abort` ends a source's operations, then closes its descriptor;
-//!   completions already delivered survive it. `close` ends all operations, they are all delivered,
+//! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
+//!   [owns](Op::owned_by) among them, then closes its descriptor; completions already delivered
+//!   survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
 //!   ordered after the writes queued before it. Dropping the driver closes what is open, asks
 //!   kernel and threads to end what they have, and waits for that for a bounded time (a second). A
@@ -282,11 +284,10 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         self.now()
     }
 
-    /// Gives an operation in flight another deadline, or a timer another time.
+    /// Gives an operation in flight another deadline or its first one, or a timer another time.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a read without buffer and deadline, and from
-    /// a driver that does not reschedule.
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] from a driver that does not reschedule.
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         let _ = (ticket, due);
         Err(Reason::Unsupported)

@@ -549,8 +549,12 @@ impl<D: Driver> Watcher<D> {
     /// Gives a timer a new time, or another operation in flight a new [`timeout`](Op::timeout),
     /// counted from now. The operation may have moved bytes already, and need not have had a
     /// deadline. A timer that has a deadline besides its own time keeps that deadline. Among equal
-    /// times, the new one comes last. The call moves one entry in a heap, so it is cheap enough to
-    /// extend an idle timeout with each message.
+    /// counted from now. The operation may have moved bytes already, and need not have had a
+    /// deadline. A timer that has a deadline besides its own time keeps that deadline. Among equal
+    /// times, the new one comes last. The call moves one entry in a heap.
+    ///
+    /// A `span` of zero ends the operation at the next wait. The operation is tried once more
+    /// before that, so data that has arrived wins.
     ///
     /// ```
     /// use std::time::Duration;
@@ -565,14 +569,15 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
-    /// - [`Reason::Unsupported`]: a read without a buffer that was submitted without a deadline;
-    ///   submit it with a long [`timeout`](Op::timeout) instead.
-    /// - [`Reason::Forked`]: in a forked child.
+    /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: a driver of your own does not reschedule.
     pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
         self.driver.reschedule(ticket, Deadline::After(span))
     }
 
-    /// As [`reschedule`](Watcher::reschedule), to an absolute time.
+    /// As [`reschedule`](Watcher::reschedule), to an absolute time. A time that has passed counts
+    /// as a span of zero.
     ///
     /// # Errors
     /// As for `reschedule`.

@@ -296,6 +296,14 @@ macro_rules! portable {
                 timers_started_by_timers
                 the_earlier_of_a_timer_and_its_deadline_wins
                 a_timer_whose_deadline_has_passed
+                every_operation_in_flight_can_be_rescheduled
+                a_rescheduled_read_stays_what_it_was
+                a_full_table_refuses_no_deadline
+                a_deadline_can_be_moved_to_an_instant_that_has_passed
+                deadlines_can_be_moved_from_elsewhere
+                a_timer_names_its_owner
+                a_timer_ends_with_its_owner
+                a_timer_from_elsewhere_has_an_owner
                 timers_and_deadlines_can_be_moved
                 a_moved_timer_keeps_its_deadline
                 equal_deadlines_end_in_order_whatever_has_them

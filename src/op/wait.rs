@@ -47,7 +47,11 @@ impl Op {
     /// Completes with [`Done::Timer`]: never early, and late by no more than the granularity of the
     /// system's wait. Timers with equal times complete in the order of submission. A `span` beyond
     /// 292 years counts as 292 years. A `span` of zero completes at the next wait.
-    /// [`Watcher::reschedule`] gives a timer another time.
+    /// Completes with [`Done::Timer`]: never early, and late by no more than the granularity of the
+    /// system's wait. Timers with equal times complete in the order of submission. A `span` beyond
+    /// 292 years counts as 292 years. A `span` of zero completes at the next wait.
+    /// [`Watcher::reschedule`] gives a timer another time, [`Op::owned_by`] a source that it ends
+    /// with.
     ///
     /// A timer may also have a deadline. The earlier of the two ends the timer: its own time with
     /// [`Done::Timer`], its deadline with [`ErrorKind::Deadline`].
@@ -118,6 +122,48 @@ impl Op {
         let mut op = Op::plain(OpCode::Timer, Source::NONE);
         op.deadline_ns = bounded(clock::ns_of(deadline));
         op
+    }
+
+    /// Lets a source own the timer: the timer ends with the source, and its completion names it.
+    ///
+    /// [`Watcher::abort`] and [`Op::close`] end the timer with [`ErrorKind::Aborted`],
+    /// [`Watcher::cancel_all`] ends it with [`ErrorKind::Cancelled`], and [`Watcher::detach`] is
+    /// refused with [`Reason::Busy`] while it runs. So a server keeps no list of its connections'
+    /// timers. Other operations than timers ignore this.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, ErrorKind, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::timer(Duration::from_secs(60)).owned_by(source))?;
+    /// watcher.abort(source);
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let timer = done.drain(..).next().unwrap();
+    /// assert_eq!((timer.source, timer.error_kind()), (source, Some(ErrorKind::Aborted)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A timer with an owner is refused with [`Reason::Stale`] if the source was aborted, closed or
+    /// detached. All else is as for [`Op::timer`].
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::timer`].
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`Op::timer`]. The source goes on.
+    #[inline]
+    pub const fn owned_by(mut self, source: Source) -> Op {
+        if matches!(self.code, OpCode::Timer) {
+            self.source = source;
+        }
+        self
     }
 
     /// Waits until one of the conditions in `interest` holds.

@@ -18,7 +18,10 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
         let op = &mut self.slots[slot];
         let (code, token, more, next) = (op.code, op.token, op.multishot, op.next);
-        let generation = op.generation();
+        let mut ticket = Ticket::from_parts(slot, op.generation());
+        if code == OpCode::Read && op.count != 0 {
+            ticket = moved_ticket(index, op.count);
+        }
         let state = &mut self.sources[index];
         let source = state.name(index);
         if !more {
@@ -27,7 +30,6 @@ impl<K: Kernel> Proactor<K> {
             self.slots.vacate(slot);
         }
         self.counts.went_on += u64::from(more);
-        let ticket = Ticket::from_parts(slot, generation);
         self.batch.push(Completion::new(code, source, ticket, token, result).with_more(more));
     }
 
@@ -57,9 +59,11 @@ impl<K: Kernel> Proactor<K> {
         }
         let state = &mut self.sources[op.source];
         match op.code {
-            OpCode::Poll | OpCode::WaitDrained => state.remove_poll(&mut self.slots, slot),
+            OpCode::Poll | OpCode::WaitDrained | OpCode::Timer => {
+                state.remove_poll(&mut self.slots, slot);
+            }
             code if code.is_file() => state.remove_poll(&mut self.slots, slot),
-            OpCode::Nop | OpCode::Timer => {}
+            OpCode::Nop => {}
             OpCode::SendFile => {
                 let index = op.source;
                 state.remove_write(&mut self.slots, slot);
@@ -97,7 +101,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.keep_address(address);
         let source = match code {
-            OpCode::Connect | OpCode::Timer | OpCode::Nop => Source::NONE,
+            OpCode::Connect | OpCode::Nop => Source::NONE,
             _ if index == NIL => Source::NONE,
             _ => self.sources[index].name(index),
         };
@@ -210,10 +214,12 @@ impl<K: Kernel> Proactor<K> {
             }
             return;
         }
-        let (ticket, token) = (self.ticket(slot), self.slots[slot].token);
+        let (ticket, token, index) = (self.ticket(slot), op.token, op.source);
+        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
+        self.unlink(slot);
         self.slots.vacate(slot);
         let done = Ok(Done::Timer);
-        self.batch.push(Completion::new(OpCode::Timer, Source::NONE, ticket, token, done));
+        self.batch.push(Completion::new(OpCode::Timer, source, ticket, token, done));
     }
 
     /// Tries an operation whose time has come once more where what it waits for may be there
@@ -264,11 +270,15 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.index();
         if slot & RESTS != 0 {
-            let rests = self.rests(ticket);
-            if rests {
+            if self.rests(ticket) {
                 self.fail_rest(slot & !RESTS, ErrorKind::Cancelled);
+                return true;
             }
-            return rests;
+            let moved = self.moved_read(ticket);
+            if let Some(slot) = moved {
+                self.fail(slot, ErrorKind::Cancelled);
+            }
+            return moved.is_some();
         }
         self.take_submitted(ticket);
         match self.slots.find(slot, ticket.generation()) {
@@ -391,7 +401,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn is_done_with(&self, index: u32) -> bool {
         const LEFT: u32 = RESTING | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
         let state = &self.sources[index];
-        !state.has(LEFT) && state.kind() != SourceKind::File
+        !state.has(LEFT) && state.polls == NIL && state.kind() != SourceKind::File
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.

@@ -119,7 +119,7 @@ impl<K: Kernel> Proactor<K> {
                 self.refuse_reserved(ticket, op, Reason::Forked);
             }
             // It ends anyway.
-            Request::Cancel(_) => {}
+            Request::Cancel(_) | Request::Reschedule(..) => {}
             request => self.serve(request),
         }
     }

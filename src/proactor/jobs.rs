@@ -95,6 +95,7 @@ impl<K: Kernel> Proactor<K> {
     /// answered.
     #[cold]
     pub(super) fn close_file(&mut self, index: u32, slot: u32) {
+        self.end_timers(index);
         let busy = self.is_at_work(index);
         let state = &mut self.sources[index];
         if busy {

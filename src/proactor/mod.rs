@@ -35,6 +35,7 @@ mod shares;
 mod started;
 mod state;
 mod submit;
+mod timers;
 mod tokens;
 mod turn;
 mod waits;
@@ -75,6 +76,7 @@ use first_reads::FirstReads;
 use report::Counts;
 use resource_waits::ResourceWaits;
 use state::*;
+use timers::moved_ticket;
 
 /// What one source writes, or reads from the page cache, before others have their turn, at most:
 /// some tens of microseconds of copying.
@@ -281,8 +283,11 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     fn ticket(&self, slot: u32) -> Ticket {
         use crate::slots::Entry;
-        let generation = self.slots[slot].generation();
-        Ticket::from_parts(slot, generation)
+        let op = &self.slots[slot];
+        if op.code == OpCode::Read && op.count != 0 {
+            return moved_ticket(op.source, op.count);
+        }
+        Ticket::from_parts(slot, op.generation())
     }
 
     /// Whether there can be another source.
@@ -378,7 +383,7 @@ impl<K: Kernel> Proactor<K> {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
             OpCode::Poll => self.submit_poll(source, token, at, count),
-            OpCode::Timer => self.submit_timer(token, at, op::limit_ns(flags, &extra)),
+            OpCode::Timer => self.submit_timer(source, token, at, op::limit_ns(flags, &extra)),
             OpCode::Nop => self.submit_nop(token),
             OpCode::WaitDrained => self.submit_drained(source, token, at, count),
             OpCode::WriteAt => {

@@ -98,6 +98,10 @@ impl<K: Kernel> Proactor<K> {
             Request::Cancel(ticket) => {
                 self.cancel_ticket(ticket);
             }
+            Request::Reschedule(ticket, due_ns) => {
+                // It may have ended meanwhile.
+                let _ = self.move_deadline(ticket, due_ns);
+            }
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
             Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::Abort(source) => {
@@ -200,7 +204,10 @@ impl<K: Kernel> Proactor<K> {
             }
             Request::Post(token, value) => self.post(token, value),
             // The handle closes its descriptor.
-            Request::Attach(..) | Request::Cancel(_) | Request::Abort(_) => {}
+            Request::Attach(..)
+            | Request::Cancel(_)
+            | Request::Reschedule(..)
+            | Request::Abort(_) => {}
             Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
         }

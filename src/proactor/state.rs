@@ -66,7 +66,7 @@ pub(super) const FULL: u32 = 1 << 20;
 pub(super) const READS: u32 = 1 << 21;
 /// Writes are queued.
 pub(super) const WRITES: u32 = 1 << 22;
-/// There are operations without an order: polls, drains, file work.
+/// There are operations without an order: polls, drains, file work. (Timers alone do not set it.)
 pub(super) const POLLS: u32 = 1 << 19;
 
 /// Where the source's kind stands.
@@ -121,6 +121,14 @@ pub(super) struct Queue {
 
 impl Queue {
     const EMPTY: Queue = Queue { head: NIL, tail: NIL };
+
+    /// Puts an operation ahead of all others.
+    fn push_front(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        push_front(&mut self.head, slots, slot);
+        if self.tail == NIL {
+            self.tail = slot;
+        }
+    }
 
     #[inline]
     fn push(&mut self, slots: &mut Table<Operation>, slot: u32) {
@@ -197,7 +205,7 @@ pub(super) struct State {
     /// While vacant, its head is the next vacant place.
     pub(super) reads: Queue,
     pub(super) writes: Queue,
-    /// The head of the polls and drains, whose order does not matter.
+    /// The head of the operations without an order: polls, drains, file work, timers.
     pub(super) polls: u32,
     pub(super) flags: u32,
     /// Counts resting reads in odd numbers, over all uses of the place.
@@ -312,6 +320,17 @@ impl State {
     pub(super) fn push_write(&mut self, slots: &mut Table<Operation>, slot: u32) {
         self.flags |= WRITES;
         self.writes.push(slots, slot);
+    }
+
+    /// Queues a read ahead of all others.
+    pub(super) fn push_first_read(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        self.flags |= READS;
+        self.reads.push_front(slots, slot);
+    }
+
+    /// A timer that the source owns stands beside the polls, but no event concerns it.
+    pub(super) fn push_timer(&mut self, slots: &mut Table<Operation>, slot: u32) {
+        push_front(&mut self.polls, slots, slot);
     }
 
     pub(super) fn push_poll(&mut self, slots: &mut Table<Operation>, slot: u32) {

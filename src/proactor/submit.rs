@@ -12,7 +12,6 @@
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
-use crate::op::RELATIVE;
 use crate::slots::InFlight;
 use crate::source::SourceKind;
 
@@ -541,66 +540,6 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(never)]
-    pub(super) fn submit_timer(&mut self, token: u64, due_ns: u64, limit_ns: u64) -> Answer {
-        self.check_fork()?;
-        if self.closed {
-            return Err(Reason::Closed);
-        }
-        let ticket = self.place(OpCode::Timer, NIL, token)?;
-        // The field that file operations use for the offset.
-        self.slots[ticket.index()].offset = 0;
-        if limit_ns == 0 {
-            self.set_deadline(ticket, due_ns);
-            return Ok(ticket);
-        }
-        // Both times count from the same instant.
-        let now_ns = self.kernel.now_ns();
-        self.slots[ticket.index()].offset = absolute(limit_ns, now_ns);
-        self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
-        Ok(ticket)
-    }
-
-    /// Sets a timer's own time. If the timer has a deadline, too, the earlier of the two ends it.
-    fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
-        let op = &mut self.slots[slot];
-        let limit_ns = op.offset;
-        // A timer whose time has come fires even if its deadline has passed, as available data wins
-        // over a read's deadline.
-        let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
-        op.count = u32::from(ends);
-        self.deadlines.set(slot, if ends { limit_ns } else { due_ns });
-    }
-
-    /// Gives an operation in flight another deadline, a timer another time.
-    pub(super) fn move_deadline(&mut self, ticket: Ticket, due_ns: u64) -> Result<(), Reason> {
-        let slot = ticket.index();
-        if slot & RESTS != 0 {
-            return Err(match self.rests(ticket) {
-                true => Reason::Unsupported,
-                false => self.stale(),
-            });
-        }
-        self.take_submitted(ticket);
-        let stale = self.stale();
-        let op = self.slots.find(slot, ticket.generation()).ok_or(stale)?;
-        if op.reserved {
-            let waits = !self.serving && self.batch.is_full();
-            return Err(if waits { self.full_of_completions() } else { Reason::Stale });
-        }
-        if op.in_flight.ending().is_some() {
-            return Err(Reason::Stale);
-        }
-        let code = op.code;
-        let now_ns = self.kernel.now_ns();
-        let due_ns = absolute(due_ns, now_ns);
-        match code {
-            OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
-            _ => self.deadlines.set(slot, due_ns),
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
     pub(super) fn submit_nop(&mut self, token: u64) -> Answer {
         self.check_fork()?;
         if self.closed {
@@ -689,7 +628,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    fn full(&self) -> Reason {
+    pub(super) fn full(&self) -> Reason {
         Reason::Full { limit: Limit::Operations, count: self.slots.limit() }
     }
 
@@ -767,18 +706,4 @@ impl<K: Kernel> Proactor<K> {
         }
         self.set_deadline(ticket, due_ns);
     }
-
-    /// Gives an operation that is still in flight its deadline.
-    pub(super) fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
-        if due_ns == 0 || self.slots.find(ticket.index(), ticket.generation()).is_none() {
-            return;
-        }
-        let now_ns = if due_ns & RELATIVE != 0 { self.kernel.now_ns() } else { 0 };
-        self.deadlines.push(ticket.index(), absolute(due_ns, now_ns));
-    }
-}
-
-/// The absolute time of `due_ns`, which is relative to `now_ns` or absolute.
-fn absolute(due_ns: u64, now_ns: u64) -> u64 {
-    if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
 }

@@ -35,6 +35,8 @@ pub enum Request {
     Submit(Ticket, Op),
     /// Cancel this operation.
     Cancel(Ticket),
+    /// Give this operation another deadline, in the form of an operation's.
+    Reschedule(Ticket, u64),
     /// Abort this source.
     Abort(Source),
     /// This reserved name was not used.
@@ -51,6 +53,7 @@ impl fmt::Debug for Request {
             Request::Attach(source, handle) => write!(f, "Attach({source:?}, {handle:?})"),
             Request::Submit(ticket, op) => write!(f, "Submit({ticket:?}, {op:?})"),
             Request::Cancel(ticket) => write!(f, "Cancel({ticket:?})"),
+            Request::Reschedule(ticket, ns) => write!(f, "Reschedule({ticket:?}, {ns})"),
             Request::Abort(source) => write!(f, "Abort({source:?})"),
             Request::UnusedSource(source) => write!(f, "UnusedSource({source:?})"),
             Request::UnusedTicket(ticket) => write!(f, "UnusedTicket({ticket:?})"),

@@ -9,8 +9,9 @@ use crossbeam_channel::Receiver;
 
 use super::room::Runs;
 use super::{CLOSED, Request, Shared};
+use crate::driver::Deadline;
 use crate::error::{Limit, Reason, Rejected};
-use crate::op::Op;
+use crate::op::{Op, due_ns};
 use crate::source::{Handle, Source, Ticket};
 
 #[cfg(loom)]
@@ -285,6 +286,43 @@ impl Submitter {
     /// - [`Reason::Forked`]: this is a forked child.
     pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
         self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
+    }
+
+    /// Asks for an operation to get another deadline, or its first one, and for a timer to get
+    /// another time: as [`Watcher::reschedule`](crate::Watcher::reschedule). The span counts from
+    /// when the loop takes the request. Nothing happens if the operation has ended by then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let timer = watcher.submit(Op::timer(Duration::from_secs(60)))?;
+    /// watcher.submitter().reschedule(timer, Duration::ZERO).unwrap();
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Timer)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - As for [`cancel`](Submitter::cancel).
+    pub fn reschedule(&self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
+        self.move_deadline(ticket, Deadline::After(span))
+    }
+
+    /// As [`reschedule`](Submitter::reschedule), to an absolute time.
+    ///
+    /// # Errors
+    ///
+    /// - As for [`cancel`](Submitter::cancel).
+    pub fn reschedule_at(&self, ticket: Ticket, at: Instant) -> Result<(), Reason> {
+        self.move_deadline(ticket, Deadline::At(at))
+    }
+
+    fn move_deadline(&self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
+        let request = Request::Reschedule(ticket, due_ns(due));
+        self.send(request).map_err(|(_, reason)| reason)
     }
 
     /// Aborts a source: its pending operations end, its descriptor is closed. A full queue never

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::driver::OpCode;
-use windlass::{Done, ErrorKind, Op, Reason};
+use windlass::{Done, ErrorKind, Op, Ready, Reason};
 
 use crate::common::*;
 
@@ -183,7 +183,9 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
     }
     // Deadlines: moved away, moved near, and the first one of an operation that had none.
     for op in [
-        Op::read(here).timeout(Duration::ZERO + soon),
+        Op::read(here),
+        Op::read(here).multishot(),
+        Op::read(here).timeout(soon),
         Op::read_exact(here, room(9), 9).timeout(late),
         Op::read_into(here, room(9)),
     ] {
@@ -343,4 +345,251 @@ pub fn timers_started_by_timers<H: Harness>() {
         assert!(b.watcher.now() >= start + step * i);
     }
     b.expect_all_ended();
+}
+
+/// What waits gets its first deadline, whatever it is.
+pub fn every_operation_in_flight_can_be_rescheduled<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let (listener, _) = b.listen();
+    let stuck = b.stuck();
+    let soon = Duration::from_millis(5);
+    for op in [
+        Op::read(here),
+        Op::read(here).multishot(),
+        Op::read_into(here, room(9)),
+        Op::read_exact(here, room(9), 9),
+        Op::read_vectored(here, vec![room(4), room(4)]),
+        Op::accept(listener),
+        Op::accept(listener).multishot(),
+        Op::poll(here, Ready::READABLE),
+        Op::write(stuck.writer, "behind"),
+        Op::shutdown(stuck.writer),
+        Op::wait_drained(stuck.writer, 0),
+        Op::close(stuck.writer),
+    ] {
+        let (code, ticket) = (op.code(), b.submit(op));
+        let start = b.watcher.update_now();
+        b.watcher.reschedule(ticket, soon).unwrap();
+        expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+        assert!(b.watcher.now() >= start + soon, "{code:?} is early");
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+    }
+    // The write that the others waited for, in part.
+    b.watcher.reschedule(stuck.ticket, soon).unwrap();
+    expect_error(b.end(stuck.ticket), ErrorKind::Deadline);
+    b.expect_alive(here, there);
+    b.expect_all_ended();
+}
+
+/// A read without a buffer takes no place of its own. With its first deadline it gets one, and
+/// keeps its ticket and its place before other reads.
+pub fn a_rescheduled_read_stays_what_it_was<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let late = Duration::from_secs(9999);
+    // Its completions.
+    let many = b.submit(Op::read(here).multishot().token(1));
+    b.watcher.reschedule(many, late).unwrap();
+    for text in ["1", "2"] {
+        b.write(there, text);
+        let c = b.end(many);
+        assert!(c.has_more() && c.token == 1 && c.source == here, "{c:?}");
+        assert_eq!(&*expect_read(c), text.as_bytes());
+        b.watcher.reschedule(many, late).unwrap();
+    }
+    // Its cancel, once.
+    assert!(b.watcher.cancel(many));
+    expect_unmoved(b.end(many), ErrorKind::Cancelled);
+    assert!(!b.watcher.cancel(many));
+    // Its order: reads behind it, submitted before and after.
+    let first = b.submit(Op::read(here).token(1));
+    let second = b.submit(Op::read_exact(here, room(3), 3).token(2));
+    b.watcher.reschedule(first, late).unwrap();
+    let third = b.submit(Op::read(here).token(3));
+    let fourth = b.submit(Op::read(here).token(4));
+    assert!(b.watcher.cancel(fourth));
+    expect_unmoved(b.end(fourth), ErrorKind::Cancelled);
+    b.write(there, "a");
+    assert_eq!(&*expect_read(b.end(first)), b"a");
+    assert_eq!(b.watcher.reschedule(first, late), Err(Reason::Stale));
+    b.write(there, "bcd");
+    assert_eq!(&*expect_read(b.end(second)), b"bcd");
+    b.write(there, "e");
+    assert_eq!(&*expect_read(b.end(third)), b"e");
+    // Its end with its source, and at the end of the file.
+    let read = b.submit(Op::read(here));
+    b.watcher.reschedule(read, late).unwrap();
+    assert_eq!(b.watcher.detach(here).err(), Some(Reason::Busy));
+    assert_eq!(b.watcher.cancel_all(here), 1);
+    expect_unmoved(b.end(read), ErrorKind::Cancelled);
+    let read = b.submit(Op::read(here));
+    b.watcher.reschedule(read, late).unwrap();
+    b.watcher.abort(there);
+    expect_eof(b.end(read));
+    let (here, _there) = b.pair();
+    let read = b.submit(Op::read(here));
+    b.watcher.reschedule(read, late).unwrap();
+    b.watcher.abort(here);
+    expect_unmoved(b.end(read), ErrorKind::Aborted);
+    b.expect_all_ended();
+}
+
+/// A full table of operations refuses no deadline to a read that was accepted without a place.
+pub fn a_full_table_refuses_no_deadline<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().max_operations(8));
+    let (here, there) = b.pair();
+    let read = b.submit(Op::read(here));
+    let timers: Vec<_> =
+        std::iter::from_fn(|| b.try_submit(Op::timer(Duration::from_secs(9999))).ok()).collect();
+    b.watcher.reschedule(read, Duration::from_millis(2)).unwrap();
+    expect_unmoved(b.end(read), ErrorKind::Deadline);
+    for timer in timers {
+        assert!(b.watcher.cancel(timer));
+        b.end(timer);
+    }
+    b.expect_alive(here, there);
+    b.expect_all_ended();
+}
+
+/// Data that is there wins over an instant that has passed; without data the operation ends at the
+/// next wait.
+pub fn a_deadline_can_be_moved_to_an_instant_that_has_passed<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    b.pass(Duration::from_millis(2));
+    let past = b.watcher.now() - Duration::from_millis(1);
+    for op in [Op::read(here), Op::read_into(here, room(9))] {
+        let ticket = b.submit(op);
+        b.watcher.reschedule_at(ticket, past).unwrap();
+        expect_unmoved(b.end(ticket), ErrorKind::Deadline);
+    }
+    let timer = b.submit(Op::timer(Duration::from_secs(9999)));
+    b.watcher.reschedule_at(timer, past).unwrap();
+    expect_timer(b.end(timer));
+    let peek = b.submit(Op::poll(here, Ready::READABLE));
+    b.write(there, "x");
+    b.end(peek);
+    let ticket = b.submit(Op::read_exact(here, room(1), 1));
+    // Where the data is taken at submission, the operation has ended.
+    let answer = b.watcher.reschedule_at(ticket, past);
+    assert!(matches!(answer, Ok(()) | Err(Reason::Stale)));
+    assert_eq!(&*expect_read(b.end(ticket)), b"x");
+    b.expect_all_ended();
+}
+
+/// Another thread can move deadlines and timers, too; what has ended stays as it is.
+pub fn deadlines_can_be_moved_from_elsewhere<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let late = Duration::from_secs(9999);
+    let timer = b.submit(Op::timer(late));
+    let read = b.submit(Op::read(here));
+    let behind = b.submit(Op::read_exact(here, room(9), 9).timeout(late));
+    let start = b.watcher.update_now();
+    submitter.reschedule_at(timer, start).unwrap();
+    submitter.reschedule(behind, Duration::ZERO).unwrap();
+    submitter.reschedule(read, Duration::from_millis(3)).unwrap();
+    expect_timer(b.end(timer));
+    expect_unmoved(b.end(read), ErrorKind::Deadline);
+    expect_unmoved(b.end(behind), ErrorKind::Deadline);
+    assert!(b.watcher.now() >= start + Duration::from_millis(3));
+    for ended in [timer, read, behind, windlass::Ticket::NONE] {
+        submitter.reschedule(ended, Duration::ZERO).unwrap();
+    }
+    b.expect_alive(here, there);
+    b.watcher.close();
+    assert_eq!(submitter.reschedule(read, late), Err(Reason::Closed));
+}
+
+fn expect_owned(c: windlass::Completion, source: windlass::Source) {
+    assert_eq!(c.source, source, "{c:?}");
+    assert!(matches!(c.result, Ok(Done::Timer)), "{c:?}");
+}
+
+/// A timer's completion names its owner, and nothing else changes: reads go on beside it.
+pub fn a_timer_names_its_owner<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let (soon, late) = (Duration::from_millis(5), Duration::from_secs(9999));
+    let start = b.watcher.update_now();
+    let at = start + soon;
+    for op in [Op::timer(soon), Op::timer_at(at), Op::timer(soon).timeout(late)] {
+        let ticket = b.submit(op.owned_by(here).token(7));
+        b.expect_alive(here, there);
+        let c = b.end(ticket);
+        assert_eq!((c.token, c.code()), (7, OpCode::Timer));
+        expect_owned(c, here);
+        assert!(b.watcher.now() >= at);
+    }
+    let ends = b.submit(Op::timer(late).timeout(soon).owned_by(here));
+    let moved = b.submit(Op::timer(late).owned_by(here));
+    b.watcher.reschedule(moved, soon).unwrap();
+    let c = b.end(ends);
+    assert_eq!(c.source, here);
+    expect_unmoved(c, ErrorKind::Deadline);
+    expect_owned(b.end(moved), here);
+    let read = b.submit(Op::read(here).owned_by(there));
+    let cancelled = b.submit(Op::timer(late).owned_by(here));
+    assert!(b.watcher.cancel(cancelled));
+    assert_eq!(b.end(cancelled).error_kind(), Some(ErrorKind::Cancelled));
+    b.write(there, "x");
+    assert_eq!(b.end(read).source, here, "only timers have owners");
+    b.expect_all_ended();
+}
+
+/// A timer ends with its owner, like the owner's other operations.
+pub fn a_timer_ends_with_its_owner<H: Harness>() {
+    let mut b = H::bench();
+    let late = Duration::from_secs(9999);
+    let (here, there) = b.pair();
+    let owned = || Op::timer(late).owned_by(here);
+    let timers = [b.submit(owned()), b.submit(owned().timeout(late)), b.submit(owned())];
+    assert_eq!(b.watcher.detach(here).err(), Some(Reason::Busy));
+    assert_eq!(b.watcher.cancel_all(here), 3);
+    for timer in timers {
+        expect_unmoved(b.end(timer), ErrorKind::Cancelled);
+    }
+    // A close ends them, too, before its own completion.
+    let (timer, close) = (b.submit(owned()), b.submit(Op::close(here)));
+    let ends = b.take(2);
+    assert_eq!([ends[0].ticket(), ends[1].ticket()], [timer, close]);
+    assert_eq!((ends[0].source, ends[0].error_kind()), (here, Some(ErrorKind::Aborted)));
+    expect_eof(b.run(Op::read(there)));
+    // The owner must be there.
+    for gone in [here, windlass::Source::from_parts(77, here.generation())] {
+        let (reason, op) = b.refuse(Op::timer(late).owned_by(gone));
+        assert_eq!((reason, op.source()), (Reason::Stale, gone));
+    }
+    let timer = b.submit(Op::timer(late).owned_by(there));
+    let other = b.submit(Op::timer(late));
+    assert!(b.watcher.abort(there));
+    expect_unmoved(b.end(timer), ErrorKind::Aborted);
+    b.expect_quiet();
+    assert!(b.is_open(other), "it has no owner");
+    let (here, _there) = b.pair();
+    let timer = b.submit(Op::timer(late).owned_by(here));
+    b.watcher.close();
+    for ticket in [timer, other] {
+        expect_unmoved(b.end(ticket), ErrorKind::Closed);
+    }
+}
+
+/// Another thread's timer can have an owner; if the owner has gone, it ends as aborted.
+pub fn a_timer_from_elsewhere_has_an_owner<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let soon = submitter.submit(Op::timer(Duration::ZERO).owned_by(here)).expect("room");
+    let late = Op::timer(Duration::from_secs(9999));
+    let aborted = submitter.submit(late.owned_by(there)).expect("room");
+    expect_owned(b.end(soon), here);
+    b.watcher.abort(there);
+    let late = Op::timer(Duration::from_secs(9999));
+    let vain = submitter.submit(late.owned_by(there)).expect("room");
+    for ticket in [aborted, vain] {
+        let c = b.end(ticket);
+        assert_eq!((c.source, c.error_kind()), (there, Some(ErrorKind::Aborted)));
+    }
 }

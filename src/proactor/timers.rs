@@ -1,0 +1,146 @@
+//! Times: timers, the deadlines of operations, and how both are moved.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::op::RELATIVE;
+use crate::slots::InFlight;
+
+type Answer = Result<Ticket, Reason>;
+
+/// The ticket of a read that has rested in the source at `index`, and has a place of its own since
+/// its deadline was set: the operation's `count` is the generation of the ticket.
+#[inline]
+pub(super) fn moved_ticket(index: u32, generation: u32) -> Ticket {
+    let generation = NonZeroU32::new(generation).expect("a generation is odd");
+    Ticket::from_parts(RESTS | index, generation)
+}
+
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    pub(super) fn submit_timer(
+        &mut self,
+        owner: Source,
+        token: u64,
+        due_ns: u64,
+        limit_ns: u64,
+    ) -> Answer {
+        self.check_fork()?;
+        if self.closed {
+            return Err(Reason::Closed);
+        }
+        let index = if owner.is_none() { NIL } else { self.usable(owner)? };
+        let ticket = self.place(OpCode::Timer, index, token)?;
+        if index != NIL {
+            self.sources[index].push_timer(&mut self.slots, ticket.index());
+        }
+        // The field that file operations use for the offset.
+        self.slots[ticket.index()].offset = 0;
+        if limit_ns == 0 {
+            self.set_deadline(ticket, due_ns);
+            return Ok(ticket);
+        }
+        // Both times count from the same instant.
+        let now_ns = self.kernel.now_ns();
+        self.slots[ticket.index()].offset = absolute(limit_ns, now_ns);
+        self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
+        Ok(ticket)
+    }
+
+    /// Sets a timer's own time. If the timer has a deadline, too, the earlier of the two ends it.
+    fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
+        let op = &mut self.slots[slot];
+        let limit_ns = op.offset;
+        // A timer whose time has come fires even if its deadline has passed, as available data wins
+        // over a read's deadline.
+        let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
+        op.count = u32::from(ends);
+        self.deadlines.set(slot, if ends { limit_ns } else { due_ns });
+    }
+
+    /// Ends the timers that a source owns, before it closes.
+    pub(super) fn end_timers(&mut self, index: u32) {
+        let mut slot = self.sources[index].polls;
+        while slot != NIL {
+            let next = self.slots[slot].next;
+            if self.slots[slot].code == OpCode::Timer {
+                self.fail(slot, ErrorKind::Aborted);
+            }
+            slot = next;
+        }
+    }
+
+    /// Gives an operation in flight another deadline, a timer another time.
+    pub(super) fn move_deadline(&mut self, ticket: Ticket, due_ns: u64) -> Result<(), Reason> {
+        let mut slot = ticket.index();
+        if slot & RESTS != 0 {
+            slot = match self.rests(ticket) {
+                true => self.give_place(slot & !RESTS)?,
+                false => self.moved_read(ticket).ok_or(self.stale())?,
+            };
+        } else {
+            self.take_submitted(ticket);
+            let stale = self.stale();
+            let op = self.slots.find(slot, ticket.generation()).ok_or(stale)?;
+            if op.reserved {
+                let waits = !self.serving && self.batch.is_full();
+                return Err(if waits { self.full_of_completions() } else { Reason::Stale });
+            }
+            if op.in_flight.ending().is_some() {
+                return Err(Reason::Stale);
+            }
+        }
+        let now_ns = self.kernel.now_ns();
+        let due_ns = absolute(due_ns, now_ns);
+        match self.slots[slot].code {
+            OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
+            _ => self.deadlines.set(slot, due_ns),
+        }
+        Ok(())
+    }
+
+    /// Gives the resting read of a source a place of its own, at the head of the queue. The read
+    /// keeps its ticket.
+    fn give_place(&mut self, index: u32) -> Result<u32, Reason> {
+        // The read is accepted already, so no limit of the table refuses it.
+        let limit = self.slots.limit();
+        self.slots.set_limit(u32::MAX);
+        let occupied = self.slots.occupy();
+        self.slots.set_limit(limit);
+        let (slot, _) = occupied.ok_or(self.full())?;
+        let state = &mut self.sources[index];
+        let op = &mut self.slots[slot];
+        op.source = index;
+        op.token = state.read_token;
+        op.moved = 0;
+        op.count = state.read_generation;
+        op.code = OpCode::Read;
+        op.multishot = state.has(RESTING_MORE);
+        op.in_flight = InFlight::No;
+        state.flags &= !(RESTING | RESTING_MORE);
+        state.push_first_read(&mut self.slots, slot);
+        Ok(slot)
+    }
+
+    /// The place of a read that has rested in its source when it was submitted.
+    pub(super) fn moved_read(&self, ticket: Ticket) -> Option<u32> {
+        // It stays ahead of all reads that come after it.
+        let state = self.sources.peek(ticket.index() & !RESTS).filter(|state| state.has(READS))?;
+        let op = &self.slots[state.reads.head];
+        let is_it = op.code == OpCode::Read && op.count == ticket.generation().get();
+        is_it.then_some(state.reads.head)
+    }
+
+    /// Gives an operation that is still in flight its deadline.
+    pub(super) fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
+        if due_ns == 0 || self.slots.find(ticket.index(), ticket.generation()).is_none() {
+            return;
+        }
+        let now_ns = if due_ns & RELATIVE != 0 { self.kernel.now_ns() } else { 0 };
+        self.deadlines.push(ticket.index(), absolute(due_ns, now_ns));
+    }
+}
+
+/// The absolute time of `due_ns`, which is relative to `now_ns` or absolute.
+fn absolute(due_ns: u64, now_ns: u64) -> u64 {
+    if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
+}
