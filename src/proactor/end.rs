@@ -235,7 +235,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let mut left = self.config.source_budget.min(MOST_COPIED);
         if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {
-            if self.untold || state.has(DOUBTED) {
+            if self.untold || state.has(TO_RECHECK) {
                 state.flags |= READABLE;
             }
             self.run_reads(index, &mut left);
@@ -474,7 +474,7 @@ impl<K: Kernel> Proactor<K> {
         self.ready.clear();
         self.bulk.clear();
         self.waits.clear();
-        self.doubts.clear();
+        self.rechecks.clear();
         self.paused.clear();
     }
 

@@ -108,7 +108,7 @@ impl<K: Kernel> Proactor<K> {
         // As `settle` does after a short read.
         state.flags = flags & !(RESTING | READABLE | FULL);
         if stream_kind(flags) == SourceKind::UnixStream {
-            state.doubt(index, &mut self.doubts);
+            state.queue_recheck(index, &mut self.rechecks);
         }
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.resting_ticket(index);

@@ -47,7 +47,7 @@ impl<K: Kernel> Proactor<K> {
         self.ready.clear();
         self.bulk.clear();
         self.waits.clear();
-        self.doubts.clear();
+        self.rechecks.clear();
         self.paused.clear();
         (self.dozing, self.starving, self.serving) = (false, false, false);
         for index in self.sources.occupied().collect::<Vec<_>>() {

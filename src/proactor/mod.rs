@@ -16,7 +16,6 @@
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
 
-mod doubts;
 mod end;
 mod events;
 mod files;
@@ -27,6 +26,7 @@ mod kernel;
 mod lost;
 mod os;
 mod reads;
+mod rechecks;
 mod report;
 mod requests;
 mod resource_waits;
@@ -70,9 +70,9 @@ use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::fork;
-use doubts::{Ask, Doubts};
 use files::Files;
 use first_reads::FirstReads;
+use rechecks::{Ask, Rechecks};
 use report::Counts;
 use resource_waits::ResourceWaits;
 use state::*;
@@ -101,7 +101,7 @@ pub struct Proactor<K: Kernel> {
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     waits: ResourceWaits,
     /// Unix streams whose last short read may have stopped before the end of what is there.
-    doubts: Doubts,
+    rechecks: Rechecks,
     /// Whether first reads are worth a try.
     first_reads: FirstReads,
     /// The last look at the selector took as many events as one does: there may be more.
@@ -202,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
             waits: ResourceWaits::default(),
-            doubts: Doubts::default(),
+            rechecks: Rechecks::default(),
             first_reads: FirstReads::default(),
             untold: false,
             stopping: false,
@@ -647,7 +647,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         let settles = self.handed > 0 && self.waits.has_accepts();
         let quiet = self.batch.is_empty() && !self.has_ready() && !settles;
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
-        if !quiet || answered || self.doubts.are_new() || self.remote.is_notified() {
+        if !quiet || answered || self.rechecks.has_new() || self.remote.is_notified() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

@@ -104,7 +104,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn rest_done(&mut self, index: u32, got: Received, room: u32, own: Option<Lent>) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
-        state.settle(index, len, room, got.cut, &mut self.doubts);
+        state.settle(index, len, room, got.cut, &mut self.rechecks);
         let more = state.has(RESTING_MORE);
         if !more {
             state.flags &= !RESTING;
@@ -163,7 +163,7 @@ impl<K: Kernel> Proactor<K> {
             if !more {
                 state.flags &= !(RESTING | RESTING_MORE);
             }
-            state.settle(index, 0, 0, false, &mut self.doubts);
+            state.settle(index, 0, 0, false, &mut self.rechecks);
             self.counts.went_on += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch
@@ -201,7 +201,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(index, len, memory.room, got.cut, &mut self.doubts);
+        self.sources[index].settle(index, len, memory.room, got.cut, &mut self.rechecks);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, memory.room, memory.own) };
         *left = left.saturating_sub(len as usize);
@@ -239,7 +239,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got.moved);
         }
         let len = got.moved as usize;
-        state.settle(index, len as u32, room as u32, got.cut, &mut self.doubts);
+        state.settle(index, len as u32, room as u32, got.cut, &mut self.rechecks);
         op.moved += len as u32;
         *left = left.saturating_sub(len);
         self.turn_bytes -= len as isize;
@@ -275,7 +275,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind().is_message() {
-            self.sources[index].settle(index, 0, 0, false, &mut self.doubts);
+            self.sources[index].settle(index, 0, 0, false, &mut self.rechecks);
         }
         match self.slots[slot].code {
             OpCode::ReadExact => self.fail(slot, ErrorKind::Eof),
@@ -406,7 +406,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
-        state.settle(index, 0, 1, true, &mut self.doubts);
+        state.settle(index, 0, 1, true, &mut self.rechecks);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room, None) };
         *left = left.saturating_sub(moved as usize);
@@ -443,7 +443,7 @@ impl State {
     /// of a stream says that nothing is left, unless the event said more than "readable"; the
     /// selector must know the descriptor, or nothing would say when there is more.
     #[inline(always)]
-    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, doubts: &mut Doubts) {
+    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, rechecks: &mut Rechecks) {
         if cut {
             self.flags |= UNSETTLED;
         }
@@ -453,20 +453,20 @@ impl State {
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
             if self.kind() == SourceKind::UnixStream {
-                self.doubt(index, doubts);
+                self.queue_recheck(index, rechecks);
             }
         }
     }
 
     /// A short read of a Unix stream may have stopped at passed descriptors with more behind them
     /// (unix(7)). Only recvmsg(2) says so, which would cost every read a tenth of an echo: instead
-    /// the source is asked once more (`doubts`).
+    /// the loop reads the source once more (`rechecks`).
     #[cold]
     #[inline(never)]
-    pub(super) fn doubt(&mut self, index: u32, doubts: &mut Doubts) {
-        if !self.has(DOUBTED) {
-            self.flags |= DOUBTED;
-            doubts.push(self.name(index));
+    pub(super) fn queue_recheck(&mut self, index: u32, rechecks: &mut Rechecks) {
+        if !self.has(TO_RECHECK) {
+            self.flags |= TO_RECHECK;
+            rechecks.push(self.name(index));
         }
     }
 }

@@ -50,8 +50,8 @@ pub(super) const WRITE_BUSY: u32 = 1 << 18;
 /// The selector knows that writes may wait.
 pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
 
-/// It stands in the list of those whose last short read proves nothing.
-pub(super) const DOUBTED: u32 = 1 << 28;
+/// The source waits for a recheck after a short read.
+pub(super) const TO_RECHECK: u32 = 1 << 28;
 
 /// A read without buffer and deadline rests in the source itself, ahead of its queue.
 pub(super) const RESTING: u32 = 1 << 29;

@@ -9,7 +9,8 @@ const EVENT_INTERVAL: usize = 64;
 /// So many bytes of bulk count like a completion towards asking the kernel again.
 const BULK_BYTES: usize = 8 << 10;
 
-/// So many doubted sources may be gone, and as many as there are, before they are forgotten.
+/// The queue of rechecks forgets sources that have ended when it is longer than this plus twice the
+/// number of sources.
 const MOST_GONE: usize = 64;
 
 /// How long the loop sleeps while threads have so much before them that they need not wake it for
@@ -98,17 +99,17 @@ impl<K: Kernel> Proactor<K> {
         let idle = self.batch.is_empty() && !self.has_ready() && !pressing;
         if idle || overdue || pressing || self.unasked >= EVENT_INTERVAL {
             self.unasked = 0;
-            let doubts = !self.doubts.is_empty();
-            let ask = if doubts { self.look_at_doubts(idle, timed) } else { Ask::Nobody };
-            let wait = if idle && ask == Ask::Nobody { wait } else { Wait::Now };
+            let rechecks = !self.rechecks.is_empty();
+            let ask = if rechecks { self.look_at_rechecks(idle, timed) } else { Ask::Nothing };
+            let wait = if idle && ask == Ask::Nothing { wait } else { Wait::Now };
             let (queued, events) = (self.has_ready(), self.counts.events);
-            self.poll(wait, timed || doubts)?;
+            self.poll(wait, timed || rechecks)?;
             if queued {
                 // Those that events have brought have not used up everything.
                 self.turn_bytes = self.turn_bytes.max(1);
             }
-            if ask != Ask::Nobody {
-                self.ask_doubted(ask, self.counts.events == events);
+            if ask != Ask::Nothing {
+                self.run_rechecks(ask, self.counts.events == events);
             }
         } else {
             self.unasked += self.batch.len().max(1);
@@ -136,43 +137,44 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Which of the doubted sources are to be asked; `timed` says that the clock was read just now.
+    /// Which rechecks are due. `timed` says that the clock was read just now.
     #[cold]
     #[inline(never)]
-    fn look_at_doubts(&mut self, idle: bool, timed: bool) -> Ask {
+    fn look_at_rechecks(&mut self, idle: bool, timed: bool) -> Ask {
         if !timed {
             self.now_ns = self.kernel.now_ns();
         }
-        if self.doubts.len() > MOST_GONE + 2 * self.sources.len() as usize {
+        if self.rechecks.len() > MOST_GONE + 2 * self.sources.len() as usize {
             let sources = &mut self.sources;
             let is_there = |name: Source| sources.find(name.index(), name.generation()).is_some();
-            self.doubts.retain(is_there);
+            self.rechecks.retain(is_there);
         }
-        self.doubts.look(self.now_ns, idle)
+        self.rechecks.look(self.now_ns, idle)
     }
 
-    /// Lets doubted sources try to read once more: all of them only if the look of this turn was
-    /// `vain`, and hardly any while there are more events than it took: who has one of them is not
-    /// to be read before its turn, and for nothing when it comes.
+    /// Reads the sources whose recheck is due. It reads all of them only if the poll of this turn
+    /// found no event (`vain`), and only the oldest while the kernel has more events than the poll
+    /// took: a source with a waiting event must not be read before its turn, because the event
+    /// would then find nothing.
     #[cold]
     #[inline(never)]
-    fn ask_doubted(&mut self, ask: Ask, vain: bool) {
+    fn run_rechecks(&mut self, ask: Ask, vain: bool) {
         let ask = match ask {
             Ask::All if !vain => return,
             Ask::Old if self.untold => Ask::Oldest,
             ask => ask,
         };
-        // Those that are read are doubted again.
-        for _ in 0..self.doubts.len() {
-            let Some(source) = self.doubts.next(ask, self.now_ns) else { return };
+        // A source that is read may be queued again.
+        for _ in 0..self.rechecks.len() {
+            let Some(source) = self.rechecks.next(ask, self.now_ns) else { return };
             let Some(state) = self.state(source) else { continue };
-            state.flags &= !DOUBTED;
+            state.flags &= !TO_RECHECK;
             state.flags |= READABLE;
             let before = self.batch.len();
             let mut left = self.config.source_budget;
             self.run_reads(source.index(), &mut left);
             if vain && self.batch.len() > before {
-                self.doubts.was_right();
+                self.rechecks.found_bytes();
             }
             self.requeue(source.index());
         }
@@ -187,9 +189,9 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// When something happens by itself: the next deadline, the end of a pause or of a doubt.
+    /// When something happens by itself: the next deadline, the end of a pause, or a recheck.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        earlier(self.due_ns(), self.doubts.next_ns())
+        earlier(self.due_ns(), self.rechecks.next_ns())
     }
 
     /// The next deadline, or the end of a pause.
