@@ -212,7 +212,7 @@ impl Builder {
     /// Sets how many files the io_uring driver registers with its ring, each at its first
     /// operation. For a registered file the kernel looks the descriptor up only once. Default 0.
     /// More files than that work unregistered. The setting has no effect where the kernel refuses
-    /// it, and on every other driver, even if epoll has a ring for files beside it.
+    /// it. It has none on other drivers either, not even on the ring for files that epoll uses.
     /// [`explain`](Watcher::explain) says whether files are registered.
     pub fn registered_files(mut self, count: u32) -> Builder {
         self.config.registered_files = count;
