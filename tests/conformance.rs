@@ -600,6 +600,7 @@ macro_rules! everything {
             }
             linux {
                 an_eventfd_becomes_readable
+                a_senders_pidfd_is_closed
                 other_descriptors_can_be_polled
                 a_processor_that_does_not_exist_is_an_error
                 a_bound_loop_leaves_its_threads_all_processors

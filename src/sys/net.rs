@@ -322,7 +322,15 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
 }
 
-/// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on.
+/// The control messages that bring descriptors. On Linux 6.5 and later one can bring a pidfd of the
+/// sender (`SCM_PIDFD`), to a socket with `SO_PASSPIDFD`.
+const BRING_DESCRIPTORS: &[i32] = if cfg!(any(target_os = "linux", target_os = "android")) {
+    &[libc::SCM_RIGHTS, 4]
+} else {
+    &[libc::SCM_RIGHTS]
+};
+
+/// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on. A pidfd is closed.
 pub(crate) fn recv_descriptors(
     fd: RawFd,
     to: &mut [Target<'_>],
@@ -346,7 +354,7 @@ pub(crate) fn recv_descriptors(
     while !message.is_null() {
         // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR answer headers inside the control buffer.
         let head = unsafe { *message };
-        if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+        if head.cmsg_level == libc::SOL_SOCKET && BRING_DESCRIPTORS.contains(&head.cmsg_type) {
             // SAFETY: arithmetic only.
             let start = unsafe { libc::CMSG_LEN(0) } as usize;
             let count = (head.cmsg_len as usize - start) / size_of::<RawFd>();
@@ -356,10 +364,16 @@ pub(crate) fn recv_descriptors(
                 let at = data.wrapping_add(i);
                 // SAFETY: `count` numbers lie there, as the header says; alignment is not promised.
                 let raw = unsafe { at.read_unaligned() };
+                if raw < 0 {
+                    // An errno in place of a pidfd.
+                    continue;
+                }
                 // SAFETY: the kernel has installed this descriptor for us alone.
                 let owned = unsafe { OwnedFd::from_raw_fd(raw) };
                 system::arrived(&owned);
-                descriptors.push(owned);
+                if head.cmsg_type == libc::SCM_RIGHTS {
+                    descriptors.push(owned);
+                }
             }
         }
         // SAFETY: as above.

@@ -192,3 +192,36 @@ pub fn a_processor_that_does_not_exist_is_an_error<H: Harness>() {
     .join()
     .unwrap();
 }
+
+/// A socket that asks for the sender's pidfd gets it beside the passed descriptors (Linux 6.5). It is
+/// none of them, and stays open nowhere.
+pub fn a_senders_pidfd_is_closed<H: Harness>() {
+    let name = format!("{}::linux::a_senders_pidfd_is_closed", H::STAMP);
+    child::in_child(&name, || {
+        let mut b = H::bench();
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let on = 1i32;
+        // SAFETY: an option of this size.
+        let answer = unsafe {
+            let (on, len) = ((&raw const on).cast(), size_of::<i32>() as libc::socklen_t);
+            libc::setsockopt(there.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PASSPIDFD, on, len)
+        };
+        if answer != 0 {
+            return skip(Needs::Luck, std::io::Error::last_os_error());
+        }
+        let (here, there) = (b.watcher.attach(here).unwrap(), b.watcher.attach(there).unwrap());
+        let mut counts = Vec::new();
+        for count in [0, 1, 253, 0, 1, 253] {
+            let before = system::descriptors();
+            let passed = (0..count).map(|_| eventfd()).collect();
+            expect_written(b.run(Op::send_descriptors(here, "x", passed)));
+            let c = b.run(Op::recv_descriptors(there));
+            let Ok(Done::Descriptors { data, descriptors }) = c.result else { panic!("{c:?}") };
+            assert_eq!((&*data, descriptors.len()), (&b"x"[..], count));
+            drop(descriptors);
+            counts.push(system::descriptors() - before);
+        }
+        // The first wait opens what the driver needs.
+        assert_eq!(counts[1..], [0; 5], "descriptors are left open");
+    });
+}
