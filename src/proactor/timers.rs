@@ -28,6 +28,10 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             return Err(Reason::Closed);
         }
+        if due_ns == 0 {
+            // It was put together from parts without its time.
+            return Err(Reason::Unsupported);
+        }
         let index = if owner.is_none() { NIL } else { self.usable(owner)? };
         let ticket = self.place(OpCode::Timer, index, token)?;
         if index != NIL {

@@ -203,6 +203,12 @@ pub fn a_socket_shut_both_ways_is_at_its_end<H: Harness>() {
 /// The parts of an operation can be changed before they are put together again. What then does not
 /// fit is refused and comes back, or ends like every operation; no buffer is lost.
 pub fn parts_that_do_not_fit_are_refused_or_end<H: Harness>() {
+    let mut b = H::bench();
+    for code in [OpCode::Timer, OpCode::Connect, OpCode::Task, OpCode::Message] {
+        let mut parts = Op::nop().into_parts();
+        parts.code = code;
+        assert_eq!(b.refuse(Op::from_parts(parts)).0, Reason::Unsupported);
+    }
     let bytes: Arc<[u8]> = Arc::from(*b"bytes");
     for code in OpCode::ALL {
         for datagrams in [false, true] {
