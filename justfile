@@ -25,7 +25,7 @@ lints: (section "lints")
 # Unit, documentation and conformance tests
 tests: (section "tests")
 
-# The same with all features, on musl
+# The same with all features
 all-features: (section "all-features")
 
 # The ring without shared buffers
@@ -51,6 +51,9 @@ other-systems: (section "other-systems")
 
 # Tests under wine
 windows: (section "windows")
+
+# Tests with musl's library
+musl: (section "musl")
 
 # Tests under qemu
 aarch64: (section "aarch64")
