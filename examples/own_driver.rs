@@ -18,7 +18,7 @@ use windlass::Watcher;
 use windlass::driver::{Deadline, Driver, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
-use windlass::net::ListenOptions;
+use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done, Explain};
 use windlass::{Handle, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
 
@@ -94,6 +94,14 @@ impl<D: Driver> Driver for Trace<D> {
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
+    }
+
+    fn connect(
+        &mut self,
+        addresses: Vec<Address>,
+        options: ConnectOptions,
+    ) -> Result<(Source, Ticket), Reason> {
+        self.inner.connect(addresses, options)
     }
 
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {

@@ -6,15 +6,16 @@
 //!
 //! Each direction submits its next read when its last write has completed. So a slow receiver slows
 //! its sender down, and a connection holds at most one lease per direction. When one direction
-//! ends, the proxy passes the end on (half-close), and the other direction continues. The proxy
-//! ends on SIGINT and SIGTERM.
+//! ends, the proxy passes the end on (half-close), and the other direction continues. The server's
+//! source exists before its connection: what the client sends meanwhile waits for it. The proxy ends
+//! on SIGINT and SIGTERM.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use windlass::{Completions, Done, Op, Source, Watcher};
+use windlass::net::ConnectOptions;
+use windlass::{Completions, Done, Op, Source, SourceMap, Watcher};
 
 mod common;
 
@@ -33,8 +34,7 @@ fn main() -> io::Result<()> {
     let port: u16 = options.take("--port").unwrap_or(7008);
     let to: String = options.take("--to").unwrap_or("127.0.0.1:7007".into());
     options.end();
-    let none = || io::Error::new(io::ErrorKind::NotFound, format!("{to} has no address"));
-    let to = to.to_socket_addrs()?.next().ok_or_else(none)?;
+    let to: Vec<SocketAddr> = to.to_socket_addrs()?.collect();
 
     let mut watcher = Watcher::new()?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
@@ -43,50 +43,63 @@ fn main() -> io::Result<()> {
     watcher.submit(Op::read(signals))?;
     watcher.submit(Op::accept(listener).multishot())?;
 
-    let mut connecting = HashMap::new(); // clients by the token of their connect
-    let mut sides: HashMap<Source, Side> = HashMap::new();
-    let (mut number, mut done) = (0, Completions::new());
+    let mut sides: SourceMap<Side> = SourceMap::new();
+    let mut done = Completions::new();
     loop {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
             let from = c.source;
-            let other = sides.get(&from).map(|side| side.other);
+            let other = sides.get(from).map(|side| side.other);
             let next = match (c.result, other) {
                 (Ok(Done::Read(_)), None) if from == signals => return Ok(()),
                 (Err(error), _) if from == listener => return Err(error.into()),
                 (Ok(Done::Accepted(socket)), _) => {
-                    number += 1;
-                    connecting.insert(number, watcher.attach(socket)?);
-                    Op::connect(to).token(number).timeout(CONNECT)
-                }
-                (Ok(Done::Connected(socket)), _) => {
-                    let client = connecting.remove(&c.token).expect("it waits for this");
-                    let server = watcher.attach(socket)?;
+                    let client = watcher.attach(socket)?;
+                    let options = ConnectOptions::default().timeout(CONNECT);
+                    let (server, _) = watcher.connect(to.iter().copied(), options)?;
                     for (side, other) in [(client, server), (server, client)] {
                         sides.insert(side, Side { other, complete: false });
-                        watcher.submit(Op::read(side))?;
                     }
-                    continue;
+                    submit(&mut watcher, &mut sides, Op::read(client));
+                    Op::read(server)
                 }
+                (Ok(Done::ConnectedTo(_)), _) => continue,
                 (Ok(Done::Read(data)), Some(other)) if data.is_eof() => Op::shutdown(other),
                 (Ok(Done::Read(data)), Some(other)) => Op::write(other, data).timeout(STALLED),
                 (Ok(Done::Written { .. }), Some(other)) => Op::read(other),
-                (Ok(Done::Shutdown), Some(other)) if !sides[&other].complete => {
-                    sides.get_mut(&from).expect("it has another").complete = true;
+                (Ok(Done::Shutdown), Some(other)) => {
+                    let complete = sides.get(other).is_some_and(|side| side.complete);
+                    if let Some(side) = sides.get_mut(from).filter(|_| !complete) {
+                        side.complete = true;
+                        continue;
+                    }
+                    end(&mut watcher, &mut sides, from);
                     continue;
                 }
-                // Both directions have ended, or one side has failed, or the connect to the
-                // server has failed.
-                (_, other) => {
-                    let client = connecting.remove(&c.token).filter(|_| from.is_none());
-                    for side in [Some(from), other, client].into_iter().flatten() {
-                        sides.remove(&side);
-                        watcher.abort(side);
-                    }
+                // One side has failed, or the connect to the server has.
+                _ => {
+                    end(&mut watcher, &mut sides, from);
                     continue;
                 }
             };
-            watcher.submit(next)?;
+            submit(&mut watcher, &mut sides, next);
         }
+    }
+}
+
+/// A source that is refused has failed, perhaps in this batch: the other side ends with it.
+fn submit(watcher: &mut Watcher, sides: &mut SourceMap<Side>, op: Op) {
+    let source = op.source();
+    if watcher.submit(op).is_err() {
+        end(watcher, sides, source);
+    }
+}
+
+/// Ends both sides of a connection.
+fn end(watcher: &mut Watcher, sides: &mut SourceMap<Side>, side: Source) {
+    let other = sides.remove(side).map(|side| side.other);
+    for side in [Some(side), other].into_iter().flatten() {
+        sides.remove(side);
+        watcher.abort(side);
     }
 }

@@ -8,7 +8,9 @@ use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
-use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{
+    Complete, ConnectOptions, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait,
+};
 use crate::error::{Reason, Rejected};
 use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::Op;
@@ -236,6 +238,13 @@ impl Driver for Auto {
     }
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
         forward!(self.detach(source))
+    }
+    fn connect(
+        &mut self,
+        addresses: Vec<Address>,
+        options: ConnectOptions,
+    ) -> Result<(Source, Ticket), Reason> {
+        forward!(self.connect(addresses, options))
     }
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
         forward!(self.listen(address, options))

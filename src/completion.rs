@@ -21,8 +21,8 @@ use crate::source::{Handle, Source, Ticket};
 /// has any number of completions with [`has_more`](Completion::has_more) set. Dropping a completion
 /// unread leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
-    /// The source of the operation; [`Source::NONE`] for timers, nops, connects and messages. The
-    /// source may have ended since.
+    /// The source of the operation; [`Source::NONE`] for timers, nops,
+    /// [`Op::connect`](crate::Op::connect) and messages. The source may have ended since.
     pub source: Source,
     /// The operation's token, unchanged.
     pub token: u64,
@@ -186,6 +186,9 @@ pub enum Done {
     Accepted(Handle),
     /// The socket that a connect has connected.
     Connected(Handle),
+    /// A source is connected to this address, the first of
+    /// [its list](crate::Watcher::connect) that answered.
+    ConnectedTo(Address),
     /// A datagram has arrived.
     Received {
         /// The bytes of the datagram.

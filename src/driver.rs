@@ -24,7 +24,11 @@
 //!   that end done, at the end of file or in an error of the system complete in it; one that is
 //!   cancelled or expires before it moved a byte may overtake. A stream write that ends partly sent
 //!   ends the writes already queued behind it (torn, 0 bytes); later ones proceed. Reads and writes
-//!   are independent. Any number may be outstanding.
+//!   are independent. Any number may be outstanding. A source that [`Driver::connect`] makes takes
+//!   operations at once: they wait for its connect, whose completion is delivered before theirs. If
+//!   it fails, they end with 0 bytes and its errno (`ETIMEDOUT` after its deadline, `ECANCELED`
+//!   after a cancel), and later submissions are refused with this errno, except a close. One that is
+//!   cancelled or expires before may overtake the connect, too.
 //! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
@@ -196,6 +200,27 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported.into())
     }
 
+    /// Makes a source at once, and connects it to the first of `addresses` that answers. The
+    /// ticket's completion has the code [`OpCode::Connect`], the source, and
+    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed last.
+    /// Until then the source has no descriptor, and answers `ENOTCONN` where one is asked for;
+    /// after a failure it answers the errno. An abort ends the connect.
+    ///
+    /// The families of the addresses alternate. Attempts begin with the delay of `options` between
+    /// them, the next one at once when one fails; when one succeeds, the others close (RFC 8305,
+    /// section 5).
+    ///
+    /// # Errors
+    /// [`Reason::NoAddress`] for an empty list; the source table is full; the driver is closed.
+    fn connect(
+        &mut self,
+        addresses: Vec<Address>,
+        options: ConnectOptions,
+    ) -> Result<(Source, Ticket), Reason> {
+        let _ = (addresses, options);
+        Err(Reason::Unsupported)
+    }
+
     /// Ends the source's operations and closes its descriptor; false for a stale source.
     fn abort(&mut self, source: Source) -> bool;
 
@@ -348,6 +373,61 @@ impl ListenOptions {
     }
 
     /// Sets [`nodelay`](ListenOptions::nodelay).
+    pub fn nodelay(mut self, on: bool) -> Self {
+        self.nodelay = on;
+        self
+    }
+}
+
+/// How [`Driver::connect`] connects a source.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConnectOptions {
+    /// The token of the connect, and of the [source](crate::Watcher::set_token).
+    pub token: u64,
+    /// When the connect ends at the latest, at all addresses together.
+    pub deadline: Option<Deadline>,
+    /// How long an attempt has before the next address is tried beside it: at least 10 ms (less
+    /// counts as 10 ms).
+    pub attempt_delay: Duration,
+    /// Sets TCP_NODELAY.
+    pub nodelay: bool,
+}
+
+impl Default for ConnectOptions {
+    /// Token 0, no deadline, 250 ms between attempts, TCP_NODELAY set.
+    fn default() -> ConnectOptions {
+        let attempt_delay = Duration::from_millis(250);
+        ConnectOptions { token: 0, deadline: None, attempt_delay, nodelay: true }
+    }
+}
+
+impl ConnectOptions {
+    /// Sets [`token`](ConnectOptions::token).
+    pub fn token(mut self, token: u64) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Sets the [`deadline`](ConnectOptions::deadline), counted from the call of `connect`.
+    pub fn timeout(mut self, span: Duration) -> Self {
+        self.deadline = Some(Deadline::After(span));
+        self
+    }
+
+    /// Sets the [`deadline`](ConnectOptions::deadline).
+    pub fn deadline(mut self, at: Instant) -> Self {
+        self.deadline = Some(Deadline::At(at));
+        self
+    }
+
+    /// Sets [`attempt_delay`](ConnectOptions::attempt_delay).
+    pub fn attempt_delay(mut self, span: Duration) -> Self {
+        self.attempt_delay = span;
+        self
+    }
+
+    /// Sets [`nodelay`](ConnectOptions::nodelay).
     pub fn nodelay(mut self, on: bool) -> Self {
         self.nodelay = on;
         self

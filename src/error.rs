@@ -50,6 +50,7 @@ pub enum Limit {
 /// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`](crate::Watcher::close), or a watcher that was dropped |
 /// | [`Forked`](Reason::Forked) | `Unsupported` | a forked child that has not called [`reinit_after_fork`](crate::Watcher::reinit_after_fork) |
 /// | [`EmptyBuffer`](Reason::EmptyBuffer), [`TooLong`](Reason::TooLong), [`BadCount`](Reason::BadCount) | `InvalidInput` | a buffer or count |
+/// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`](crate::Watcher::connect) to an empty list |
 /// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | the descriptor, or the kind of the buffer, does not fit the operation |
 /// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of a simulation on the system's kernel, or the other way round |
 /// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work and jobs in the simulation |
@@ -83,6 +84,8 @@ pub enum Reason {
     TooLong,
     /// The count of a `read_exact` is 0, or more than the capacity of its buffer.
     BadCount,
+    /// The list of addresses to connect to is empty.
+    NoAddress,
     /// The descriptor cannot do this. For example, a stream cannot accept, a listener cannot be
     /// read, and a regular file cannot be polled.
     Unsupported,
@@ -136,6 +139,7 @@ impl fmt::Display for Reason {
                     i32::MAX
                 )
             }
+            Reason::NoAddress => f.write_str("the list of addresses to connect to is empty"),
             Reason::Unsupported => f.write_str(
                 "the descriptor, or the kind of its buffer, does not support this operation",
             ),
@@ -166,9 +170,11 @@ impl From<Reason> for io::Error {
             Reason::Full { .. } | Reason::Busy => io::ErrorKind::ResourceBusy,
             Reason::Stale => io::ErrorKind::NotFound,
             Reason::Closed => io::ErrorKind::NotConnected,
-            Reason::EmptyBuffer | Reason::TooLong | Reason::BadCount | Reason::NoProcessor(_) => {
-                io::ErrorKind::InvalidInput
-            }
+            Reason::EmptyBuffer
+            | Reason::TooLong
+            | Reason::BadCount
+            | Reason::NoAddress
+            | Reason::NoProcessor(_) => io::ErrorKind::InvalidInput,
             Reason::Forked | Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles => {
                 io::ErrorKind::Unsupported
             }

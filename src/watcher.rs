@@ -1,5 +1,7 @@
 //! The [`Watcher`]: a driver, and convenient methods around it.
 
+mod connect;
+
 use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};

@@ -22,6 +22,7 @@ mod conformance {
     pub mod calls;
     pub mod cancel;
     pub mod close_abort_drop;
+    pub mod connecting;
     pub mod datagrams;
     pub mod deadlines;
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -164,6 +165,18 @@ macro_rules! portable {
                 sources_that_are_aborted_and_made_again_in_traffic
                 sources_aborted_by_each_others_completions
                 detach_and_attach_again
+            }
+            connecting {
+                a_source_is_there_before_its_connection
+                every_operation_waits_for_the_connection
+                a_refused_connect_ends_what_waits_for_it
+                an_empty_list_of_addresses_is_refused
+                a_source_that_connects_has_no_descriptor_yet
+                a_connect_to_what_never_answers_ends_in_every_way
+                the_first_address_that_answers_wins
+                a_connect_fails_when_every_address_has
+                the_deadline_of_a_connect_moves
+                attempts_take_no_room_of_the_programs
             }
             deadlines {
                 reads_of_every_kind_expire_and_the_source_lives

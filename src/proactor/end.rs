@@ -38,8 +38,10 @@ impl<K: Kernel> Proactor<K> {
         let op = &self.slots[slot];
         let (code, token) = (op.code, op.token);
         let ticket = self.ticket(slot);
-        let source =
-            if code == OpCode::Connect { Source::NONE } else { self.sources[index].name(index) };
+        let source = match code {
+            OpCode::Connect if op.count != OF_SOURCE => Source::NONE,
+            _ => self.sources[index].name(index),
+        };
         self.unlink(slot);
         self.slots.vacate(slot);
         self.batch.push(Completion::new(code, source, ticket, token, result));
@@ -85,6 +87,9 @@ impl<K: Kernel> Proactor<K> {
             if told || !op.code.is_file() || !self.withdraw(slot) {
                 return self.stop(slot, kind);
             }
+        }
+        if self.slots[slot].code == OpCode::Connect && self.slots[slot].count != 0 {
+            return self.fail_connect(slot, kind);
         }
         let ticket = self.ticket(slot);
         self.unlink(slot);
@@ -193,6 +198,10 @@ impl<K: Kernel> Proactor<K> {
     /// Ends the drains of a source that have waited for what is now.
     #[cold]
     pub(super) fn run_drains(&mut self, index: u32) {
+        if self.sources[index].fd < 0 {
+            // It connects: they wait for that.
+            return;
+        }
         let mut slot = self.sources[index].polls;
         while slot != NIL {
             let op = &self.slots[slot];
@@ -207,6 +216,9 @@ impl<K: Kernel> Proactor<K> {
     /// The time of an operation has come.
     pub(super) fn expire(&mut self, slot: u32) {
         let op = &self.slots[slot];
+        if op.code == OpCode::Connect && op.count == OF_SOURCE {
+            return self.expire_connect(slot);
+        }
         if op.code != OpCode::Timer || op.count != 0 {
             // The timer's deadline came, not its own time.
             if !self.ends_in_last_try(slot) {
@@ -313,15 +325,29 @@ impl<K: Kernel> Proactor<K> {
         count
     }
 
-    /// Ends every operation of a source, each queue in its order.
+    /// Ends every operation of a source, each queue in its order; its connect first.
     pub(super) fn end_operations(&mut self, index: u32, kind: ErrorKind) {
+        let connects = self.sources[index].fd < 0;
+        let failed = if connects { self.end_connect_of(index, kind) } else { None };
+        self.end_queues(index, kind);
+        if let Some(errno) = failed {
+            self.sources[index].fail(errno);
+        }
+    }
+
+    /// Ends what is in the queues of a source, each in its order.
+    pub(super) fn end_queues(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
         // Drains before the writes: with these nothing is queued, but nothing has drained.
         let mut slot = self.sources[index].polls;
         while slot != NIL {
             // Work on a file that has begun stays.
             let next = self.slots[slot].next;
-            self.fail(slot, kind);
+            // A timer of a source whose connect has failed goes on: it has waited for a time only.
+            let stays = matches!(kind, ErrorKind::Os(_)) && self.slots[slot].code == OpCode::Timer;
+            if !stays {
+                self.fail(slot, kind);
+            }
             slot = next;
         }
         if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
@@ -443,6 +469,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.closed = true;
         self.remote.close();
+        self.end_attempts();
         while let Some(request) = self.remote.take() {
             self.refuse_closed(request);
         }

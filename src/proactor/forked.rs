@@ -65,6 +65,7 @@ impl<K: Kernel> Proactor<K> {
         for index in self.sources.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;
         }
+        self.end_attempts();
         parents.close();
         let mut aborted = Vec::new();
         while parents.is_quiet()

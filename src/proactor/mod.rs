@@ -16,6 +16,7 @@
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
 
+mod connects;
 mod end;
 mod events;
 mod files;
@@ -25,6 +26,7 @@ mod jobs;
 mod kernel;
 mod lost;
 mod os;
+mod questions;
 mod reads;
 mod rechecks;
 mod report;
@@ -42,7 +44,7 @@ mod waits;
 mod writes;
 
 use std::cell::Cell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -59,17 +61,20 @@ use crate::completion::{Completion, Completions, Done};
 use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
 use crate::discard::discard;
-use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::{
+    Complete, ConnectOptions, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait,
+};
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
 use crate::interest::Ready;
 use crate::op::{self, MULTISHOT, Op, OpCode};
 use crate::remote::{Remote, Submitter};
-use crate::slots::{NIL, Operation, Table};
+use crate::slots::{MOST, NIL, Operation, Table};
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::fork;
+use connects::{OF_SOURCE, Race};
 use files::Files;
 use first_reads::FirstReads;
 use rechecks::{Ask, Rechecks};
@@ -112,6 +117,10 @@ pub struct Proactor<K: Kernel> {
     paused: Vec<(u64, Source, u32)>,
     /// Tokens of sources, by their places; 0 is none. Empty until the first is set.
     tokens: Vec<u64>,
+    /// Connects that make sources, by the places of their operations.
+    races: HashMap<u32, Race>,
+    /// How many attempts of them the tables hold.
+    attempts: u32,
     /// Memory of addresses that have served.
     addresses: Vec<Address>,
     remote: Remote,
@@ -187,6 +196,8 @@ impl<K: Kernel> Proactor<K> {
     /// [`Watcher`](crate::Watcher::with_driver).
     pub fn with_kernel(mut kernel: K, mut config: Config, reason: String) -> Proactor<K> {
         fork::watch();
+        config.max_sources = config.max_sources.clamp(1, MOST);
+        config.max_operations = config.max_operations.clamp(1, MOST);
         config.source_budget = config.source_budget.max(1);
         config.turn_budget = config.turn_budget.clamp(1, isize::MAX as usize);
         let remote = remote(&config, &kernel);
@@ -208,6 +219,8 @@ impl<K: Kernel> Proactor<K> {
             stopping: false,
             paused: Vec::new(),
             tokens: Vec::new(),
+            races: HashMap::new(),
+            attempts: 0,
             addresses: Vec::new(),
             remote,
             counts: Counts::default(),
@@ -303,7 +316,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     fn full_of_sources(&self) -> Reason {
-        Reason::Full { limit: Limit::Sources, count: self.sources.limit() }
+        Reason::Full { limit: Limit::Sources, count: self.config.max_sources }
     }
 
     fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Rejected<Handle>> {
@@ -521,6 +534,9 @@ impl<K: Kernel> Driver for Proactor<K> {
         if state.has(RESERVED | CONNECTING) {
             return Err(stale);
         }
+        if let Some(reason) = state.why_no_descriptor() {
+            return Err(reason);
+        }
         let idle = state.is_idle();
         if !idle || self.is_at_work(source.index()) {
             return Err(Reason::Busy);
@@ -535,6 +551,14 @@ impl<K: Kernel> Driver for Proactor<K> {
         }
         self.vacate_source(source.index());
         Ok(self.kernel.release(fd, kind))
+    }
+
+    fn connect(
+        &mut self,
+        addresses: Vec<Address>,
+        options: ConnectOptions,
+    ) -> Result<(Source, Ticket), Reason> {
+        self.connect_source(addresses, options)
     }
 
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
@@ -591,8 +615,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.take_arrived(source);
         let stale = self.why_missing(source);
         let state = self.state(source).ok_or(stale)?;
-        if state.fd < 0 || state.has(CONNECTING) {
+        if state.has(CONNECTING | RESERVED) {
             return Err(stale);
+        }
+        if let Some(reason) = state.why_no_descriptor() {
+            return Err(reason);
         }
         // Whoever has the descriptor can duplicate it.
         state.flags |= DUPLICATED;
@@ -612,7 +639,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.check_fork()?;
         self.take_arrived(source);
         let missing = self.why_missing(source);
-        let fd = self.descriptor(source).ok_or(missing)?;
+        let state = self.peek(source).filter(|state| !state.has(CONNECTING | RESERVED));
+        let state = state.ok_or(missing)?;
+        if let Some(reason) = state.why_no_descriptor() {
+            return Err(reason);
+        }
+        let fd = state.fd;
         self.kernel.set_nodelay(fd, on).map_err(Reason::from_io)
     }
 
@@ -675,51 +707,6 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn explain(&self) -> Explain {
         self.explain_all()
-    }
-}
-
-impl<K: Kernel> Proactor<K> {
-    /// `queued_bytes` for a source that was aborted, or that another thread's queued request
-    /// attaches.
-    #[cold]
-    #[inline(never)]
-    fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Reason> {
-        self.check_fork()?;
-        // Under a name that is kept for another thread nothing is queued yet.
-        self.peek(source).map(|_| 0).ok_or(self.stale())
-    }
-
-    /// The state of a source, to look at.
-    fn peek(&self, source: Source) -> Option<&State> {
-        let state = self.sources.look(source.index(), source.generation())?;
-        if state.has(ABORTING) { None } else { Some(state) }
-    }
-
-    /// The descriptor of a source that has one of its own.
-    fn descriptor(&self, source: Source) -> Option<RawFd> {
-        let state = self.peek(source)?;
-        (state.fd >= 0 && !state.has(CONNECTING)).then_some(state.fd)
-    }
-
-    /// Asks the kernel about a source: also about one that another thread has attached, whose
-    /// request the loop has not taken yet.
-    fn ask(
-        &self,
-        source: Source,
-        ask: impl Fn(&K, RawFd) -> io::Result<Address>,
-    ) -> Result<Address, Reason> {
-        self.check_fork()?;
-        let answer = match self.descriptor(source) {
-            Some(fd) => Some(ask(&self.kernel, fd)),
-            None if self.peek(source).is_some_and(|state| state.has(RESERVED)) => {
-                self.remote.look_for(source, |handle| match self.kernel.accepts(handle) {
-                    true => ask(&self.kernel, handle.raw()),
-                    false => Err(Reason::NoDescriptor.into()),
-                })
-            }
-            None => None,
-        };
-        answer.ok_or(self.stale())?.map_err(Reason::from_io)
     }
 }
 

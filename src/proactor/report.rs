@@ -46,7 +46,7 @@ impl<K: Kernel> Proactor<K> {
             submitted,
             completed: self.counts.completed,
             in_flight: submitted + self.counts.went_on - made,
-            sources: u64::from(self.sources.len() - self.counts.hidden),
+            sources: u64::from(self.sources.len() - self.counts.hidden - self.attempts),
             turns: self.counts.turns,
             events: self.counts.events,
             waiting_events: self.counts.waiting_events,
@@ -84,8 +84,10 @@ impl<K: Kernel> Proactor<K> {
     pub(crate) fn count_one_by_one(&self) -> (u64, u64) {
         let reserved = self.slots.occupied().filter(|&slot| self.slots[slot].reserved).count();
         let with = |flag| self.sources.occupied().filter(|&i| self.sources[i].has(flag)).count();
-        let in_flight = self.slots.len() as usize + with(RESTING) - reserved;
-        (in_flight as u64, u64::from(self.sources.len()) - with(RESERVED | ABORTING) as u64)
+        let attempts = self.attempts as usize;
+        let in_flight = self.slots.len() as usize + with(RESTING) - reserved - attempts;
+        let sources = self.sources.len() as usize - with(RESERVED | ABORTING) - attempts;
+        (in_flight as u64, sources as u64)
     }
 
     /// A source of the table no longer belongs to the program.

@@ -129,7 +129,6 @@ impl<K: Kernel> Proactor<K> {
         self.slots.reopen(ticket.index());
         // The place is reserved for this request, so no limit of the table refuses it. Nor does the
         // bound on waiting completions: the request is accepted already.
-        let limit = self.slots.limit();
         self.slots.set_limit(u32::MAX);
         let completions = self.batch.set_limit(usize::MAX);
         let answer = match op.code {
@@ -148,7 +147,7 @@ impl<K: Kernel> Proactor<K> {
             self.slots.occupy();
             self.slots.vacate(ticket.index());
         }
-        self.slots.set_limit(limit);
+        self.set_limits();
         self.batch.set_limit(completions);
         let Rejected { value: op, reason } = match answer {
             Err(rejected) => rejected,
@@ -177,9 +176,11 @@ impl<K: Kernel> Proactor<K> {
             Reason::Forked => ErrorKind::Forked,
             Reason::Os(errno) => ErrorKind::Os(errno),
             Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
-            Reason::EmptyBuffer | Reason::BadCount | Reason::TooLong | Reason::NoProcessor(_) => {
-                ErrorKind::Os(libc::EINVAL)
-            }
+            Reason::EmptyBuffer
+            | Reason::BadCount
+            | Reason::TooLong
+            | Reason::NoAddress
+            | Reason::NoProcessor(_) => ErrorKind::Os(libc::EINVAL),
             // (Only other threads get `Deadlock`.)
             Reason::Unsupported
             | Reason::NoDescriptor

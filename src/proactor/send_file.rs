@@ -84,7 +84,9 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::BadCount);
         }
         // sendfile(2) has no flag that keeps it from waiting for the peer.
-        let changed = self.kernel.forbid_blocking(state.fd, state.has(SHARED))?;
+        // A socket that connects is the driver's own, and does not block.
+        let shared = state.has(SHARED);
+        let changed = state.fd >= 0 && self.kernel.forbid_blocking(state.fd, shared)?;
         if changed {
             self.sources[index].flags |= self.changed(index);
         }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::error::Reason;
 use crate::file::FileFacts;
 use crate::interest::Ready;
 use crate::slots::{Entry, NIL, Operation, Table, VACANT};
@@ -277,6 +278,31 @@ impl State {
         self.flags &= !KIND_MASK;
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;
         self.flags |= if self.takes_bytes() { BYTES } else { 0 };
+    }
+
+    /// A connect of the source has ended well: both directions are worth trying.
+    pub(super) fn connected(&mut self, fd: RawFd, kind: SourceKind) {
+        self.fd = fd;
+        self.flags &= !(KIND_MASK | READ_PAUSED | WRITE_PAUSED);
+        self.flags |= (kind as u32) << KIND_SHIFT | READABLE | WRITABLE;
+        self.flags |= if self.has(POLLS) { POLLED } else { 0 };
+    }
+
+    /// Its connect has failed: it takes no operations any more, and answers with the errno, which
+    /// stands in the word of the read that cannot rest there.
+    pub(super) fn fail(&mut self, errno: i32) {
+        const WORTH: u32 = READABLE | WRITABLE | READ_PAUSED | WRITE_PAUSED;
+        self.flags &= !(PREPARED | BYTES | WORTH);
+        self.read_token = errno as u64;
+    }
+
+    /// Why it has no descriptor (it is not reserved): its connect goes on, or how that failed.
+    pub(super) fn why_no_descriptor(&self) -> Option<Reason> {
+        match self.fd {
+            0.. => None,
+            _ if self.has(PREPARED) => Some(Reason::Os(libc::ENOTCONN)),
+            _ => Some(Reason::Os(self.read_token as i32)),
+        }
     }
 
     #[inline(always)]

@@ -352,7 +352,15 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         due_ns: u64,
     ) -> Option<Ticket> {
-        let answer = self.usable(source).and_then(|index| {
+        let usable = match self.usable(source) {
+            // A source whose connect has failed has nothing to flush.
+            Err(Reason::Os(_)) if self.is_unconnected(source) => {
+                self.end_timers(source.index());
+                Ok(source.index())
+            }
+            usable => usable,
+        };
+        let answer = usable.and_then(|index| {
             let token = self.token(source, token);
             if !self.is_done_with(index) {
                 return self.submit_after_writes(OpCode::Close, source, token, due_ns);
@@ -464,10 +472,9 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Full { limit: Limit::Writes, count: limit });
         }
         let ticket = if anyway {
-            let limit = self.slots.limit();
             self.slots.set_limit(u32::MAX);
             let ticket = self.occupy(code, index, token);
-            self.slots.set_limit(limit);
+            self.set_limits();
             ticket?
         } else {
             self.place(code, index, token)?
@@ -500,9 +507,8 @@ impl<K: Kernel> Proactor<K> {
         if foreign != 0 {
             return Err(Reason::NoDescriptor);
         }
-        let limit = self.sources.limit();
         let Some((index, _)) = self.sources.occupy() else {
-            return Err(Reason::Full { limit: Limit::Sources, count: limit });
+            return Err(self.full_of_sources());
         };
         let ticket = match self.place(OpCode::Connect, index, token) {
             Ok(ticket) => ticket,
@@ -577,6 +583,9 @@ impl<K: Kernel> Proactor<K> {
             return Err(stale);
         }
         if !state.has(PREPARED) {
+            if let Some(reason) = state.why_no_descriptor() {
+                return Err(reason);
+            }
             let (fd, kind, shared) = (state.fd, state.kind(), state.has(SHARED));
             let (kind, changed) = self.kernel.prepare(fd, kind, shared)?;
             let mark = if changed { self.changed(source.index()) } else { 0 };
@@ -612,7 +621,12 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(always)]
-    fn occupy(&mut self, code: OpCode, source: u32, token: u64) -> Result<Ticket, Reason> {
+    pub(super) fn occupy(
+        &mut self,
+        code: OpCode,
+        source: u32,
+        token: u64,
+    ) -> Result<Ticket, Reason> {
         let Some((slot, generation, op)) = self.slots.occupy_entry() else {
             return Err(self.full());
         };
@@ -629,7 +643,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     pub(super) fn full(&self) -> Reason {
-        Reason::Full { limit: Limit::Operations, count: self.slots.limit() }
+        Reason::Full { limit: Limit::Operations, count: self.config.max_operations }
     }
 
     /// The ticket of an operation that has ended at once: it needs no place.

@@ -95,8 +95,10 @@ impl<K: Kernel> Proactor<K> {
         }
         let now_ns = self.kernel.now_ns();
         let due_ns = absolute(due_ns, now_ns);
-        match self.slots[slot].code {
+        let op = &self.slots[slot];
+        match op.code {
             OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
+            OpCode::Connect if op.count == OF_SOURCE => self.move_connect_deadline(slot, due_ns),
             _ => self.deadlines.set(slot, due_ns),
         }
         Ok(())
@@ -106,10 +108,9 @@ impl<K: Kernel> Proactor<K> {
     /// keeps its ticket.
     fn give_place(&mut self, index: u32) -> Result<u32, Reason> {
         // The read is accepted already, so no limit of the table refuses it.
-        let limit = self.slots.limit();
         self.slots.set_limit(u32::MAX);
         let occupied = self.slots.occupy();
-        self.slots.set_limit(limit);
+        self.set_limits();
         let (slot, _) = occupied.ok_or(self.full())?;
         let state = &mut self.sources[index];
         let op = &mut self.slots[slot];
@@ -145,6 +146,6 @@ impl<K: Kernel> Proactor<K> {
 }
 
 /// The absolute time of `due_ns`, which is relative to `now_ns` or absolute.
-fn absolute(due_ns: u64, now_ns: u64) -> u64 {
+pub(super) fn absolute(due_ns: u64, now_ns: u64) -> u64 {
     if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
 }

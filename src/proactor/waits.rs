@@ -21,6 +21,10 @@ impl<K: Kernel> Proactor<K> {
     /// Answers the polls of a source whose conditions hold.
     pub(super) fn run_polls(&mut self, index: u32) {
         self.sources[index].flags &= !POLLED;
+        if self.sources[index].fd < 0 {
+            // It connects: they begin when it has.
+            return;
+        }
         let mut slot = self.sources[index].polls;
         let mut pending = false;
         while slot != NIL {

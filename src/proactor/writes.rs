@@ -7,6 +7,7 @@ use crate::buf::Buf;
 use crate::error::ErrorKind;
 use crate::source::SourceKind;
 use crate::sys::descriptor::VECTORS;
+use connects::ATTEMPT;
 use waits::MEMORY_PAUSE_NS;
 
 const fn is(moved: isize, errno: i32) -> bool {
@@ -216,6 +217,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// A connect has succeeded: its socket leaves the table.
     pub(super) fn connected(&mut self, index: u32, slot: u32) {
+        if self.slots[slot].count == ATTEMPT {
+            return self.attempt_done(index, slot);
+        }
         let state = &self.sources[index];
         let (fd, kind, registered) = (state.fd, state.kind(), state.has(REGISTERED));
         if registered {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::{Driver, OpCode};
 use windlass::kernel::Proactor;
+use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{
     Address, Buf, Builder, Completion, Completions, Done, DriverKind, ErrorKind, Op, Reason,
@@ -244,6 +245,18 @@ impl<D: Driver> Bench<D> {
             }
             Err(rejected) => panic!("{code:?} was refused: {rejected}"),
         }
+    }
+
+    /// A source that connects to one of these addresses.
+    #[track_caller]
+    pub fn connect_source(
+        &mut self,
+        addresses: impl IntoIterator<Item = Address>,
+        options: ConnectOptions,
+    ) -> (Source, Ticket) {
+        let (source, ticket) = self.watcher.connect(addresses, options).expect("a source");
+        self.open.entry(ticket).or_insert((OpCode::Connect, 0)).1 += 1;
+        (source, ticket)
     }
 
     /// Submits what may be refused.

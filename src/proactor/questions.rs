@@ -1,0 +1,51 @@
+//! What is asked of a source, and changes nothing.
+
+use super::*;
+
+impl<K: Kernel> Proactor<K> {
+    /// `queued_bytes` for a source that was aborted, or that another thread's queued request
+    /// attaches.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Reason> {
+        self.check_fork()?;
+        // Under a name that is kept for another thread nothing is queued yet.
+        self.peek(source).map(|_| 0).ok_or(self.stale())
+    }
+
+    /// The state of a source, to look at.
+    pub(super) fn peek(&self, source: Source) -> Option<&State> {
+        let state = self.sources.look(source.index(), source.generation())?;
+        if state.has(ABORTING) { None } else { Some(state) }
+    }
+
+    /// Asks the kernel about a source: also about one that another thread has attached, whose
+    /// request the loop has not taken yet.
+    pub(super) fn ask(
+        &self,
+        source: Source,
+        ask: impl Fn(&K, RawFd) -> io::Result<Address>,
+    ) -> Result<Address, Reason> {
+        self.check_fork()?;
+        let answer = match self.peek(source) {
+            Some(state) if state.has(RESERVED) => {
+                self.remote.look_for(source, |handle| match self.kernel.accepts(handle) {
+                    true => ask(&self.kernel, handle.raw()),
+                    false => Err(Reason::NoDescriptor.into()),
+                })
+            }
+            Some(state) if !state.has(CONNECTING) => match state.why_no_descriptor() {
+                Some(reason) => return Err(reason),
+                None => Some(ask(&self.kernel, state.fd)),
+            },
+            _ => None,
+        };
+        answer.ok_or(self.stale())?.map_err(Reason::from_io)
+    }
+
+    /// Whether the connect of this source has failed, or goes on.
+    pub(super) fn is_unconnected(&self, source: Source) -> bool {
+        let state = self.peek(source).filter(|state| !state.has(RESERVED | CONNECTING));
+        state.is_some_and(|state| state.fd < 0)
+    }
+}

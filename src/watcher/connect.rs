@@ -1,0 +1,89 @@
+//! Sources that connect by themselves.
+
+use super::Watcher;
+use crate::address::Address;
+use crate::driver::{ConnectOptions, Driver};
+use crate::error::Reason;
+use crate::source::{Source, Ticket};
+
+impl<D: Driver> Watcher<D> {
+    /// Makes a stream source that connects to the first of `addresses` that answers. The program has
+    /// the source at once: what it submits waits for the connection, in its order.
+    ///
+    /// The ticket ends in one completion, which is delivered before those of what was submitted
+    /// behind it. It names the source, has the code [`OpCode::Connect`](crate::driver::OpCode), and
+    /// says [`Done::ConnectedTo`](crate::Done::ConnectedTo) with the address that has answered.
+    ///
+    /// ```
+    /// use windlass::net::ConnectOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// # let server = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let address = server.local_addr()?;
+    /// let mut watcher = Watcher::new()?;
+    /// let (source, ticket) = watcher.connect([address], ConnectOptions::default())?;
+    /// watcher.submit(Op::write(source, "hello"))?; // waits for the connection
+    /// let mut done = Completions::new();
+    /// while done.len() < 2 {
+    ///     watcher.wait(&mut done)?;
+    /// }
+    /// let mut done = done.drain(..);
+    /// let connected = done.next().unwrap();
+    /// assert_eq!((connected.ticket(), connected.source), (ticket, source));
+    /// assert!(matches!(connected.result?, Done::ConnectedTo(to) if to.ip() == Some(address)));
+    /// assert!(matches!(done.next().unwrap().result?, Done::Written { bytes: 5, .. }));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Several addresses
+    ///
+    /// The list is as [`Op::lookup_host`](crate::Op::lookup_host) returns it; `connect` looks no
+    /// name up. IPv4 and IPv6 addresses alternate, beginning with the family of the first. The next
+    /// attempt begins when one has failed, or has not succeeded for
+    /// [`attempt_delay`](ConnectOptions::attempt_delay) (250 ms). The first attempt that succeeds
+    /// ends the others (RFC 8305, section 5).
+    ///
+    /// # While it connects
+    ///
+    /// Writes count as [queued](Watcher::queued_bytes), and against the
+    /// [limit](crate::Builder::write_limit). Deadlines run, so an operation may expire or be
+    /// cancelled before the connect has ended. [`fd`](Watcher::fd), [`detach`](Watcher::detach) and
+    /// both addresses answer `ENOTCONN`. [`abort`](Watcher::abort) ends the connect and closes its
+    /// sockets; so do [`cancel`](Watcher::cancel) of the ticket, the
+    /// [deadline](ConnectOptions::deadline) and [`close`](Watcher::close).
+    ///
+    /// # If it fails
+    ///
+    /// The connect ends with the errno of the attempt that failed last: `ECONNREFUSED`, and the
+    /// others of [`Op::connect`](crate::Op::connect). An address that never answers ends with
+    /// `ETIMEDOUT`, when the system gives up after minutes: give the connect a
+    /// [timeout](ConnectOptions::timeout), after which it ends with
+    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). What is queued ends with 0 bytes and the
+    /// same errno. After a deadline that is `ETIMEDOUT`, and after a cancel `ECANCELED`. Later
+    /// submissions are refused with this errno. The source stays until it is aborted, or closed by
+    /// [`Op::close`](crate::Op::close).
+    ///
+    /// # Errors
+    ///
+    /// No source is made, with:
+    ///
+    /// - [`Reason::NoAddress`]: the list is empty.
+    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources),
+    ///   [`Limit::Operations`](crate::Limit::Operations) or
+    ///   [`Limit::Completions`](crate::Limit::Completions).
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: a driver of your own does not connect sources.
+    ///
+    /// # Platforms
+    ///
+    /// The same on every driver. In the simulation the delay is virtual time, and an address at
+    /// which no program listens refuses. A listener with a full backlog never answers there, as on
+    /// Linux.
+    pub fn connect<A: Into<Address>>(
+        &mut self,
+        addresses: impl IntoIterator<Item = A>,
+        options: ConnectOptions,
+    ) -> Result<(Source, Ticket), Reason> {
+        let addresses = addresses.into_iter().map(Into::into).collect();
+        self.driver.connect(addresses, options)
+    }
+}
