@@ -177,6 +177,8 @@ macro_rules! portable {
                 a_connect_fails_when_every_address_has
                 the_deadline_of_a_connect_moves
                 attempts_take_no_room_of_the_programs
+                other_threads_use_a_source_that_connects
+                connects_in_traffic
             }
             deadlines {
                 reads_of_every_kind_expire_and_the_source_lives
@@ -450,6 +452,7 @@ macro_rules! system {
                 a_storm_of_connections_starves_no_reader
                 timers_and_plain_reads_starve_no_other_read
                 a_datagram_socket_of_ones_own_can_be_connected
+                a_unix_source_connects_when_the_backlog_has_room
                 a_cancelled_connect_leaves_no_registration
             }
             threads {

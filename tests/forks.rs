@@ -15,8 +15,9 @@ use common::files::*;
 use common::*;
 use windlass::driver::Auto;
 use windlass::fs::{FileBackend, OpenOptions};
+use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{
-    Address, AlignedBuf, Buf, Completions, DriverKind, ErrorKind, Op, Reason, Source, Ticket,
+    Address, AlignedBuf, Buf, Completions, Done, DriverKind, ErrorKind, Op, Reason, Source, Ticket,
     Watcher,
 };
 
@@ -162,6 +163,47 @@ fn unused_names_are_given_up() {
         assert!(b.watcher.cancel(queued));
         expect_unmoved(b.end(queued), ErrorKind::Cancelled);
         expect_works(&mut b);
+    });
+}
+
+/// A source that connects goes on in the parent; in the child its connect has failed.
+#[test]
+fn a_connect_goes_on_in_the_parent() {
+    on_each("a_connect_goes_on_in_the_parent", |driver| {
+        let mut b = bench(driver);
+        let backlog = ListenOptions::default().backlog(0);
+        let silent = b.watcher.listen_with(([127, 0, 0, 1], 0), backlog).unwrap();
+        let at = b.watcher.local_address(silent).unwrap();
+        let mut clients = Vec::new();
+        loop {
+            let connect = Op::connect(at.clone()).timeout(Duration::from_millis(100));
+            match b.run(connect).result {
+                Ok(Done::Connected(client)) => clients.push(client),
+                _ => break,
+            }
+        }
+        let slow = ConnectOptions::default().attempt_delay(Duration::from_millis(10));
+        let (here, connect) = b.connect_source([at.clone(), at.clone()], slow);
+        let read = b.submit(Op::read(here));
+        b.pass(Duration::from_millis(30));
+        let mut both = Some(b);
+        fork(|| {
+            let mut b = both.take().expect("it is there");
+            b.watcher.reinit_after_fork().unwrap();
+            let c = b.end(connect);
+            assert_eq!(c.source, here);
+            expect_unmoved(c, ErrorKind::Forked);
+            expect_unmoved(b.end(read), ErrorKind::Forked);
+            assert_eq!(b.refuse(Op::read(here)).0, Reason::Os(libc::ECANCELED));
+            assert!(b.watcher.abort(here));
+            assert_eq!(b.watcher.counters().sources, 1);
+        })
+        .end();
+        let mut b = both.take().expect("it is the child's that is gone");
+        assert!(b.is_open(connect) && b.watcher.cancel(connect));
+        expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+        expect_errno(b.end(read), &[libc::ECANCELED]);
+        b.watcher.close();
     });
 }
 

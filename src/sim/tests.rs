@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Faults, Sim};
 use crate::completion::{Completion, Completions, Done};
-use crate::driver::ListenOptions;
+use crate::driver::{ConnectOptions, ListenOptions};
 use crate::error::ErrorKind;
 use crate::interest::Ready;
 use crate::op::Op;

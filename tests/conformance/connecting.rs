@@ -151,7 +151,6 @@ fn expect_failed<D: Driver>(b: &mut Bench<D>, source: Source, errno: i32) {
     assert_eq!(b.watcher.local_address(source), Err(os));
     assert_eq!(b.watcher.set_nodelay(source, true), Err(os));
     assert_eq!(b.watcher.queued_bytes(source), Ok(0));
-    assert_eq!(b.watcher.cancel_all(source), 0);
 }
 
 pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
@@ -159,6 +158,9 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
     for close in [false, true] {
         let (here, connect) = b.connect_source([H::nowhere()], options().token(9));
         assert_eq!(b.watcher.counters().sources, 1);
+        // A timer of the source outlives the failure.
+        let hour = Op::timer(Duration::from_secs(3600)).owned_by(here);
+        let timer = if close { b.try_submit(hour).ok() } else { None };
         let mut tickets = Vec::new();
         for op in every_operation(here) {
             match b.try_submit(op) {
@@ -180,6 +182,9 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
         expect_failed(&mut b, here, REFUSED);
         if close {
             expect_closed(b.run(Op::close(here)));
+            assert!(
+                timer.is_none_or(|timer| b.end(timer).error_kind() == Some(ErrorKind::Aborted))
+            );
         } else {
             assert!(b.watcher.abort(here));
         }
@@ -225,6 +230,11 @@ pub fn a_source_that_connects_has_no_descriptor_yet<H: Harness>() {
         expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
     }
     assert_eq!(b.watcher.queued_bytes(here), Ok(0));
+    // A timer waits for its time only.
+    let timer = b.submit(Op::timer(Duration::from_millis(5)).owned_by(here).token(3));
+    let c = b.end(timer);
+    assert_eq!((c.source, c.token), (here, 3));
+    assert!(matches!(c.result, Ok(Done::Timer)));
     // All of them at once: the connect first.
     let read = b.submit(Op::read(here));
     let write = b.submit(Op::write(here, "x"));
@@ -382,4 +392,95 @@ pub fn attempts_take_no_room_of_the_programs<H: Harness>() {
     expect_unmoved(b.end(connect), ErrorKind::Aborted);
     let after = b.watcher.counters();
     assert_eq!((after.sources, after.free_sources, after.free_operations), (1, 2, 4));
+}
+
+/// Other threads submit to a source that connects, and abort it.
+pub fn other_threads_use_a_source_that_connects<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let submitter = b.submitter();
+    let accept = b.submit(Op::accept(listener));
+    let (here, connect) = b.connect_source([at.clone()], options());
+    let write = std::thread::scope(|scope| {
+        let submit = || submitter.submit(Op::write(here, "hello")).unwrap();
+        join_scoped(scope.spawn(submit))
+    });
+    expect_connected_to(&b.end(connect), here, &at);
+    expect_written(b.end(write));
+    let there = expect_accepted(b.end(accept));
+    let there = b.watcher.attach(there).unwrap();
+    assert_eq!(b.read_exact(there, 5), b"hello");
+    let silent = Silent::new(&mut b, H::address());
+    let (here, connect) = b.connect_source([silent.at.clone()], options());
+    let read = b.submit(Op::read(here));
+    std::thread::scope(|scope| join_scoped(scope.spawn(|| submitter.abort(here))));
+    for ticket in [connect, read] {
+        let c = b.next();
+        assert_eq!(c.ticket(), ticket);
+        expect_unmoved(c, ErrorKind::Aborted);
+    }
+}
+
+fn join_scoped<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().expect("no panic")
+}
+
+/// Many connects at once, to every kind of address, ended in every way at any time.
+pub fn connects_in_traffic<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, good) = b.listen();
+    let accept = b.submit(Op::accept(listener).multishot());
+    let silent = Silent::new(&mut b, H::address());
+    let mut random = Random::new(seed());
+    let all = [good.clone(), silent.at.clone(), H::nowhere()];
+    let mut won = 0;
+    for round in 0..if cfg!(miri) { 2 } else { 60 } {
+        let mut sources = Vec::new();
+        for _ in 0..random.below(8) + 1 {
+            let list: Vec<Address> =
+                (0..random.below(4) + 1).map(|_| all[random.below(3)].clone()).collect();
+            let delay = Duration::from_millis(10 + random.below(10) as u64);
+            let limit = Duration::from_millis(random.below(40) as u64);
+            let (source, connect) =
+                b.connect_source(list, options().attempt_delay(delay).timeout(limit).token(7));
+            let mut tickets = Vec::new();
+            for op in [Op::write(source, "hello"), Op::read(source), Op::shutdown(source)] {
+                match b.try_submit(op) {
+                    Ok(ticket) => tickets.push(ticket),
+                    Err((reason, _)) => assert_eq!(reason, Reason::Os(REFUSED)),
+                }
+            }
+            sources.push((source, connect, tickets));
+        }
+        b.look_for(Duration::from_millis(random.below(30) as u64));
+        for (source, connect, _) in &sources {
+            match random.below(4) {
+                0 => drop(b.watcher.abort(*source)),
+                1 => drop(b.watcher.cancel(*connect)),
+                _ => {}
+            }
+        }
+        for (source, connect, tickets) in sources {
+            let c = b.end(connect);
+            assert_eq!((c.source, c.token), (source, 7), "round {round}");
+            let ok = c.result.is_ok();
+            won += usize::from(ok);
+            // The peer may not have been accepted: nothing answers the read.
+            b.watcher.abort(source);
+            for ticket in tickets {
+                let c = b.end(ticket);
+                assert_eq!(c.source, source, "round {round}");
+                assert!(ok || c.result.is_err(), "round {round}: {c:?}");
+            }
+        }
+        assert_eq!(b.watcher.counters().sources, 2, "round {round}");
+    }
+    assert!(won > 0, "no connect has succeeded");
+    b.watcher.abort(listener);
+    while b.is_open(accept) {
+        drop(b.next());
+    }
+    b.watcher.abort(silent.listener);
+    let counters = b.watcher.counters();
+    assert_eq!((counters.sources, counters.in_flight), (0, 0));
 }

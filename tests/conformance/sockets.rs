@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use windlass::net::ListenOptions;
+use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, Watcher};
 
 use crate::common::*;
@@ -607,5 +607,46 @@ pub fn a_cancelled_connect_leaves_no_registration<H: Harness>() {
     let _ = duplicate.shutdown(std::net::Shutdown::Both);
     b.look();
     assert_eq!(b.watcher.counters().stale_events, 0);
+    b.expect_all_ended();
+}
+
+/// A Unix listener without room refuses at once: a source that connects tries until there is room.
+pub fn a_unix_source_connects_when_the_backlog_has_room<H: Harness>() {
+    let d = system::Directory::new();
+    let at = Address::unix(d.path().join("listener")).unwrap();
+    let mut b = H::bench();
+    let backlog = ListenOptions::default().backlog(0);
+    let listener = b.watcher.listen_with(at.clone(), backlog).unwrap();
+    let mut clients = Vec::new();
+    loop {
+        let connect = b.submit(Op::connect(at.clone()));
+        b.look_for(Duration::from_millis(5));
+        if b.is_open(connect) {
+            assert!(b.watcher.cancel(connect));
+            expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+            break;
+        }
+        clients.push(expect_connected(b.end(connect)));
+    }
+    let (here, connect) = b.connect_source([at.clone()], ConnectOptions::default());
+    let write = b.submit(Op::write(here, "hello"));
+    b.look_for(Duration::from_millis(5));
+    assert!(b.is_open(connect) && b.is_open(write));
+    let mut there = None;
+    for _ in 0..=clients.len() {
+        there = Some(expect_accepted(b.run(Op::accept(listener))));
+    }
+    let c = b.end(connect);
+    assert_eq!(c.source, here);
+    assert!(matches!(c.result, Ok(Done::ConnectedTo(ref to)) if *to == at), "{c:?}");
+    expect_written(b.end(write));
+    let there = b.watcher.attach(there.expect("the last one")).unwrap();
+    assert_eq!(b.read_exact(there, 5), b"hello");
+    b.expect_alive(here, there);
+    // A path at which nothing is.
+    let none = Address::unix(d.path().join("none")).unwrap();
+    let (here, connect) = b.connect_source([none, at], ConnectOptions::default());
+    let c = b.end(connect);
+    assert!(c.result.is_ok() && c.source == here, "the second address: {c:?}");
     b.expect_all_ended();
 }

@@ -62,3 +62,31 @@ fn a_turn_takes_its_time() {
         assert_eq!(sim.now(), start + takes + HOUR);
     }
 }
+
+/// The delay between two attempts to connect is virtual, and the same in each run.
+#[test]
+fn attempts_to_connect_are_a_delay_apart() {
+    let run = || {
+        let sim = Sim::new(5);
+        let mut watcher = watcher(&sim);
+        let backlog = ListenOptions::default().backlog(0);
+        let silent = ([10, 0, 0, 1], 80);
+        watcher.listen_with(silent, backlog).unwrap();
+        // The only place in the backlog.
+        watcher.submit(Op::connect(silent)).unwrap();
+        let [c] = wait(&mut watcher).try_into().expect("one completion");
+        let _client = c.result.unwrap();
+        watcher.listen(([10, 0, 0, 2], 80)).unwrap();
+        let start = sim.now();
+        let list = [([10, 0, 0, 1], 80), ([10, 0, 0, 1], 80), ([10, 0, 0, 2], 80)];
+        let (source, _) = watcher.connect(list, ConnectOptions::default()).unwrap();
+        let [c] = wait(&mut watcher).try_into().expect("one completion");
+        assert_eq!(c.source, source);
+        assert!(matches!(c.result, Ok(Done::ConnectedTo(_))), "{c:?}");
+        (sim.now() - start, sim.trace_hash())
+    };
+    let (took, hash) = run();
+    let two = Duration::from_millis(500);
+    assert!(took >= two && took < two + Duration::from_millis(5), "{took:?}");
+    assert_eq!(run(), (took, hash), "the same seed, another run");
+}
