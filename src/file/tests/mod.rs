@@ -81,6 +81,7 @@ fn open(path: &Path, options: OpenOptions) -> OwnedFd {
     }
 }
 
+#[allow(dead_code, reason = "the tests of paths are Unix only")]
 #[track_caller]
 fn stat(file: impl Into<FileRef>) -> Metadata {
     known(Task::Metadata(file.into()).into())
