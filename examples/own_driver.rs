@@ -15,11 +15,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use windlass::Watcher;
-use windlass::driver::{Deadline, Driver, Wait};
+use windlass::driver::swap::Pool;
+use windlass::driver::{Deadline, Driver, Explain, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
 use windlass::net::{ConnectOptions, ListenOptions};
-use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done, Explain};
+use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done};
 use windlass::{Handle, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
 
 /// The inner driver, and the operations in flight with the time of their submission.
@@ -90,6 +91,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
         fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
+        fn pool(&mut self) -> Result<&mut Pool, Reason>;
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
         fn next_timeout(&mut self) -> Option<Duration>;

@@ -17,6 +17,7 @@ use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::source::{Handle, Source, Ticket};
+use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::file_ring;
 use crate::sys::{CHOSEN, Poll, Select, Selector};
@@ -283,6 +284,9 @@ impl Driver for Auto {
     }
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         forward!(self.aligned_buf(len))
+    }
+    fn pool(&mut self) -> Result<&mut Pool, Reason> {
+        forward!(self.pool())
     }
     fn now(&self) -> Instant {
         forward!(self.now())

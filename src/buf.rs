@@ -8,18 +8,21 @@
 //! (invariant B1: the constructor of that kind has stored the three fields). A read fills the
 //! capacity of a `Vec` through a raw pointer, and then sets its length to the number of bytes that
 //! the kernel has written. No code makes a reference to uninitialised bytes.
+//!
+//! The bit `UNIQUE` beside the tag `LEASE` stands for a `LeaseMut` (S1 in `swap.rs`). A `Buf` is not
+//! `Clone`, so that its bytes stay unique.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, RangeBounds};
 use std::ptr;
 use std::sync::Arc;
 
 use crate::aligned::{self, AlignedBuf};
 use crate::discard::drop_each;
 use crate::region::Piece;
-use crate::swap::{self, Lease, Pool};
+use crate::swap::{self, Lease, LeaseMut, Pool};
 
 /// The buffer of an operation: a write sends its bytes, a read fills it, and the completion returns
 /// it.
@@ -67,6 +70,12 @@ const PIECE: usize = 7;
 /// The bits of the tag.
 const TAG: usize = 7;
 const TAG_BITS: u32 = 3;
+/// Of a lease: no other lease has any of its bytes.
+const UNIQUE: usize = 1 << 3;
+/// Of a unique lease: more may be read directly behind it.
+const LAST: usize = 1 << 4;
+/// The bits that a lease's chunk leaves free.
+const OF_LEASE: usize = TAG | UNIQUE | LAST;
 
 struct Owner {
     /// From `Box::into_raw`. A `Box` here would be wrong: moving it would claim that nothing else
@@ -94,12 +103,49 @@ impl Buf {
     pub(crate) const NONE: Buf = Buf { start: ptr::dangling(), len: 0, owner: ptr::null_mut() };
 
     /// A buffer whose bytes belong to `owner`, for example a `bytes::Bytes` or a memory map. Only
-    /// this call uses `as_ref`, once.
+    /// this call uses `as_ref`, once: if that panics, the owner is dropped, and the panic goes on.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Buf {
         let owner = Box::into_raw(Box::new(owner));
+        // Drops the owner if `as_ref` panics.
+        let boxed = Box::new(Owner { owner });
         // SAFETY: a live allocation from right above; it is not touched again until it drops.
         let bytes: &[u8] = unsafe { (*owner).as_ref() };
         let (start, len) = (bytes.as_ptr(), bytes.len());
+        Buf { start, len, owner: tagged(Box::into_raw(boxed), OWNER) }
+    }
+
+    /// The part of the bytes that `range` names, and with it the whole owner: to write only this
+    /// part. Copies no bytes.
+    ///
+    /// A part of a lease is a lease. A part of another buffer cannot be read into, and
+    /// [`into_vec`](Buf::into_vec) copies it. A part of a vector, an `Arc` or an [`AlignedBuf`]
+    /// takes two small allocations; other parts take none.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// let record = Buf::from(b"5:hello".to_vec());
+    /// assert_eq!(&*record.slice(2..), b"hello");
+    /// ```
+    ///
+    /// # Panics
+    /// If the range is out of bounds, as slicing does. A [list](Buf::list) panics whatever the
+    /// range is, because its [parts](Buf::into_parts) have the bytes: slice those.
+    #[track_caller]
+    pub fn slice(mut self, range: impl RangeBounds<usize>) -> Buf {
+        assert!(!self.is_list(), "a list of buffers has no bytes of its own: slice its parts");
+        let bytes = self.as_slice();
+        let part = &bytes[(range.start_bound().cloned(), range.end_bound().cloned())];
+        let (skipped, len) = (part.as_ptr().addr() - self.start.addr(), part.len());
+        if len == self.len {
+            return self;
+        }
+        // SAFETY: at most `len`, so the pointer stays in the memory of the bytes.
+        let start = unsafe { self.start.add(skipped) };
+        if matches!(self.tag(), STATIC | LEASE | OWNER) {
+            (self.start, self.len) = (start, len);
+            return self;
+        }
+        let owner = Box::into_raw(Box::new(self));
         let boxed = Box::into_raw(Box::new(Owner { owner }));
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
@@ -131,7 +177,9 @@ impl Buf {
     pub(crate) unsafe fn from_pool(pool: &mut Pool, len: u32) -> Buf {
         // SAFETY: the same promise.
         let (chunk, start) = unsafe { pool.commit_parts(len) };
-        Buf { start, len: len as usize, owner: chunk.map_addr(|addr| addr | LEASE) }
+        // As `commit` does: the lease is unique, and the last in its line.
+        let owner = chunk.map_addr(|addr| addr | LEASE | UNIQUE | LAST);
+        Buf { start, len: len as usize, owner }
     }
 
     #[inline(always)]
@@ -141,6 +189,12 @@ impl Buf {
 
     fn untagged<T>(&self) -> *mut T {
         self.owner.map_addr(|addr| addr & !TAG).cast()
+    }
+
+    /// The chunk of a `LEASE`.
+    #[inline(always)]
+    fn chunk(&self) -> *mut () {
+        self.owner.map_addr(|addr| addr & !OF_LEASE)
     }
 
     /// The vector of a `VEC`.
@@ -251,7 +305,24 @@ impl Buf {
         }
         let this = ManuallyDrop::new(self);
         // SAFETY: B1, and `self` is forgotten.
-        Ok(unsafe { Lease::from_parts(this.untagged(), this.start, this.len) })
+        Ok(unsafe { Lease::from_parts(this.chunk(), this.start, this.len) })
+    }
+
+    /// The lease, if no other lease has any of its bytes: what a read without a buffer has
+    /// delivered, or a [`LeaseMut`] that was moved in.
+    ///
+    /// # Errors
+    /// The buffer comes back if another owner holds the bytes, or a [`Lease`] that was moved in,
+    /// whose bytes may be shared. So does the empty buffer of a read that met the end of the file.
+    pub fn into_lease_mut(self) -> Result<LeaseMut, Buf> {
+        if !self.is_unique_lease() {
+            return Err(self);
+        }
+        let is_last = self.owner.addr() & LAST != 0;
+        self.into_lease().map(|lease| {
+            // SAFETY: B1: the bits were set for such a lease, and only parts of it were taken.
+            unsafe { LeaseMut::new(lease, is_last) }
+        })
     }
 
     /// The [`AlignedBuf`] that this buffer was made from, with the length that a read has set.
@@ -270,6 +341,12 @@ impl Buf {
     /// Whether a lease holds the bytes.
     pub fn is_lease(&self) -> bool {
         self.tag() == LEASE
+    }
+
+    /// Whether a lease holds the bytes of which no other lease has any.
+    #[inline]
+    pub(crate) fn is_unique_lease(&self) -> bool {
+        self.owner.addr() & (TAG | UNIQUE) == LEASE | UNIQUE
     }
 
     /// How many bytes a read can put into this buffer: the capacity of its vector or aligned
@@ -394,7 +471,7 @@ impl Drop for Buf {
         match self.tag() {
             STATIC => {}
             // SAFETY: B1: the lease's token goes away with `self`.
-            LEASE => unsafe { swap::drop_token(self.untagged()) },
+            LEASE => unsafe { swap::drop_token(self.chunk()) },
             _ => self.release(),
         }
     }
@@ -557,71 +634,15 @@ impl From<Lease> for Buf {
         Buf { start, len, owner: chunk.map_addr(|addr| addr | LEASE) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_read_fills_the_whole_capacity_of_a_vec_and_can_be_repeated() {
-        let mut buf = Buf::from(vec![9; 4]);
-        for text in ["abcd", "xy", "1234"] {
-            let n = buf.target(0, usize::MAX).write(text.as_bytes());
-            // SAFETY: `n` bytes were written right above.
-            unsafe { buf.set_filled(n) };
-            assert_eq!(&*buf, text.as_bytes());
-            assert_eq!(buf.capacity(), 4);
-        }
-    }
-
-    #[test]
-    fn lists_are_filled_in_order() {
-        let mut buf = Buf::list([vec![0; 3], vec![0; 2]]);
-        let mut targets = Vec::new();
-        buf.targets(1, usize::MAX, &mut targets, 8);
-        assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
-        targets[0].write(b"bc");
-        targets[1].write(b"d");
-        buf.target(0, 1);
-        // SAFETY: byte 0 was initialised by `vec!`, the others right above.
-        unsafe { buf.set_filled(4) };
-        assert_eq!(buf.parts()[0].len(), 3);
-        assert_eq!(&*buf.parts()[1], b"d");
-        assert_eq!(buf.into_vec(), b"\0bcd");
-    }
-
-    #[test]
-    fn a_read_fills_the_whole_capacity_of_an_aligned_buffer_alone_or_in_a_list() {
-        let mut buf = Buf::from(AlignedBuf::with_capacity(1, 512));
-        let n = buf.target(510, usize::MAX).write(b"abc");
-        assert_eq!(n, 2);
-        // SAFETY: the buffer was zeroed when made.
-        unsafe { buf.set_filled(512) };
-        assert_eq!(&buf[510..], b"ab");
-        let mut list = Buf::list([Buf::from(vec![0; 3]), buf]);
-        assert_eq!(list.capacity(), 515);
-        let mut targets = Vec::new();
-        list.targets(0, usize::MAX, &mut targets, 8);
-        assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [3, 512]);
-        // SAFETY: all bytes are initialised, see above.
-        unsafe { list.set_filled(4) };
-        let mut parts = list.into_parts();
-        assert_eq!(parts.pop().unwrap().into_aligned().unwrap().len(), 1);
-        assert!(parts.pop().unwrap().into_aligned().is_err());
-    }
-
-    #[test]
-    fn owners_are_borrowed_once_and_dropped_once() {
-        struct Counted(#[allow(dead_code)] Arc<()>, [u8; 3]);
-        impl AsRef<[u8]> for Counted {
-            fn as_ref(&self) -> &[u8] {
-                &self.1
-            }
-        }
-        let alive = Arc::new(());
-        let buf = Buf::from_owner(Counted(alive.clone(), *b"own"));
-        assert_eq!(&*buf, b"own");
-        drop(buf);
-        assert_eq!(Arc::strong_count(&alive), 1);
+impl From<LeaseMut> for Buf {
+    #[inline(always)]
+    fn from(lease: LeaseMut) -> Buf {
+        let bits = if lease.is_last() { UNIQUE | LAST } else { UNIQUE };
+        let mut buf = Buf::from(lease.freeze());
+        buf.owner = buf.owner.map_addr(|addr| addr | bits);
+        buf
     }
 }
+
+#[cfg(test)]
+mod tests;

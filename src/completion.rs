@@ -142,7 +142,9 @@ impl Completion {
         match &self.result {
             Ok(Done::Read(buf)) | Ok(Done::Received { data: buf, .. }) => buf.len(),
             Ok(Done::Descriptors { data, .. }) => data.len(),
-            Ok(Done::Written { bytes, .. } | Done::Sent(bytes)) => *bytes as usize,
+            Ok(Done::Appended { bytes, .. } | Done::Written { bytes, .. } | Done::Sent(bytes)) => {
+                *bytes as usize
+            }
             Ok(Done::Copied(bytes)) => *bytes as usize,
             Ok(_) => 0,
             Err(error) => error.bytes(),
@@ -175,6 +177,14 @@ impl fmt::Debug for Completion {
 pub enum Done {
     /// The bytes of a read: empty at the end of the file ([`Buf::is_eof`]).
     Read(Buf),
+    /// A read has put bytes behind those of the operation's buffer:
+    /// [`Op::read_append`](crate::Op::read_append).
+    Appended {
+        /// The operation's buffer, with the new bytes.
+        buf: Buf,
+        /// How many bytes are new; 0 at the end of the file.
+        bytes: u32,
+    },
     /// The kernel has taken all bytes of a write.
     Written {
         /// The operation's buffer.

@@ -52,9 +52,10 @@
 //!   of a job that never ran, and everything queued or undelivered when the driver is dropped. It
 //!   catches a panic of their `Drop`, after the panic hook, and
 //!   [counts](crate::driver::panicked_drops) it.
-//! - **C8 swap buffers.** A read without a buffer yields a [`Lease`](crate::Lease) on memory of a
-//!   bounded [`Pool`](crate::driver::swap::Pool). At the bound, reads wait for a lease to come
-//!   back. An idle source holds no buffer. While half of the bound or more is in use, a multishot
+//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory of
+//!   a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until the
+//!   program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to come
+//!   back. (A read behind a lease does not: it moves the lease into memory of its own.) An idle source holds no buffer. While half of the bound or more is in use, a multishot
 //!   read waits once its leases hold its source's share of the rest.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
@@ -300,6 +301,15 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         AlignedBuf::with_capacity(len, 4096)
     }
 
+    /// The memory that reads without a buffer are served from, for
+    /// [`Watcher::lease`](crate::Watcher::lease).
+    ///
+    /// # Errors
+    /// [`Reason::Forked`]; [`Reason::Unsupported`], of a driver without such memory.
+    fn pool(&mut self) -> Result<&mut swap::Pool, Reason> {
+        Err(Reason::Unsupported)
+    }
+
     /// The time on the driver's clock, which is virtual on a simulated kernel. The driver may have
     /// read the clock as early as the last [`complete`](Complete::complete).
     fn now(&self) -> Instant;
@@ -485,9 +495,12 @@ pub struct Counters {
     /// The most completions that one wait has delivered.
     pub largest_delivery: u64,
     /// Bytes that the driver copied in addition to the kernel's copy: the part of a message that
-    /// did not fit into the current swap buffer, and messages in more parts than one call takes.
+    /// did not fit into the current swap buffer, messages in more parts than one call takes, and
+    /// leases that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended.
     /// Divided by the bytes moved, this is the number of extra copies per byte.
     pub copied_bytes: u64,
+    /// Bytes that [`Lease::compact`](crate::Lease::compact) has copied, on any thread.
+    pub compacted_bytes: u64,
     /// File operations that a kernel mechanism returned undone, so that threads did them.
     pub fallbacks: u64,
     /// Bytes of swap buffers that exist, now.

@@ -29,6 +29,9 @@ pub enum Limit {
     /// Names of sources and operations that the loop keeps ready for other threads:
     /// [`Builder::id_reserve`](crate::Builder::id_reserve).
     IdReserve,
+    /// Bytes of swap buffers: [`Builder::swap_limit`](crate::Builder::swap_limit). Only
+    /// [`Watcher::lease`](crate::Watcher::lease) is refused: reads wait.
+    SwapBytes,
     /// Jobs for worker threads in flight: [`Builder::max_jobs`](crate::Builder::max_jobs).
     Jobs,
     /// Completions that wait for delivery:
@@ -78,7 +81,8 @@ pub enum Reason {
     Closed,
     /// The process is a fork of the one that built the watcher.
     Forked,
-    /// The buffer has no bytes to write, or no capacity to read into.
+    /// The buffer has no capacity to read into; or no bytes, where an empty write has no meaning
+    /// (beside descriptors, at an offset of a file).
     EmptyBuffer,
     /// The buffer is longer than `i32::MAX` bytes, the most that one operation moves.
     TooLong,
@@ -118,6 +122,7 @@ impl fmt::Display for Reason {
                     Limit::RemoteQueue => {
                         ("submissions from other threads", "Builder::remote_queue")
                     }
+                    Limit::SwapBytes => ("bytes of swap buffers", "Builder::swap_limit"),
                     Limit::Jobs => ("jobs for worker threads", "Builder::max_jobs"),
                     Limit::Completions => ("completions that wait", "Builder::max_operations"),
                     Limit::Depth => ("requests at a time", "AioFiles::new"),

@@ -134,7 +134,7 @@ pub use buf::Buf;
 pub use builder::{Builder, LoopThread};
 pub use completion::{Completion, Completions, Done, Message};
 pub use config::Overflow;
-pub use driver::{Complete, Counters, Explain, Submit};
+pub use driver::{Complete, Counters, Submit};
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
 pub use file::Priority;
 pub use interest::Ready;
@@ -142,7 +142,7 @@ pub use op::Op;
 pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Source, SourceKind, Ticket};
 pub use source_map::SourceMap;
-pub use swap::Lease;
+pub use swap::{Lease, LeaseMut};
 pub use watcher::Watcher;
 
 // Which types are `Send` and `Sync` is part of the interface.
@@ -157,6 +157,7 @@ const _: () = {
     send::<SourceGuard>();
     send_and_sync::<AlignedBuf>();
     send_and_sync::<Lease>();
+    send_and_sync::<LeaseMut>();
     send_and_sync::<Submitter>();
     send_and_sync::<reactor::Waker>();
     send_and_sync::<Source>();

@@ -38,6 +38,8 @@ pub enum OpCode {
     Read,
     /// Reads the bytes that have arrived into the operation's buffer.
     ReadInto,
+    /// Reads what is there behind the bytes of the operation's buffer.
+    ReadAppend,
     /// Fills `count` bytes of the operation's buffer.
     ReadExact,
     /// Writes all bytes of the buffer.
@@ -88,6 +90,7 @@ impl OpCode {
         OpCode::Timer,
         OpCode::Read,
         OpCode::ReadInto,
+        OpCode::ReadAppend,
         OpCode::ReadExact,
         OpCode::Write,
         OpCode::Accept,
@@ -112,7 +115,10 @@ impl OpCode {
     /// Whether an operation with this code waits in the read queue of its source.
     pub(crate) const fn is_read(self) -> bool {
         use OpCode::*;
-        matches!(self, Read | ReadInto | ReadExact | Accept | RecvFrom | RecvDescriptors)
+        matches!(
+            self,
+            Read | ReadInto | ReadAppend | ReadExact | Accept | RecvFrom | RecvDescriptors
+        )
     }
 }
 

@@ -130,6 +130,7 @@ impl Op {
         // Drivers rely on it that an operation carries nothing else.
         match code {
             OpCode::ReadInto
+            | OpCode::ReadAppend
             | OpCode::ReadExact
             | OpCode::Write
             | OpCode::SendTo
@@ -259,6 +260,7 @@ mod tests {
             Op::read(source).multishot().deadline(at),
             Op::read_into(source, vec![1; 8]).timeout(after),
             Op::read_exact(source, vec![1; 8], 5),
+            Op::read_append(source, Vec::with_capacity(8)),
             Op::write(source, "bytes"),
             Op::write_vectored(source, vec![Buf::from("a"), Buf::from("b")]),
             Op::accept(source).multishot(),

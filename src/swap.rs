@@ -6,19 +6,29 @@
 //! all of its leases are gone; the last one to drop, on whichever thread, puts it on the return
 //! stack.
 //!
+//! Files: `lease.rs` has the leases, `append.rs` reads behind a lease, `scarcity.rs` counts free
+//! chunks, `tokens.rs` the holders of a chunk.
+//!
 //! ```text
 //!            space()/commit()                last lease drops                refill()
 //!   free ───────────────────▶ current ──retire──▶ leased ───────▶ return stack ───────▶ free
 //!                              └── all leases gone: written again from its start ──┘
 //! ```
 //!
-//! Counting: a current chunk holds `FULL` tokens of which all but `rest` belong to leases, so that
-//! handing a lease out costs no atomic operation and dropping it costs one. Retiring a chunk takes
-//! the pool's tokens away; who brings the count to zero owns the chunk.
+//! `tokens.rs` counts: a current chunk holds `FULL` tokens of which all but `rest` belong to leases.
+//! Retiring a chunk takes the pool's tokens away; who brings the count to zero owns the chunk.
 //!
-//! Invariants: (S1) bytes between a chunk's start and `offset` are never written while a lease of
-//! the chunk exists; (S2) bytes behind `offset` are seen by nobody but the pool; (S3) a chunk is
-//! freed only by the owner of its last token; (S4) at most `limit` bytes of chunks exist.
+//! Invariants:
+//!
+//! - (S1) The bytes that a lease has are written by nothing but a `LeaseMut` while it exists, and a
+//!   `LeaseMut` has no byte in common with any other lease. A commit makes one, of bytes that no
+//!   lease has. It can be split, joined with one that it touches, and frozen; it cannot be cloned,
+//!   and a `Lease` never becomes one. (A `Buf` keeps in a bit whether its lease is unique.)
+//! - (S2) Bytes of the current chunk that no lease has (those behind `start`, and those between the
+//!   end of a lease and the next line) belong to the pool alone. All bytes are initialised.
+//! - (S3) A chunk is freed only by the owner of its last token.
+//! - (S4) At most `limit` bytes of the pool's chunks exist. (A chunk that is `alone` is a copy
+//!   outside the pool.)
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -26,27 +36,23 @@
 //! Chunks are raw allocations with a header. Every block cites the invariant above that it rests
 //! on.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
-use std::ops::{Deref, RangeBounds};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use crate::buf::Buf;
 use crate::trace;
+pub use lease::{Lease, LeaseMut};
+use tokens::{FULL, Tokens};
 
-/// Tokens of a chunk that the pool fills: more than it has bytes, and each lease takes one at
-/// least.
-const FULL: u32 = 1 << 31;
-/// More clones of one lease than this abort the program, as `Arc` does.
-const TOO_MANY: u32 = 3 << 30;
 /// Distance between the starts of two leases: a cache line.
 const ALIGN: usize = 64;
 
 #[repr(C, align(64))]
 struct Chunk {
-    refs: AtomicU32,
+    tokens: Tokens,
     size: u32,
     next: AtomicPtr<Chunk>,
     pool: Arc<Shared>,
@@ -54,9 +60,12 @@ struct Chunk {
     owner: AtomicU64,
     /// The chunk counts as lent to a kernel.
     lent: AtomicBool,
+    /// It holds a copy that is not the pool's: freed, not returned.
+    alone: bool,
 }
 
 const HEADER: usize = size_of::<Chunk>();
+#[cfg(not(loom))]
 const _: () = assert!(HEADER == ALIGN);
 
 /// What the pool and its leases on other threads share.
@@ -68,11 +77,23 @@ struct Shared {
     /// Set when the pool is gone: who returns a chunk then frees it.
     closed: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// Bytes that leases have copied to give their chunk back.
+    compacted: Compacted,
+}
+
+/// A count of bytes.
+#[derive(Default)]
+struct Compacted(AtomicU64);
+
+impl Compacted {
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 /// Stands for a chunk where there is none: a count that never equals the pool's tokens.
 fn no_chunk() -> NonNull<Chunk> {
-    static NO_CHUNK: AtomicU32 = AtomicU32::new(0);
+    static NO_CHUNK: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     NonNull::from(&NO_CHUNK).cast()
 }
 
@@ -91,6 +112,43 @@ unsafe fn free_chunk(chunk: NonNull<Chunk>) {
     unsafe { dealloc(chunk.as_ptr().cast(), layout(size)) };
 }
 
+impl Chunk {
+    /// A chunk for `size` bytes, all zero, with so many tokens.
+    fn allocate(pool: &Arc<Shared>, size: u32, tokens: u32, alone: bool) -> NonNull<Chunk> {
+        let layout = layout(size);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(chunk) = NonNull::new(memory.cast::<Chunk>()) else { handle_alloc_error(layout) };
+        let header = Chunk {
+            tokens: Tokens::new(tokens),
+            size,
+            next: AtomicPtr::new(ptr::null_mut()),
+            pool: Arc::clone(pool),
+            owner: AtomicU64::new(0),
+            lent: AtomicBool::new(false),
+            alone,
+        };
+        // SAFETY: freshly allocated with room and alignment for the header.
+        unsafe { chunk.as_ptr().write(header) };
+        chunk
+    }
+
+    /// A copy of `parts`, one behind the other, in a chunk of its own outside the pool.
+    fn alone(pool: &Arc<Shared>, parts: &[&[u8]]) -> LeaseMut {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let size = u32::try_from(len).expect("a lease and what is read behind it are small");
+        let chunk = Chunk::allocate(pool, size, 1, true);
+        trace::made(chunk.as_ptr(), trace::Kind::Swap, len);
+        // SAFETY: the data starts behind the header, inside the allocation.
+        let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
+        // SAFETY: the new chunk has `size` bytes there.
+        unsafe { lease::copy_all(parts, start) };
+        let lease = Lease { chunk, offset: 0, len: size };
+        // SAFETY: S1: the chunk's only token, and lease.
+        unsafe { LeaseMut::new(lease, false) }
+    }
+}
+
 impl Shared {
     /// Takes the whole return stack and gives every chunk on it to `each`.
     fn drain(&self, mut each: impl FnMut(NonNull<Chunk>)) {
@@ -103,74 +161,6 @@ impl Shared {
     }
 }
 
-/// The bytes of a read without a buffer, in memory of the library.
-///
-/// A counted pointer: cloning it copies no bytes, dropping the last clone gives the memory back to
-/// the watcher's pool, from any thread. A lease can be the buffer of a write, so that an echo or a
-/// proxy forwards what it has read without a copy. Leases outlive their watcher.
-///
-/// A lease keeps a part of the pool in use. At the pool's limit, reads without a buffer wait for a
-/// lease to come back. So give writes to peers that may stall a deadline.
-pub struct Lease {
-    chunk: NonNull<Chunk>,
-    offset: u32,
-    len: u32,
-}
-
-const _: () = assert!(size_of::<Lease>() <= 16 && size_of::<Option<Lease>>() <= 16);
-
-// SAFETY: leases only read the bytes (S1), the count is atomic, and the pool is reached through the
-// atomics of `Shared`.
-unsafe impl Send for Lease {}
-// SAFETY: as above.
-unsafe impl Sync for Lease {}
-
-impl Lease {
-    /// The part of the bytes that `range` names, sharing the same memory.
-    ///
-    /// # Panics
-    /// If the range is out of bounds, as slicing does.
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Lease {
-        let bytes = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
-        let start = bytes.as_ptr().addr() - self.as_ptr().addr();
-        let mut part = self.clone();
-        part.offset += start as u32;
-        part.len = bytes.len() as u32;
-        part
-    }
-
-    /// The bytes of memory that this lease keeps in use: a whole chunk.
-    pub fn held_bytes(&self) -> usize {
-        // SAFETY: a lease keeps its chunk alive (S3).
-        unsafe { self.chunk.as_ref() }.size as usize
-    }
-
-    /// Takes the lease apart: its chunk, where its bytes start, how many there are.
-    #[inline(always)]
-    pub(crate) fn into_parts(self) -> (*mut (), *const u8, usize) {
-        let this = std::mem::ManuallyDrop::new(self);
-        (this.chunk.as_ptr().cast(), this.as_ptr(), this.len as usize)
-    }
-
-    /// Puts a lease together again.
-    ///
-    /// # Safety
-    /// The parts come from `into_parts`, and are used once.
-    #[inline(always)]
-    pub(crate) unsafe fn from_parts(chunk: *mut (), start: *const u8, len: usize) -> Lease {
-        let offset = (start.addr() - chunk.addr() - HEADER) as u32;
-        // SAFETY: the chunk of a lease, says the caller.
-        let chunk = unsafe { NonNull::new_unchecked(chunk.cast::<Chunk>()) };
-        Lease { chunk, offset, len: len as u32 }
-    }
-
-    #[inline(always)]
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        // SAFETY: `offset` lies inside the chunk's allocation.
-        unsafe { self.chunk.as_ptr().cast::<u8>().add(HEADER + self.offset as usize) }
-    }
-}
-
 /// Drops one lease's token of a chunk.
 ///
 /// # Safety
@@ -179,7 +169,7 @@ impl Lease {
 pub(crate) unsafe fn drop_token(chunk: *mut ()) {
     let chunk = chunk.cast::<Chunk>();
     // SAFETY: a token keeps its chunk alive (S3).
-    if unsafe { &*chunk }.refs.fetch_sub(1, Ordering::Release) == 1 {
+    if unsafe { &*chunk }.tokens.drop_one() {
         // SAFETY: that was the last token: the chunk is the caller's.
         unsafe { release(chunk) };
     }
@@ -192,10 +182,13 @@ pub(crate) unsafe fn drop_token(chunk: *mut ()) {
 #[cold]
 #[inline(never)]
 unsafe fn release(chunk: *mut Chunk) {
-    fence(Ordering::Acquire);
     trace::gone(chunk);
     // SAFETY: the chunk is ours.
     let header = unsafe { &*chunk };
+    if header.alone {
+        // SAFETY: S3: the caller owns it; a reference is no null pointer.
+        return unsafe { free_chunk(NonNull::new_unchecked(chunk)) };
+    }
     let shared = Arc::clone(&header.pool);
     let mut head = shared.returned.load(Ordering::Relaxed);
     loop {
@@ -215,47 +208,6 @@ unsafe fn release(chunk: *mut Chunk) {
         && shared.starving.swap(false, Ordering::SeqCst)
     {
         (shared.wake)();
-    }
-}
-
-impl Deref for Lease {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: S1: `len` bytes at `offset` were written before the lease was made and are not
-        // written again while it exists.
-        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len as usize) }
-    }
-}
-
-impl AsRef<[u8]> for Lease {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl Clone for Lease {
-    fn clone(&self) -> Lease {
-        // SAFETY: a lease keeps its chunk alive (S3).
-        let old = unsafe { self.chunk.as_ref() }.refs.fetch_add(1, Ordering::Relaxed);
-        if old > TOO_MANY {
-            std::process::abort();
-        }
-        Lease { chunk: self.chunk, offset: self.offset, len: self.len }
-    }
-}
-
-impl Drop for Lease {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the lease's token goes with it.
-        unsafe { drop_token(self.chunk.as_ptr().cast()) };
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({} bytes)", self.len)
     }
 }
 
@@ -298,6 +250,7 @@ impl Pool {
                 starving: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
                 wake: Box::new(wake),
+                compacted: Compacted::default(),
             }),
             current: no_chunk(),
             start: ptr::null_mut(),
@@ -338,8 +291,8 @@ impl Pool {
     fn reuse_if_returned(&mut self) {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
         // holds tokens of its current chunk (S3).
-        let refs = unsafe { self.current.cast::<AtomicU32>().as_ref() };
-        if refs.load(Ordering::Acquire) == self.rest {
+        let tokens = unsafe { self.current.cast::<Tokens>().as_ref() };
+        if tokens.are_back(self.rest) {
             self.open(self.current);
         }
     }
@@ -347,7 +300,7 @@ impl Pool {
     /// Starts to fill a chunk that is the pool's alone (S1).
     fn open(&mut self, chunk: NonNull<Chunk>) {
         // SAFETY: the pool keeps the chunk alive (S3).
-        unsafe { chunk.as_ref() }.refs.store(FULL, Ordering::Relaxed);
+        unsafe { chunk.as_ref() }.tokens.refill();
         self.current = chunk;
         self.rest = FULL;
         self.room = self.chunk_size;
@@ -361,11 +314,13 @@ impl Pool {
     /// `space` has answered, nothing else was called since, and the first `len` bytes of what it
     /// answered have been written; `len` is at most the room that it told.
     #[inline]
-    pub unsafe fn commit(&mut self, len: u32) -> Lease {
+    pub unsafe fn commit(&mut self, len: u32) -> LeaseMut {
         // SAFETY: the same promise.
         let (chunk, start) = unsafe { self.commit_parts(len) };
         // SAFETY: the parts of a lease, used once.
-        unsafe { Lease::from_parts(chunk, start, len as usize) }
+        let lease = unsafe { Lease::from_parts(chunk, start, len as usize) };
+        // SAFETY: S2: no other lease had the bytes, nor has what is left of their last line.
+        unsafe { LeaseMut::new(lease, true) }
     }
 
     /// As [`commit`](Pool::commit): the lease's chunk, and where its bytes start.
@@ -393,7 +348,7 @@ impl Pool {
     /// `space` has answered, nothing else was called since, and all that it answered has been
     /// written.
     #[cold]
-    pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<Lease, Vec<u8>> {
+    pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<LeaseMut, Vec<u8>> {
         let (start, room) = (self.start, self.room as usize);
         // SAFETY: written, says the caller; nobody writes there before this function does (S2), and
         // chunks are not freed while the pool lives, also if the refill below retires this one.
@@ -410,12 +365,29 @@ impl Pool {
 
     /// Copies `bytes` (at most what the pool has room for) into a lease: for drivers whose kernel
     /// fills memory of its own.
-    pub fn copy(&mut self, bytes: &[u8]) -> Option<Lease> {
+    pub fn copy(&mut self, bytes: &[u8]) -> Option<LeaseMut> {
         let (start, room) = self.space()?;
         let len = bytes.len().min(room as usize);
         // SAFETY: S2: the space is `room` bytes that nobody else sees.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, len) };
         // SAFETY: `len` bytes were written right above.
+        Some(unsafe { self.commit(len as u32) })
+    }
+
+    /// Lets `fill` write into the next space: the first bytes, as many as it returns, become a
+    /// lease. `None` when the limit is reached and every chunk is leased. The space is at least half
+    /// a chunk, and holds zeros or bytes of earlier reads.
+    ///
+    /// # Panics
+    /// If `fill` returns more than the space has. After that, and after a panic of `fill`, the pool
+    /// is as it was.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<LeaseMut> {
+        let (start, room) = self.space()?;
+        // SAFETY: S2: the space is `room` initialised bytes that nobody else sees.
+        let space = unsafe { std::slice::from_raw_parts_mut(start, room as usize) };
+        let len = fill(space);
+        assert!(len <= room as usize, "{len} bytes were said to be in a space of {room}");
+        // SAFETY: `fill` has the space no more, and all of its bytes are initialised.
         Some(unsafe { self.commit(len as u32) })
     }
 
@@ -468,7 +440,7 @@ impl Pool {
         self.note_scarcity();
         // SAFETY: the pool's alone (S1).
         let header = unsafe { chunk.as_ref() };
-        header.refs.store(FULL, Ordering::Relaxed);
+        header.tokens.refill();
         header.owner.store(owner, Ordering::Relaxed);
         header.lent.store(true, Ordering::Relaxed);
         // SAFETY: the data starts behind the header, inside the allocation.
@@ -488,7 +460,7 @@ impl Pool {
         self.lent -= 1;
         let lent = std::mem::ManuallyDrop::new(lent);
         trace::made(lent.chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
-        if header.refs.fetch_sub(lent.rest, Ordering::AcqRel) == lent.rest {
+        if header.tokens.give_up(lent.rest) {
             trace::gone(lent.chunk.as_ptr());
             let owner = header.owner.swap(0, Ordering::Relaxed);
             // Without a lease the chunk has no owner.
@@ -509,7 +481,7 @@ impl Pool {
         }
         trace::made(chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
         // SAFETY: the pool holds `rest` tokens of its current chunk (S3).
-        if unsafe { chunk.as_ref() }.refs.fetch_sub(rest, Ordering::AcqRel) == rest {
+        if unsafe { chunk.as_ref() }.tokens.give_up(rest) {
             trace::gone(chunk.as_ptr());
             self.free.push(chunk);
         }
@@ -539,22 +511,13 @@ impl Pool {
         if self.allocated >= self.limit_chunks {
             return None;
         }
-        let layout = layout(self.chunk_size);
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc(layout) };
-        let Some(chunk) = NonNull::new(memory.cast::<Chunk>()) else { handle_alloc_error(layout) };
-        let header = Chunk {
-            refs: AtomicU32::new(FULL),
-            size: self.chunk_size,
-            next: AtomicPtr::new(ptr::null_mut()),
-            pool: Arc::clone(&self.shared),
-            owner: AtomicU64::new(0),
-            lent: AtomicBool::new(false),
-        };
-        // SAFETY: freshly allocated with room and alignment for the header.
-        unsafe { chunk.as_ptr().write(header) };
         self.allocated += 1;
-        Some(chunk)
+        Some(Chunk::allocate(&self.shared, self.chunk_size, FULL, false))
+    }
+
+    /// Bytes that [`Lease::compact`] has copied so far.
+    pub fn compacted_bytes(&self) -> u64 {
+        self.shared.compacted.0.load(Ordering::Relaxed)
     }
 
     /// Bytes of chunks that exist.
@@ -618,7 +581,9 @@ impl Lent {
         self.room -= len;
         self.rest -= 1;
         // SAFETY: the parts of a lease, used once: its token was taken off `rest`.
-        Buf::from(unsafe { Lease::from_parts(self.chunk.as_ptr().cast(), start, len as usize) })
+        let lease = unsafe { Lease::from_parts(self.chunk.as_ptr().cast(), start, len as usize) };
+        // SAFETY: S2: no other lease had the bytes. The next lease may begin in the same line.
+        Buf::from(unsafe { LeaseMut::new(lease, false) })
     }
 }
 
@@ -631,7 +596,7 @@ impl Drop for Lent {
             unsafe { self.chunk.as_ref() }.size as usize,
         );
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
-        if unsafe { self.chunk.as_ref() }.refs.fetch_sub(self.rest, Ordering::AcqRel) == self.rest {
+        if unsafe { self.chunk.as_ref() }.tokens.give_up(self.rest) {
             // SAFETY: that were the last: the chunk is ours.
             unsafe { release(self.chunk.as_ptr()) };
         }
@@ -660,7 +625,10 @@ impl fmt::Debug for Pool {
     }
 }
 
+mod append;
+mod lease;
 mod scarcity;
+mod tokens;
 
 #[cfg(test)]
 mod tests;

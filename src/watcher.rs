@@ -12,10 +12,11 @@ use crate::auto::Auto;
 use crate::builder::Builder;
 use crate::completion::{Completion, Completions};
 use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
-use crate::error::{Reason, Rejected};
+use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
 use crate::source::{Handle, Source, Ticket};
+use crate::swap::{Lease, LeaseMut};
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::{affinity, descriptor};
 
@@ -526,6 +527,46 @@ impl<D: Driver> Watcher<D> {
     /// ```
     pub fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         self.driver.aligned_buf(len)
+    }
+
+    /// Lets `fill` write into memory of the library: the first bytes, as many as it returns, become
+    /// a [`Lease`]. So an answer is formatted where a write sends it from, without an allocation
+    /// and without a copy.
+    ///
+    /// The space has at least half of [`Builder::buffer_size`]. It holds zeros or bytes of earlier
+    /// reads. The lease counts for [`Builder::swap_limit`], like that of a read.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::Watcher;
+    /// let mut watcher = Watcher::new()?;
+    /// let answer = watcher.lease(|space| {
+    ///     let room = space.len();
+    ///     let mut rest = space;
+    ///     write!(rest, ":{}\r\n", 42).expect("it fits");
+    ///     room - rest.len()
+    /// })?;
+    /// assert_eq!(&*answer, b":42\r\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `fill` returns more than the space has. After that, and after a panic of `fill`, the
+    /// watcher is as it was.
+    ///
+    /// # Errors
+    ///
+    /// `fill` was not called, with:
+    ///
+    /// - [`Reason::Full`] with [`Limit::SwapBytes`](crate::Limit::SwapBytes): the limit is reached,
+    ///   and leases hold all swap buffers.
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Reason::Unsupported`]: a driver of your own has no such memory.
+    pub fn lease(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Lease, Reason> {
+        let pool = self.driver.pool()?;
+        let limit = u32::try_from(pool.limit_bytes()).unwrap_or(u32::MAX);
+        let full = Reason::Full { limit: Limit::SwapBytes, count: limit };
+        pool.fill(fill).map(LeaseMut::freeze).ok_or(full)
     }
 
     /// Returns a guard for a source. When the guard is dropped, on any thread, the loop aborts the

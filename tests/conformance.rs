@@ -46,6 +46,7 @@ mod conformance {
     pub mod leases;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
+    pub mod memory;
     #[cfg(unix)]
     pub mod names;
     pub mod order;
@@ -240,6 +241,20 @@ macro_rules! portable {
                 a_lease_is_broadcast
                 parts_of_a_lease
                 stalled_readers_do_not_stop_a_ping
+            }
+            memory {
+                reads_can_be_changed_in_place
+                leases_are_split_and_joined
+                a_split_beyond_the_end_panics
+                a_small_lease_is_compacted
+                a_lease_is_written_in_place
+                an_empty_write_completes_in_its_place
+                an_empty_write_needs_no_peer
+                a_part_of_every_buffer_can_be_written
+                parts_of_owners_that_panic
+                reads_append_to_a_vector
+                reads_append_to_a_lease
+                appends_wait_for_no_lease
             }
             order {
                 a_hundred_reads_take_bytes_in_order

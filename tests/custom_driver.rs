@@ -26,12 +26,12 @@ use windlass::driver::deadlines::Deadlines;
 use windlass::driver::remote::{Remote, Request, Wake};
 use windlass::driver::slots::{Entry, Operation, Table, VACANT};
 use windlass::driver::swap::Pool;
-use windlass::driver::{Deadline, Driver, OpCode, Wait};
+use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
 use windlass::driver::{discard, leak, leaked_buffers, panicked_drops};
 use windlass::fs::OpenOptions;
 use windlass::{
-    Buf, Complete, Completion, Completions, Counters, Done, Error, ErrorKind, Explain, Handle,
-    Limit, Message, Op, Priority, Reason, Rejected, Source, Submit, Submitter, Ticket, Watcher,
+    Buf, Complete, Completion, Completions, Counters, Done, Error, ErrorKind, Handle, Limit,
+    Message, Op, Priority, Reason, Rejected, Source, Submit, Submitter, Ticket, Watcher,
 };
 
 struct Peer {

@@ -156,6 +156,74 @@ impl Op {
         Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
+    /// Reads what is there, at least one byte, behind the bytes that `buf` has: the rest of a request
+    /// that has arrived in part.
+    ///
+    /// Completes with [`Done::Appended`]: the buffer with the new bytes, and how many are new, 0 at
+    /// the end of the file. `buf` is one of:
+    ///
+    /// - a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf): the read takes at most its spare
+    ///   capacity;
+    /// - a [`LeaseMut`](crate::LeaseMut), or the buffer of a read without one: the bytes go directly
+    ///   behind it in its swap buffer. If something else was read there meanwhile, or little room is
+    ///   left, the lease moves: the driver copies its bytes in front of the new ones. Both together
+    ///   have at most [`Builder::buffer_size`] bytes. At [`Builder::swap_limit`] it moves into memory
+    ///   of its own, beyond the limit: leases that wait for each other would wait for ever.
+    ///
+    /// [`Counters::copied_bytes`](crate::Counters::copied_bytes) counts the copies. While the read
+    /// waits it holds no memory besides `buf`.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::read(source))?;
+    /// let mut request = Vec::new();
+    /// let mut done = Completions::new();
+    /// for part in ["GET / HT", "TP/1.1\r\n\r\n"] {
+    ///     theirs.write_all(part.as_bytes())?;
+    ///     watcher.wait(&mut done)?;
+    ///     let data = match done.drain(..).next().unwrap().result? {
+    ///         Done::Read(data) | Done::Appended { buf: data, .. } => data,
+    ///         other => panic!("{other:?}"),
+    ///     };
+    ///     if data.ends_with(b"\r\n\r\n") {
+    ///         request = data.into_vec();
+    ///     } else {
+    ///         watcher.submit(Op::read_append(source, data))?;
+    ///     }
+    /// }
+    /// assert_eq!(request, b"GET / HTTP/1.1\r\n\r\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::read`]. It is also refused with:
+    ///
+    /// - [`Reason::EmptyBuffer`]: `buf` has no room behind its bytes: no spare capacity, or as many
+    ///   bytes as a swap buffer. A [`Lease`](crate::Lease), whose bytes may be shared, has none.
+    /// - [`Reason::TooLong`]: `buf` has, or has room for, more than 2^31 - 1 bytes.
+    /// - [`Reason::Unsupported`]: also for a datagram or seqpacket socket, and for a list.
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::read`]. On io_uring the kernel itself reads into a vector's spare capacity. Into
+    /// a lease it reads through a buffer of the ring, which costs one copy of the new bytes, and one
+    /// of the lease when it moves; none if the ring has put the bytes directly behind it. Where a
+    /// swap buffer cannot hold both, they go into memory of their own.
+    ///
+    /// # Cancellation
+    ///
+    /// A read that is cancelled has taken no bytes. The buffer comes back with the bytes that it
+    /// had.
+    #[inline]
+    pub fn read_append(source: Source, buf: impl Into<Buf>) -> Op {
+        Op::with_buf(OpCode::ReadAppend, source, buf.into())
+    }
+
     /// Reads exactly `count` bytes into `buf`.
     ///
     /// Completes with [`Done::Read`] and the buffer, whose length is `count`. The operation takes
@@ -210,8 +278,12 @@ impl Op {
     /// Writes all bytes of `buf`. On a stream this can take several system calls.
     ///
     /// Completes with [`Done::Written`] and the buffer, when the kernel has taken all bytes. Writes
-    /// of a source go out in the order of their submission. `buf` has 1 to 2^31 - 1 bytes. On a
+    /// of a source go out in the order of their submission. `buf` has at most 2^31 - 1 bytes. On a
     /// connected datagram socket, one write sends one datagram.
+    ///
+    /// An empty write completes with 0 bytes once the writes before it have ended. On a datagram or
+    /// seqpacket socket it sends an empty message. On other sources it sends nothing, and succeeds
+    /// even if the peer is gone.
     ///
     /// ```
     /// use std::io::Read;
@@ -234,7 +306,6 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no bytes.
     /// - [`Reason::TooLong`]: `buf` has more than 2^31 - 1 bytes.
     /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device.
@@ -275,8 +346,8 @@ impl Op {
 
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
     ///
-    /// Completes with [`Done::Written`] and the list. All parts together have 1 to 2^31 - 1 bytes;
-    /// a part may be empty. The list may have any number of parts; one system call takes up to 64.
+    /// Completes with [`Done::Written`] and the list. All parts together have at most 2^31 - 1 bytes;
+    /// parts may be empty. The list may have any number of parts; one system call takes up to 64.
     /// On a datagram socket all parts are one datagram: if there are more than 64, the driver first
     /// copies them into one buffer.
     ///

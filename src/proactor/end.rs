@@ -5,6 +5,7 @@
 //!
 //! A read that ends early gives its buffer back with the length that the kernel has written.
 
+use super::writes::is_nothing;
 use super::*;
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
@@ -158,13 +159,17 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether a shutdown or close is at the head of the writes: it is worth trying however full
-    /// the socket is.
+    /// Whether a shutdown, a close or an empty write is at the head of the writes: it is worth trying
+    /// however full the socket is.
     pub(super) fn need_no_room(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let head = state.writes.head;
-        let needs_none =
-            head != NIL && matches!(self.slots[head].code, OpCode::Shutdown | OpCode::Close);
+        let needs_none = head != NIL
+            && match self.slots[head].code {
+                OpCode::Shutdown | OpCode::Close => true,
+                OpCode::Write => is_nothing(state, &self.slots[head]),
+                _ => false,
+            };
         if needs_none {
             state.flags |= WRITABLE;
         }

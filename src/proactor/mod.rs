@@ -16,6 +16,7 @@
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
 
+mod append;
 mod connects;
 mod end;
 mod events;
@@ -385,6 +386,7 @@ impl<K: Kernel> Proactor<K> {
             }
             OpCode::Message => Err(Reason::Unsupported),
             OpCode::ReadInto => self.submit_read_into(source, token, at, &mut buf),
+            OpCode::ReadAppend => self.submit_read_append(source, token, at, &mut buf),
             OpCode::ReadExact => self.submit_read_exact(source, token, at, count, &mut buf),
             OpCode::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
             OpCode::Connect => self.submit_connect(token, at, count, &mut address),
@@ -651,6 +653,11 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         let registered = self.kernel.registered_buf(len);
         registered.unwrap_or_else(|| AlignedBuf::with_capacity(len, 4096))
+    }
+
+    fn pool(&mut self) -> Result<&mut Pool, Reason> {
+        self.check_fork()?;
+        Ok(&mut self.pool)
     }
 
     fn now(&self) -> Instant {

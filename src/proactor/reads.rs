@@ -29,7 +29,7 @@ const PAUSES_BEFORE_END: u32 = 50;
 /// The same for errors that peers can cause: a whole backlog may have them.
 const ABORTS_PER_PAUSE: u32 = 1024;
 /// What an empty datagram counts for.
-const EMPTY_COST: usize = 1024;
+pub(super) const EMPTY_COST: usize = 1024;
 /// A read of so many bytes is one of bulk.
 const MUCH: u32 = 16 << 10;
 
@@ -185,6 +185,7 @@ impl<K: Kernel> Proactor<K> {
                 self.run_accept(index, slot);
             }
             OpCode::RecvFrom => self.run_recv_from(index, slot, left),
+            OpCode::ReadAppend => self.run_append(index, slot, left),
             OpCode::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
             _ => self.run_read_into(index, slot, left),
         }
@@ -279,6 +280,10 @@ impl<K: Kernel> Proactor<K> {
         }
         match self.slots[slot].code {
             OpCode::ReadExact => self.fail(slot, ErrorKind::Eof),
+            OpCode::ReadAppend => {
+                let buf = self.slots[slot].buf.take();
+                self.finish_read(index, slot, Ok(Done::Appended { buf, bytes: 0 }));
+            }
             OpCode::RecvDescriptors => {
                 let descriptors = crate::address::Descriptors(self.address());
                 let done = Done::Descriptors { data: Buf::default(), descriptors };
@@ -443,7 +448,14 @@ impl State {
     /// of a stream says that nothing is left, unless the event said more than "readable"; the
     /// selector must know the descriptor, or nothing would say when there is more.
     #[inline(always)]
-    fn settle(&mut self, index: u32, len: u32, room: u32, cut: bool, rechecks: &mut Rechecks) {
+    pub(super) fn settle(
+        &mut self,
+        index: u32,
+        len: u32,
+        room: u32,
+        cut: bool,
+        rechecks: &mut Rechecks,
+    ) {
         if cut {
             self.flags |= UNSETTLED;
         }

@@ -63,6 +63,7 @@ impl<K: Kernel> Proactor<K> {
             deliveries: self.counts.deliveries,
             largest_delivery: self.counts.largest_delivery as u64,
             copied_bytes: self.counts.copied_bytes,
+            compacted_bytes: self.pool.compacted_bytes(),
             fallbacks: self.files.counts.handed_back,
             swap_bytes: self.pool.allocated_bytes() as u64,
             leased_bytes: self.pool.leased_bytes() as u64,
@@ -105,8 +106,8 @@ impl<K: Kernel> Proactor<K> {
                     what would block waits for the edge";
         explain.row("read", "recv / read into a lease", read, count(OpCode::Read));
         let own = "tried at submission, into the operation's own buffer";
-        let into = count(OpCode::ReadInto) + count(OpCode::ReadExact);
-        explain.row("read_into, read_exact", "recv / readv", own, into);
+        let into = count(OpCode::ReadInto) + count(OpCode::ReadAppend) + count(OpCode::ReadExact);
+        explain.row("read_into, read_append, read_exact", "recv / readv", own, into);
         let inline = self.counts.inline_writes;
         explain.row(
             "write",

@@ -13,7 +13,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::leaked::{PATIENCE_NS, leak};
 use crate::slots::InFlight;
-use writes::Parts;
+use writes::{Parts, is_nothing};
 
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
 /// tries one that is told ready and is not 128 times before it gives it to a thread.)
@@ -37,6 +37,9 @@ impl<K: Kernel> Proactor<K> {
             // The kernel knows no shares.
             OpCode::Read if op.multishot && self.pool.is_scarce() => return false,
             OpCode::Read => None,
+            // Into a buffer of the kernel's: an idle source holds none.
+            OpCode::ReadAppend if op.buf.is_unique_lease() => None,
+            OpCode::ReadAppend => Some(op.buf.target(op.count as usize, usize::MAX)),
             OpCode::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
             OpCode::ReadExact if !op.buf.is_list() => {
                 let from = op.moved as usize;
@@ -53,6 +56,8 @@ impl<K: Kernel> Proactor<K> {
                 self.waits.begun += 1;
                 true
             }
+            // It must not wait for memory: it holds a lease.
+            Started::Starved if op.code == OpCode::ReadAppend => false,
             Started::Starved => {
                 self.wait_for_buffer(index);
                 true
@@ -69,6 +74,9 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         if !self.kernel.sends(state.kind()) {
+            return false;
+        }
+        if is_nothing(state, &self.slots[state.writes.head]) {
             return false;
         }
         let parts = Parts::of_writes(&self.slots, state.writes.head, usize::MAX);
@@ -161,6 +169,7 @@ impl<K: Kernel> Proactor<K> {
                         self.fail(slot, kind);
                     }
                 }
+                OpCode::ReadAppend => self.append_answered(index, slot, moved as u32, data),
                 _ => {
                     op.moved += moved as u32;
                     if op.code == OpCode::ReadExact && op.moved < op.count {
@@ -185,7 +194,8 @@ impl<K: Kernel> Proactor<K> {
                 // While the pool is scarce, a multishot read continues in the loop, not in the
                 // kernel.
                 (libc::ENOBUFS, None)
-                    if !(op.multishot && self.pool.is_scarce())
+                    if op.code != OpCode::ReadAppend
+                        && !(op.multishot && self.pool.is_scarce())
                         && self.kernel.buffers(&mut self.pool) == 0 =>
                 {
                     self.wait_for_buffer(index);

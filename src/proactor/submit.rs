@@ -20,11 +20,12 @@ pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 
 /// Whether one operation moves so many bytes: some, and not too many.
 pub(super) fn check_len(len: usize) -> Result<(), Reason> {
-    match len {
-        0 => Err(Reason::EmptyBuffer),
-        1..=MOST_BYTES => Ok(()),
-        _ => Err(Reason::TooLong),
-    }
+    if len == 0 { Err(Reason::EmptyBuffer) } else { check_most(len) }
+}
+
+/// Whether one operation moves so many bytes, or none.
+pub(super) fn check_most(len: usize) -> Result<(), Reason> {
+    if len > MOST_BYTES { Err(Reason::TooLong) } else { Ok(()) }
 }
 
 /// The index in the tickets of operations that ended at once, which have no place.
@@ -156,7 +157,7 @@ impl<K: Kernel> Proactor<K> {
         mut buf: Buf,
     ) -> Option<Ticket> {
         let answer = self.reader(source).and_then(|index| {
-            check_len(buf.len())?;
+            check_most(buf.len())?;
             let token = self.token(source, token);
             self.queue_write(index, token, due_ns, &mut buf, 0)
         });
@@ -182,6 +183,9 @@ impl<K: Kernel> Proactor<K> {
             self.wrote(index, ticket.index(), moved, offered);
         }
         let exceeds = self.exceeds;
+        if offered == 0 {
+            self.need_no_room(index);
+        }
         self.finish_write_start(index, ticket, due_ns);
         if !exceeds && self.slots.find(ticket.index(), ticket.generation()).is_none() {
             // It was out at once: a list, or one on no stream.
@@ -655,7 +659,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Queues a read and tries it if it is worth trying.
     #[inline(always)]
-    fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
+    pub(super) fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
         let first = !state.has_reads();
         if K::COMPLETES && first {

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
+use crate::slots::InFlight;
 use crate::source::SourceKind;
 use crate::sys::descriptor::VECTORS;
 use connects::ATTEMPT;
@@ -25,6 +26,9 @@ impl<K: Kernel> Proactor<K> {
             let slot = state.writes.head;
             let op = &mut self.slots[slot];
             match op.code {
+                OpCode::Write if is_nothing(state, op) => {
+                    self.advance(index, slot, 0);
+                }
                 OpCode::Write if state.has(STREAM) && (op.next != NIL || op.buf.is_list()) => {
                     self.run_write_queue(index, left);
                 }
@@ -36,7 +40,7 @@ impl<K: Kernel> Proactor<K> {
                         let whole = gather(&op.buf);
                         self.counts.copied_bytes += whole.len() as u64;
                         (self.kernel.send(state.fd, state.kind(), &whole), whole.len())
-                    } else if op.buf.is_list() {
+                    } else if op.buf.is_list() && !op.buf.is_empty() {
                         let parts = Parts::of(&op.buf, from);
                         let moved =
                             self.kernel.send_vectored(state.fd, state.kind(), parts.as_slice());
@@ -157,6 +161,15 @@ impl<K: Kernel> Proactor<K> {
             rest -= share;
             self.advance(index, head, share);
         }
+        // Empty writes behind these need no attempt of their own.
+        while let head = self.sources[index].writes.head
+            && head != NIL
+            && self.slots[head].code == OpCode::Write
+            && self.slots[head].in_flight == InFlight::No
+            && is_nothing(&self.sources[index], &self.slots[head])
+        {
+            self.advance(index, head, 0);
+        }
     }
 
     /// One attempt for the writes at the head of the queue of a stream: as many of them as one call
@@ -232,6 +245,12 @@ impl<K: Kernel> Proactor<K> {
         self.finish_write(index, slot, Ok(Done::Connected(handle)));
         self.vacate_source(index);
     }
+}
+
+/// Whether a write has nothing to send: it is empty, and not a message.
+#[inline]
+pub(super) fn is_nothing(state: &State, write: &Operation) -> bool {
+    write.buf.is_empty() && !state.kind().is_message()
 }
 
 /// The bytes of a list in one piece.

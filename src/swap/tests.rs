@@ -22,10 +22,19 @@ enum Step {
     Look,
     /// Reads a message that is longer than the space by so many 1/255 of what is left of a chunk.
     Spill(u8),
+    /// Reads behind a lease: into the space for that, or a copy of bytes that came elsewhere.
+    Append(usize, u8, bool),
     Clone(usize),
     Slice(usize, u8, u8),
-    /// Goes through an operation and comes back.
-    Travel(usize),
+    Split(usize, u8, bool),
+    /// Joins a lease with another, if they touch.
+    Join(usize, usize),
+    /// Changes the bytes of a unique lease.
+    Change(usize, u8),
+    Freeze(usize),
+    Compact(usize),
+    /// Goes through an operation and comes back; perhaps a part of it only.
+    Travel(usize, u8, u8),
     Drop(usize),
     DropElsewhere(usize),
 }
@@ -48,7 +57,14 @@ fn case() -> impl Strategy<Value = Case> {
         1 => any::<u8>().prop_map(Step::Spill),
         2 => any_lease.prop_map(Step::Clone),
         1 => (any_lease, any::<u8>(), any::<u8>()).prop_map(|(i, a, b)| Step::Slice(i, a, b)),
-        1 => any_lease.prop_map(Step::Travel),
+        2 => (any_lease, any::<u8>(), any::<bool>())
+            .prop_map(|(i, n, copied)| Step::Append(i, n, copied)),
+        3 => (any_lease, any::<u8>(), any::<bool>()).prop_map(|(i, at, off)| Step::Split(i, at, off)),
+        4 => (any_lease, any_lease).prop_map(|(i, j)| Step::Join(i, j)),
+        2 => (any_lease, any::<u8>()).prop_map(|(i, byte)| Step::Change(i, byte)),
+        2 => any_lease.prop_map(Step::Freeze),
+        1 => any_lease.prop_map(Step::Compact),
+        1 => (any_lease, any::<u8>(), any::<u8>()).prop_map(|(i, a, b)| Step::Travel(i, a, b)),
         6 => any_lease.prop_map(Step::Drop),
         2 => any_lease.prop_map(Step::DropElsewhere),
     ];
@@ -61,6 +77,41 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
+/// A lease, shared or not.
+#[derive(Debug)]
+enum Any {
+    Shared(Lease),
+    Unique(LeaseMut),
+}
+
+impl Any {
+    fn lease(&self) -> &Lease {
+        match self {
+            Any::Shared(lease) => lease,
+            Any::Unique(unique) => &unique.lease,
+        }
+    }
+
+    fn chunk(&self) -> usize {
+        self.lease().chunk.as_ptr().addr()
+    }
+
+    /// Which bytes of its chunk it has.
+    fn range(&self) -> std::ops::Range<u32> {
+        let lease = self.lease();
+        lease.offset..lease.offset + lease.len
+    }
+
+    fn split(&mut self, at: usize, off: bool) -> Any {
+        match self {
+            Any::Shared(lease) if off => Any::Shared(lease.split_off(at)),
+            Any::Shared(lease) => Any::Shared(lease.split_to(at)),
+            Any::Unique(lease) if off => Any::Unique(lease.split_off(at)),
+            Any::Unique(lease) => Any::Unique(lease.split_to(at)),
+        }
+    }
+}
+
 /// What the pool should be: how many leases each chunk has, and where it reads next.
 struct Model {
     pool: Pool,
@@ -71,9 +122,14 @@ struct Model {
     starving: bool,
     wakes: usize,
     woken: Arc<AtomicUsize>,
-    held: Vec<(Lease, Vec<u8>)>,
+    held: Vec<(Any, Vec<u8>)>,
     serial: u8,
     most: usize,
+    compacted: u64,
+    /// How often a lease was joined, or read behind in place, and how often it moved for that.
+    joined: usize,
+    in_place: usize,
+    moved: usize,
 }
 
 impl Model {
@@ -94,6 +150,10 @@ impl Model {
             held: Vec::new(),
             serial: 0,
             most: (case.limit / case.chunk as usize).max(1),
+            compacted: 0,
+            joined: 0,
+            in_place: 0,
+            moved: 0,
         }
     }
 
@@ -162,7 +222,7 @@ impl Model {
         // SAFETY: written right above.
         let lease = unsafe { self.pool.commit(bytes.len() as u32) };
         self.room -= (bytes.len() as u32).max(1).next_multiple_of(64);
-        self.hold(lease, bytes);
+        self.hold(Any::Unique(lease), bytes);
     }
 
     fn spill(&mut self, share: u8) {
@@ -179,7 +239,7 @@ impl Model {
                 assert!(expected.is_some(), "beyond the limit");
                 self.opened();
                 self.room -= (bytes.len() as u32).max(1).next_multiple_of(64);
-                self.hold(lease, bytes);
+                self.hold(Any::Unique(lease), bytes);
             }
             Err(back) => {
                 assert_eq!(expected, None, "there was a chunk");
@@ -188,9 +248,16 @@ impl Model {
         }
     }
 
-    fn hold(&mut self, lease: Lease, bytes: Vec<u8>) {
-        *self.leases.get_mut(&lease.chunk.as_ptr().addr()).expect("a chunk of the pool") += 1;
+    fn hold(&mut self, lease: Any, bytes: Vec<u8>) {
+        self.count(&lease);
         self.held.push((lease, bytes));
+    }
+
+    /// A token more of a lease's chunk; of one that is alone nothing is known.
+    fn count(&mut self, lease: &Any) {
+        if let Some(count) = self.leases.get_mut(&lease.chunk()) {
+            *count += 1;
+        }
     }
 
     fn release(&mut self, pick: usize, elsewhere: bool) {
@@ -198,13 +265,18 @@ impl Model {
             return;
         }
         let (lease, _) = self.held.swap_remove(pick % self.held.len());
-        let chunk = lease.chunk.as_ptr().addr();
+        let chunk = lease.chunk();
         if elsewhere {
             thread::spawn(move || drop(lease)).join().unwrap();
         } else {
             drop(lease);
         }
-        let count = self.leases.get_mut(&chunk).expect("a chunk of the pool");
+        self.gone(chunk);
+    }
+
+    /// A lease's token of a chunk was dropped.
+    fn gone(&mut self, chunk: usize) {
+        let Some(count) = self.leases.get_mut(&chunk) else { return };
         *count -= 1;
         if *count == 0 && self.current != Some(chunk) && std::mem::take(&mut self.starving) {
             self.wakes += 1;
@@ -222,31 +294,188 @@ impl Model {
             _ if self.held.is_empty() => {}
             Step::Clone(pick) => {
                 let (lease, bytes) = &self.held[pick % self.held.len()];
-                let (lease, bytes) = (lease.clone(), bytes.clone());
+                let Any::Shared(lease) = lease else { return };
+                let (lease, bytes) = (Any::Shared(lease.clone()), bytes.clone());
                 self.hold(lease, bytes);
             }
             Step::Slice(pick, a, b) => {
                 let (lease, bytes) = &self.held[pick % self.held.len()];
-                let at = |share: u8| bytes.len() * usize::from(share) / 255;
-                let range = at(a.min(b))..at(a.max(b));
-                let (lease, bytes) = (lease.slice(range.clone()), bytes[range].to_vec());
+                let Any::Shared(lease) = lease else { return };
+                let range = part(bytes, a, b);
+                let lease = Any::Shared(lease.slice(range.clone()));
+                let bytes = bytes[range].to_vec();
                 self.hold(lease, bytes);
             }
-            Step::Travel(pick) => {
+            Step::Travel(pick, a, b) => {
+                let pick = pick % self.held.len();
+                let (lease, mut bytes) = self.held.swap_remove(pick);
+                let (buf, unique) = match lease {
+                    Any::Shared(lease) => (Buf::from(lease), false),
+                    Any::Unique(lease) => (Buf::from(lease), true),
+                };
+                let range = part(&bytes, a, b);
+                let buf = buf.slice(range.clone());
+                bytes = bytes[range].to_vec();
+                assert_eq!(&*buf, bytes);
+                let lease = match buf.into_lease_mut() {
+                    Ok(lease) => Any::Unique(lease),
+                    Err(buf) => Any::Shared(buf.into_lease().expect("it was one")),
+                };
+                assert_eq!(matches!(lease, Any::Unique(_)), unique, "S1");
+                self.held.push((lease, bytes));
+            }
+            Step::Append(pick, share, copied) => self.append(pick, share, copied),
+            Step::Split(pick, at, off) => {
+                let pick = pick % self.held.len();
+                let (lease, bytes) = &mut self.held[pick];
+                let at = bytes.len() * usize::from(at) / 255;
+                let part = lease.split(at, off);
+                let mut rest = bytes.split_off(at);
+                if !off {
+                    std::mem::swap(&mut rest, bytes);
+                }
+                self.hold(part, rest);
+            }
+            Step::Join(first, second) => self.join(first, second),
+            Step::Change(pick, byte) => {
+                let pick = pick % self.held.len();
+                let (lease, bytes) = &mut self.held[pick];
+                let Any::Unique(lease) = lease else { return };
+                lease.iter_mut().for_each(|old| *old ^= byte);
+                bytes.iter_mut().for_each(|old| *old ^= byte);
+            }
+            Step::Freeze(pick) => {
                 let pick = pick % self.held.len();
                 let (lease, bytes) = self.held.swap_remove(pick);
-                let buf = Buf::from(lease);
-                assert_eq!(&*buf, bytes);
-                self.held.push((buf.into_lease().expect("it was one"), bytes));
+                let lease = match lease {
+                    Any::Unique(lease) => Any::Shared(lease.freeze()),
+                    shared => shared,
+                };
+                self.held.push((lease, bytes));
             }
+            Step::Compact(pick) => {
+                let pick = pick % self.held.len();
+                let chunk = self.held[pick].0.chunk();
+                let (Any::Shared(lease), bytes) = &mut self.held[pick] else { return };
+                let small = bytes.len() * 4 < lease.held_bytes();
+                let copied = lease.compact();
+                assert_eq!(copied, if small { bytes.len() } else { 0 });
+                if small {
+                    assert_eq!(lease.held_bytes(), bytes.len());
+                    self.compacted += copied as u64;
+                    self.gone(chunk);
+                }
+            }
+        }
+    }
+
+    /// Joins two leases if the second begins where the first ends.
+    fn join(&mut self, first: usize, second: usize) {
+        if self.held.len() < 2 {
+            return;
+        }
+        let (a, mut bytes) = self.held.swap_remove(first % self.held.len());
+        // Where there is one that fits it is taken, else any.
+        let fits = |(b, _): &(Any, Vec<u8>)| {
+            let touches = b.chunk() == a.chunk() && b.range().start == a.range().end;
+            touches
+                && matches!(
+                    (&a, b),
+                    (Any::Shared(_), Any::Shared(_)) | (Any::Unique(_), Any::Unique(_))
+                )
+        };
+        let second = self.held.iter().position(fits).unwrap_or(second % self.held.len());
+        let (b, behind) = self.held.swap_remove(second);
+        let chunks = (a.chunk(), b.chunk());
+        let touches = a.chunk() == b.chunk() && a.range().end == b.range().start;
+        let joins = touches || bytes.is_empty() || behind.is_empty();
+        // The token of the one that the whole does not need.
+        let dropped = if behind.is_empty() { chunks.1 } else { chunks.0 };
+        let answer = match (a, b) {
+            (Any::Shared(a), Any::Shared(b)) => {
+                a.try_join(b).map(Any::Shared).map_err(|(a, b)| (Any::Shared(a), Any::Shared(b)))
+            }
+            (Any::Unique(a), Any::Unique(b)) => {
+                a.try_join(b).map(Any::Unique).map_err(|(a, b)| (Any::Unique(a), Any::Unique(b)))
+            }
+            (a, b) => {
+                self.held.extend([(a, bytes), (b, behind)]);
+                return;
+            }
+        };
+        match answer {
+            Ok(whole) => {
+                assert!(joins, "strangers");
+                self.joined += 1;
+                bytes.extend(behind);
+                self.held.push((whole, bytes));
+                self.gone(dropped);
+            }
+            Err((a, b)) => {
+                assert!(!joins, "they touch");
+                self.held.extend([(a, bytes), (b, behind)]);
+            }
+        }
+    }
+
+    /// Reads behind a unique lease.
+    fn append(&mut self, pick: usize, share: u8, copied: bool) {
+        let (pick, chunk_bytes) = (pick % self.held.len(), self.pool.chunk_bytes());
+        let (lease, bytes) = self.held.swap_remove(pick);
+        let lease = match lease {
+            Any::Unique(lease) if self.pool.room_behind(lease.len()) > 0 => lease,
+            other => return self.held.push((other, bytes)),
+        };
+        let (chunk, before, mut bytes) = (lease.lease.chunk, bytes.len(), bytes);
+        let (whole, copies) = if copied {
+            let added = self.bytes(chunk_bytes * usize::from(share) / 255);
+            let (whole, copies) = self.pool.append(lease, &added);
+            // SAFETY: a lease keeps its chunk alive (S3).
+            let alone = unsafe { whole.lease.chunk.as_ref() }.alone;
+            self.starving |= alone && before + added.len() <= chunk_bytes;
+            bytes.extend(&added);
+            (whole, copies - added.len())
+        } else {
+            let Some(behind) = self.pool.space_behind(&lease) else {
+                self.starving = true;
+                self.follow();
+                return self.held.push((Any::Unique(lease), bytes));
+            };
+            let added = self.bytes(behind.room as usize * usize::from(share) / 255);
+            // SAFETY: S2: the pool has lent `room` bytes, and these are at most that.
+            unsafe { ptr::copy_nonoverlapping(added.as_ptr(), behind.start, added.len()) };
+            bytes.extend(&added);
+            // SAFETY: written right above.
+            unsafe { self.pool.commit_behind(lease, behind, added.len() as u32) }
+        };
+        self.follow();
+        let moved = copies > 0 || whole.lease.chunk != chunk;
+        assert_eq!(copies, if moved { before } else { 0 });
+        if moved {
+            self.moved += 1;
+            self.hold(Any::Unique(whole), bytes);
+            self.gone(chunk.as_ptr().addr());
+        } else {
+            self.in_place += 1;
+            self.held.push((Any::Unique(whole), bytes));
+        }
+    }
+
+    /// The pool may have opened a chunk, or left one, to read behind a lease.
+    fn follow(&mut self) {
+        let chunk = self.pool.current;
+        self.room = self.pool.room;
+        self.current = (chunk != no_chunk()).then(|| chunk.as_ptr().addr());
+        if let Some(chunk) = self.current {
+            self.leases.entry(chunk).or_insert(0);
         }
     }
 
     fn check(&self) {
         for (lease, bytes) in &self.held {
-            assert_eq!(&**lease, bytes, "S1");
-            assert_eq!(lease.held_bytes(), self.pool.chunk_bytes());
+            assert_eq!(&**lease.lease(), bytes, "S1");
         }
+        assert_eq!(self.pool.compacted_bytes(), self.compacted);
         let size = self.pool.chunk_bytes();
         assert_eq!(self.pool.allocated_bytes(), self.leases.len() * size);
         assert_eq!(self.pool.limit_bytes(), self.most * size);
@@ -255,7 +484,13 @@ impl Model {
     }
 }
 
-fn run(case: &Case) {
+/// The part of `bytes` between two shares of 255.
+fn part(bytes: &[u8], a: u8, b: u8) -> std::ops::Range<usize> {
+    let at = |share: u8| bytes.len() * usize::from(share) / 255;
+    at(a.min(b))..at(a.max(b))
+}
+
+fn run(case: &Case) -> [usize; 3] {
     let mut model = Model::new(case);
     for step in &case.steps {
         model.step(step);
@@ -274,14 +509,16 @@ fn run(case: &Case) {
         assert_eq!(model.leases.len(), chunks);
         assert!(model.leases.values().all(|&count| count == 1), "{:?}", model.leases);
     }
+    let counts = [model.joined, model.in_place, model.moved];
     let Model { pool, held, .. } = model;
     let shared = Arc::downgrade(&pool.shared);
     drop(pool);
     assert_eq!(shared.upgrade().is_some(), !held.is_empty(), "leases keep their chunks");
     for (lease, bytes) in held {
-        assert_eq!(&*lease, bytes, "S3");
+        assert_eq!(&**lease.lease(), bytes, "S3");
     }
     assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
+    counts
 }
 
 #[test]
@@ -296,8 +533,10 @@ fn behaves_like_a_plain_model() {
     config.rng_seed = RngSeed::Fixed(seed);
     config.failure_persistence = None;
     let (starved, spilled) = (RefCell::new(0), RefCell::new(0));
+    let behind = RefCell::new([0; 3]);
     let tested = TestRunner::new(config).run(&case(), |case| {
-        run(&case);
+        let counts = run(&case);
+        behind.borrow_mut().iter_mut().zip(counts).for_each(|(all, count)| *all += count);
         *starved.borrow_mut() += usize::from(case.limit < 2 * case.chunk as usize);
         *spilled.borrow_mut() +=
             case.steps.iter().filter(|step| matches!(step, Step::Spill(_))).count();
@@ -309,6 +548,8 @@ fn behaves_like_a_plain_model() {
         Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
     }
     assert!(starved.into_inner() > 0 && spilled.into_inner() > 0, "nothing was tested");
+    let behind = behind.into_inner();
+    assert!(behind.iter().all(|&count| count > 0), "joined, in place, moved: {behind:?}");
 }
 
 /// Another thread looks at the leases and drops them while the pool goes on reading.
@@ -318,9 +559,13 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
     let (woken, wakes) = mpsc::channel();
     let mut pool = Pool::new(4 * 256, 256, move || woken.send(()).unwrap());
     let shared = Arc::downgrade(&pool.shared);
-    let (leases, others) = mpsc::channel::<(Lease, u8)>();
+    let (leases, others) = mpsc::channel::<(LeaseMut, u8)>();
     let thread = thread::spawn(move || {
-        for (lease, byte) in others {
+        for (mut unique, byte) in others {
+            assert!(unique.iter().all(|&b| b == byte), "S1");
+            let byte = !byte;
+            unique.fill(byte);
+            let lease = unique.freeze();
             let copy = lease.clone();
             assert!(lease.iter().all(|&b| b == byte), "S1");
             drop(lease);
@@ -350,7 +595,7 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
 #[test]
 fn empty_leases_use_a_chunk_up() {
     let mut pool = Pool::new(4096, 1024, || {});
-    let leases: Vec<Lease> = (0..17).map(|_| pool.copy(b"").expect("there is room")).collect();
+    let leases: Vec<LeaseMut> = (0..17).map(|_| pool.copy(b"").expect("there is room")).collect();
     assert!(leases.iter().all(|lease| lease.is_empty()));
     assert_eq!(pool.allocated_bytes(), 2048);
     let mut lent = pool.lend(0).expect("a third chunk");
@@ -397,6 +642,7 @@ fn the_table_has_what_leases_keep() {
     assert_eq!(count(), 0, "it is the pool's as well");
     let second = lease(&mut pool);
     assert_eq!(count(), 1);
+    let first = first.freeze();
     let clone = first.clone();
     drop(first);
     assert_eq!(count(), 1);

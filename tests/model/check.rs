@@ -168,7 +168,11 @@ impl<W: World> Model<W> {
             let (mut writes, mut unsent) = (0, 0);
             for record in pending.filter(|record| record.end == Some(port)) {
                 match record.code {
-                    OpCode::Write => (writes, unsent) = (writes + 1, unsent + record.payload.len()),
+                    OpCode::Write => {
+                        // An empty one has no byte to be queued.
+                        writes += usize::from(!record.payload.is_empty());
+                        unsent += record.payload.len();
+                    }
                     OpCode::WaitDrained => assert!(queued > record.wanted, "drained: {record:?}"),
                     _ => {}
                 }
@@ -292,7 +296,7 @@ impl<W: World> Model<W> {
             (_, Ok(_)) => false,
             (OpCode::ReadExact, Err(error)) => error.buf().len() == bytes && bytes < record.wanted,
             (OpCode::Write, Err(error)) => {
-                bytes < record.payload.len() && same(error.buf(), &record.payload)
+                bytes < record.payload.len().max(1) && same(error.buf(), &record.payload)
             }
             (_, Err(_)) => bytes == 0,
         };

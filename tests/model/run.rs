@@ -329,11 +329,8 @@ impl<W: World> Model<W> {
                 let Some(port) = self.pick(on, false) else {
                     return;
                 };
-                let mut parts: Vec<Vec<u8>> =
+                let parts: Vec<Vec<u8>> =
                     lens.iter().map(|&len| self.draw(port, len as usize)).collect();
-                if parts.iter().all(Vec::is_empty) {
-                    parts.push(self.draw(port, 1));
-                }
                 let payload = parts.concat();
                 let parts: Vec<Buf> = parts.into_iter().map(Buf::from).collect();
                 self.write(port, Buf::list(parts), payload, how);
@@ -553,11 +550,11 @@ impl<W: World> Model<W> {
         let source = self.ports[port].source;
         let room = |len: usize| Vec::<u8>::with_capacity(len);
         let (op, reason) = match which % 12 {
-            0 => (Op::write(source, room(0)), Reason::EmptyBuffer),
+            0 => (Op::read_into(source, "static"), Reason::EmptyBuffer),
             1 => (Op::read_into(source, room(0)), Reason::EmptyBuffer),
             2 => (Op::read_exact(source, room(8), 9), Reason::BadCount),
             3 => (Op::read_exact(source, room(8), 0), Reason::BadCount),
-            4 => (Op::write_vectored(source, vec![Buf::default()]), Reason::EmptyBuffer),
+            4 => (Op::read_vectored(source, vec![]), Reason::EmptyBuffer),
             5 => (Op::read(source), Reason::Unsupported),
             6 => (Op::accept(source), Reason::Unsupported),
             7 => (Op::write(Source::NONE, vec![7; 7]), Reason::Stale),
