@@ -297,6 +297,13 @@ impl Driver for Auto {
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         forward!(self.reschedule(ticket, due))
     }
+    fn set_idle_timeout(
+        &mut self,
+        source: Source,
+        timeout: Option<Duration>,
+    ) -> Result<(), Reason> {
+        forward!(self.set_idle_timeout(source, timeout))
+    }
     fn next_timeout(&mut self) -> Option<Duration> {
         forward!(self.next_timeout())
     }

@@ -34,7 +34,11 @@
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
 //!   begun is not torn: it ends as it ends, and its completion says that it is
 //!   [late](Completion::is_late). [`Driver::reschedule`] moves the deadline of any operation in
-//!   flight, gives it its first one, or moves a timer.
+//!   flight, gives it its first one, or moves a timer. An *idle timeout*
+//!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
+//!   either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms if
+//!   that is more. The time without a read in flight, or while a read waits for a lease, does not
+//!   count. The source stays usable.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
@@ -328,6 +332,21 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
+    /// Ends a source's reads with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) when no byte
+    /// has moved on it for `timeout` (C4); `None` lets it be idle for ever.
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a listener or a file, and from a driver
+    /// without this; [`Reason::Full`] with [`Limit::IdleTimeouts`](crate::Limit::IdleTimeouts).
+    fn set_idle_timeout(
+        &mut self,
+        source: Source,
+        timeout: Option<Duration>,
+    ) -> Result<(), Reason> {
+        let _ = (source, timeout);
+        Err(Reason::Unsupported)
+    }
+
     /// How long an embedding loop may sleep: zero when there is something to take.
     fn next_timeout(&mut self) -> Option<Duration>;
 
@@ -490,6 +509,8 @@ pub struct Counters {
     /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1
     /// s, and by more.
     pub lateness: [u64; 8],
+    /// How many times an idle timeout has ended a source's reads.
+    pub idle_timeouts: u64,
     /// Waits that delivered completions: `completed` over this is the mean size of a batch.
     pub deliveries: u64,
     /// The most completions that one wait has delivered.

@@ -38,6 +38,9 @@ pub enum Limit {
     /// [`Builder::max_operations`](crate::Builder::max_operations). An operation that ends at
     /// submission is never in flight, so only this bound counts it.
     Completions,
+    /// Different idle timeouts that sources have at a time: 255. See
+    /// [`Watcher::set_idle_timeout`](crate::Watcher::set_idle_timeout).
+    IdleTimeouts,
     /// Requests that an `AioFiles` of [`fs`](crate::fs) has in flight: its depth.
     Depth,
 }
@@ -125,6 +128,7 @@ impl fmt::Display for Reason {
                     Limit::SwapBytes => ("bytes of swap buffers", "Builder::swap_limit"),
                     Limit::Jobs => ("jobs for worker threads", "Builder::max_jobs"),
                     Limit::Completions => ("completions that wait", "Builder::max_operations"),
+                    Limit::IdleTimeouts => ("different idle timeouts", "Watcher::set_idle_timeout"),
                     Limit::Depth => ("requests at a time", "AioFiles::new"),
                     Limit::IdReserve => ("ids in reserve for other threads", "Builder::id_reserve"),
                 };

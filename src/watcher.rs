@@ -628,6 +628,56 @@ impl<D: Driver> Watcher<D> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
+    /// Ends the reads of a source that is idle: on which no byte has moved, in either direction, for
+    /// `timeout`. They end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline), and the bytes
+    /// that they have. The source stays usable: the next read has the whole `timeout` again. `None`
+    /// lets the source be idle for ever, which is the default.
+    ///
+    /// Only time counts in which a read is in flight and waits for no lease. So a program that
+    /// pauses its reads, for example because it works on a request, pauses the idle time, too. The
+    /// idle time begins with this call. A multishot read keeps its timeout for each message, which
+    /// its [deadline](Op::deadline) does not.
+    ///
+    /// The reads never end early. They end late by at most a sixteenth of `timeout`, or 100 ms if
+    /// that is more. In return a timeout takes no entry in the heap of deadlines: it costs 4 bytes
+    /// for each source, no allocation for a message, and no instruction in the usual read or write.
+    /// A timeout below a millisecond, zero included, counts as a millisecond, one beyond 292 years
+    /// as 292 years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, ErrorKind, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, _silent) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.set_idle_timeout(source, Some(Duration::from_millis(20))).unwrap();
+    /// watcher.submit(Op::read(source).multishot())?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert_eq!(done.drain(..).next().unwrap().error_kind(), Some(ErrorKind::Deadline));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The source keeps the timeout that it had, with:
+    ///
+    /// - [`Reason::Stale`]: the source was aborted, closed or detached.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
+    ///   device; or a driver of your own has no idle timeouts.
+    /// - [`Reason::Full`] with [`Limit::IdleTimeouts`](crate::Limit::IdleTimeouts): the sources have
+    ///   255 different timeouts already. Any number of sources can share one.
+    ///
+    /// # Platforms
+    /// The same everywhere. In the simulation the time is virtual.
+    pub fn set_idle_timeout(
+        &mut self,
+        source: Source,
+        timeout: Option<Duration>,
+    ) -> Result<(), Reason> {
+        self.driver.set_idle_timeout(source, timeout)
+    }
+
     /// How long an embedding loop may sleep before it calls [`try_wait`](Watcher::try_wait) again.
     /// Zero means that completions are ready. `None` means that it may sleep until the
     /// [descriptor](Watcher::pollable) is readable.

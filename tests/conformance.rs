@@ -40,6 +40,7 @@ mod conformance {
     pub mod fairness;
     pub mod file_errors;
     pub mod half_close;
+    pub mod idle;
     pub mod jobs;
     #[cfg(unix)]
     pub mod kinds;
@@ -314,6 +315,20 @@ macro_rules! portable {
                 echo_with_the_smallest_budgets
                 a_random_mix_of_reads_and_writes
                 read_exact_into_a_list_takes_no_byte_more
+            }
+            idle {
+                an_idle_source_ends_its_reads
+                bytes_that_are_read_count
+                bytes_that_are_written_count
+                bytes_in_both_directions_count
+                an_idle_read_keeps_its_bytes
+                the_time_without_a_read_does_not_count
+                the_wait_for_a_lease_does_not_count
+                timeouts_of_zero_and_of_a_century
+                bad_idle_timeouts_are_refused
+                different_idle_timeouts_are_bounded
+                an_idle_timeout_ends_with_its_source
+                thousands_of_idle_sources
             }
             timers {
                 equal_deadlines_fire_in_order

@@ -380,8 +380,13 @@ fn raise_limit() -> u64 {
 }
 
 /// What each of 10,000 sources costs in user space: idle, and with this read, for which nothing
-/// comes.
-fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
+/// comes, and this idle timeout; at most so many bytes.
+fn sources_are_small(
+    kind: DriverKind,
+    read: fn(Source) -> Op,
+    idle: Option<Duration>,
+    most: isize,
+) {
     let _alone = alone();
     let count: isize = 10_000;
     let limit = raise_limit();
@@ -405,14 +410,19 @@ fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
         sources.push(watcher.attach(socket).expect("room"));
     }
     // The list of sockets is gone with the loop.
-    let idle = live_bytes() + shell as isize;
-    let each_idle = (idle - empty) / count;
+    let attached = live_bytes() + shell as isize;
+    let each_idle = (attached - empty) / count;
     for &source in &sources {
+        if idle.is_some() {
+            watcher.set_idle_timeout(source, idle).expect("a timeout");
+        }
         watcher.submit(read(source)).expect("room");
     }
     assert_eq!(watcher.try_wait(&mut done).expect("a wait"), 0);
-    let each_reading = (live_bytes() + shell as isize - empty) / count;
     let swap_bytes = watcher.counters().swap_bytes;
+    // The swap buffer is one for all of them.
+    let reading = live_bytes() + shell as isize - empty - swap_bytes as isize;
+    let each_reading = reading / count;
     for &source in &sources {
         assert_eq!(watcher.cancel_all(source), 1);
     }
@@ -424,8 +434,8 @@ fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
     println!("{kind:?}: a watcher without sources: {} bytes", built - empty);
     println!("{count} idle sources: {each_idle} bytes each");
     println!("with a read: {each_reading} bytes each; {swap_bytes} in swap buffers");
-    assert!(each_idle <= 128, "{each_idle} bytes per idle source");
-    assert!(each_reading <= 256, "{each_reading} bytes per source that reads");
+    assert!(each_idle <= 96, "{each_idle} bytes per idle source");
+    assert!(each_reading <= most, "{each_reading} bytes per source that reads");
     assert!(swap_bytes <= 64 << 10, "sources that wait hold buffers: {swap_bytes} bytes");
     drop(watcher);
     drop(sources);
@@ -434,14 +444,17 @@ fn sources_are_small(kind: DriverKind, read: fn(Source) -> Op) {
 #[test]
 fn ten_thousand_sources_are_small() {
     // What most programs have: a read without a deadline, which rests in its source.
-    sources_are_small(DriverKind::Epoll, Op::read);
-    sources_are_small(DriverKind::Epoll, |source| Op::read(source).timeout(HOUR));
+    sources_are_small(DriverKind::Epoll, Op::read, None, 96);
+    // An idle timeout costs less than a deadline.
+    sources_are_small(DriverKind::Epoll, |source| Op::read(source).multishot(), Some(HOUR), 104);
+    sources_are_small(DriverKind::Epoll, |source| Op::read(source).timeout(HOUR), None, 256);
 }
 
 #[test]
 fn ten_thousand_sources_on_a_ring_are_small() {
-    sources_are_small(DriverKind::Uring, Op::read);
-    sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR));
+    sources_are_small(DriverKind::Uring, Op::read, None, 256);
+    sources_are_small(DriverKind::Uring, |source| Op::read(source).multishot(), Some(HOUR), 256);
+    sources_are_small(DriverKind::Uring, |source| Op::read(source).timeout(HOUR), None, 256);
 }
 
 /// The cost of the reserved ids: nearly nothing until the first submitter.

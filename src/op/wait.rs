@@ -129,7 +129,8 @@ impl Op {
     /// [`Watcher::abort`] and [`Op::close`] end the timer with [`ErrorKind::Aborted`],
     /// [`Watcher::cancel_all`] ends it with [`ErrorKind::Cancelled`], and [`Watcher::detach`] is
     /// refused with [`Reason::Busy`] while it runs. So a server keeps no list of its connections'
-    /// timers. Other operations than timers ignore this.
+    /// timers. Reads and writes do not move the timer: [`Watcher::set_idle_timeout`] limits how
+    /// long a source is idle. Other operations than timers ignore this.
     ///
     /// ```
     /// use std::time::Duration;

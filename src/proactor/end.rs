@@ -152,6 +152,9 @@ impl<K: Kernel> Proactor<K> {
             _ if !self.waits.is_empty() => self.stop_waiting(index),
             _ => {}
         }
+        if code.is_read() {
+            self.note_pause(index);
+        }
         // A range that a thread reads for has kept those behind it waiting.
         let freed = code == OpCode::SendFile && self.sources[index].can_write();
         if (writes || code == OpCode::Shutdown) && self.need_no_room(index) || freed {
@@ -182,8 +185,8 @@ impl<K: Kernel> Proactor<K> {
         if index == NIL || !self.sources[index].has(WAITING) {
             return;
         }
-        let state = &mut self.sources[index];
-        state.flags &= !WAITING;
+        self.sources[index].flags &= !WAITING;
+        self.note_read(index);
         if self.sources[index].can_read() {
             self.enqueue(index);
         }
@@ -392,6 +395,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.waits.is_empty() {
             self.stop_waiting(index);
         }
+        self.note_pause(index);
     }
 
     pub(super) fn abort_source(&mut self, source: Source) -> bool {
@@ -460,9 +464,13 @@ impl<K: Kernel> Proactor<K> {
         if !self.inherited.is_empty() {
             self.inherited.remove(&index);
         }
+        if !self.shared.is_empty() {
+            self.shared.remove(&index);
+        }
         self.drop_token(index);
         let state = &mut self.sources[index];
         self.counts.hidden -= u32::from(state.has(RESERVED | ABORTING));
+        self.idle.leave(index);
         state.fd = -1;
         state.flags = 0;
         self.sources.vacate(index);

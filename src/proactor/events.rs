@@ -106,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let len = got.moved as u32;
         // As `settle` does after a short read.
-        state.flags = flags & !(RESTING | READABLE | FULL);
+        state.flags = flags & !(RESTING | READABLE | FULL | QUIET);
         if stream_kind(flags) == SourceKind::UnixStream {
             state.queue_recheck(index, &mut self.rechecks);
         }

@@ -9,7 +9,7 @@ use crate::slots::{Entry, InFlight};
 /// What a source keeps of what was known of it.
 const KEPT: u32 = CLOSING
     | RESERVED
-    | SHARED
+    | QUIET
     | DUPLICATED
     | CONNECTING
     | PREPARED
@@ -56,6 +56,7 @@ impl<K: Kernel> Proactor<K> {
                 self.sources[index].flags |= READABLE | WRITABLE;
             }
         }
+        self.wake_for_idle();
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod events;
 mod files;
 mod first_reads;
 mod forked;
+mod idle;
 mod jobs;
 mod kernel;
 mod lost;
@@ -78,6 +79,7 @@ use crate::sys::fork;
 use connects::{OF_SOURCE, Race};
 use files::Files;
 use first_reads::FirstReads;
+use idle::Idle;
 use rechecks::{Ask, Rechecks};
 use report::Counts;
 use resource_waits::ResourceWaits;
@@ -167,6 +169,10 @@ pub struct Proactor<K: Kernel> {
     shares: u32,
     /// Sources, by place, that another process has open as well, since a fork.
     inherited: HashSet<u32>,
+    /// Those whose open file description other code uses: its flags are never changed.
+    shared: HashSet<u32>,
+    /// The idle timeouts of sources.
+    idle: Idle,
     /// The remote flag says that the loop sleeps, or other threads wait for ids: the next turn
     /// begins with requests.
     dozing: bool,
@@ -244,6 +250,8 @@ impl<K: Kernel> Proactor<K> {
             forks: fork::generation(),
             shares: fork::shares(),
             inherited: HashSet::new(),
+            shared: HashSet::new(),
+            idle: Idle::new(),
             dozing: false,
             starving: false,
             closed: false,
@@ -524,7 +532,9 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
-        self.adopt(handle, SHARED | DUPLICATED)
+        let source = self.adopt(handle, DUPLICATED)?;
+        self.shared.insert(source.index());
+        Ok(source)
     }
 
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
@@ -675,6 +685,14 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         self.check_fork()?;
         self.move_deadline(ticket, op::due_ns(due))
+    }
+
+    fn set_idle_timeout(
+        &mut self,
+        source: Source,
+        timeout: Option<Duration>,
+    ) -> Result<(), Reason> {
+        self.set_idle(source, timeout)
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {

@@ -164,6 +164,12 @@ impl<K: Kernel> Proactor<K> {
                 state.flags &= !(RESTING | RESTING_MORE);
             }
             state.settle(index, 0, 0, false, &mut self.rechecks);
+            let message = state.kind().is_message();
+            if message {
+                self.note_bytes(index)
+            } else {
+                self.note_pause(index)
+            }
             self.counts.went_on += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
             self.batch
@@ -277,6 +283,7 @@ impl<K: Kernel> Proactor<K> {
         // The end of the file; of a datagram socket that is not one: an empty datagram.
         if self.sources[index].kind().is_message() {
             self.sources[index].settle(index, 0, 0, false, &mut self.rechecks);
+            self.note_bytes(index);
         }
         match self.slots[slot].code {
             OpCode::ReadExact => self.fail(slot, ErrorKind::Eof),
@@ -297,6 +304,7 @@ impl<K: Kernel> Proactor<K> {
                 // SAFETY: no bytes.
                 unsafe { buf.set_filled(0) };
                 self.finish_read(index, slot, Ok(Done::Read(buf)));
+                self.note_pause(index);
             }
         }
     }
@@ -394,6 +402,7 @@ impl<K: Kernel> Proactor<K> {
         };
         *left = left.saturating_sub(len.max(1));
         self.turn_bytes -= len as isize;
+        self.note_bytes(index);
         self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
     }
 
@@ -411,6 +420,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, moved);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
+        state.flags &= !QUIET;
         state.settle(index, 0, 1, true, &mut self.rechecks);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room, None) };
@@ -460,7 +470,7 @@ impl State {
             self.flags |= UNSETTLED;
         }
         let short = len < room;
-        self.flags &= !FULL;
+        self.flags &= if len > 0 { !(FULL | QUIET) } else { !FULL };
         self.flags |= if short || len < MUCH { 0 } else { FULL };
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;

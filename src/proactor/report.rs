@@ -31,6 +31,8 @@ pub(super) struct Counts {
     pub(super) copied_bytes: u64,
     pub(super) deliveries: u64,
     pub(super) largest_delivery: usize,
+    /// Sources whose reads their idle timeout has ended.
+    pub(super) idle_timeouts: u64,
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -60,6 +62,7 @@ impl<K: Kernel> Proactor<K> {
             stale_events: self.counts.stale_events,
             idle_ns: self.counts.idle_ns,
             lateness: self.counts.lateness,
+            idle_timeouts: self.counts.idle_timeouts,
             deliveries: self.counts.deliveries,
             largest_delivery: self.counts.largest_delivery as u64,
             copied_bytes: self.counts.copied_bytes,
@@ -140,6 +143,8 @@ impl<K: Kernel> Proactor<K> {
         explain.row("poll", "poll", asked, count(OpCode::Poll));
         let heap = "one heap for all deadlines; the wait's timeout is its top";
         explain.row("timer", "deadline heap", heap, count(OpCode::Timer));
+        let sweep = "a sweep looks at every source that has one, 32 times per timeout or less";
+        explain.row("idle timeout", "sweep", sweep, self.counts.idle_timeouts);
         let flag = "a flag says who sleeps: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
         self.explain_files(&mut explain);

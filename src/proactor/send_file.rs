@@ -85,8 +85,8 @@ impl<K: Kernel> Proactor<K> {
         }
         // sendfile(2) has no flag that keeps it from waiting for the peer.
         // A socket that connects is the driver's own, and does not block.
-        let shared = state.has(SHARED);
-        let changed = state.fd >= 0 && self.kernel.forbid_blocking(state.fd, shared)?;
+        let (fd, shared) = (state.fd, self.shared.contains(&index));
+        let changed = fd >= 0 && self.kernel.forbid_blocking(fd, shared)?;
         if changed {
             self.sources[index].flags |= self.changed(index);
         }
@@ -115,6 +115,9 @@ impl<K: Kernel> Proactor<K> {
         *left = left.saturating_sub(moved.max(1) as usize);
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
+        }
+        if moved > 0 {
+            self.note_bytes(index);
         }
         let op = &mut self.slots[slot];
         op.moved += moved as u32;

@@ -152,6 +152,8 @@ impl<K: Kernel> Proactor<K> {
             op.in_flight = InFlight::No;
         }
         if moved > 0 {
+            self.note_bytes(index);
+            let op = &mut self.slots[slot];
             match op.code {
                 OpCode::Read => {
                     // A multishot read that was told to end ends with the last answer.

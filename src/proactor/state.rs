@@ -23,8 +23,8 @@ pub(super) const QUEUED: u32 = 1 << 4;
 pub(super) const CLOSING: u32 = 1 << 5;
 /// The name is kept for another thread and has no descriptor yet.
 pub(super) const RESERVED: u32 = 1 << 6;
-/// The open file description is somebody else's, too.
-pub(super) const SHARED: u32 = 1 << 7;
+/// It has an idle timeout, and no byte has moved since the sweep looked at it last (see `idle.rs`).
+pub(super) const QUIET: u32 = 1 << 7;
 /// We have set O_NONBLOCK.
 pub(super) const CHANGED: u32 = 1 << 8;
 /// There may be duplicates, so that closing does not end the registration.

@@ -45,7 +45,8 @@ impl<K: Kernel> Proactor<K> {
         if !K::COMPLETES
             && self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (BYTES | CLOSING | CONNECTING | RESTING | READS | READABLE) == BYTES
+            && state.flags & (BYTES | CLOSING | CONNECTING | RESTING | READS | READABLE | QUIET)
+                == BYTES
         {
             self.counts.submitted[OpCode::Read as usize] += 1;
             return Some(state.rest(source.index(), token, false));
@@ -71,6 +72,7 @@ impl<K: Kernel> Proactor<K> {
             let state = &mut self.sources[index];
             self.counts.submitted[OpCode::Read as usize] += 1;
             let ticket = state.rest(index, token, multishot);
+            self.note_read(index);
             self.try_reads(index);
             Ok(ticket)
         });
@@ -102,7 +104,7 @@ impl<K: Kernel> Proactor<K> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
-            && state.flags & (BYTES | STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES)
+            && state.flags & (BYTES | STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES | QUIET)
                 == BYTES | STREAM | WRITABLE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
@@ -590,7 +592,8 @@ impl<K: Kernel> Proactor<K> {
             if let Some(reason) = state.why_no_descriptor() {
                 return Err(reason);
             }
-            let (fd, kind, shared) = (state.fd, state.kind(), state.has(SHARED));
+            let (fd, kind) = (state.fd, state.kind());
+            let shared = self.shared.contains(&source.index());
             let (kind, changed) = self.kernel.prepare(fd, kind, shared)?;
             let mark = if changed { self.changed(source.index()) } else { 0 };
             let state = &mut self.sources[source.index()];
@@ -667,6 +670,7 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= READABLE;
         }
         state.push_read(&mut self.slots, ticket.index());
+        self.note_read(index);
         if first {
             self.try_reads(index);
         }

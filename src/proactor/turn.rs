@@ -130,6 +130,9 @@ impl<K: Kernel> Proactor<K> {
         }
         if timed {
             self.expire_due();
+            if self.idle.is_due(self.now_ns) {
+                self.sweep_idle();
+            }
         }
         if K::COMPLETES && self.stops {
             self.collect();

@@ -131,9 +131,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn wait_in(&mut self, index: u32, queue: impl Fn(&mut ResourceWaits) -> &mut WaitQueue) {
-        let state = &mut self.sources[index];
-        state.flags |= WAITING;
-        let name = state.name(index);
+        self.sources[index].flags |= WAITING;
+        self.note_pause(index);
+        let name = self.sources[index].name(index);
         let (count, sources) = (self.sources.len(), &mut self.sources);
         queue(&mut self.waits).push(name, count, |name| {
             let state = sources.find(name.index(), name.generation());
@@ -181,7 +181,9 @@ impl<K: Kernel> Proactor<K> {
         let waits = self.state(source).filter(|state| state.has(WAITING));
         let Some(state) = waits else { return false };
         state.flags &= !WAITING;
-        if state.can_read() {
+        let may_read = state.can_read();
+        self.note_read(source.index());
+        if may_read {
             self.enqueue(source.index());
         }
         true
@@ -239,6 +241,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.waits.shares.may_take(key, free) {
             self.counts.share_waits += 1;
             self.sources[index].flags |= WAITING;
+            self.note_pause(index);
             self.waits.shares.wait(key);
             return None;
         }

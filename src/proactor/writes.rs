@@ -138,6 +138,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// `moved` more bytes of a write are out; true when that were all, and it is done.
     pub(super) fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
+        if moved > 0 {
+            self.note_bytes(index);
+        }
         let op = &mut self.slots[slot];
         op.moved += moved;
         let done = op.moved as usize == op.buf.len();
@@ -198,6 +201,7 @@ impl<K: Kernel> Proactor<K> {
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
         }
+        self.note_bytes(index);
         let op = &mut self.slots[slot];
         let buf = op.buf.take();
         let address = op.address.take();

@@ -1,0 +1,460 @@
+//! Idle timeouts: reads end when no byte has moved on their source for a time.
+//!
+//! A sweep looks at every source that has a timeout, 32 times per timeout or less often. At a look it
+//! sets the source's flag [`QUIET`], and what moves bytes clears it. So a source that is still quiet
+//! at the next look has been idle since the look before. The usual read clears the flag with others
+//! that it clears anyway, and the usual write is not tried the short way while the flag is set: a
+//! message costs no instruction for this, with a timeout or without one.
+//!
+//! ```text
+//!            bytes move                          look
+//!   quiet ───────────────▶ (flag cleared) ───────────────▶ quiet, idle since now
+//!     │  look, and the time is up
+//!     └──────────────────────────────▶ the source's reads end with `Deadline`
+//! ```
+//!
+//! A table beside the sources has four bytes for each: the class, which is one for all sources with
+//! the same timeout; a stamp, which counts in units of the class; and the clock. The clock runs while
+//! a read is in flight and waits for no lease: then the stamp is when the idle time began. While the
+//! clock stands, the stamp is how long the source was idle until then.
+//!
+//! Invariants: (I1) The clock of a quiet source runs exactly while a read is in flight and waits for
+//! no lease. (I2) A class with a source whose clock runs, or that is not quiet, has a next look.
+//! (I3) No rounding makes a source older than it is: stamps of running clocks are rounded up, idle
+//! time is rounded down.
+
+use super::*;
+use crate::clock::ns_of_duration;
+use crate::error::ErrorKind;
+
+/// How many parts of a timeout a source may be late by, and the least that it may be late by.
+const PARTS: u64 = 16;
+const LEAST_STEP_NS: u64 = 100_000_000;
+/// The shortest timeout.
+const SHORTEST_NS: u64 = 1_000_000;
+/// The longest one: 292 years.
+const LONGEST_NS: u64 = i64::MAX as u64;
+/// A class counts in units of which a stamp can tell apart so many: those of a timeout and four
+/// steps.
+const UNITS: u64 = 1 << 15;
+/// When the last look was so many units ago, a stamp may have wrapped.
+const MOST_UNITS: u64 = UNITS * 9 / 10;
+/// The most sources that one turn looks at, and the most places among which it looks for them.
+const LOOKS: u32 = 1024;
+const PLACES: u32 = 32 << 10;
+/// The number of classes.
+const CLASSES: usize = u8::MAX as usize;
+
+const PAGE: usize = 256;
+const ASLEEP: u64 = u64::MAX;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Clock {
+    #[default]
+    Stands,
+    /// It runs since before the last look.
+    Runs,
+    /// It has begun to run since the last look.
+    Begins,
+}
+
+/// What is kept for one source.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    stamp: u16,
+    /// The class and one; 0 for a source without a timeout.
+    class: u8,
+    clock: Clock,
+}
+
+const _: () = assert!(size_of::<Entry>() == 4);
+
+/// All sources with the same timeout.
+#[derive(Debug)]
+struct Class {
+    timeout_ns: u64,
+    unit_ns: u64,
+    /// The timeout in units, rounded up.
+    units: u64,
+    /// The time between two looks.
+    step_ns: u64,
+    sources: u32,
+    /// When the sweep looks next, or `ASLEEP`.
+    next_ns: u64,
+    /// When it began to look last, and for how long it had not.
+    looked_ns: u64,
+    gap_ns: u64,
+    /// When the last clock began to run.
+    began_ns: u64,
+    /// The sweep that is under way looks at it.
+    due: bool,
+}
+
+impl Class {
+    fn new(timeout_ns: u64) -> Class {
+        let allowed_ns = (timeout_ns / PARTS).max(LEAST_STEP_NS);
+        let unit_ns = timeout_ns.saturating_add(4 * allowed_ns) / UNITS + 1;
+        Class {
+            timeout_ns,
+            unit_ns,
+            units: timeout_ns.div_ceil(unit_ns),
+            // A look notes the bytes before it, and a later one the end of the timeout: each is late
+            // by a step at most, and both round.
+            step_ns: allowed_ns / 2 - unit_ns,
+            sources: 0,
+            next_ns: ASLEEP,
+            looked_ns: 0,
+            gap_ns: 0,
+            began_ns: 0,
+            due: false,
+        }
+    }
+
+    fn units_of(&self, now_ns: u64) -> u64 {
+        now_ns / self.unit_ns
+    }
+
+    /// The stamp of a clock that begins to run now, after `idle` units.
+    fn begin(&self, now_ns: u64, idle: u16) -> u16 {
+        (self.units_of(now_ns) as u16).wrapping_add(1).wrapping_sub(idle)
+    }
+
+    /// How many whole units a running clock has counted.
+    fn idle(&self, now_ns: u64, stamp: u16) -> u16 {
+        let age = (self.units_of(now_ns) as u16).wrapping_add(1).wrapping_sub(stamp);
+        age.saturating_sub(1).min(self.units as u16)
+    }
+
+    /// Whether a running clock has counted the timeout.
+    fn is_over(&self, now_ns: u64, entry: Entry) -> bool {
+        let since_ns = match entry.clock {
+            Clock::Begins => now_ns.saturating_sub(self.began_ns),
+            _ => self.gap_ns,
+        };
+        // After so long a time a stamp says nothing any more.
+        let long = self.gap_ns / self.unit_ns >= MOST_UNITS && since_ns >= self.timeout_ns;
+        long || u64::from(self.idle(now_ns, entry.stamp)) >= self.units
+    }
+}
+
+/// The idle timeouts of all sources.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    classes: Vec<Class>,
+    pages: Vec<Box<[Entry; PAGE]>>,
+    /// How many sources have a timeout.
+    sources: u32,
+    /// Where the sweep goes on, if one is under way.
+    cursor: Option<u32>,
+    /// When the sweep is due, or goes on; `ASLEEP` if no source needs one.
+    next_ns: u64,
+}
+
+impl Idle {
+    pub(super) fn new() -> Idle {
+        Idle { next_ns: ASLEEP, ..Idle::default() }
+    }
+
+    /// Whether the sweep is due.
+    #[inline]
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        self.sources > 0 && self.next_ns <= now_ns
+    }
+
+    fn entry(&mut self, index: u32) -> Option<&mut Entry> {
+        let page = self.pages.get_mut(index as usize / PAGE)?;
+        Some(&mut page[index as usize % PAGE])
+    }
+
+    /// The class of a timeout, which may be a new one.
+    fn class_of(&mut self, timeout_ns: u64) -> Option<usize> {
+        let mut classes = self.classes.iter();
+        let same = classes.position(|class| class.timeout_ns == timeout_ns && class.sources > 0);
+        if same.is_some() {
+            return same;
+        }
+        if let Some(unused) = self.classes.iter().position(|class| class.sources == 0) {
+            self.classes[unused] = Class::new(timeout_ns);
+            return Some(unused);
+        }
+        if self.classes.len() == CLASSES {
+            return None;
+        }
+        self.classes.push(Class::new(timeout_ns));
+        Some(self.classes.len() - 1)
+    }
+
+    /// Puts a source into a class.
+    fn join(&mut self, index: u32, class: usize) {
+        let pages = index as usize / PAGE + 1;
+        if self.pages.len() < pages {
+            self.pages.resize_with(pages, || Box::new([Entry::default(); PAGE]));
+        }
+        self.sources += 1;
+        self.classes[class].sources += 1;
+        let entry = Entry { stamp: 0, class: class as u8 + 1, clock: Clock::Stands };
+        *self.entry(index).expect("its page was just made") = entry;
+    }
+
+    /// A source has no timeout any more, if it had one.
+    #[inline]
+    pub(super) fn leave(&mut self, index: u32) {
+        if self.sources > 0 {
+            self.leave_class(index);
+        }
+    }
+
+    #[cold]
+    fn leave_class(&mut self, index: u32) {
+        let Some(entry) = self.entry(index).map(std::mem::take).filter(|entry| entry.class > 0)
+        else {
+            return;
+        };
+        let class = &mut self.classes[usize::from(entry.class) - 1];
+        class.sources -= 1;
+        self.sources -= 1;
+        if class.sources == 0 {
+            class.next_ns = ASLEEP;
+        }
+        if self.sources == 0 {
+            (self.next_ns, self.cursor) = (ASLEEP, None);
+        }
+    }
+
+    /// The sweep that is under way, or begins: from which place it goes on.
+    fn begin(&mut self, now_ns: u64) -> u32 {
+        if let Some(cursor) = self.cursor {
+            return cursor;
+        }
+        for class in &mut self.classes {
+            // What is nearly due comes along.
+            class.due = class.next_ns != ASLEEP && class.next_ns <= now_ns + class.step_ns / 4;
+            if class.due {
+                class.gap_ns = now_ns - class.looked_ns;
+                class.looked_ns = now_ns;
+                class.next_ns = ASLEEP;
+            }
+        }
+        0
+    }
+
+    /// When the sweep is due: now, while it is under way.
+    fn due_ns(&self, now_ns: u64) -> u64 {
+        let next = self.classes.iter().map(|class| class.next_ns).min().unwrap_or(ASLEEP);
+        if self.cursor.is_some() { now_ns } else { next }
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// Sets, changes or removes the idle timeout of a source; its idle time begins now.
+    pub(super) fn set_idle(
+        &mut self,
+        source: Source,
+        timeout: Option<Duration>,
+    ) -> Result<(), Reason> {
+        let index = self.reader(source)?;
+        let class = match timeout {
+            Some(timeout) => {
+                let timeout_ns = ns_of_duration(timeout).clamp(SHORTEST_NS, LONGEST_NS);
+                let full = Reason::Full { limit: Limit::IdleTimeouts, count: CLASSES as u32 };
+                Some(self.idle.class_of(timeout_ns).ok_or(full)?)
+            }
+            None => None,
+        };
+        if let Some(class) = class {
+            // Before it leaves its old class, which may be the same.
+            self.idle.sources += 1;
+            self.idle.classes[class].sources += 1;
+            self.idle.leave(index);
+            self.idle.classes[class].sources -= 1;
+            self.idle.sources -= 1;
+            self.idle.join(index, class);
+            self.sources[index].flags |= QUIET;
+            self.idle_goes_on(index);
+        } else {
+            self.idle.leave(index);
+            self.sources[index].flags &= !QUIET;
+        }
+        Ok(())
+    }
+
+    /// Whether the time of a source counts: a read is in flight, and waits for no lease.
+    fn counts_idle(&self, index: u32) -> bool {
+        let state = &self.sources[index];
+        state.has_reads() && !state.has(WAITING)
+    }
+
+    /// A read was submitted, or waits for a lease no more.
+    #[inline]
+    pub(super) fn note_read(&mut self, index: u32) {
+        if self.sources[index].has(QUIET) {
+            self.idle_goes_on(index);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn idle_goes_on(&mut self, index: u32) {
+        let counts = self.counts_idle(index);
+        let now_ns = self.kernel.now_ns();
+        let Some(entry) = self.idle.entry(index).filter(|entry| entry.class > 0) else { return };
+        if !counts || entry.clock != Clock::Stands {
+            return;
+        }
+        let Entry { stamp: idle, class, .. } = *entry;
+        let number = usize::from(class) - 1;
+        let class = &mut self.idle.classes[number];
+        class.began_ns = now_ns;
+        let stamp = class.begin(now_ns, idle);
+        if let Some(entry) = self.idle.entry(index) {
+            (entry.stamp, entry.clock) = (stamp, Clock::Begins);
+        }
+        self.wake_class(number, now_ns);
+    }
+
+    /// A read has ended without bytes, or waits for a lease.
+    #[inline]
+    pub(super) fn note_pause(&mut self, index: u32) {
+        if self.sources[index].has(QUIET) {
+            self.idle_stands(index);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn idle_stands(&mut self, index: u32) {
+        let counts = self.counts_idle(index);
+        let now_ns = self.kernel.now_ns();
+        let Some(entry) = self.idle.entry(index).filter(|entry| entry.class > 0) else { return };
+        if counts || entry.clock == Clock::Stands {
+            return;
+        }
+        let (stamp, number) = (entry.stamp, usize::from(entry.class) - 1);
+        let idle = self.idle.classes[number].idle(now_ns, stamp);
+        if let Some(entry) = self.idle.entry(index) {
+            (entry.stamp, entry.clock) = (idle, Clock::Stands);
+        }
+    }
+
+    /// Bytes have moved.
+    #[inline]
+    pub(super) fn note_bytes(&mut self, index: u32) {
+        if self.sources[index].has(QUIET) {
+            self.idle_ends(index);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn idle_ends(&mut self, index: u32) {
+        self.sources[index].flags &= !QUIET;
+        if let Some(entry) = self.idle.entry(index)
+            && entry.class > 0
+        {
+            let number = usize::from(entry.class) - 1;
+            let now_ns = self.kernel.now_ns();
+            self.wake_class(number, now_ns);
+        }
+    }
+
+    /// Lets the sweep look at a class (I2).
+    fn wake_class(&mut self, number: usize, now_ns: u64) {
+        let class = &mut self.idle.classes[number];
+        if class.next_ns != ASLEEP {
+            return;
+        }
+        if !class.due || self.idle.cursor.is_none() {
+            // No clock of the class has run until now.
+            class.looked_ns = now_ns;
+        }
+        class.next_ns = now_ns.saturating_add(class.step_ns);
+        let next_ns = class.next_ns;
+        if next_ns < self.idle.next_ns {
+            self.idle.next_ns = next_ns;
+            self.wake_for_idle();
+        }
+    }
+
+    /// Ends the loop's sleep when the sweep is due: a pause of no source.
+    pub(super) fn wake_for_idle(&mut self) {
+        let next_ns = self.idle.next_ns;
+        self.paused.retain(|(_, source, _)| !source.is_none());
+        if next_ns != ASLEEP {
+            self.paused.push((next_ns, Source::NONE, 0));
+        }
+    }
+
+    /// Looks at sources, as many as one turn may.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sweep_idle(&mut self) {
+        let now_ns = self.now_ns;
+        let mut at = self.idle.begin(now_ns);
+        let places = (self.idle.pages.len() * PAGE) as u32;
+        let end = places.min(at + PLACES);
+        let mut looks = LOOKS;
+        while at < end && looks > 0 {
+            let entry = self.idle.pages[at as usize / PAGE][at as usize % PAGE];
+            if entry.class > 0 && self.idle.classes[usize::from(entry.class) - 1].due {
+                looks -= 1;
+                self.look_at_idle(at, entry, now_ns);
+            }
+            at += 1;
+        }
+        self.idle.cursor = (at < places).then_some(at);
+        self.idle.next_ns = self.idle.due_ns(now_ns);
+        self.wake_for_idle();
+    }
+
+    fn look_at_idle(&mut self, index: u32, entry: Entry, now_ns: u64) {
+        let counts = self.counts_idle(index);
+        let number = usize::from(entry.class) - 1;
+        let class = &mut self.idle.classes[number];
+        let next_ns = class.next_ns.min(now_ns.saturating_add(class.step_ns));
+        let mut new = entry;
+        if !self.sources[index].has(QUIET) {
+            self.sources[index].flags |= QUIET;
+            (new.stamp, new.clock) = match counts {
+                true => (class.begin(now_ns, 0), Clock::Runs),
+                false => (0, Clock::Stands),
+            };
+        } else if entry.clock == Clock::Stands {
+            return;
+        } else if class.is_over(now_ns, entry) {
+            // Bytes may be there after all.
+            class.next_ns = next_ns;
+            return self.end_idle(index);
+        } else {
+            new.clock = Clock::Runs;
+        }
+        if new.clock == Clock::Runs {
+            class.next_ns = next_ns;
+        }
+        if let Some(entry) = self.idle.entry(index) {
+            *entry = new;
+        }
+    }
+
+    /// The reads of a source that was idle for too long end, unless bytes are there after all.
+    fn end_idle(&mut self, index: u32) {
+        let name = self.sources[index].name(index);
+        let state = &mut self.sources[index];
+        if state.fd >= 0 && (self.untold || state.has(TO_RECHECK)) {
+            state.flags |= READABLE | WRITABLE;
+        }
+        let mut left = self.config.source_budget.min(MOST_COPIED);
+        self.run_writes(index, &mut left);
+        if self.state(name).is_some() {
+            self.run_reads(index, &mut left);
+            self.requeue(index);
+        }
+        if !self.state(name).is_some_and(|state| state.has(QUIET)) || !self.counts_idle(index) {
+            return;
+        }
+        if let Some(entry) = self.idle.entry(index) {
+            (entry.stamp, entry.clock) = (0, Clock::Stands);
+        }
+        self.counts.idle_timeouts += 1;
+        self.fail_reads(index, ErrorKind::Deadline);
+    }
+}
