@@ -186,8 +186,10 @@ unsafe fn release(chunk: *mut Chunk) {
     // SAFETY: the chunk is ours.
     let header = unsafe { &*chunk };
     if header.alone {
-        // SAFETY: S3: the caller owns it; a reference is no null pointer.
-        return unsafe { free_chunk(NonNull::new_unchecked(chunk)) };
+        // SAFETY: a reference to it is no null pointer.
+        let chunk = unsafe { NonNull::new_unchecked(chunk) };
+        // SAFETY: S3: the caller owns it.
+        return unsafe { free_chunk(chunk) };
     }
     let shared = Arc::clone(&header.pool);
     let mut head = shared.returned.load(Ordering::Relaxed);

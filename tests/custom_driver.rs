@@ -343,10 +343,13 @@ fn send_passed(socket: RawFd, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<us
     let mut message = message(&mut bytes, &mut control);
     let len = (passed.len() * size_of::<RawFd>()) as u32;
     // SAFETY: it computes a length.
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
-    assert!(message.msg_controllen as usize <= size_of_val(&control), "more than a test needs");
-    // SAFETY: the message is whole; its first header lies in `control`, which is aligned for it.
-    let header = unsafe { &mut *libc::CMSG_FIRSTHDR(&message) };
+    let space = unsafe { libc::CMSG_SPACE(len) };
+    assert!(space as usize <= size_of_val(&control), "more than a test needs");
+    message.msg_controllen = space as _;
+    // SAFETY: the message is whole.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    // SAFETY: it lies in `control`, which is aligned for it.
+    let header = unsafe { &mut *header };
     (header.cmsg_level, header.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
     // SAFETY: it computes a length.
     header.cmsg_len = unsafe { libc::CMSG_LEN(len) } as _;
@@ -354,7 +357,9 @@ fn send_passed(socket: RawFd, bytes: &[u8], passed: &[OwnedFd]) -> io::Result<us
     let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
     for (i, fd) in passed.iter().enumerate() {
         // SAFETY: there is room for so many, as asserted.
-        unsafe { data.add(i).write_unaligned(fd.as_raw_fd()) };
+        let place = unsafe { data.add(i) };
+        // SAFETY: as above.
+        unsafe { place.write_unaligned(fd.as_raw_fd()) };
     }
     // SAFETY: the message and what it points to live across the call.
     match unsafe { libc::sendmsg(socket, &message, 0) } {
@@ -383,7 +388,9 @@ fn recv_passed(socket: RawFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
             // SAFETY: the data stands behind its header.
             let data = unsafe { libc::CMSG_DATA(header) }.cast::<RawFd>();
             // SAFETY: so many numbers are there.
-            let fd = unsafe { data.add(i).read_unaligned() };
+            let place = unsafe { data.add(i) };
+            // SAFETY: as above.
+            let fd = unsafe { place.read_unaligned() };
             // SAFETY: the kernel has made this descriptor for us.
             passed.push(unsafe { OwnedFd::from_raw_fd(fd) });
         }

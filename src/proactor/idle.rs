@@ -141,6 +141,10 @@ impl Class {
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     classes: Vec<Class>,
+    #[allow(
+        clippy::vec_box,
+        reason = "a vector that grows would need twice the memory for a time"
+    )]
     pages: Vec<Box<[Entry; PAGE]>>,
     /// How many sources have a timeout.
     sources: u32,

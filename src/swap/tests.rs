@@ -547,6 +547,9 @@ fn behaves_like_a_plain_model() {
         Err(TestError::Fail(why, case)) => panic!("PROPTEST_RNG_SEED={seed}: {why}\n{case:?}"),
         Err(error) => panic!("PROPTEST_RNG_SEED={seed}: {error}"),
     }
+    if cfg!(miri) {
+        return; // its few cases do not have everything
+    }
     assert!(starved.into_inner() > 0 && spilled.into_inner() > 0, "nothing was tested");
     let behind = behind.into_inner();
     assert!(behind.iter().all(|&count| count > 0), "joined, in place, moved: {behind:?}");

@@ -177,7 +177,7 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
             assert_eq!((c.source, c.token, c.bytes()), (here, 9, 0));
             let is_write = c.code() == windlass::driver::OpCode::Write;
             let buf = expect_errno(c, &[REFUSED]);
-            assert!(!is_write || buf.len() > 0, "the buffer comes back");
+            assert!(!is_write || !buf.is_empty(), "the buffer comes back");
         }
         expect_failed(&mut b, here, REFUSED);
         if close {
