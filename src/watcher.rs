@@ -171,7 +171,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// [`Rejected`] hands the handle back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
+    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
     /// - [`Reason::NoDescriptor`]: a handle of a [simulation](crate::sim) on a watcher that is not
     ///   on this simulation, or a descriptor of the system on a simulation.
     /// - [`Reason::Closed`]: the watcher is closed.
@@ -209,7 +209,7 @@ impl<D: Driver> Watcher<D> {
     /// - [`Reason::Stale`]: the source was aborted or detached before, or is closing.
     /// - [`Reason::Closed`]: the watcher is closed.
     /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): another thread
+    /// - [`Reason::Full`] with [`Limit::Completions`]: another thread
     ///   has attached this source, its request still waits in the queue, and the loop takes no
     ///   requests while too many completions wait for delivery. Call [`wait`](Watcher::wait), and
     ///   try again.
@@ -232,7 +232,7 @@ impl<D: Driver> Watcher<D> {
     /// - `ENOENT`, `ENOTDIR`: the directory of a Unix path does not exist.
     /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address.
     /// - `EMFILE`, `ENFILE`: out of descriptors.
-    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources): the source table is full.
+    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
         self.listen_with(address, ListenOptions::default())
@@ -451,7 +451,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - [`Reason::Stale`]: the source was aborted or detached.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for
+    /// - [`Reason::Full`] with [`Limit::Completions`]: as for
     ///   [`detach`](Watcher::detach).
     /// - [`Reason::Unsupported`]: a driver of your own has no such tokens.
     pub fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
@@ -466,7 +466,7 @@ impl<D: Driver> Watcher<D> {
     /// - [`Reason::Stale`]: the source was aborted or detached.
     /// - [`Reason::NoDescriptor`]: the source is simulated, and has no descriptor.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): as for
+    /// - [`Reason::Full`] with [`Limit::Completions`]: as for
     ///   [`detach`](Watcher::detach).
     pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
         self.driver.fd(source)
@@ -558,7 +558,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// `fill` was not called, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::SwapBytes`](crate::Limit::SwapBytes): the limit is reached,
+    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the limit is reached,
     ///   and leases hold all swap buffers.
     /// - [`Reason::Forked`]: this is a forked child.
     /// - [`Reason::Unsupported`]: a driver of your own has no such memory.
@@ -665,7 +665,7 @@ impl<D: Driver> Watcher<D> {
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device; or a driver of your own has no idle timeouts.
-    /// - [`Reason::Full`] with [`Limit::IdleTimeouts`](crate::Limit::IdleTimeouts): the sources have
+    /// - [`Reason::Full`] with [`Limit::IdleTimeouts`]: the sources have
     ///   255 different timeouts already. Any number of sources can share one.
     ///
     /// # Platforms
