@@ -591,7 +591,7 @@ impl<W: World> Rig<W> {
                 let (pair, side) = self.pick(on, false);
                 let source = self.pairs[pair].0[side];
                 for op in [
-                    Op::write(source, Vec::<u8>::with_capacity(4)),
+                    Op::write(Source::NONE, Vec::<u8>::with_capacity(4)),
                     Op::read_into(source, Vec::<u8>::with_capacity(0)),
                     Op::read_exact(source, Vec::<u8>::with_capacity(4), 5),
                     Op::accept(source),
