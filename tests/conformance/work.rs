@@ -341,7 +341,8 @@ pub fn what_is_sent_is_fetched_first<H: Harness>() {
     ];
     let mut quicker = 0;
     while let Some(&ends) = rounds.last() {
-        if !drop_pages(&path, LEN) {
+        // On a busy machine another processor may still hold one of the pages.
+        if !(0..1000).any(|_| drop_pages(&path, LEN)) {
             return skip(Needs::Eviction, format_args!("{path:?} stays in the page cache"));
         }
         let mut b = H::bench_with(Watcher::builder().threads(1));
