@@ -17,7 +17,7 @@ use crate::bell::Bell;
 use crate::sys::{Select, Selector};
 
 /// Ends a test that hangs.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 60 });
 
 /// Work that is a closure, and moves so many bytes.
 struct Call(Box<dyn FnOnce() -> u64 + Send>, usize);
