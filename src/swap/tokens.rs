@@ -131,7 +131,9 @@ mod loom_tests {
                 chunk.write(1, 9);
                 reused = true;
             }
-            halves.map(|half| half.join().unwrap());
+            for half in halves {
+                half.join().unwrap();
+            }
             if !reused {
                 assert!(chunk.tokens.are_back(rest));
                 chunk.write(0, 9);
