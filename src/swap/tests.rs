@@ -523,7 +523,7 @@ fn run(case: &Case) -> [usize; 3] {
 
 #[test]
 fn behaves_like_a_plain_model() {
-    let mut config = Config::with_cases(if cfg!(miri) { 5 } else { 250 });
+    let mut config = Config::with_cases(if cfg!(miri) { 2 } else { 250 });
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
         // Always the same steps, unless asked to explore; the clock of Miri is not asked.
