@@ -103,6 +103,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "payloads are forgotten on purpose, and Miri calls that a leak")]
     fn a_panic_of_a_drop_ends_here() {
         let before = panicked_drops();
         discard(Loud);
@@ -112,6 +113,7 @@ mod tests {
 
     /// A second panic while the first one unwinds would abort the process.
     #[test]
+    #[cfg_attr(miri, ignore = "payloads are forgotten on purpose, and Miri calls that a leak")]
     fn all_parts_of_a_list_are_dropped() {
         let alive = std::sync::Arc::<[u8]>::from(*b"alive");
         let parts = || vec![Buf::from_owner(Loud), Buf::from_owner(Loud), alive.clone().into()];
