@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! cargo run --release --example echo -- [--port N | --unix PATH] [--multishot]
-//!     [--busy-poll MICROS]
+//!     [--quiet] [--busy-poll MICROS]
 //! ```
 //!
 //! The server stops reading a client that does not read its answers. Without `--multishot` it
 //! submits the next read when the answer is sent. With `--multishot` one read stays in flight: the
 //! server cancels it when too many bytes of answers are queued, and starts it again when most of
-//! them are sent.
+//! them are sent. With `--quiet` (and `--multishot`) its writes make no completions unless they fail.
 //!
 //! On SIGINT and SIGTERM the server accepts no more connections, answers the bytes that have
 //! arrived, and ends.
@@ -30,14 +30,15 @@ const LOW: usize = 1 << 20;
 const LARGE: usize = 16 << 10;
 
 fn main() -> io::Result<()> {
-    let usage = "echo [--port N | --unix PATH] [--multishot] [--busy-poll MICROS]";
+    let usage = "echo [--port N | --unix PATH] [--multishot] [--quiet] [--busy-poll MICROS]";
     let mut options = common::Options::new(usage);
     let mut address = Address::from(([127, 0, 0, 1], options.take("--port").unwrap_or(7007)));
     if let Some(path) = options.take::<String>("--unix") {
         address = Address::unix(path)?;
     }
     let busy_poll = Duration::from_micros(options.take("--busy-poll").unwrap_or(0));
-    let multishot = options.flag("--multishot");
+    let quiet = options.flag("--quiet");
+    let multishot = options.flag("--multishot") || quiet;
     options.end();
 
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
@@ -51,8 +52,8 @@ fn main() -> io::Result<()> {
     let (mut done, mut stop_by) = (Completions::new(), None);
     loop {
         if let Some(stop_by) = stop_by {
-            let quiet = watcher.wait_timeout(&mut done, Duration::from_millis(100))? == 0;
-            if quiet || watcher.now() >= stop_by {
+            let idle = watcher.wait_timeout(&mut done, Duration::from_millis(100))? == 0;
+            if idle || watcher.now() >= stop_by {
                 return Ok(()); // drained, or a client that never stops
             }
         } else {
@@ -70,7 +71,11 @@ fn main() -> io::Result<()> {
                 Ok(Done::Read(data)) if data.is_eof() => Op::close(source),
                 Ok(Done::Read(data)) => {
                     let check = multishot && data.len() >= LARGE;
-                    common::submit(&mut watcher, Op::write(source, data));
+                    if quiet {
+                        common::submit(&mut watcher, Op::write(source, data).quiet());
+                    } else {
+                        common::submit(&mut watcher, Op::write(source, data));
+                    }
                     if check && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
                         watcher.cancel(ticket);
                     }

@@ -35,11 +35,15 @@ impl<D: Driver> Submit for Trace<D> {
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
         let parts = op.into_parts();
         let text = format!("{:?} on {:?}, task {:?}", parts.code, parts.source, parts.task);
+        let quiet = parts.quiet;
         let answer = self.inner.submit(Op::from_parts(parts));
         match &answer {
             Ok(ticket) => {
                 println!("→ {ticket:?}: {text}");
-                self.started.insert(*ticket, Instant::now());
+                // A quiet write that succeeds has no completion.
+                if !quiet {
+                    self.started.insert(*ticket, Instant::now());
+                }
             }
             Err(refused) => println!("✗ {text}: {refused}"),
         }

@@ -20,7 +20,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::aligned::{self, AlignedBuf};
-use crate::discard::drop_each;
+use crate::discard::{discard, drop_each};
 use crate::region::Piece;
 use crate::swap::{self, Lease, LeaseMut, Pool};
 
@@ -336,6 +336,13 @@ impl Buf {
         let this = ManuallyDrop::new(self);
         // SAFETY: the tag says so, and `self` is forgotten.
         Ok(ManuallyDrop::into_inner(unsafe { this.aligned() }))
+    }
+
+    /// Drops it, and catches a panic of an owner's `Drop`.
+    #[inline(always)]
+    pub(crate) fn discard(self) {
+        // Only these run code of the program: a list may hold owners of any type.
+        if matches!(self.tag(), OWNER | LIST) { discard(self) } else { drop(self) }
     }
 
     /// Whether a lease holds the bytes.

@@ -15,7 +15,10 @@
 //! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot
 //!   one in any number with `has_more` and then one final. Nothing is delivered from inside
 //!   `submit`. A refused submission reports nothing later and hands the operation back with its
-//!   buffer.
+//!   buffer. The one exception is a [quiet](crate::Op::quiet) write: if it succeeds it makes no
+//!   completion, is counted ([`quiet_done`](Counters::quiet_done)), and the driver drops its
+//!   buffer; every other end makes exactly one, with the buffer. So `submitted` is what has finally
+//!   completed, `quiet_done` and `in_flight` together.
 //! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source
 //!   aborted, watcher closed, torn, overflow of its source's writes. Every completion says how many
 //!   bytes moved. A result that is a descriptor is owned from the moment the kernel hands it over:
@@ -43,7 +46,10 @@
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
-//!   Ids carry a generation: a stale one is an error, never another operation.
+//!   Ids carry a generation: a stale one is an error, never another operation. The ticket of a
+//!   quiet write goes stale when the write succeeds, not when a wait returns. A cancel that was
+//!   accepted is always answered: a quiet write that was out all the same then makes its
+//!   completion.
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
 //!   [owns](Op::owned_by) among them, then closes its descriptor; completions already delivered
 //!   survive it. `close` ends all operations, they are all delivered,
@@ -53,9 +59,9 @@
 //!   buffer that the kernel may use for longer is left to it and
 //!   [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes when the
 //!   thread is done. The driver drops the program's values that no completion returns: the closure
-//!   of a job that never ran, and everything queued or undelivered when the driver is dropped. It
-//!   catches a panic of their `Drop`, after the panic hook, and
-//!   [counts](crate::driver::panicked_drops) it.
+//!   of a job that never ran, the buffer of a quiet write that succeeded, and everything queued or
+//!   undelivered when the driver is dropped. It does so when its own state is whole again, catches
+//!   a panic of their `Drop`, after the panic hook, and [counts](crate::driver::panicked_drops) it.
 //! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory of
 //!   a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until the
 //!   program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to come
@@ -476,8 +482,11 @@ pub struct Counters {
     pub submitted: u64,
     /// Completions delivered to the program, those with `has_more` included.
     pub completed: u64,
-    /// Operations accepted whose final completion has not been made.
+    /// Operations accepted that have not ended: neither was their final completion made, nor were
+    /// they quiet writes that succeeded.
     pub in_flight: u64,
+    /// [Quiet](crate::Op::quiet) writes that have succeeded, and so made no completion.
+    pub quiet_done: u64,
     /// Sources that are attached.
     pub sources: u64,
     /// Turns of the loop.

@@ -131,6 +131,7 @@ impl OpCode {
 /// | [`token`](Op::token) | a number of yours, returned untouched | 0 |
 /// | [`deadline`](Op::deadline), [`timeout`](Op::timeout) | when the operation ends at the latest | none |
 /// | [`multishot`](Op::multishot) | accept and read: stay in flight, complete again and again | once |
+/// | [`quiet`](Op::quiet) | write: no completion if it succeeds | one completion |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///
 /// An operation owns its buffer. Its completion gives the buffer back, even if the operation
@@ -168,8 +169,9 @@ impl OpCode {
 /// A [`Submitter`](crate::Submitter::submit) accepts an operation of another thread before the loop
 /// sees it. If the loop then refuses the operation, the refusal comes as a completion.
 ///
-/// An accepted operation ends in exactly one final completion. If it fails, [`Error::kind`] says
-/// how, [`Error::bytes`] how many bytes had moved, and [`Error::into_buf`] returns the buffer:
+/// An accepted operation ends in exactly one final completion. (A [quiet](Op::quiet) write that
+/// succeeds ends without one.) If it fails, [`Error::kind`] says how, [`Error::bytes`] how many
+/// bytes had moved, and [`Error::into_buf`] returns the buffer:
 ///
 /// - [`ErrorKind::Deadline`]: its deadline has passed.
 /// - [`ErrorKind::Cancelled`]: [`Watcher::cancel`] or [`Watcher::cancel_all`] has ended it.
@@ -270,6 +272,8 @@ pub(crate) const RELATIVE: u64 = 1 << 63;
 pub(crate) const LIMITED: u8 = 1 << 3;
 /// That deadline counts from the submission.
 const LIMITED_RELATIVE: u8 = 1 << 4;
+/// The operation makes no completion if it succeeds.
+pub(crate) const QUIET: u8 = 1 << 5;
 
 /// A time in the form that an operation stores: from 1 ns to 292 years.
 fn bounded(ns: u64) -> u64 {
@@ -462,6 +466,58 @@ impl Op {
         if matches!(self.code, OpCode::Read | OpCode::Accept | OpCode::SendFile) {
             self.flags |= MULTISHOT;
         }
+        self
+    }
+
+    /// A write makes no completion if it succeeds.
+    ///
+    /// For programs that do nothing when a write is done: a server that answers, a proxy that
+    /// passes bytes on. A write that ends in any other way makes its one completion, with its
+    /// buffer: an error of the system, a deadline, a cancel, torn, aborted, closed, overflow. So
+    /// the program still learns of every failure.
+    ///
+    /// When a quiet write succeeds, the driver drops its buffer, on the loop's thread. It catches a
+    /// panic of the owner's `Drop`, and [counts](crate::driver::panicked_drops) it. Leases go back
+    /// to the pool without another wait.
+    ///
+    /// Until then it is an operation in flight: it counts in
+    /// [`in_flight`](crate::Counters::in_flight) and [`Watcher::queued_bytes`],
+    /// [`Op::wait_drained`] waits for it, and a write limit bounds it. Afterwards it counts in
+    /// [`quiet_done`](crate::Counters::quiet_done). A [`Watcher::wait`] with only quiet writes in
+    /// flight blocks until something else completes, for ever if nothing does. To learn when all
+    /// writes are out, submit an [`Op::wait_drained`] of 0 bytes.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::write(source, "hello").quiet())?;
+    /// let mut text = [0; 5];
+    /// theirs.read_exact(&mut text)?;
+    /// assert_eq!(watcher.try_wait(&mut Completions::new())?, 0);
+    /// assert_eq!(watcher.counters().quiet_done, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Op::write`] and [`Op::write_vectored`] can be quiet. Every other operation is refused with
+    /// [`Reason::Unsupported`], because a program waits for its result. From another thread that
+    /// refusal is a completion, as all refusals that only the loop can see.
+    ///
+    /// # Platforms
+    ///
+    /// The same everywhere, also in the simulation.
+    ///
+    /// # Cancellation
+    ///
+    /// The ticket goes stale when the write succeeds: a later [`Watcher::cancel`] returns false. If
+    /// the cancel returned true a completion follows, even if the write was out all the same.
+    #[inline(always)]
+    pub const fn quiet(mut self) -> Op {
+        self.flags |= QUIET;
         self
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::extra::Extra;
 use crate::file::work::{Outcome, Value};
 use crate::file::{Arguments, HIGH, LOW, Priority, Task};
-use crate::op::{self, MULTISHOT, Op, OpCode, RELATIVE};
+use crate::op::{self, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
 use crate::source::{Handle, Source};
 use crate::sys::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::workers::Panic;
@@ -35,6 +35,9 @@ pub struct OpParts {
     pub deadline: Option<Deadline>,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
+    /// Whether it makes no completion if it succeeds ([`Op::quiet`]). A driver that cannot do this
+    /// refuses the operation with [`Reason::Unsupported`](crate::Reason::Unsupported).
+    pub quiet: bool,
     /// How urgent it is, where threads do it.
     pub priority: Priority,
     /// Its buffer.
@@ -97,6 +100,7 @@ impl Op {
             timer,
             deadline,
             multishot: self.flags & MULTISHOT != 0,
+            quiet: self.flags & QUIET != 0,
             priority: match self.flags & (HIGH | LOW) {
                 HIGH => Priority::High,
                 LOW => Priority::Low,
@@ -167,6 +171,9 @@ impl Op {
         op = op.token(token).priority(parts.priority);
         if parts.multishot {
             op = op.multishot();
+        }
+        if parts.quiet {
+            op = op.quiet();
         }
         match deadline {
             Some(Deadline::At(at)) => op.deadline(at),
@@ -262,6 +269,7 @@ mod tests {
             Op::read_exact(source, vec![1; 8], 5),
             Op::read_append(source, Vec::with_capacity(8)),
             Op::write(source, "bytes"),
+            Op::write(source, "bytes").quiet().deadline(at),
             Op::write_vectored(source, vec![Buf::from("a"), Buf::from("b")]),
             Op::accept(source).multishot(),
             Op::connect(address()),

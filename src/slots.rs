@@ -254,6 +254,8 @@ pub struct Operation {
     pub code: OpCode,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
+    /// Whether it makes no completion if it succeeds.
+    pub quiet: bool,
     /// The place is kept for another thread and holds no operation yet.
     pub reserved: bool,
     /// Whether the kernel has it, or it is to end when the kernel answers.
@@ -324,6 +326,7 @@ impl Default for Operation {
             count: 0,
             code: OpCode::Nop,
             multishot: false,
+            quiet: false,
             reserved: false,
             in_flight: InFlight::No,
         }

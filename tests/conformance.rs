@@ -56,6 +56,7 @@ mod conformance {
     pub mod poll;
     pub mod positions;
     pub mod prompt;
+    pub mod quiet;
     pub mod remote;
     pub mod send_file;
     pub mod shares;
@@ -201,6 +202,7 @@ macro_rules! portable {
             }
             drops {
                 loud_buffers_come_back
+                loud_buffers_of_quiet_writes_end_in_the_driver
                 a_watcher_drops_all_that_is_loud
             }
             explain {
@@ -295,6 +297,20 @@ macro_rules! portable {
                 leases_that_are_kept_are_a_share_only
                 ten_floods_leave_some
                 one_lease_lets_one_read_go_on
+            }
+            quiet {
+                a_quiet_write_that_succeeds_makes_no_completion
+                quiet_writes_keep_their_place
+                a_quiet_write_that_waits_is_counted
+                every_other_end_of_a_quiet_write_is_told
+                a_quiet_write_that_fails_at_once_is_told
+                a_quiet_write_that_is_out_cannot_be_cancelled
+                an_accepted_cancel_of_a_quiet_write_is_answered
+                nothing_but_a_write_can_be_quiet
+                a_refused_quiet_write_comes_back
+                other_threads_write_quietly
+                a_wait_with_only_quiet_writes_blocks
+                quiet_writes_add_up
             }
             streams {
                 echo_with_buffers_of_one_byte

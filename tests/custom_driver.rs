@@ -449,6 +449,10 @@ impl Submit for PollDriver {
             return Err(Rejected { value: op, reason });
         }
         let mut parts = op.into_parts();
+        if parts.quiet {
+            // It delivers every end.
+            return Err(Rejected { value: Op::from_parts(parts), reason: Reason::Unsupported });
+        }
         let file = parts.file;
         let range = match self.peers.find(file.index(), file.generation()) {
             Some(peer) => {

@@ -22,6 +22,7 @@ mod model {
     pub mod draw;
     pub mod finish;
     pub mod found;
+    pub mod quiet;
     pub mod run;
     pub mod state;
     pub mod steps;
@@ -92,7 +93,7 @@ fn descriptors_of<W: World>() -> usize {
 }
 
 /// The programs are worth something only if all of this happens in them.
-const HAPPENS: [&str; 34] = [
+const HAPPENS: [&str; 35] = [
     "Read Done",
     "Read Nothing",
     "Read Failed(Deadline)",
@@ -104,6 +105,7 @@ const HAPPENS: [&str; 34] = [
     "ReadExact Deadline after bytes",
     "ReadExact Cancelled after bytes",
     "Write Done",
+    "Write quiet",
     "Write Cancelled after bytes",
     "Write Deadline after bytes",
     "Write Aborted after bytes",

@@ -385,6 +385,9 @@ impl<K: Kernel> Proactor<K> {
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn submit_other(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+        if op.flags & op::QUIET != 0 {
+            return Err(Rejected { reason: self.why_not_quiet(), value: op });
+        }
         let Op { source, token: own, deadline_ns: at, mut buf, mut extra, count, code, flags } = op;
         let token = self.token(source, own);
         let mut address = extra.take_address();
@@ -423,6 +426,23 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
+    /// Only a write can be quiet.
+    #[cold]
+    fn why_not_quiet(&self) -> Reason {
+        match self.check_fork() {
+            Err(forked) => forked,
+            Ok(()) if self.closed => Reason::Closed,
+            Ok(()) => Reason::Unsupported,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_quiet(&mut self, buf: Buf) -> Option<Ticket> {
+        self.refusal = (self.why_not_quiet(), buf);
+        None
+    }
+
     /// An operation was refused: puts it together again.
     #[cold]
     #[inline(never)]
@@ -457,6 +477,8 @@ impl<K: Kernel> Submit for Proactor<K> {
                 std::mem::forget(op);
                 let answer = if due_ns == 0 && flags == 0 {
                     self.submit_plain_read(source, token)
+                } else if flags & op::QUIET != 0 {
+                    self.refuse_quiet(Buf::NONE)
                 } else {
                     self.submit_read(source, token, due_ns, flags & MULTISHOT != 0)
                 };
@@ -468,14 +490,17 @@ impl<K: Kernel> Submit for Proactor<K> {
                 }
             }
             OpCode::Write => {
-                let Op { source, token, deadline_ns, buf, extra, .. } = op;
+                let Op { source, token, deadline_ns, buf, extra, flags, .. } = op;
                 // It carries nothing else.
                 std::mem::forget(extra);
-                match self.submit_write(source, token, deadline_ns, buf) {
+                let answer = if flags & op::QUIET == 0 {
+                    self.submit_write(source, token, deadline_ns, buf)
+                } else {
+                    self.submit_quiet_write(source, token, deadline_ns, buf)
+                };
+                match answer {
                     Some(ticket) => Ok(ticket),
-                    None => {
-                        Err(self.refuse(OpCode::Write, source, token, deadline_ns, 0, Extra::NONE))
-                    }
+                    None => Err(self.refuse(code, source, token, deadline_ns, flags, Extra::NONE)),
                 }
             }
             OpCode::ReadAt => {
@@ -483,7 +508,12 @@ impl<K: Kernel> Submit for Proactor<K> {
                 let offset = extra.as_offset();
                 // It carries nothing that would have to be dropped.
                 std::mem::forget(extra);
-                match self.submit_read_at(source, token, deadline_ns, offset, flags, buf) {
+                let answer = if flags & op::QUIET != 0 {
+                    self.refuse_quiet(buf)
+                } else {
+                    self.submit_read_at(source, token, deadline_ns, offset, flags, buf)
+                };
+                match answer {
                     Some(ticket) => Ok(ticket),
                     None => {
                         let extra = Extra::offset(offset);
@@ -496,7 +526,12 @@ impl<K: Kernel> Submit for Proactor<K> {
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // As a read.
                 std::mem::forget(op);
-                match self.submit_close(source, token, due_ns) {
+                let answer = if flags & op::QUIET != 0 {
+                    self.refuse_quiet(Buf::NONE)
+                } else {
+                    self.submit_close(source, token, due_ns)
+                };
+                match answer {
                     Some(ticket) => Ok(ticket),
                     None => Err(self.refuse(code, source, token, due_ns, flags, Extra::NONE)),
                 }

@@ -9,6 +9,8 @@ pub(super) struct Counts {
     pub(super) messages: u64,
     pub(super) completed: u64,
     pub(super) inline_writes: u64,
+    /// Quiet writes that have succeeded.
+    pub(super) quiet_done: u64,
     pub(super) turns: u64,
     pub(super) events: u64,
     pub(super) waiting_events: u64,
@@ -42,12 +44,14 @@ impl<K: Kernel> Proactor<K> {
         // All completions but those of continued operations were final, so we need not scan a
         // table.
         let made = self.counts.completed + self.batch.len() as u64;
+        let ended = made - self.counts.went_on + self.counts.quiet_done;
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
             submitted,
             completed: self.counts.completed,
-            in_flight: submitted + self.counts.went_on - made,
+            in_flight: submitted - ended,
+            quiet_done: self.counts.quiet_done,
             sources: u64::from(self.sources.len() - self.counts.hidden - self.attempts),
             turns: self.counts.turns,
             events: self.counts.events,

@@ -121,9 +121,14 @@ impl<K: Kernel> Proactor<K> {
 
     /// Starts what another thread has submitted under a reserved name; a refusal becomes the
     /// operation's completion.
-    fn submit_reserved(&mut self, ticket: Ticket, op: Op) {
+    fn submit_reserved(&mut self, ticket: Ticket, mut op: Op) {
         debug_assert!(self.slots[ticket.index()].reserved);
         let is_cancelled = self.slots[ticket.index()].count != 0;
+        if is_cancelled && op.code == OpCode::Write {
+            // The cancel was accepted, so it is answered.
+            op.flags &= !crate::op::QUIET;
+        }
+        let is_quiet = op.flags & crate::op::QUIET != 0;
         // The next place that is occupied is the reserved one.
         self.slots[ticket.index()].reserved = false;
         self.slots.reopen(ticket.index());
@@ -133,7 +138,7 @@ impl<K: Kernel> Proactor<K> {
         let completions = self.batch.set_limit(usize::MAX);
         let answer = match op.code {
             // It needs the place, because it has its ticket already.
-            OpCode::Read => self
+            OpCode::Read if !is_quiet => self
                 .reader(op.source)
                 .and_then(|index| {
                     let multishot = op.flags & MULTISHOT != 0;
@@ -152,10 +157,11 @@ impl<K: Kernel> Proactor<K> {
         let Rejected { value: op, reason } = match answer {
             Err(rejected) => rejected,
             Ok(started) => {
+                // It ended at once, without a place; a quiet one without a completion, too.
                 if started != ticket
+                    && !is_quiet
                     && let Some(last) = self.batch.last_mut()
                 {
-                    // It ended at once, without a place.
                     debug_assert_eq!(last.ticket(), started);
                     last.set_ticket(ticket);
                 }

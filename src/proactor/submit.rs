@@ -34,6 +34,10 @@ const LOOSE: u32 = RESTS | crate::slots::MOST;
 /// A source with one of these takes no operations.
 const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;
 
+/// The flags that tell the usual write, and those of them that its source has.
+const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;
+const USUAL_WRITE: u32 = BYTES | STREAM | WRITABLE;
+
 type Answer = Result<Ticket, Reason>;
 
 impl<K: Kernel> Proactor<K> {
@@ -104,8 +108,7 @@ impl<K: Kernel> Proactor<K> {
         if self.forks == fork::generation()
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
-            && state.flags & (BYTES | STREAM | WRITABLE | WRITE_PAUSED | CLOSING | WRITES | QUIET)
-                == BYTES | STREAM | WRITABLE
+            && state.flags & WRITE_FLAGS == USUAL_WRITE
             // Between 1 and the most; a list shows none.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
@@ -125,7 +128,40 @@ impl<K: Kernel> Proactor<K> {
             unsafe { self.batch.put(done) };
             return Some(ticket);
         }
-        self.submit_write_slowly(source, token, due_ns, buf)
+        self.submit_write_slowly(source, token, due_ns, buf, false)
+    }
+
+    /// As [`submit_write`](Self::submit_write), for one that makes no completion if it succeeds.
+    #[inline(never)]
+    pub(super) fn submit_quiet_write(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: Buf,
+    ) -> Option<Ticket> {
+        if self.forks == fork::generation()
+            && let Some(state) = self.sources.find(source.index(), source.generation())
+            && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
+            && state.flags & WRITE_FLAGS == USUAL_WRITE
+            // Between 1 and the most; a list shows none.
+            && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
+            // It may fail, and then it makes a completion.
+            && !self.batch.is_full()
+        {
+            let len = buf.as_slice().len();
+            let moved = self.kernel.send(state.fd, SourceKind::Stream, buf.as_slice());
+            if moved != len as isize {
+                return self.submit_rest_of_quiet_write(source.index(), token, due_ns, buf, moved);
+            }
+            self.counts.inline_writes += 1;
+            self.counts.quiet_done += 1;
+            let ticket = self.loose_ticket();
+            // Last, because the owner's `Drop` is code of the program.
+            buf.discard();
+            return Some(ticket);
+        }
+        self.submit_write_slowly(source, token, due_ns, buf, true)
     }
 
     #[cold]
@@ -145,7 +181,21 @@ impl<K: Kernel> Proactor<K> {
         mut buf: Buf,
         moved: isize,
     ) -> Option<Ticket> {
-        let answer = self.queue_write(index, token, due_ns, &mut buf, moved);
+        let answer = self.queue_write(index, token, due_ns, &mut buf, moved, false);
+        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn submit_rest_of_quiet_write(
+        &mut self,
+        index: u32,
+        token: u64,
+        due_ns: u64,
+        mut buf: Buf,
+        moved: isize,
+    ) -> Option<Ticket> {
+        let answer = self.queue_write(index, token, due_ns, &mut buf, moved, true);
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
@@ -157,11 +207,12 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         due_ns: u64,
         mut buf: Buf,
+        quiet: bool,
     ) -> Option<Ticket> {
         let answer = self.reader(source).and_then(|index| {
             check_most(buf.len())?;
             let token = self.token(source, token);
-            self.queue_write(index, token, due_ns, &mut buf, 0)
+            self.queue_write(index, token, due_ns, &mut buf, 0, quiet)
         });
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
@@ -177,10 +228,12 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         buf: &mut Buf,
         moved: isize,
+        quiet: bool,
     ) -> Answer {
         let offered = buf.len();
         // What is out in part cannot be refused: it goes beyond the limit, once for each source.
         let ticket = self.push_write(OpCode::Write, index, token, buf, moved > 0)?;
+        self.slots[ticket.index()].quiet = quiet;
         if moved != 0 {
             self.wrote(index, ticket.index(), moved, offered);
         }
@@ -644,6 +697,7 @@ impl<K: Kernel> Proactor<K> {
         op.count = 0;
         op.code = code;
         op.multishot = false;
+        op.quiet = false;
         op.in_flight = InFlight::No;
         Ok(Ticket::from_parts(slot, generation))
     }

@@ -144,14 +144,29 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.slots[slot];
         op.moved += moved;
         let done = op.moved as usize == op.buf.len();
-        if done {
+        if done && op.quiet && op.in_flight != InFlight::Cancelled {
+            self.finish_quietly(index, slot, moved);
+        } else if done {
             let (buf, bytes, address) = (op.buf.take(), op.moved, op.address.take());
             // Descriptors that were passed are closed here.
             self.keep_address(address);
             self.finish_write(index, slot, Ok(Done::Written { buf, bytes }));
+            self.unqueue(index, moved);
+        } else {
+            self.unqueue(index, moved);
         }
-        self.unqueue(index, moved);
         done
+    }
+
+    /// The last `moved` bytes of a quiet write are out: it ends without a completion.
+    fn finish_quietly(&mut self, index: u32, slot: u32, moved: u32) {
+        let buf = self.slots[slot].buf.take();
+        self.unlink(slot);
+        self.slots.vacate(slot);
+        self.counts.quiet_done += 1;
+        self.unqueue(index, moved);
+        // Last, because the owner's `Drop` is code of the program.
+        buf.discard();
     }
 
     /// `moved` more bytes of the writes at the head of the queue are out.

@@ -5,7 +5,7 @@
 //! bounded: what hangs fails, and says where.
 #![allow(dead_code)] // each test binary uses its own part
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -214,6 +214,8 @@ pub struct Bench<D: Driver> {
     batch: Completions,
     backlog: VecDeque<Completion>,
     open: HashMap<Ticket, (OpCode, u64)>,
+    /// Quiet writes: they make one completion if they fail, and none if they succeed.
+    quiet: HashSet<Ticket>,
     strict: bool,
     address: Address,
     started: Instant,
@@ -227,6 +229,7 @@ impl<D: Driver> Bench<D> {
             batch: Completions::new(),
             backlog: VecDeque::new(),
             open: HashMap::new(),
+            quiet: HashSet::new(),
             strict: true,
             address,
             started: Instant::now(),
@@ -257,6 +260,18 @@ impl<D: Driver> Bench<D> {
         let (source, ticket) = self.watcher.connect(addresses, options).expect("a source");
         self.open.entry(ticket).or_insert((OpCode::Connect, 0)).1 += 1;
         (source, ticket)
+    }
+
+    /// Submits a write that makes no completion if it succeeds.
+    #[track_caller]
+    pub fn submit_quiet(&mut self, op: Op) -> Ticket {
+        match self.watcher.submit(op.quiet()) {
+            Ok(ticket) => {
+                assert!(self.quiet.insert(ticket), "a ticket came twice: {ticket:?}");
+                ticket
+            }
+            Err(rejected) => panic!("a quiet write was refused: {rejected}"),
+        }
     }
 
     /// Submits what may be refused.
@@ -318,6 +333,9 @@ impl<D: Driver> Bench<D> {
                     }
                 }
                 Some(_) => {}
+                None if self.quiet.remove(&c.ticket()) => {
+                    assert_eq!((c.code(), c.has_more()), (OpCode::Write, false), "{c:?}");
+                }
                 None => assert!(!self.strict, "not in flight, or ended already: {c:?}"),
             }
             self.backlog.push_back(c);

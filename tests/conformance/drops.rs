@@ -93,6 +93,36 @@ pub fn loud_buffers_come_back<H: Harness>() {
     }
 }
 
+/// A quiet write that succeeds drops its buffer in the driver, which goes on as before.
+pub fn loud_buffers_of_quiet_writes_end_in_the_driver<H: Harness>() {
+    let maker = Maker::default();
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let before = panicked_drops();
+    // At submission, then from the queue.
+    b.submit_quiet(Op::write(here, maker.buf(9)));
+    b.submit_quiet(Op::write(here, Buf::list(vec![maker.buf(3), maker.buf(4)])));
+    assert_eq!(b.read_exact(there, 16), [1; 16]);
+    assert_eq!((maker.gone(), b.watcher.counters().quiet_done), (3, 2));
+    let stuck = b.small_stuck();
+    b.submit_quiet(Op::write(stuck.writer, maker.buf(5)));
+    let loud = b.submit(Op::write(stuck.writer, "between"));
+    b.submit_quiet(Op::write(stuck.writer, Buf::list(vec![maker.buf(6), maker.buf(7)])));
+    let drained = b.submit(Op::wait_drained(stuck.writer, 0));
+    assert_eq!(maker.gone(), 3, "they wait");
+    let len = stuck.bytes.len() + 25;
+    expect_same(&b.read_exact(stuck.peer, len)[len - 13..], &[1; 13]);
+    for ticket in [stuck.ticket, loud] {
+        expect_written(b.end(ticket));
+    }
+    assert!(b.end(drained).result.is_ok());
+    assert_eq!((maker.gone(), b.watcher.counters().quiet_done), (6, 4));
+    // A list resumes the first panic of its parts.
+    assert!(panicked_drops() >= before + 4);
+    b.expect_alive(stuck.writer, stuck.peer);
+    b.expect_all_ended();
+}
+
 /// Dropping the watcher drops queued writes, undelivered completions, and messages.
 pub fn a_watcher_drops_all_that_is_loud<H: Harness>() {
     let maker = Maker::default();

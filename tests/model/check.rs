@@ -38,6 +38,7 @@ impl<W: World> Model<W> {
             Err(error) => {
                 assert_eq!(Reason::of(&error), Some(Reason::Closed), "{error}");
                 assert!(self.closed, "not closed");
+                self.settle_quiet();
                 assert!(self.pending().next().is_none(), "closed, but not drained");
                 assert!(self.posted.is_empty(), "a message was lost");
                 self.done = done;
@@ -82,6 +83,7 @@ impl<W: World> Model<W> {
 
     /// What holds after every wait that has delivered everything that there was.
     fn after_wait(&mut self, before: Instant) {
+        self.settle_quiet();
         let mut in_flight = 0;
         let mut connecting = 0;
         for op in self.pending() {
@@ -102,6 +104,7 @@ impl<W: World> Model<W> {
         assert!(counters.swap_bytes as usize <= most, "more swap buffers than allowed");
         assert_eq!(counters.submitted, self.accepted + self.posts, "submitted");
         assert_eq!(counters.completed, self.delivered, "completed");
+        assert_eq!(counters.quiet_done, self.quiet_done, "quiet and done");
     }
 
     /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on. The

@@ -17,7 +17,8 @@ fn due() -> impl Strategy<Value = Due> {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    (due(), prop::bool::weighted(0.15)).prop_map(|(due, remote)| How { due, remote })
+    (due(), prop::bool::weighted(0.15), prop::bool::weighted(0.3))
+        .prop_map(|(due, remote, quiet)| How { due, remote, quiet })
 }
 
 fn keep() -> impl Strategy<Value = Keep> {
@@ -181,7 +182,7 @@ pub fn case(most: usize) -> impl Strategy<Value = Case> {
     let steps = (prop::collection::vec(step(), 1..most), 0..3u8).prop_map(|(steps, start)| {
         let mut all = Vec::new();
         if start > 0 {
-            let how = How { due: Due::Never, remote: false };
+            let how = How { due: Due::Never, remote: false, quiet: false };
             let accept = Step::Accept { on: 0, many: start == 1, how };
             let connect = Step::Connect { to: 1, how };
             all = vec![

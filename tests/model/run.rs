@@ -175,6 +175,8 @@ impl<W: World> Model<W> {
             end: plan.port,
             ticket,
             multishot,
+            quiet: how.quiet && code == OpCode::Write,
+            must_answer: false,
             remote: how.remote,
             queued: how.remote,
             place: u64::MAX,
@@ -398,10 +400,11 @@ impl<W: World> Model<W> {
                 };
                 let mut plan = Plan::new(op, None);
                 plan.times = Some(times);
-                self.submit(plan, How { due: Due::Never, remote });
+                self.submit(plan, How { due: Due::Never, remote, quiet: false });
             }
             Step::Nop { remote } => {
-                self.submit(Plan::new(Op::nop(), None), How { due: Due::Never, remote });
+                let how = How { due: Due::Never, remote, quiet: false };
+                self.submit(Plan::new(Op::nop(), None), how);
             }
             Step::Refused { on, which } => self.refused(on, which),
             Step::Abort { on, remote } => {
@@ -537,6 +540,7 @@ impl<W: World> Model<W> {
 
     fn write(&mut self, port: usize, buf: Buf, payload: Vec<u8>, how: How) {
         let op = Op::write(self.ports[port].source, buf);
+        let op = if how.quiet { op.quiet() } else { op };
         let mut plan = Plan::new(op, Some(port));
         plan.payload = payload;
         self.submit(plan, how);
@@ -674,6 +678,7 @@ impl<W: World> Model<W> {
             assert!(!answer, "a stale ticket was cancelled: {record:?}");
         } else if answer {
             record.cancelled_at.get_or_insert(call);
+            record.must_answer = true;
         } else {
             record.due_now = true;
         }

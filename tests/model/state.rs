@@ -52,6 +52,9 @@ pub struct Record {
     pub end: Option<usize>,
     pub ticket: Ticket,
     pub multishot: bool,
+    /// It makes no completion if it succeeds; unless a cancel of it was accepted.
+    pub quiet: bool,
+    pub must_answer: bool,
     /// It came through the queue of other threads, and waits there still.
     pub remote: bool,
     pub queued: bool,
@@ -90,6 +93,7 @@ impl fmt::Debug for Record {
         write!(f, "{:?} of port {:?}, place {}", self.code, self.end, self.place as i64)?;
         write!(f, ", {:?}, accepted at {}", self.ticket, self.accepted_at as i64)?;
         write!(f, ", multishot {}, queued {}", self.multishot, self.queued)?;
+        write!(f, ", quiet {}, must answer {}", self.quiet, self.must_answer)?;
         write!(f, ", wants {}, has {}", self.wanted.max(self.payload.len()), self.moved)?;
         write!(f, ", due {:?} to {:?}", self.due, self.overdue)?;
         write!(f, ", cancelled at {:?}, due now {}", self.cancelled_at, self.due_now)?;
@@ -222,6 +226,8 @@ pub struct Model<W: World> {
     pub accepted: u64,
     pub posts: u64,
     pub delivered: u64,
+    /// Quiet writes that are known to have succeeded.
+    pub quiet_done: u64,
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -256,6 +262,7 @@ impl<W: World> Model<W> {
             accepted: 0,
             posts: 0,
             delivered: 0,
+            quiet_done: 0,
             counts: BTreeMap::new(),
         }
     }

@@ -79,6 +79,8 @@ pub struct How {
     pub due: Due,
     /// By a submitter, not by the watcher.
     pub remote: bool,
+    /// A write makes no completion if it succeeds; other operations do not look.
+    pub quiet: bool,
 }
 
 /// Who owns the bytes of a write.
