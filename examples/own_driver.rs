@@ -101,6 +101,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn set_idle_timeout(&mut self, source: Source, span: Option<Duration>) -> Result<(), Reason>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
+        fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion>;
     }
 
     fn connect(

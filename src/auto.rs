@@ -316,6 +316,17 @@ impl Driver for Auto {
     fn counters(&self) -> Counters {
         forward!(self.counters())
     }
+    fn complete_at_least(
+        &mut self,
+        least: usize,
+        wait: Wait,
+        out: &mut Completions,
+    ) -> io::Result<usize> {
+        forward!(self.complete_at_least(least, wait, out))
+    }
+    fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
+        forward!(self.complete_one(ticket))
+    }
     fn explain(&self) -> Explain {
         let mut explain = forward!(self.explain());
         if explain.reason.starts_with(BY_ITSELF) {

@@ -7,6 +7,7 @@
 
 use crate::completion::{Completion, Completions};
 use crate::discard::discard;
+use crate::source::Ticket;
 
 /// The least bound on waiting completions: a small table of operations still serves many sources
 /// whose writes end at once.
@@ -144,6 +145,13 @@ impl Batch {
         self.done.last_mut()
     }
 
+    /// Takes out the final completion of an operation, if it stands at `from` or behind.
+    pub(crate) fn take_final(&mut self, ticket: Ticket, from: usize) -> Option<Completion> {
+        let is_it = |c: &Completion| !c.has_more() && c.ticket() == ticket;
+        let at = self.done[from..].iter().position(is_it)?;
+        Some(self.done.remove(from + at))
+    }
+
     /// Moves all of it behind what is in `out`: by a swap where nothing is.
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
@@ -165,7 +173,7 @@ mod tests {
     use super::*;
     use crate::completion::Done;
     use crate::op::OpCode;
-    use crate::source::{Source, Ticket};
+    use crate::source::Source;
     use std::num::NonZeroU32;
 
     fn completion() -> Completion {

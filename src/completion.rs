@@ -137,6 +137,51 @@ impl Completion {
         self.ticket = Ticket::from_parts(ticket.index() | ours, ticket.generation());
     }
 
+    /// Takes the bytes of a read ([`Done::Read`]) out of the completion; `None` of every other one.
+    ///
+    /// What was taken is not there a second time: the result is then [`Done::Nop`]. Everything else
+    /// (source, token, ticket, [`code`](Completion::code), [`has_more`](Completion::has_more))
+    /// stays. An example is at [`Completions::visit`].
+    #[inline(always)]
+    pub fn take_read(&mut self) -> Option<Buf> {
+        match &mut self.result {
+            Ok(Done::Read(data)) => {
+                let data = data.take();
+                self.result = Ok(Done::Nop);
+                Some(data)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the buffer out, whatever the operation and however it ended: the bytes of a read or a
+    /// datagram, the buffer of a write or of an error. Where there is none it is empty.
+    ///
+    /// All else stays as it is, but [`bytes`](Completion::bytes) of what was read is 0 then.
+    pub fn take_buf(&mut self) -> Buf {
+        match &mut self.result {
+            Ok(Done::Read(buf) | Done::Written { buf, .. }) => buf.take(),
+            Ok(Done::Received { data, .. } | Done::Descriptors { data, .. }) => data.take(),
+            Ok(_) => Buf::NONE,
+            Err(error) => error.take_buf(),
+        }
+    }
+
+    /// Takes the socket of an accept or a connect, or the file that was opened; `None` of every
+    /// other completion. The result is then [`Done::Nop`].
+    pub fn take_handle(&mut self) -> Option<Handle> {
+        match &self.result {
+            Ok(Done::Accepted(_) | Done::Connected(_) | Done::Opened(_)) => {}
+            _ => return None,
+        }
+        match std::mem::replace(&mut self.result, Ok(Done::Nop)) {
+            Ok(Done::Accepted(handle) | Done::Connected(handle) | Done::Opened(handle)) => {
+                Some(handle)
+            }
+            _ => unreachable!("looked at right above"),
+        }
+    }
+
     /// How many bytes the operation has moved, however it ended.
     pub fn bytes(&self) -> usize {
         match &self.result {
@@ -351,6 +396,41 @@ impl<T> Completions<T> {
         self.items.iter()
     }
 
+    /// Visits them in order, where they stand, and then drops them all, as [`drain`] does: also if
+    /// the loop is left early.
+    ///
+    /// `drain` moves each completion, a cache line, out of the batch. A visit lends it, and the
+    /// program takes only what it needs, with [`take_read`](Completion::take_read),
+    /// [`take_buf`](Completion::take_buf) or [`take_handle`](Completion::take_handle).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::read(source).multishot())?;
+    /// theirs.write_all(b"hello")?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let mut visit = done.visit();
+    /// while let Some(c) = visit.next() {
+    ///     if let Some(data) = c.take_read() {
+    ///         assert_eq!(&*data, b"hello");
+    ///         watcher.submit(Op::write(c.source, data).quiet())?;
+    ///     }
+    /// }
+    /// drop(visit);
+    /// assert!(done.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// [`drain`]: Completions::drain
+    #[inline]
+    pub fn visit(&mut self) -> Visit<'_, T> {
+        Visit { items: &mut self.items, next: 0 }
+    }
+
     /// Drops all completions.
     pub fn clear(&mut self) {
         self.items.clear();
@@ -372,6 +452,32 @@ impl<T> Completions<T> {
             self.items.append(batch);
         }
         count
+    }
+}
+
+/// Lends the items of a batch one by one, and drops them all in the end: see
+/// [`Completions::visit`].
+#[derive(Debug)]
+pub struct Visit<'a, T = Completion> {
+    items: &'a mut Vec<T>,
+    next: usize,
+}
+
+impl<T> Visit<'_, T> {
+    /// The next item. It is no iterator, because the item is only lent.
+    #[inline]
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<&mut T> {
+        let item = self.items.get_mut(self.next)?;
+        self.next += 1;
+        Some(item)
+    }
+}
+
+impl<T> Drop for Visit<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.items.clear();
     }
 }
 

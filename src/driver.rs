@@ -371,6 +371,41 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// What has been counted so far.
     fn counters(&self) -> Counters;
 
+    /// As [`complete`](Complete::complete), but it returns when at least `least` items were
+    /// delivered, or `wait` is over, or the driver has no room for more of them: see
+    /// [`Watcher::wait_at_least`](crate::Watcher::wait_at_least). The default asks `complete` again
+    /// and again; so connections of one answer count as attached when it asks for the next.
+    ///
+    /// # Errors
+    /// As for `complete`. What was delivered before an error is in `out`; the next call reports it.
+    fn complete_at_least(
+        &mut self,
+        least: usize,
+        wait: Wait,
+        out: &mut Completions,
+    ) -> io::Result<usize> {
+        let mut count = self.complete(if least == 0 { Wait::Now } else { wait }, out)?;
+        while count > 0 && count < least {
+            match self.complete(wait, out) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => count += more,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Waits for the final completion of one operation, and takes it out: all others stay for the
+    /// next [`complete`](Complete::complete), in their order. See
+    /// [`Watcher::wait_for`](crate::Watcher::wait_for).
+    ///
+    /// # Errors
+    /// [`Reason::Stale`]: no completion of this ticket is to come. [`Reason::Full`] with
+    /// [`Limit::Completions`](crate::Limit::Completions): too many others wait. As for `complete`.
+    fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
+        let _ = ticket;
+        Err(Reason::Unsupported.into())
+    }
+
     /// Which mechanism serves which operation, why, and how often.
     fn explain(&self) -> Explain;
 }

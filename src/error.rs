@@ -360,6 +360,10 @@ impl Error {
         &self.buf
     }
 
+    pub(crate) fn take_buf(&mut self) -> Buf {
+        self.buf.take()
+    }
+
     /// The operation's buffer. For a read it holds the bytes that had been read.
     pub fn into_buf(self) -> Buf {
         self.buf

@@ -320,6 +320,85 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Now, done)
     }
 
+    /// As [`wait`](Watcher::wait), until at least `least` completions are there, for at most
+    /// `timeout`: one wait for a whole batch. It appends all that there are to `done`, also if they
+    /// are more than `least` or, at the timeout, fewer, and returns their number. What `done` held
+    /// before does not count. With a `least` of 0 it does not block.
+    ///
+    /// Until it returns, the completions wait in the driver: leases and accepted sockets in them
+    /// are in use. When so many wait that submissions would be refused
+    /// ([`Limit::Completions`](crate::Limit::Completions)), it returns with them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// for ms in 1..=3 {
+    ///     watcher.submit(Op::timer(Duration::from_millis(ms)))?;
+    /// }
+    /// let mut done = Completions::new();
+    /// assert_eq!(watcher.wait_at_least(&mut done, 3, Duration::MAX)?, 3);
+    /// assert_eq!(watcher.wait_at_least(&mut done, 9, Duration::from_millis(1))?, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - As for [`wait`](Watcher::wait). A timeout that has passed is no error. Completions that
+    ///   wait when the wait fails come with a later wait.
+    pub fn wait_at_least(
+        &mut self,
+        done: &mut Completions,
+        least: usize,
+        timeout: Duration,
+    ) -> io::Result<usize> {
+        let wait = match self.update_now().checked_add(timeout) {
+            Some(at) => Wait::Until(at),
+            None => Wait::Forever,
+        };
+        self.driver.complete_at_least(least, wait, done)
+    }
+
+    /// Waits for the final completion of one operation, and returns it. All other completions stay
+    /// with the watcher: the next wait delivers them, in their order.
+    ///
+    /// For a step that the program cannot go on without: a look-up, a file to open, a handshake
+    /// while nothing else is to be done. While it waits, nothing else is served by the program. An
+    /// operation that may wait for ever needs a [timeout](Op::timeout).
+    ///
+    /// - A **multishot** operation has its final completion when it ends: cancel it first. The
+    ///   completions that it makes before stay for the next wait.
+    /// - A [**quiet**](Op::quiet) write that succeeds has none: its ticket is stale then, and so is
+    ///   the answer, at once or as soon as it is out.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// watcher.submit(Op::nop().token(1))?;
+    /// let look_up = watcher.submit(Op::lookup_host("localhost", 80))?;
+    /// let Ok(Done::Addresses(addresses)) = watcher.wait_for(look_up)?.result else { panic!() };
+    /// assert!(addresses.iter().all(|address| address.ip().is_loopback()));
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?; // the nop
+    /// assert_eq!(done.iter().next().unwrap().token, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Reason::Stale`]: no completion of this ticket is to come. A wait has delivered it, the
+    ///   quiet write has succeeded, or no operation has this ticket. Of a closed watcher:
+    ///   [`Reason::Closed`].
+    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): so many other
+    ///   completions wait that submissions would be refused. Take them, then wait again.
+    /// - [`Reason::Unsupported`]: a driver of your own does not do this.
+    /// - As for [`wait`](Watcher::wait).
+    ///
+    /// An error loses nothing: the operation goes on, and a later wait has its completion.
+    pub fn wait_for(&mut self, ticket: Ticket) -> io::Result<Completion> {
+        self.driver.complete_one(ticket)
+    }
+
     /// Ends the operations of a source ([`ErrorKind::Aborted`](crate::ErrorKind::Aborted)) and
     /// closes its descriptor at once. Returns false for a stale source. To send the queued writes
     /// first, submit [`Op::close`] instead. An abort after that would end the close, and drop the

@@ -58,6 +58,7 @@ mod conformance {
     pub mod prompt;
     pub mod quiet;
     pub mod remote;
+    pub mod selected;
     pub mod send_file;
     pub mod shares;
     pub mod sockets;
@@ -311,6 +312,17 @@ macro_rules! portable {
                 other_threads_write_quietly
                 a_wait_with_only_quiet_writes_blocks
                 quiet_writes_add_up
+            }
+            selected {
+                a_wait_for_one_leaves_the_others
+                a_wait_for_a_stale_ticket_says_so
+                a_wait_for_a_multishot_is_for_its_end
+                a_wait_for_a_quiet_write_ends_when_it_is_out
+                a_wait_for_one_is_bounded
+                a_wait_for_a_number_is_one_wait
+                many_reads_are_one_wait
+                a_wait_for_another_threads_operation
+                a_visit_takes_what_it_needs
             }
             streams {
                 echo_with_buffers_of_one_byte

@@ -34,6 +34,7 @@ mod rechecks;
 mod report;
 mod requests;
 mod resource_waits;
+mod selected;
 mod send_file;
 mod shares;
 mod started;
@@ -551,13 +552,21 @@ impl<K: Kernel> Complete for Proactor<K> {
     fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
         // What was delivered is attached by now, or never will be.
         self.accepted -= std::mem::take(&mut self.handed);
-        self.take_turns(wait)?;
+        self.take_turns(wait, 1)?;
+        Ok(self.deliver(out))
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// Delivers all that is done.
+    #[inline]
+    fn deliver(&mut self, out: &mut Completions) -> usize {
         self.handed = self.accepted;
         let count = self.batch.len();
         self.counts.completed += count as u64;
         self.counts.deliveries += u64::from(count > 0);
         self.counts.largest_delivery = self.counts.largest_delivery.max(count);
-        Ok(self.batch.deliver(out))
+        self.batch.deliver(out)
     }
 }
 
@@ -759,6 +768,19 @@ impl<K: Kernel> Driver for Proactor<K> {
         }
         self.fill_reserve();
         submitter
+    }
+
+    fn complete_at_least(
+        &mut self,
+        least: usize,
+        wait: Wait,
+        out: &mut Completions,
+    ) -> io::Result<usize> {
+        self.take_at_least(least, wait, out)
+    }
+
+    fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
+        self.take_one(ticket)
     }
 
     fn counters(&self) -> Counters {

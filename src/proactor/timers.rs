@@ -120,6 +120,7 @@ impl<K: Kernel> Proactor<K> {
         op.count = state.read_generation;
         op.code = OpCode::Read;
         op.multishot = state.has(RESTING_MORE);
+        op.quiet = false;
         op.in_flight = InFlight::No;
         state.flags &= !(RESTING | RESTING_MORE);
         state.push_first_read(&mut self.slots, slot);

@@ -27,30 +27,26 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// Turns until there is something to deliver or `wait` says that it is enough.
-    pub(super) fn take_turns(&mut self, wait: Wait) -> io::Result<()> {
+    /// Turns until there are `least` completions to deliver (or so many that submissions are
+    /// refused) or `wait` says that it is enough.
+    pub(super) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
             self.told_ns.set(0);
-            while self.batch.is_empty() && self.busy as usize + self.files.at_work() > 0 {
-                // What kernel and workers have still ends.
-                if self.remote.is_notified() {
-                    self.wake_up();
-                } else {
-                    self.poll(wait, false)?;
-                }
-                if self.batch.is_empty() && self.is_over(wait) {
+            while self.batch.len() < least && self.busy as usize + self.files.at_work() > 0 {
+                self.turn_closed(wait)?;
+                if self.batch.len() < least && self.is_over(wait) {
                     return Ok(());
                 }
             }
             return if self.batch.is_empty() { Err(Reason::Closed.into()) } else { Ok(()) };
         }
         loop {
-            self.turn(wait)?;
-            if !self.batch.is_empty() {
+            self.turn(wait, least)?;
+            if self.batch.len() >= least || self.batch.is_full() {
                 return Ok(());
             }
-            if wait == Wait::Now {
+            if wait == Wait::Now && self.batch.is_empty() {
                 // No completion: the embedding loop now sleeps on the descriptor. For a source that
                 // began to wait in this turn a resource may be free already; if not, its return
                 // must wake the loop.
@@ -73,7 +69,17 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    fn turn(&mut self, wait: Wait) -> io::Result<()> {
+    /// What kernel and workers have when the driver is closed still ends.
+    pub(super) fn turn_closed(&mut self, wait: Wait) -> io::Result<()> {
+        if self.remote.is_notified() {
+            self.wake_up();
+            return Ok(());
+        }
+        self.poll(wait, false, 1)
+    }
+
+    /// One turn, which may block as `wait` says while there are fewer than `least` completions.
+    pub(super) fn turn(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.counts.turns += 1;
         self.told_ns.set(0);
         self.kernel.turn();
@@ -90,20 +96,20 @@ impl<K: Kernel> Proactor<K> {
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.due_ns().is_some_and(|due| due <= self.now_ns);
         // What is there already is delivered before more is read.
-        let deliver = !self.batch.is_empty() && !overdue && self.unasked < EVENT_INTERVAL;
-        let forced = !self.batch.is_empty();
+        let forced = self.batch.len() >= least;
+        let deliver = forced && !overdue && self.unasked < EVENT_INTERVAL;
         if !deliver {
             self.turn_bytes = self.config.turn_budget as isize;
         }
         let pressing = K::COMPLETES && self.waits.are_pressing();
-        let idle = self.batch.is_empty() && !self.has_ready() && !pressing;
+        let idle = self.batch.len() < least && !self.has_ready() && !pressing;
         if idle || overdue || pressing || self.unasked >= EVENT_INTERVAL {
             self.unasked = 0;
             let rechecks = !self.rechecks.is_empty();
             let ask = if rechecks { self.look_at_rechecks(idle, timed) } else { Ask::Nothing };
             let wait = if idle && ask == Ask::Nothing { wait } else { Wait::Now };
             let (queued, events) = (self.has_ready(), self.counts.events);
-            self.poll(wait, timed || rechecks)?;
+            self.poll(wait, timed || rechecks, least)?;
             if queued {
                 // Those that events have brought have not used up everything.
                 self.turn_bytes = self.turn_bytes.max(1);
@@ -207,7 +213,7 @@ impl<K: Kernel> Proactor<K> {
     /// it reports. The clock, which costs a fiftieth of a small message, is read before a wait that
     /// may block and after it only if somebody wants to know; `timed` says that it was read just
     /// now.
-    fn poll(&mut self, wait: Wait, timed: bool) -> io::Result<()> {
+    fn poll(&mut self, wait: Wait, timed: bool, least: usize) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),
             Wait::Forever => self.next_ns(),
@@ -223,7 +229,7 @@ impl<K: Kernel> Proactor<K> {
             return self.look();
         }
         if spins {
-            if self.spin(timeout_ns)? {
+            if self.spin(timeout_ns, least)? {
                 return Ok(());
             }
             // It has taken its time.
@@ -305,7 +311,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Asks the selector again and again before it blocks; true when something has come.
     #[cold]
-    fn spin(&mut self, timeout_ns: Option<u64>) -> io::Result<bool> {
+    fn spin(&mut self, timeout_ns: Option<u64>, least: usize) -> io::Result<bool> {
         let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
         let end = self.now_ns.saturating_add(span);
         loop {
@@ -320,7 +326,7 @@ impl<K: Kernel> Proactor<K> {
             if self.remote.is_notified() {
                 self.wake_up();
             }
-            if !self.batch.is_empty() || self.has_ready() {
+            if self.batch.len() >= least || self.has_ready() {
                 return Ok(true);
             }
             self.now_ns = self.kernel.now_ns();

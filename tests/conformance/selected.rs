@@ -1,0 +1,271 @@
+//! Waits for one operation, or for so many completions; and visits of what a wait has brought.
+
+use std::time::Duration;
+
+use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Reason};
+
+use crate::common::*;
+
+/// A span in which everything that can happen by itself has happened.
+const SOON: Duration = Duration::from_millis(2);
+
+fn tokens(done: &mut Completions) -> Vec<u64> {
+    done.drain(..).map(|c| c.token).collect()
+}
+
+/// Those before and behind it stay, in their order.
+pub fn a_wait_for_one_leaves_the_others<H: Harness>() {
+    let mut watcher = H::bench().watcher;
+    let tickets = [1, 2, 3, 4].map(|token| watcher.submit(Op::nop().token(token)).unwrap());
+    for at in [2, 0] {
+        let c = watcher.wait_for(tickets[at]).unwrap();
+        assert_eq!((c.ticket(), c.token), (tickets[at], at as u64 + 1));
+    }
+    // What comes while it waits stays as well.
+    let span = |ms, token| Op::timer(Duration::from_millis(ms)).token(token);
+    watcher.submit(span(1, 5)).unwrap();
+    let late = watcher.submit(span(3, 6)).unwrap();
+    watcher.submit(span(2, 7)).unwrap();
+    let c = watcher.wait_for(late).unwrap();
+    assert!(matches!(c.result, Ok(Done::Timer)));
+    assert_eq!(watcher.next_timeout(), Some(Duration::ZERO), "there are others");
+    assert_eq!(watcher.counters().undelivered, 4);
+    let mut done = Completions::new();
+    assert_eq!(watcher.wait(&mut done).unwrap(), 4);
+    assert_eq!(tokens(&mut done), [2, 4, 5, 7]);
+    let counters = watcher.counters();
+    assert_eq!((counters.completed, counters.in_flight), (7, 0));
+}
+
+/// A ticket whose completion was delivered, or that no operation has, is an error at once.
+pub fn a_wait_for_a_stale_ticket_says_so<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    let write = b.submit(Op::write(here, "x"));
+    let read = b.submit(Op::read(here));
+    let timer = b.submit(Op::timer(Duration::ZERO));
+    for ticket in [write, timer] {
+        b.end(ticket);
+    }
+    assert!(b.watcher.cancel(read));
+    b.end(read);
+    for ticket in [write, read, timer] {
+        let error = b.watcher.wait_for(ticket).unwrap_err();
+        assert_eq!(Reason::of(&error), Some(Reason::Stale));
+    }
+    // Of a closed watcher everything in flight ends, then there is nothing more.
+    let read = b.submit(Op::read(here));
+    let timer = b.submit(Op::timer(Duration::from_secs(9999)));
+    b.watcher.close();
+    let c = b.watcher.wait_for(timer).unwrap();
+    assert_eq!(c.error_kind(), Some(ErrorKind::Closed));
+    let error = b.watcher.wait_for(timer).unwrap_err();
+    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(b.end(read).error_kind(), Some(ErrorKind::Closed));
+}
+
+/// The completions of a multishot operation stay; the wait is for its end.
+pub fn a_wait_for_a_multishot_is_for_its_end<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let read = b.watcher.submit(Op::read(here).multishot()).unwrap();
+    for text in ["one", "two"] {
+        b.watcher.submit(Op::write(there, text).quiet()).unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut done = Completions::new();
+    while seen.len() < 3 {
+        assert!(b.watcher.wait_timeout(&mut done, BOUND).unwrap() > 0, "the bytes arrive");
+        for c in done.drain(..) {
+            seen.extend_from_slice(&expect_read(c));
+        }
+    }
+    b.watcher.submit(Op::write(there, "three").quiet()).unwrap();
+    let shut = b.watcher.submit(Op::shutdown(there)).unwrap();
+    let end = b.watcher.wait_for(read).unwrap();
+    assert_eq!((end.ticket(), end.has_more()), (read, false));
+    assert!(expect_read(end).is_eof());
+    let mut shuts = 0;
+    while shuts == 0 || seen.len() < 11 {
+        assert!(b.watcher.wait_timeout(&mut done, BOUND).unwrap() > 0, "they have waited");
+        for c in done.drain(..) {
+            if c.ticket() == shut {
+                shuts += 1;
+            } else {
+                assert!(c.has_more() && c.ticket() == read);
+                seen.extend_from_slice(&expect_read(c));
+            }
+        }
+    }
+    assert_eq!((seen.as_slice(), shuts), (&b"onetwothree"[..], 1));
+}
+
+/// A quiet write that is out has no completion: its ticket is stale, also while it is waited for.
+pub fn a_wait_for_a_quiet_write_ends_when_it_is_out<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    let out = b.submit_quiet(Op::write(here, "out"));
+    let stuck = b.stuck();
+    let queued = b.submit_quiet(Op::write(stuck.writer, "behind"));
+    let len = stuck.bytes.len() + 6;
+    let read = b.submit(Op::read_exact(stuck.peer, room(len), len));
+    for ticket in [out, queued] {
+        let error = b.watcher.wait_for(ticket).unwrap_err();
+        assert_eq!(Reason::of(&error), Some(Reason::Stale));
+    }
+    assert_eq!(b.watcher.counters().quiet_done, 2);
+    expect_written(b.end(stuck.ticket));
+    assert_eq!(expect_read(b.end(read)).len(), len);
+    // One that fails has its completion.
+    let stuck = b.small_stuck();
+    let due = Op::write(stuck.writer, "too late").timeout(SOON);
+    let failed = b.watcher.submit(due.quiet()).unwrap();
+    let c = b.watcher.wait_for(failed).unwrap();
+    assert_eq!(expect_unmoved(c, ErrorKind::Deadline).into_vec(), b"too late");
+}
+
+/// At the bound of waiting completions the wait gives up, and loses nothing.
+pub fn a_wait_for_one_is_bounded<H: Harness>() {
+    let mut watcher = H::bench().watcher;
+    let timer = watcher.submit(Op::timer(SOON).token(u64::MAX)).unwrap();
+    let mut count = 0;
+    let refused = loop {
+        match watcher.submit(Op::nop().token(count)) {
+            Ok(_) => count += 1,
+            Err(refused) => break refused.reason,
+        }
+    };
+    assert!(matches!(refused, Reason::Full { limit: Limit::Completions, .. }));
+    let error = watcher.wait_for(timer).unwrap_err();
+    assert_eq!(Reason::of(&error), Some(refused));
+    let mut done = Completions::new();
+    // So many are enough for a wait that wants more.
+    let got = watcher.wait_at_least(&mut done, usize::MAX, Duration::MAX).unwrap();
+    assert!(got as u64 >= count);
+    if got as u64 == count {
+        assert_eq!(watcher.wait_for(timer).unwrap().token, u64::MAX);
+    }
+}
+
+/// One wait for so many: it comes back with them, or with fewer at its timeout.
+pub fn a_wait_for_a_number_is_one_wait<H: Harness>() {
+    let mut watcher = H::bench().watcher;
+    let mut done = Completions::new();
+    let timers = |watcher: &mut windlass::Watcher<H::Driver>| {
+        for ms in 1..=5 {
+            watcher.submit(Op::timer(Duration::from_millis(2 * ms)).token(ms)).unwrap();
+        }
+    };
+    timers(&mut watcher);
+    let before = watcher.counters().deliveries;
+    let got = watcher.wait_at_least(&mut done, 3, BOUND).unwrap();
+    assert!(got >= 3, "{got}");
+    assert_eq!((done.len(), watcher.counters().deliveries), (got, before + 1));
+    let rest = 5 - got;
+    assert_eq!(watcher.wait_at_least(&mut done, rest, Duration::MAX).unwrap(), rest);
+    assert_eq!(tokens(&mut done), [1, 2, 3, 4, 5]);
+    // A timeout, with nothing and with fewer than wanted.
+    let start = watcher.update_now();
+    assert_eq!(watcher.wait_at_least(&mut done, 2, SOON).unwrap(), 0);
+    assert!(watcher.update_now() - start >= SOON);
+    watcher.submit(Op::nop()).unwrap();
+    let start = watcher.update_now();
+    assert_eq!(watcher.wait_at_least(&mut done, 2, SOON).unwrap(), 1);
+    assert!(watcher.update_now() - start >= SOON, "it had waited for the second");
+    // Without a number it does not block, and more than wanted are not left.
+    watcher.submit(Op::timer(Duration::from_secs(9999))).unwrap();
+    assert_eq!(watcher.wait_at_least(&mut done, 0, Duration::MAX).unwrap(), 0);
+    for _ in 0..3 {
+        watcher.submit(Op::nop()).unwrap();
+    }
+    assert_eq!(watcher.wait_at_least(&mut done, 1, Duration::MAX).unwrap(), 3);
+    watcher.close();
+    assert_eq!(watcher.wait_at_least(&mut done, 9, Duration::MAX).unwrap(), 1);
+    let error = watcher.wait_at_least(&mut done, 9, Duration::MAX).unwrap_err();
+    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+}
+
+/// Bytes that come piece by piece are waited for together.
+pub fn many_reads_are_one_wait<H: Harness>() {
+    let mut b = H::bench();
+    let pairs = b.pairs(8);
+    for &(here, there) in &pairs {
+        b.watcher.submit(Op::read_exact(here, room(7), 7)).unwrap();
+        b.watcher.submit(Op::write(there, "to each").quiet()).unwrap();
+    }
+    let mut done = Completions::new();
+    assert_eq!(b.watcher.wait_at_least(&mut done, 8, BOUND).unwrap(), 8);
+    for c in done.drain(..) {
+        assert_eq!(&*expect_read(c), b"to each");
+    }
+}
+
+/// What another thread has submitted can be waited for before the loop has taken it.
+pub fn a_wait_for_another_threads_operation<H: Harness>() {
+    let mut b = H::bench();
+    let submitter = b.submitter();
+    let far = std::thread::spawn(move || submitter.submit(Op::nop().token(9)).unwrap());
+    let ticket = far.join().unwrap();
+    assert_eq!(b.watcher.wait_for(ticket).unwrap().token, 9);
+}
+
+/// A visit lends the completions, in order, and drops what is left of all of them.
+pub fn a_visit_takes_what_it_needs<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let (listener, at) = b.listen();
+    let mut done = Completions::new();
+    b.write(there, "bytes");
+    b.watcher.submit(Op::read(here).token(1)).unwrap();
+    b.watcher.submit(Op::write(there, b"written".to_vec()).token(2)).unwrap();
+    b.watcher.submit(Op::connect(at).token(3)).unwrap();
+    b.watcher.submit(Op::accept(listener).token(4)).unwrap();
+    let timer = b.watcher.submit(Op::timer(Duration::from_secs(99)).token(5)).unwrap();
+    assert!(b.watcher.cancel(timer));
+    let mut seen = 0;
+    while seen != 31 {
+        b.watcher.wait_timeout(&mut done, BOUND).unwrap();
+        let mut visit = done.visit();
+        while let Some(c) = visit.next() {
+            seen |= 1 << (c.token - 1);
+            match c.token {
+                1 => {
+                    assert!(c.take_handle().is_none());
+                    assert_eq!(c.take_read().as_deref(), Some(&b"bytes"[..]));
+                    assert!(c.take_read().is_none(), "taken");
+                    assert!(matches!(c.result, Ok(Done::Nop)));
+                    assert_eq!((c.source, c.code()), (here, windlass::driver::OpCode::Read));
+                }
+                2 => {
+                    assert!(c.take_read().is_none());
+                    assert_eq!(c.take_buf().into_vec(), b"written");
+                    assert_eq!((c.bytes(), c.take_buf().len()), (7, 0));
+                }
+                5 => {
+                    assert_eq!(c.take_buf().len(), 0);
+                    assert_eq!(c.error_kind(), Some(ErrorKind::Cancelled));
+                }
+                _ => {
+                    let handle = c.take_handle().expect("a socket");
+                    assert!(c.take_handle().is_none(), "taken");
+                    b.watcher.attach(handle).unwrap();
+                }
+            }
+        }
+        drop(visit);
+        assert!(done.is_empty());
+    }
+    // A visit that is left early drops the rest, too.
+    let shared = std::sync::Arc::<[u8]>::from(*b"shared");
+    for _ in 0..3 {
+        b.watcher.submit(Op::write(here, Buf::from(shared.clone()))).unwrap();
+    }
+    while b.watcher.counters().in_flight > 0 || done.len() < 3 {
+        b.watcher.wait_timeout(&mut done, BOUND).unwrap();
+    }
+    let mut visit = done.visit();
+    assert!(visit.next().is_some());
+    drop(visit);
+    assert!(done.is_empty());
+    assert_eq!(std::sync::Arc::strong_count(&shared), 1);
+}
