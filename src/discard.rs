@@ -2,10 +2,9 @@
 //!
 //! A driver drops a program's value in few places: the closure of a job that never ran, the buffer
 //! of a quiet write that succeeded, and the buffers, results and messages of a watcher that is
-//! dropped. A panic there must not unwind
-//! through the driver: an operation would lose its completion, or memory that the kernel uses could
-//! be freed. So this module catches and [counts](panicked_drops) the panic, after the panic hook
-//! has reported it.
+//! dropped. A panic there must not unwind through the driver: an operation would lose its
+//! completion, or memory that the kernel uses could be freed. So this module catches and
+//! [counts](panicked_drops) the panic, after the panic hook has reported it.
 
 use std::any::Any;
 use std::mem;
@@ -17,7 +16,8 @@ static PANICKED: AtomicU64 = AtomicU64::new(0);
 /// The number of panics in this process from a `Drop` that a watcher or one of its threads had to
 /// run: of the closure of a job that never ran, of a buffer's owner, of a message, of a job's
 /// result. (The driver drops a buffer itself when a [quiet](crate::Op::quiet) write has succeeded,
-/// or when it is dropped.) The panic hook reports such a panic, and the watcher catches it. The number only grows.
+/// or when it is dropped.) The panic hook reports such a panic, and the watcher catches it. The
+/// number only grows.
 ///
 /// ```
 /// assert_eq!(windlass::driver::panicked_drops(), 0);
