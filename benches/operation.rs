@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use windlass::driver::Target;
+use windlass::driver::{Config, Target};
 use windlass::kernel::{Kernel, Proactor};
 use windlass::sim::Sim;
 use windlass::{Buf, Completions, Done, Op, Source, SourceKind, Watcher};
@@ -53,7 +53,7 @@ struct Pairs {
 impl Pairs {
     fn new(count: usize) -> Pairs {
         let sim = Sim::new(1);
-        let mut watcher = Watcher::simulated(&sim);
+        let mut watcher = Watcher::with_driver(Proactor::simulated(&sim, Config::default()));
         let (writers, readers) = (0..count)
             .map(|_| {
                 let (a, b) = sim.pair();

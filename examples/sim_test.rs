@@ -4,7 +4,7 @@
 //! cargo run --example sim_test -- [--seeds N] [--seed FIRST]
 //! ```
 //!
-//! The server is generic over its driver and takes time and sockets from its watcher. So a test can
+//! The server takes a `&mut Watcher`, and time and sockets from it. So a test can
 //! simulate short writes, late answers and deadlines. Time is virtual: ten seconds of silence take
 //! no time. When a test fails, it prints its seed; `--seed` runs it again with the same faults.
 
@@ -12,7 +12,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass::driver::Driver;
 use windlass::sim::{Faults, Sim};
 use windlass::{Completion, Completions, Done, Op, Reason, Source, Watcher};
 
@@ -28,13 +27,13 @@ struct Echo {
 }
 
 impl Echo {
-    fn new<D: Driver>(watcher: &mut Watcher<D>, idle: Duration) -> io::Result<Echo> {
+    fn new(watcher: &mut Watcher, idle: Duration) -> io::Result<Echo> {
         let listener = watcher.listen(([127, 0, 0, 1], 0))?;
         watcher.submit(Op::accept(listener).multishot().token(SERVER))?;
         Ok(Echo { listener, idle })
     }
 
-    fn handle<D: Driver>(&self, watcher: &mut Watcher<D>, c: Completion) -> io::Result<()> {
+    fn handle(&self, watcher: &mut Watcher, c: Completion) -> io::Result<()> {
         let next = match c.result {
             Ok(Done::Accepted(socket)) => Op::read(watcher.attach(socket)?).timeout(self.idle),
             Ok(Done::Read(data)) if !data.is_eof() => Op::write(c.source, data),
@@ -53,7 +52,7 @@ impl Echo {
 }
 
 /// The test: a client hears what it says, then is silent, and is hung up on in time.
-fn test<D: Driver>(watcher: &mut Watcher<D>, idle: Duration) -> io::Result<()> {
+fn test(watcher: &mut Watcher, idle: Duration) -> io::Result<()> {
     let echo = Echo::new(watcher, idle)?;
     let address = watcher.local_address(echo.listener)?;
     watcher.submit(Op::connect(address).token(CLIENT))?;

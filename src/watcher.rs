@@ -1,6 +1,7 @@
 //! The [`Watcher`]: a driver, and convenient methods around it.
 
 mod connect;
+mod simulated;
 
 use std::io;
 use std::marker::PhantomData;

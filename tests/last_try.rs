@@ -5,11 +5,8 @@
 
 use std::time::Duration;
 
-use windlass::kernel::Proactor;
 use windlass::sim::Sim;
 use windlass::{Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
-
-type Simulated = Watcher<Proactor<Sim>>;
 
 /// The number of sources with events; a wait takes one event.
 const SOURCES: usize = 8;
@@ -18,8 +15,8 @@ const SOURCES: usize = 8;
 /// them.
 struct Scene {
     sim: Sim,
-    watcher: Simulated,
-    peers: Simulated,
+    watcher: Watcher,
+    peers: Watcher,
     pairs: Vec<(Source, Source)>,
 }
 

@@ -112,7 +112,6 @@ use crate::config::Config;
 use crate::interest::Ready;
 use crate::proactor::Proactor;
 use crate::source::{Handle, SourceKind};
-use crate::watcher::Watcher;
 use kernel::Call;
 use outside::Outside;
 use world::{INTERNET, World};
@@ -303,32 +302,14 @@ impl fmt::Debug for Sim {
 
 impl Proactor<Sim> {
     /// A proactor on a simulated network. Busy polling is off: it would wait for a clock that
-    /// stands still.
+    /// stands still. ([`Watcher::simulated`] hides its type; a program that names it pays for no
+    /// choice of the driver.)
+    ///
+    /// [`Watcher::simulated`]: crate::Watcher::simulated
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
         let mut kernel = sim.clone();
         kernel.most_events = config.events_per_wait.max(1);
         let config = Config { busy_poll: Duration::ZERO, ..config };
         Proactor::with_kernel(kernel, config, "a simulation".into())
-    }
-}
-
-impl Watcher<Proactor<Sim>> {
-    /// A watcher on a simulated network, with the default settings.
-    ///
-    /// ```
-    /// use windlass::sim::Sim;
-    /// use windlass::Watcher;
-    /// let sim = Sim::new(7);
-    /// let mut watcher = Watcher::simulated(&sim);
-    /// assert_eq!(watcher.now(), sim.now());
-    /// ```
-    pub fn simulated(sim: &Sim) -> Watcher<Proactor<Sim>> {
-        Watcher::simulated_with(sim, Config::default())
-    }
-
-    /// As [`simulated`](Watcher::simulated), with settings
-    /// (see [`Builder::config`](crate::Builder::config)).
-    pub fn simulated_with(sim: &Sim, config: Config) -> Watcher<Proactor<Sim>> {
-        Watcher::with_driver(Proactor::simulated(sim, config))
     }
 }

@@ -10,7 +10,6 @@ use crate::completion::{Completion, Completions, Done};
 use crate::config::Config;
 use crate::error::ErrorKind;
 use crate::op::Op;
-use crate::proactor::Proactor;
 use crate::seeds::each;
 use crate::source::{Source, Ticket};
 use crate::watcher::Watcher;
@@ -36,7 +35,7 @@ struct Record {
 struct Soak {
     sim: Sim,
     rng: Rng,
-    watcher: Watcher<Proactor<Sim>>,
+    watcher: Watcher,
     ends: Vec<Source>,
     /// By token, which is the order of submission.
     records: Vec<Record>,

@@ -10,7 +10,6 @@ use crate::driver::{ConnectOptions, ListenOptions};
 use crate::error::ErrorKind;
 use crate::interest::Ready;
 use crate::op::Op;
-use crate::proactor::Proactor;
 use crate::source::{Handle, Source};
 use crate::watcher::Watcher;
 
@@ -19,7 +18,7 @@ mod places;
 mod refusals;
 mod time;
 
-type Simulated = Watcher<Proactor<Sim>>;
+type Simulated = Watcher;
 
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7007);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -9,8 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use windlass::driver::{Driver, OpCode};
-use windlass::kernel::Proactor;
+use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{
@@ -162,13 +161,13 @@ fn unused() -> Address {
 pub struct Simulated;
 
 impl Harness for Simulated {
-    type Driver = Proactor<Sim>;
+    type Driver = Auto;
     const NAME: &'static str = "sim";
     const STAMP: &'static str = "sim";
     const HUGE: usize = 4 << 20;
     const MANY: usize = 2 << 10;
 
-    fn watcher(builder: Builder) -> Watcher<Proactor<Sim>> {
+    fn watcher(builder: Builder) -> Watcher {
         Watcher::simulated_with(&Sim::new(1), builder.config())
     }
 
@@ -181,13 +180,13 @@ impl Harness for Simulated {
 pub struct Faulty;
 
 impl Harness for Faulty {
-    type Driver = Proactor<Sim>;
+    type Driver = Auto;
     const NAME: &'static str = "sim";
     const STAMP: &'static str = "faults";
     const HUGE: usize = 1 << 20;
     const MANY: usize = 1 << 10;
 
-    fn watcher(builder: Builder) -> Watcher<Proactor<Sim>> {
+    fn watcher(builder: Builder) -> Watcher {
         let sim = Sim::with_faults(seed(), Faults::transient(0.2));
         Watcher::simulated_with(&sim, builder.config())
     }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use windlass::driver::Driver;
+use windlass::driver::{Auto, Driver};
 use windlass::kernel::Proactor;
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Builder, DriverKind, Handle, Watcher};
@@ -148,7 +148,7 @@ pub struct Virtual {
 }
 
 impl World for Virtual {
-    type Driver = Proactor<Sim>;
+    type Driver = Auto;
     const NAME: &'static str = "sim";
     const BOUND: Duration = Duration::from_secs(60);
     const LONGEST_WAIT: Duration = Duration::from_millis(5);
@@ -160,7 +160,7 @@ impl World for Virtual {
         Virtual { sim, buffer: network.buffer }
     }
 
-    fn watcher(&self, builder: Builder) -> Watcher<Proactor<Sim>> {
+    fn watcher(&self, builder: Builder) -> Watcher {
         Watcher::simulated_with(&self.sim, builder.config())
     }
 
@@ -176,7 +176,7 @@ impl World for Virtual {
         self.buffer * 50 + 1000
     }
 
-    fn is_quiet(&self, watcher: &mut Watcher<Proactor<Sim>>) -> bool {
+    fn is_quiet(&self, watcher: &mut Watcher) -> bool {
         let now = Some(Duration::ZERO);
         self.sim.next_timeout() != now && watcher.next_timeout() != now
     }

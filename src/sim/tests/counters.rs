@@ -2,8 +2,18 @@
 
 use super::*;
 use crate::buf::Buf;
+use crate::config::Config;
+use crate::proactor::Proactor;
 use crate::slots::LOOKED_THROUGH;
 use crate::source::Ticket;
+
+/// A watcher whose driver can be asked for more than a `Driver` tells.
+type Simulated = Watcher<Proactor<Sim>>;
+
+fn watcher(sim: &Sim) -> Simulated {
+    sim.set_patience(Duration::ZERO);
+    Watcher::with_driver(Proactor::simulated(sim, Config::default()))
+}
 
 /// Compares the counters with a count one by one, and checks that reading them scans no table.
 #[track_caller]
