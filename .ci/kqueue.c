@@ -1,14 +1,14 @@
 /* kqueue(2) on Linux, for the tests of the kqueue selector: as much of it as windlass uses, with
- * macOS' structure and rules, on epoll(7). Every filter is a registration of its own, on a duplicate
- * of its descriptor. Where epoll differs from what filt_soread, filt_sowrite and pipe_kqfilter do in
- * XNU and FreeBSD, they are followed:
+ * macOS' structure and rules, on epoll(7). Every filter is a registration of its own, on a
+ * duplicate of its descriptor. Where epoll differs from what filt_soread, filt_sowrite and
+ * pipe_kqfilter do in XNU and FreeBSD, they are followed:
  *
  *   - closing a descriptor ends its filters, whoever else has the file open: close(2) is ours;
  *   - a socket that can send no more, also by its own shutdown(2), is at its end for EVFILT_WRITE;
- *   - each acknowledgement wakes EVFILT_WRITE of a TCP socket that has room (EV_CLEAR does not keep it
- *     from that): here, where data has come, an acknowledgement has;
- *   - a pipe without a reader refuses EVFILT_WRITE with EPIPE; the filter of a direction that an end of
- *     a pipe does not have is accepted, and never tells anything.
+ *   - each acknowledgement wakes EVFILT_WRITE of a TCP socket that has room (EV_CLEAR does not keep
+ *     it from that): here, where data has come, an acknowledgement has;
+ *   - a pipe without a reader refuses EVFILT_WRITE with EPIPE; the filter of a direction that an
+ *     end of a pipe does not have is accepted, and never tells anything.
  *
  * Built by .ci/run:
  *

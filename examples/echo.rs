@@ -8,7 +8,8 @@
 //! The server stops reading a client that does not read its answers. Without `--multishot` it
 //! submits the next read when the answer is sent. With `--multishot` one read stays in flight: the
 //! server cancels it when too many bytes of answers are queued, and starts it again when most of
-//! them are sent. With `--quiet` (and `--multishot`) its writes make no completions unless they fail.
+//! them are sent. With `--quiet` (and `--multishot`) its writes make no completions unless they
+//! fail.
 //!
 //! On SIGINT and SIGTERM the server accepts no more connections, answers the bytes that have
 //! arrived, and ends.

@@ -98,7 +98,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn pool(&mut self) -> Result<&mut Pool, Reason>;
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
-        fn set_idle_timeout(&mut self, source: Source, span: Option<Duration>) -> Result<(), Reason>;
+        fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Reason>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
         fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion>;

@@ -7,8 +7,8 @@
 //! Each direction submits its next read when its last write has completed. So a slow receiver slows
 //! its sender down, and a connection holds at most one lease per direction. When one direction
 //! ends, the proxy passes the end on (half-close), and the other direction continues. The server's
-//! source exists before its connection: what the client sends meanwhile waits for it. The proxy ends
-//! on SIGINT and SIGTERM.
+//! source exists before its connection: what the client sends meanwhile waits for it. The proxy
+//! ends on SIGINT and SIGTERM.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -9,8 +9,8 @@
 //! capacity of a `Vec` through a raw pointer, and then sets its length to the number of bytes that
 //! the kernel has written. No code makes a reference to uninitialised bytes.
 //!
-//! The bit `UNIQUE` beside the tag `LEASE` stands for a `LeaseMut` (S1 in `swap.rs`). A `Buf` is not
-//! `Clone`, so that its bytes stay unique.
+//! The bit `UNIQUE` beside the tag `LEASE` stands for a `LeaseMut` (S1 in `swap.rs`). A `Buf` is
+//! not `Clone`, so that its bytes stay unique.
 
 use std::fmt;
 use std::marker::PhantomData;

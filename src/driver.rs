@@ -30,8 +30,8 @@
 //!   are independent. Any number may be outstanding. A source that [`Driver::connect`] makes takes
 //!   operations at once: they wait for its connect, whose completion is delivered before theirs. If
 //!   it fails, they end with 0 bytes and its errno (`ETIMEDOUT` after its deadline, `ECANCELED`
-//!   after a cancel), and later submissions are refused with this errno, except a close. One that is
-//!   cancelled or expires before may overtake the connect, too.
+//!   after a cancel), and later submissions are refused with this errno, except a close. One that
+//!   is cancelled or expires before may overtake the connect, too.
 //! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
@@ -62,11 +62,12 @@
 //!   of a job that never ran, the buffer of a quiet write that succeeded, and everything queued or
 //!   undelivered when the driver is dropped. It does so when its own state is whole again, catches
 //!   a panic of their `Drop`, after the panic hook, and [counts](crate::driver::panicked_drops) it.
-//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory of
-//!   a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until the
-//!   program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to come
-//!   back. (A read behind a lease does not: it moves the lease into memory of its own.) An idle source holds no buffer. While half of the bound or more is in use, a multishot
-//!   read waits once its leases hold its source's share of the rest.
+//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory
+//!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
+//!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
+//!   come back. (A read behind a lease does not: it moves the lease into memory of its own.) An
+//!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
+//!   once its leases hold its source's share of the rest.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
@@ -213,9 +214,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
 
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
-    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed last.
-    /// Until then the source has no descriptor, and answers `ENOTCONN` where one is asked for;
-    /// after a failure it answers the errno. An abort ends the connect.
+    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed
+    /// last. Until then the source has no descriptor, and answers `ENOTCONN` where one is asked
+    /// for; after a failure it answers the errno. An abort ends the connect.
     ///
     /// The families of the addresses alternate. Attempts begin with the delay of `options` between
     /// them, the next one at once when one fails; when one succeeds, the others close (RFC 8305,

@@ -24,7 +24,11 @@
 
 macro_rules! pages {
     ($($(#[$attribute:meta])* $page:ident = $file:literal;)*) => {
-        $($(#[$attribute])* #[doc = include_str!(concat!("../docs/guide/", $file))] pub mod $page {})*
+        $(
+            $(#[$attribute])*
+            #[doc = include_str!(concat!("../docs/guide/", $file))]
+            pub mod $page {}
+        )*
     };
 }
 

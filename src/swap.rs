@@ -15,8 +15,9 @@
 //!                              └── all leases gone: written again from its start ──┘
 //! ```
 //!
-//! `tokens.rs` counts: a current chunk holds `FULL` tokens of which all but `rest` belong to leases.
-//! Retiring a chunk takes the pool's tokens away; who brings the count to zero owns the chunk.
+//! `tokens.rs` counts: a current chunk holds `FULL` tokens of which all but `rest` belong to
+//! leases. Retiring a chunk takes the pool's tokens away; who brings the count to zero owns the
+//! chunk.
 //!
 //! Invariants:
 //!
@@ -377,8 +378,8 @@ impl Pool {
     }
 
     /// Lets `fill` write into the next space: the first bytes, as many as it returns, become a
-    /// lease. `None` when the limit is reached and every chunk is leased. The space is at least half
-    /// a chunk, and holds zeros or bytes of earlier reads.
+    /// lease. `None` when the limit is reached and every chunk is leased. The space is at least
+    /// half a chunk, and holds zeros or bytes of earlier reads.
     ///
     /// # Panics
     /// If `fill` returns more than the space has. After that, and after a panic of `fill`, the pool

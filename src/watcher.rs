@@ -505,8 +505,8 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Gives a source a token. Its operations that are submitted from now on carry it, except those
-    /// with a [token](Op::token) of their own, other than 0. A token of 0 takes it away. The default
-    /// is none.
+    /// with a [token](Op::token) of their own, other than 0. A token of 0 takes it away. The
+    /// default is none.
     ///
     /// So a program can find its state by a number of its own, without saying it at each operation.
     /// [`SourceMap`](crate::SourceMap) finds it by the source. The first token of a watcher takes 8
@@ -708,10 +708,10 @@ impl<D: Driver> Watcher<D> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
-    /// Ends the reads of a source that is idle: on which no byte has moved, in either direction, for
-    /// `timeout`. They end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline), and the bytes
-    /// that they have. The source stays usable: the next read has the whole `timeout` again. `None`
-    /// lets the source be idle for ever, which is the default.
+    /// Ends the reads of a source that is idle: on which no byte has moved, in either direction,
+    /// for `timeout`. They end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline), and the
+    /// bytes that they have. The source stays usable: the next read has the whole `timeout` again.
+    /// `None` lets the source be idle for ever, which is the default.
     ///
     /// Only time counts in which a read is in flight and waits for no lease. So a program that
     /// pauses its reads, for example because it works on a request, pauses the idle time, too. The

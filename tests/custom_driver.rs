@@ -1,8 +1,9 @@
 //! A driver that is written outside the crate plugs into the `Watcher`.
 //!
 //! It stands on poll(2), serves reads, writes, passed descriptors, timers, nops, files over sockets
-//! and all tasks, and is made of the crate's shared components: the table of operations, the deadline heap, the pool
-//! of leases, the remote queue. Opening and look-ups it does itself, by std, on threads.
+//! and all tasks, and is made of the crate's shared components: the table of operations, the
+//! deadline heap, the pool of leases, the remote queue. Opening and look-ups it does itself, by
+//! std, on threads.
 #![allow(missing_docs, unsafe_code)] // a test; poll(2) is called by hand
 
 #[path = "common/bound.rs"]

@@ -9,17 +9,22 @@ use skip::Needs;
 #[path = "common/skip.rs"]
 mod skip;
 
-/// The sources below `at`, by their path from `root`.
-fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
+/// The files below `at` whose names end with one of `kinds`, by their path from `root`.
+fn walk_all(at: &Path, root: &Path, kinds: &[&str], files: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(at).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            walk(&path, root, files);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            walk_all(&path, root, kinds, files);
+        } else if path.extension().is_some_and(|kind| kinds.iter().any(|one| kind == *one)) {
             let text = std::fs::read_to_string(&path).expect("a source");
             files.push((path.strip_prefix(root).expect("below").to_owned(), text));
         }
     }
+}
+
+/// The sources below `at`, by their path from `root`.
+fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
+    walk_all(at, root, &["rs"], files);
 }
 
 /// Every source file of the crate, by its path from `src`.
@@ -52,8 +57,8 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
     at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
 }
 
-/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs and kernel.rs, on `Auto`'s
-/// variants, in files of tests.
+/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs and kernel.rs, on
+/// `Auto`'s variants, in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
     match file.to_str() {
@@ -115,8 +120,8 @@ fn the_root_has_few_names() {
 /// What the count of names finds, and what it lets pass.
 #[test]
 fn the_search_for_names_sees_what_it_should() {
-    let text = "pub mod fs;\nmod op;\n// A word.\npub use op::Op;\npub use a::b::{C,\n    D as E, F};\n\
-                use x::Y;\npub use sys::*;\nconst _: () = ();";
+    let text = "pub mod fs;\nmod op;\n// A word.\npub use op::Op;\npub use a::b::{C,\n    D as E, \
+                F};\nuse x::Y;\npub use sys::*;\nconst _: () = ();";
     assert_eq!(names_at_the_root(text), ["Op", "C", "E", "F", "*"]);
 }
 
@@ -511,4 +516,40 @@ fn the_map_and_the_sources_agree() {
         assert!(name == "lib.rs" || names.contains(&name), "the map lacks {name}");
     }
     assert!(names.len() > 50, "the search finds nothing any more");
+}
+
+/// What a line may hold that cannot be broken.
+fn may_be_long(line: &str) -> bool {
+    let text = line.trim_start_matches([' ', '/', '!']);
+    text.starts_with('|') || text.contains("://")
+}
+
+/// No line has more than 100 columns, in the sources or in what a reader of Markdown meets.
+#[test]
+fn lines_have_100_columns() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for place in ["src", "tests", "examples", "benches", "crates", "docs"] {
+        let at = root.join(place);
+        if at.exists() {
+            walk_all(&at, root, &["rs", "md"], &mut files);
+        }
+    }
+    for entry in std::fs::read_dir(root).expect("the root of the repository") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|kind| kind == "md") {
+            let text = std::fs::read_to_string(&path).expect("a page");
+            files.push((path.strip_prefix(root).expect("below").to_owned(), text));
+        }
+    }
+    let mut long = Vec::new();
+    for (file, text) in &files {
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.chars().count() > 100 && !may_be_long(line) {
+                long.push(format!("{}:{number}", file.display()));
+            }
+        }
+    }
+    assert!(files.len() > 250, "the search finds nothing any more: {}", files.len());
+    assert!(long.is_empty(), "lines of more than 100 columns: {}", long.join(" "));
 }

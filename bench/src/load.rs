@@ -1,6 +1,7 @@
 //! Clients: connections that send a message, wait for its echo, and compare every byte.
 //!
-//! One thread on mio. A server that loses, changes or mixes up bytes ends the measurement with an error.
+//! One thread on mio. A server that loses, changes or mixes up bytes ends the measurement with an
+//! error.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -98,8 +99,9 @@ impl Clients {
         Ok(Clients { poll, clients, size, pattern, space: vec![0; size.max(64 << 10)] })
     }
 
-    /// Each connection sends messages one after the other until the time is over; a tenth of it before is
-    /// for warming up. Prints messages, seconds, and the times of round trips in microseconds.
+    /// Each connection sends messages one after the other until the time is over; a tenth of it
+    /// before is for warming up. Prints messages, seconds, and the times of round trips in
+    /// microseconds.
     fn pingpong(&mut self, span: Duration) -> io::Result<()> {
         let mut messages = 0_u64;
         let mut times = Vec::new();

@@ -12,8 +12,8 @@
 //! processor 1. It interleaves the servers: every run measures each of them once, in an order that
 //! changes with the run. It prints a Markdown table and writes it, with a plot, to `bench/results`.
 //!
-//! Ratios are made within a run, against the first server of the suite. Their 95 % intervals come from
-//! resampling the runs.
+//! Ratios are made within a run, against the first server of the suite. Their 95 % intervals come
+//! from resampling the runs.
 
 mod allocations;
 mod arguments;

@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Servers that stand in this program, in the order of the tables; the first is the base of the ratios.
+/// Servers that stand in this program, in the order of the tables; the first is the base of the
+/// ratios.
 const INSIDE: &[&str] =
     &["raw-epoll", "raw-uring", "windlass", "windlass-uring", "mio", "tokio", "compio", "monoio"];
 /// Servers in Go, built where Go is installed.
@@ -34,8 +35,8 @@ pub fn echo_servers() -> io::Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Those of `peers` that can run here, and that `only` (if not empty) names. The others are printed with
-/// the reason.
+/// Those of `peers` that can run here, and that `only` (if not empty) names. The others are printed
+/// with the reason.
 pub fn usable(peers: Vec<Peer>, only: &str) -> io::Result<Vec<(String, Vec<String>)>> {
     let only: Vec<&str> = only.split(',').filter(|name| !name.is_empty()).collect();
     let mut usable = Vec::new();

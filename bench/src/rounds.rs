@@ -19,8 +19,8 @@ impl Column {
     }
 }
 
-/// Measures `N` values of every server in every run; the order of the servers turns with the run, so
-/// that none always follows the same other.
+/// Measures `N` values of every server in every run; the order of the servers turns with the run,
+/// so that none always follows the same other.
 pub fn interleaved<const N: usize>(
     servers: &[String],
     runs: usize,

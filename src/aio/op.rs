@@ -19,7 +19,8 @@ use crate::sys::fd::OwnedFd;
 /// use windlass::fs::AioOp;
 ///
 /// let file: Arc<OwnedFd> = Arc::new(std::fs::File::open("Cargo.toml")?.into());
-/// let block = |n: u64| AioOp::read_at(file.clone(), AlignedBuf::with_capacity(4096, 4096), n * 4096);
+/// let buf = || AlignedBuf::with_capacity(4096, 4096);
+/// let block = |n: u64| AioOp::read_at(file.clone(), buf(), n * 4096);
 /// let (first, second) = (block(0).token(0), block(1).token(1));
 /// # drop((first, second));
 /// # Ok::<(), std::io::Error>(())

@@ -156,19 +156,20 @@ impl Op {
         Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
-    /// Reads what is there, at least one byte, behind the bytes that `buf` has: the rest of a request
-    /// that has arrived in part.
+    /// Reads what is there, at least one byte, behind the bytes that `buf` has: the rest of a
+    /// request that has arrived in part.
     ///
     /// Completes with [`Done::Appended`]: the buffer with the new bytes, and how many are new, 0 at
     /// the end of the file. `buf` is one of:
     ///
     /// - a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf): the read takes at most its spare
     ///   capacity;
-    /// - a [`LeaseMut`](crate::LeaseMut), or the buffer of a read without one: the bytes go directly
-    ///   behind it in its swap buffer. If something else was read there meanwhile, or little room is
-    ///   left, the lease moves: the driver copies its bytes in front of the new ones. Both together
-    ///   have at most [`Builder::buffer_size`] bytes. At [`Builder::swap_limit`] it moves into memory
-    ///   of its own, beyond the limit: leases that wait for each other would wait for ever.
+    /// - a [`LeaseMut`](crate::LeaseMut), or the buffer of a read without one: the bytes go
+    ///   directly behind it in its swap buffer. If something else was read there meanwhile, or
+    ///   little room is left, the lease moves: the driver copies its bytes in front of the new
+    ///   ones. Both together have at most [`Builder::buffer_size`] bytes. At
+    ///   [`Builder::swap_limit`] it moves into memory of its own, beyond the limit: leases that
+    ///   wait for each other would wait for ever.
     ///
     /// [`Counters::copied_bytes`](crate::Counters::copied_bytes) counts the copies. While the read
     /// waits it holds no memory besides `buf`.
@@ -210,10 +211,10 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// As for [`Op::read`]. On io_uring the kernel itself reads into a vector's spare capacity. Into
-    /// a lease it reads through a buffer of the ring, which costs one copy of the new bytes, and one
-    /// of the lease when it moves; none if the ring has put the bytes directly behind it. Where a
-    /// swap buffer cannot hold both, they go into memory of their own.
+    /// As for [`Op::read`]. On io_uring the kernel itself reads into a vector's spare capacity.
+    /// Into a lease it reads through a buffer of the ring, which costs one copy of the new bytes,
+    /// and one of the lease when it moves; none if the ring has put the bytes directly behind it.
+    /// Where a swap buffer cannot hold both, they go into memory of their own.
     ///
     /// # Cancellation
     ///
@@ -346,10 +347,10 @@ impl Op {
 
     /// Writes all bytes of all `bufs` in order, without copying them together: writev(2).
     ///
-    /// Completes with [`Done::Written`] and the list. All parts together have at most 2^31 - 1 bytes;
-    /// parts may be empty. The list may have any number of parts; one system call takes up to 64.
-    /// On a datagram socket all parts are one datagram: if there are more than 64, the driver first
-    /// copies them into one buffer.
+    /// Completes with [`Done::Written`] and the list. All parts together have at most 2^31 - 1
+    /// bytes; parts may be empty. The list may have any number of parts; one system call takes up
+    /// to 64. On a datagram socket all parts are one datagram: if there are more than 64, the
+    /// driver first copies them into one buffer.
     ///
     /// ```
     /// use std::io::Read;

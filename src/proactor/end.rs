@@ -162,8 +162,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether a shutdown, a close or an empty write is at the head of the writes: it is worth trying
-    /// however full the socket is.
+    /// Whether a shutdown, a close or an empty write is at the head of the writes: it is worth
+    /// trying however full the socket is.
     pub(super) fn need_no_room(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let head = state.writes.head;

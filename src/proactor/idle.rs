@@ -1,10 +1,10 @@
 //! Idle timeouts: reads end when no byte has moved on their source for a time.
 //!
-//! A sweep looks at every source that has a timeout, 32 times per timeout or less often. At a look it
-//! sets the source's flag [`QUIET`], and what moves bytes clears it. So a source that is still quiet
-//! at the next look has been idle since the look before. The usual read clears the flag with others
-//! that it clears anyway, and the usual write is not tried the short way while the flag is set: a
-//! message costs no instruction for this, with a timeout or without one.
+//! A sweep looks at every source that has a timeout, 32 times per timeout or less often. At a look
+//! it sets the source's flag [`QUIET`], and what moves bytes clears it. So a source that is still
+//! quiet at the next look has been idle since the look before. The usual read clears the flag with
+//! others that it clears anyway, and the usual write is not tried the short way while the flag is
+//! set: a message costs no instruction for this, with a timeout or without one.
 //!
 //! ```text
 //!            bytes move                          look
@@ -14,14 +14,14 @@
 //! ```
 //!
 //! A table beside the sources has four bytes for each: the class, which is one for all sources with
-//! the same timeout; a stamp, which counts in units of the class; and the clock. The clock runs while
-//! a read is in flight and waits for no lease: then the stamp is when the idle time began. While the
-//! clock stands, the stamp is how long the source was idle until then.
+//! the same timeout; a stamp, which counts in units of the class; and the clock. The clock runs
+//! while a read is in flight and waits for no lease: then the stamp is when the idle time began.
+//! While the clock stands, the stamp is how long the source was idle until then.
 //!
-//! Invariants: (I1) The clock of a quiet source runs exactly while a read is in flight and waits for
-//! no lease. (I2) A class with a source whose clock runs, or that is not quiet, has a next look.
-//! (I3) No rounding makes a source older than it is: stamps of running clocks are rounded up, idle
-//! time is rounded down.
+//! Invariants: (I1) The clock of a quiet source runs exactly while a read is in flight and waits
+//! for no lease. (I2) A class with a source whose clock runs, or that is not quiet, has a next
+//! look. (I3) No rounding makes a source older than it is: stamps of running clocks are rounded up,
+//! idle time is rounded down.
 
 use super::*;
 use crate::clock::ns_of_duration;
@@ -98,8 +98,8 @@ impl Class {
             timeout_ns,
             unit_ns,
             units: timeout_ns.div_ceil(unit_ns),
-            // A look notes the bytes before it, and a later one the end of the timeout: each is late
-            // by a step at most, and both round.
+            // A look notes the bytes before it, and a later one the end of the timeout: each is
+            // late by a step at most, and both round.
             step_ns: allowed_ns / 2 - unit_ns,
             sources: 0,
             next_ns: ASLEEP,

@@ -59,7 +59,8 @@ fn case() -> impl Strategy<Value = Case> {
         1 => (any_lease, any::<u8>(), any::<u8>()).prop_map(|(i, a, b)| Step::Slice(i, a, b)),
         2 => (any_lease, any::<u8>(), any::<bool>())
             .prop_map(|(i, n, copied)| Step::Append(i, n, copied)),
-        3 => (any_lease, any::<u8>(), any::<bool>()).prop_map(|(i, at, off)| Step::Split(i, at, off)),
+        3 => (any_lease, any::<u8>(), any::<bool>())
+            .prop_map(|(i, at, off)| Step::Split(i, at, off)),
         4 => (any_lease, any_lease).prop_map(|(i, j)| Step::Join(i, j)),
         2 => (any_lease, any::<u8>()).prop_map(|(i, byte)| Step::Change(i, byte)),
         2 => any_lease.prop_map(Step::Freeze),

@@ -1,8 +1,8 @@
 //! Tokens of a chunk: who may still look at its bytes, in one atomic number.
 //!
 //! The one that fills a chunk (the pool, or what it has lent) holds `FULL` tokens, less one for
-//! each lease that it has handed out. Handing a lease out costs no atomic operation, and dropping it
-//! costs one. Who brings the count to zero owns the chunk.
+//! each lease that it has handed out. Handing a lease out costs no atomic operation, and dropping
+//! it costs one. Who brings the count to zero owns the chunk.
 //!
 //! Invariant: (T1) a drop of a token releases, and what finds the others gone acquires: whatever a
 //! holder of a token has read or written in the chunk happens before the chunk is written again.

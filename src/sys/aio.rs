@@ -26,7 +26,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The mapped ring belongs to the context, which lives as long as [`Aio`]. The memory that requests name is the pusher's promise.
+//! The mapped ring belongs to the context, which lives as long as [`Aio`]. The memory that requests
+//! name is the pusher's promise.
 
 mod abi;
 

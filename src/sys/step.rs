@@ -43,7 +43,8 @@ pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
 }
 
 /// As [`at`], and how full the limit is that the call has met.
-#[cfg_attr(any(not(target_os = "linux"), windlass_kqueue), allow(dead_code))] // only Linux AIO says it
+// Only Linux AIO says it.
+#[cfg_attr(any(not(target_os = "linux"), windlass_kqueue), allow(dead_code))]
 #[cold]
 pub(crate) fn at_limit(call: &'static str, error: io::Error, limit: String) -> io::Error {
     io::Error::new(error.kind(), Step { call, error, limit: Some(limit) })

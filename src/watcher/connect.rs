@@ -7,8 +7,8 @@ use crate::error::Reason;
 use crate::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
-    /// Makes a stream source that connects to the first of `addresses` that answers. The program has
-    /// the source at once: what it submits waits for the connection, in its order.
+    /// Makes a stream source that connects to the first of `addresses` that answers. The program
+    /// has the source at once: what it submits waits for the connection, in its order.
     ///
     /// The ticket ends in one completion, which is delivered before those of what was submitted
     /// behind it. It names the source, has the code [`OpCode::Connect`](crate::driver::OpCode), and
@@ -57,8 +57,8 @@ impl<D: Driver> Watcher<D> {
     /// others of [`Op::connect`](crate::Op::connect). An address that never answers ends with
     /// `ETIMEDOUT`, when the system gives up after minutes: give the connect a
     /// [timeout](ConnectOptions::timeout), after which it ends with
-    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). What is queued ends with 0 bytes and the
-    /// same errno. After a deadline that is `ETIMEDOUT`, and after a cancel `ECANCELED`. Later
+    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). What is queued ends with 0 bytes and
+    /// the same errno. After a deadline that is `ETIMEDOUT`, and after a cancel `ECANCELED`. Later
     /// submissions are refused with this errno. The source stays until it is aborted, or closed by
     /// [`Op::close`](crate::Op::close).
     ///

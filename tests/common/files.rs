@@ -22,8 +22,8 @@ macro_rules! harness {
             const MANY: usize = if cfg!(windows) { 1 << 10 } else { 8 << 10 };
 
             fn watcher(builder: Builder) -> Watcher {
-                let builder = builder.driver(DriverKind::$driver).file_backend(FileBackend::$backend);
-                builder.build().expect("it is there")
+                let builder = builder.driver(DriverKind::$driver);
+                builder.file_backend(FileBackend::$backend).build().expect("it is there")
             }
 
             fn nowhere() -> Address {

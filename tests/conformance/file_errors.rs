@@ -105,7 +105,8 @@ pub fn a_file_is_no_socket<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The name of no source is no file's: what works on a file is refused, before a thread hears of it.
+/// The name of no source is no file's: what works on a file is refused, before a thread hears of
+/// it.
 pub fn work_on_a_file_needs_one<H: Harness>() {
     let mut b = H::bench();
     let none = windlass::Source::NONE;

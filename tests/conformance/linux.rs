@@ -193,8 +193,8 @@ pub fn a_processor_that_does_not_exist_is_an_error<H: Harness>() {
     .unwrap();
 }
 
-/// A socket that asks for the sender's pidfd gets it beside the passed descriptors (Linux 6.5). It is
-/// none of them, and stays open nowhere.
+/// A socket that asks for the sender's pidfd gets it beside the passed descriptors (Linux 6.5). It
+/// is none of them, and stays open nowhere.
 pub fn a_senders_pidfd_is_closed<H: Harness>() {
     let name = format!("{}::linux::a_senders_pidfd_is_closed", H::STAMP);
     child::in_child(&name, || {

@@ -1,4 +1,5 @@
-//! C8: memory of the library in the program's hands: parts of it, and what the program writes there.
+//! C8: memory of the library in the program's hands: parts of it, and what the program writes
+//! there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

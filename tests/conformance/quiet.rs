@@ -1,4 +1,5 @@
-//! Quiet writes: no completion if they succeed, exactly one, with the buffer, if they end otherwise.
+//! Quiet writes: no completion if they succeed, exactly one, with the buffer, if they end
+//! otherwise.
 
 use std::time::Duration;
 

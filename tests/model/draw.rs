@@ -26,7 +26,13 @@ fn keep() -> impl Strategy<Value = Keep> {
 }
 
 fn len() -> impl Strategy<Value = u32> {
-    prop_oneof![1 => Just(0), 6 => 1..300u32, 4 => 1..8_000u32, 2 => 1..40_000u32, 1 => 1..300_000u32]
+    prop_oneof![
+        1 => Just(0),
+        6 => 1..300u32,
+        4 => 1..8_000u32,
+        2 => 1..40_000u32,
+        1 => 1..300_000u32,
+    ]
 }
 
 fn owner() -> impl Strategy<Value = Owner> {

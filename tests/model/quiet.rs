@@ -34,7 +34,8 @@ impl<W: World> Model<W> {
                 assert!(in_order, "a later write has ended: {record:?}");
             }
         }
-        // Of these and of aborted sources only their number is known: all have ended if nothing else is missing.
+        // Of these and of aborted sources only their number is known: all have ended if nothing
+        // else is missing.
         unsure.extend(self.pending().filter(|&op| {
             let record = &self.ops[op];
             let aborted = record.end.is_some_and(|port| self.ports[port].aborted);

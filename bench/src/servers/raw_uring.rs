@@ -1,11 +1,12 @@
-//! The limit on io_uring: multishot accept, multishot receives from a ring of provided buffers, one enter
-//! per turn.
+//! The limit on io_uring: multishot accept, multishot receives from a ring of provided buffers, one
+//! enter per turn.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The buffers and their ring live until the process ends. A buffer is with the kernel until a receive
-//! names it, then with this program until its send has completed, then with the kernel again.
+//! The buffers and their ring live until the process ends. A buffer is with the kernel until a
+//! receive names it, then with this program until its send has completed, then with the kernel
+//! again.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -77,8 +77,8 @@ impl Engines {
     /// `InvalidInput` for an invalid list of quirks.
     pub(crate) fn new(config: &Config, edges: bool) -> io::Result<Engines> {
         let lets = |named| {
-            edges
-                && matches!(config.file_backend, files if files == FileBackend::Auto || files == named)
+            let chosen = config.file_backend;
+            edges && (chosen == FileBackend::Auto || chosen == named)
         };
         let mut engines = Engines::none();
         engines.is_named = config.file_backend != FileBackend::Auto;

@@ -1,5 +1,5 @@
-//! What the kernel reads and writes: requests, completions, the ring of completions (linux/aio_abi.h,
-//! fs/aio.c).
+//! What the kernel reads and writes: requests, completions, the ring of completions
+//! (linux/aio_abi.h, fs/aio.c).
 
 #![allow(unsafe_code)]
 //! # Safety
