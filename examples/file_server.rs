@@ -468,7 +468,7 @@ impl Server {
         buf.set_len(len);
         answer.writing += 1;
         let write = match answer.head.take() {
-            Some(head) => Op::write_vectored(client.socket, vec![head.into(), buf.into()]),
+            Some(head) => Op::write_vectored(client.socket, [head.into(), buf.into()]),
             None => Op::write(client.socket, buf),
         };
         self.submit(number, write.timeout(SLOW_BLOCK));
@@ -476,7 +476,7 @@ impl Server {
     }
 
     fn block_written(&mut self, number: u64, buf: Buf) {
-        let parts = buf.into_parts().into_iter().filter_map(|part| part.into_aligned().ok());
+        let parts = buf.into_parts().filter_map(|part| part.into_aligned().ok());
         self.bufs.extend(parts);
         self.bufs.truncate(SPARE);
         let Some(client) = self.clients.get_mut(&number) else { return };

@@ -1,4 +1,6 @@
 //! Buffers: a program moves one into an operation, and its completion gives it back.
+//!
+//! `buf/list.rs` has the lists.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -20,7 +22,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::aligned::{self, AlignedBuf};
-use crate::discard::{discard, drop_each};
+use crate::discard::discard;
 use crate::region::Piece;
 use crate::swap::{self, Lease, LeaseMut, Pool};
 
@@ -150,25 +152,6 @@ impl Buf {
         Buf { start, len, owner: tagged(boxed, OWNER) }
     }
 
-    /// Makes a list of buffers: a write sends them one after the other, and a read fills them one
-    /// after the other. A list inside the list is flattened: its parts become parts of this list.
-    ///
-    /// ```
-    /// use windlass::Buf;
-    /// let list = Buf::list(["status: ", "fine"]);
-    /// assert_eq!((list.len(), list.parts().len()), (12, 2));
-    /// assert_eq!(list.into_vec(), b"status: fine");
-    /// ```
-    pub fn list<T: Into<Buf>>(parts: impl IntoIterator<Item = T>) -> Buf {
-        let mut parts: Vec<Buf> = parts.into_iter().map(T::into).collect();
-        if parts.iter().any(Buf::is_list) {
-            // Code that walks a list expects parts that are no lists themselves.
-            parts = parts.into_iter().flat_map(Buf::into_parts).collect();
-        }
-        let list = Box::into_raw(Box::new(parts));
-        Buf { start: ptr::dangling(), len: 0, owner: tagged(list, LIST) }
-    }
-
     /// The lease that [`Pool::commit`] returns, as a buffer.
     ///
     /// # Safety
@@ -222,17 +205,6 @@ impl Buf {
         ManuallyDrop::new(aligned)
     }
 
-    /// The parts of a `LIST`.
-    fn as_list(&self) -> Option<&Vec<Buf>> {
-        // SAFETY: B1: the pointer comes from `Box::into_raw` and is freed when `self` drops.
-        (self.tag() == LIST).then(|| unsafe { &*self.untagged::<Vec<Buf>>() })
-    }
-
-    fn as_list_mut(&mut self) -> Option<&mut Vec<Buf>> {
-        // SAFETY: as above, and `self` is borrowed exclusively.
-        (self.tag() == LIST).then(|| unsafe { &mut *self.untagged::<Vec<Buf>>() })
-    }
-
     /// The number of bytes; for a list, the sum of its parts.
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -263,22 +235,6 @@ impl Buf {
         // SAFETY: B1: the owner keeps `len` bytes at `start` alive and unchanged; a list stores
         // none.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
-    }
-
-    /// The parts of a list. A buffer that is no list is its own single part.
-    pub fn parts(&self) -> &[Buf] {
-        match self.as_list() {
-            Some(parts) => parts,
-            None => std::slice::from_ref(self),
-        }
-    }
-
-    /// The parts of a list. A buffer that is no list is its own single part.
-    pub fn into_parts(mut self) -> Vec<Buf> {
-        match self.as_list_mut() {
-            Some(parts) => std::mem::take(parts),
-            None => vec![self],
-        }
     }
 
     /// The bytes as a `Vec`: the one that the buffer was made from, or else a copy of the bytes.
@@ -390,31 +346,6 @@ impl Buf {
         Target { start, len, owner: PhantomData }
     }
 
-    /// Appends the targets of a list to `targets`: from byte `from` of the list's capacity on, at
-    /// most `bytes` bytes, until `targets` has `most` entries.
-    pub(crate) fn targets<'a>(
-        &'a mut self,
-        mut from: usize,
-        mut bytes: usize,
-        targets: &mut Vec<Target<'a>>,
-        most: usize,
-    ) {
-        for part in self.as_list_mut().into_iter().flatten() {
-            let room = part.capacity();
-            if from >= room {
-                from -= room;
-                continue;
-            }
-            if targets.len() == most || bytes == 0 {
-                return;
-            }
-            let target = part.target(from, bytes);
-            bytes -= target.len();
-            targets.push(target);
-            from = 0;
-        }
-    }
-
     /// Sets the length after a read into the first `len` bytes of the capacity. In a list, each
     /// part gets its share in order.
     ///
@@ -423,8 +354,8 @@ impl Buf {
     pub unsafe fn set_filled(&mut self, mut len: usize) {
         if matches!(self.tag(), VEC | ALIGNED | PIECE) {
             self.len = len.min(self.own_room());
-        } else if let Some(parts) = self.as_list_mut() {
-            for part in parts {
+        } else {
+            for part in self.parts_mut() {
                 let share = len.min(part.capacity());
                 // SAFETY: as for this function: the parts are filled in order.
                 unsafe { part.set_filled(share) };
@@ -456,7 +387,7 @@ impl Buf {
                 drop(unsafe { Arc::from_raw(raw) });
             }
             // SAFETY: as above.
-            LIST => drop_each(*unsafe { Box::from_raw(self.untagged::<Vec<Buf>>()) }),
+            LIST => unsafe { self.release_list() },
             // SAFETY: as above.
             OWNER => drop(unsafe { Box::from_raw(self.untagged::<Owner>()) }),
             // SAFETY: as above.
@@ -501,6 +432,15 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// A target without bytes.
+    pub(crate) const NONE: Target<'a> =
+        Target { start: ptr::dangling_mut(), len: 0, owner: PhantomData };
+
+    /// So many targets without bytes.
+    pub(crate) fn nones(count: usize) -> Vec<Target<'a>> {
+        (0..count).map(|_| Target::NONE).collect()
+    }
+
     /// A target that covers `bytes`.
     pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
         Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
@@ -650,6 +590,8 @@ impl From<LeaseMut> for Buf {
         buf
     }
 }
+
+mod list;
 
 #[cfg(test)]
 mod tests;

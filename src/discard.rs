@@ -58,7 +58,7 @@ pub(crate) fn discard_payload(payload: Box<dyn Any + Send>) {
 
 /// Drops all of `values`, even if a `Drop` panics, and then resumes the first panic. (A vector does
 /// so too, but a second panic aborts the process.)
-pub(crate) fn drop_each<T>(values: Vec<T>) {
+pub(crate) fn drop_each<T>(values: impl Iterator<Item = T>) {
     let mut first = None;
     for value in values {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {

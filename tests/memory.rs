@@ -18,11 +18,13 @@ use windlass::driver::Driver;
 use windlass::sim::Faults;
 use windlass::{Buf, Completions, Done, DriverKind, ErrorKind, Handle, Op, Ready, Source, Watcher};
 
+#[path = "memory/lists.rs"]
+mod lists;
 #[path = "common/skip.rs"]
 mod skip;
 mod worlds;
 
-use worlds::{Network, Real, Ring, Virtual, World, descriptors};
+use worlds::{Network, Poll, Real, Ring, Virtual, World, descriptors};
 
 struct Counting;
 

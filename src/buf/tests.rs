@@ -17,9 +17,9 @@ fn a_read_fills_the_whole_capacity_of_a_vec_and_can_be_repeated() {
 #[test]
 fn lists_are_filled_in_order() {
     let mut buf = Buf::list([vec![0; 3], vec![0; 2]]);
-    let mut targets = Vec::new();
-    buf.targets(1, usize::MAX, &mut targets, 8);
-    assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
+    let mut targets = Target::nones(8);
+    let count = buf.targets(1, usize::MAX, &mut targets);
+    assert_eq!(targets[..count].iter().map(Target::len).collect::<Vec<_>>(), [2, 2]);
     targets[0].write(b"bc");
     targets[1].write(b"d");
     buf.target(0, 1);
@@ -40,14 +40,16 @@ fn a_read_fills_the_whole_capacity_of_an_aligned_buffer_alone_or_in_a_list() {
     assert_eq!(&buf[510..], b"ab");
     let mut list = Buf::list([Buf::from(vec![0; 3]), buf]);
     assert_eq!(list.capacity(), 515);
-    let mut targets = Vec::new();
-    list.targets(0, usize::MAX, &mut targets, 8);
-    assert_eq!(targets.iter().map(Target::len).collect::<Vec<_>>(), [3, 512]);
+    let mut targets = Target::nones(8);
+    let count = list.targets(0, usize::MAX, &mut targets);
+    assert_eq!(targets[..count].iter().map(Target::len).collect::<Vec<_>>(), [3, 512]);
     // SAFETY: all bytes are initialised, see above.
     unsafe { list.set_filled(4) };
     let mut parts = list.into_parts();
-    assert_eq!(parts.pop().unwrap().into_aligned().unwrap().len(), 1);
-    assert!(parts.pop().unwrap().into_aligned().is_err());
+    assert_eq!(parts.len(), 2);
+    assert!(parts.next().unwrap().into_aligned().is_err());
+    assert_eq!(parts.next().unwrap().into_aligned().unwrap().len(), 1);
+    assert!(parts.next().is_none());
 }
 
 #[test]
@@ -103,4 +105,45 @@ fn parts_keep_their_owners() {
     assert_eq!(Arc::strong_count(&shared), 1);
     let whole = Buf::from(vec![7; 3]).slice(..);
     assert_eq!(whole.capacity(), 3, "the whole is the vector");
+}
+
+/// A list of lists is a list of their parts; what is left of its parts goes with them.
+#[test]
+fn lists_are_flat_and_their_parts_come_out() {
+    let alive: Arc<[u8]> = Arc::from(&b"alive"[..]);
+    let shared = || Buf::from(Arc::clone(&alive));
+    let inner = Buf::list([shared(), Buf::from("b"), shared()]);
+    let list = Buf::list([Buf::from("a"), inner, Buf::list::<Buf>([]), shared()]);
+    assert_eq!((list.parts().len(), list.len()), (5, 17));
+    let mut parts = list.into_parts();
+    assert_eq!(&*parts.next().unwrap(), b"a");
+    assert_eq!(&*parts.next().unwrap(), b"alive");
+    assert_eq!(parts.len(), 3);
+    drop(parts);
+    assert_eq!(Arc::strong_count(&alive), 1);
+    let mut single = shared().into_parts();
+    assert_eq!((&*single.next().unwrap(), single.len()), (&b"alive"[..], 0));
+    assert_eq!(Buf::list::<Buf>([]).into_parts().len(), 0);
+}
+
+/// A list may outlive the vectors that its thread has kept: it is dropped while the thread ends.
+#[test]
+fn a_list_can_go_with_its_thread() {
+    struct Last(Option<Buf>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            drop(Buf::list(["made", "late"]));
+        }
+    }
+    thread_local!(static LAST: std::cell::RefCell<Last> = const { std::cell::RefCell::new(Last(None)) });
+    let alive: Arc<[u8]> = Arc::from(&b"alive"[..]);
+    let buf = Buf::from(Arc::clone(&alive));
+    let thread = std::thread::spawn(move || {
+        // Whichever of the two is made first goes last.
+        LAST.with_borrow_mut(|last| last.0 = Some(Buf::list([buf, Buf::from("b")])));
+        drop(Buf::list(["a", "b"]));
+    });
+    thread.join().unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::position::slices;
-use crate::buf::Buf;
+use crate::buf::{Buf, Target};
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
 /// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is
@@ -35,9 +35,10 @@ pub(crate) struct Vectors(Vec<Vector>);
 impl Vectors {
     /// Where a read goes.
     pub(crate) fn of_room(list: &mut Buf, from: usize) -> Vectors {
-        let mut targets = Vec::new();
-        list.targets(from, MOST_BYTES, &mut targets, MOST_VECTORS);
-        let of = targets.into_iter().map(|mut target| vector(target.as_mut_ptr(), target.len()));
+        let mut targets = Target::nones(list.parts().len().min(MOST_VECTORS));
+        let count = list.targets(from, MOST_BYTES, &mut targets);
+        let of =
+            targets[..count].iter_mut().map(|target| vector(target.as_mut_ptr(), target.len()));
         Vectors(of.collect())
     }
 

@@ -7,7 +7,7 @@
 
 use std::io::IoSlice;
 
-use crate::buf::Buf;
+use crate::buf::{Buf, Target};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, transfer};
@@ -44,9 +44,9 @@ pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
         if !buf.is_list() {
             return fs::read_at(fd, buf.target(done as usize, MOST_BYTES), at);
         }
-        let mut targets = Vec::new();
-        buf.targets(done as usize, MOST_BYTES, &mut targets, MOST_VECTORS);
-        fs::read_vectored_at(fd, &mut targets, at)
+        let mut targets = Target::nones(buf.parts().len().min(MOST_VECTORS));
+        let count = buf.targets(done as usize, MOST_BYTES, &mut targets);
+        fs::read_vectored_at(fd, &mut targets[..count], at)
     });
     if ended == Err(libc::EINVAL) && done % SECTOR != 0 && fs::how_open(fd).direct {
         ended = Ok(());

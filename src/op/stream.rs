@@ -132,7 +132,7 @@ impl Op {
     /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
     /// let source = watcher.attach(ours)?;
     /// theirs.write_all(b"headbody")?;
-    /// let parts = vec![Vec::with_capacity(4), Vec::with_capacity(100)];
+    /// let parts = [Vec::with_capacity(4), Vec::with_capacity(100)];
     /// watcher.submit(Op::read_vectored(source, parts))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
@@ -152,7 +152,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for [`Op::read_into`]: the list comes back, each vector with length 0.
-    pub fn read_vectored(source: Source, bufs: Vec<Vec<u8>>) -> Op {
+    pub fn read_vectored(source: Source, bufs: impl IntoIterator<Item = Vec<u8>>) -> Op {
         Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
@@ -358,7 +358,7 @@ impl Op {
     /// let mut watcher = Watcher::new()?;
     /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
     /// let source = watcher.attach(ours)?;
-    /// let parts = vec![Buf::from("head"), Buf::from(vec![b'!'; 4])];
+    /// let parts = [Buf::from("head"), Buf::from(vec![b'!'; 4])];
     /// watcher.submit(Op::write_vectored(source, parts))?;
     /// watcher.wait(&mut Completions::new())?;
     /// let mut text = [0; 8];
@@ -379,7 +379,7 @@ impl Op {
     /// # Cancellation
     ///
     /// As for [`Op::write`]. [`Error::bytes`] counts the bytes of all parts together.
-    pub fn write_vectored(source: Source, bufs: Vec<Buf>) -> Op {
+    pub fn write_vectored(source: Source, bufs: impl IntoIterator<Item = Buf>) -> Op {
         Op::with_buf(OpCode::Write, source, Buf::list(bufs))
     }
 

@@ -223,20 +223,23 @@ impl<K: Kernel> Proactor<K> {
         let from = op.moved as usize;
         let most = if op.code == OpCode::ReadExact { op.count as usize - from } else { usize::MAX };
         let (got, room) = if op.buf.is_list() {
-            let mut targets = Vec::with_capacity(VECTORS);
-            // What one call leaves of a message is lost, what it leaves of a stream is not.
-            let count = if state.kind().is_message() { usize::MAX } else { VECTORS };
-            op.buf.targets(from, most, &mut targets, count);
-            let room: usize = targets.iter().map(Target::len).sum();
-            let got = if targets.len() > VECTORS {
-                let fd = state.fd;
-                let got = recv_whole(&mut self.kernel, fd, state.kind(), &mut targets, room);
+            let parts = op.buf.parts().len();
+            if state.kind().is_message() && parts > VECTORS {
+                // What one call leaves of a message is lost, what it leaves of a stream is not.
+                let mut targets = Target::nones(parts);
+                let count = op.buf.targets(from, most, &mut targets);
+                let to = &mut targets[..count];
+                let room = to.iter().map(Target::len).sum();
+                let got = recv_whole(&mut self.kernel, state.fd, state.kind(), to, room);
                 self.counts.copied_bytes += got.moved.max(0) as u64;
-                got
+                (got, room)
             } else {
-                self.kernel.recv_vectored(state.fd, state.kind(), &mut targets)
-            };
-            (got, room)
+                let mut targets = [const { Target::NONE }; VECTORS];
+                let count = op.buf.targets(from, most, &mut targets);
+                let to = &mut targets[..count];
+                let room = to.iter().map(Target::len).sum();
+                (self.kernel.recv_vectored(state.fd, state.kind(), to), room)
+            }
         } else {
             let target = op.buf.target(from, most);
             let room = target.len();

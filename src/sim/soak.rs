@@ -114,7 +114,7 @@ impl Soak {
                 let parts: Vec<Vec<u8>> =
                     (0..1 + self.rng.below(4)).map(|_| self.bytes()).collect();
                 let data = parts.concat();
-                let parts = parts.into_iter().map(Buf::from).collect();
+                let parts = parts.into_iter().map(Buf::from);
                 self.submit(end, Op::write_vectored(source, parts), true, data);
             }
             4 | 5 => self.submit(end, Op::read(source), false, Vec::new()),
@@ -129,7 +129,7 @@ impl Soak {
                 self.submit(end, op, false, Vec::new());
             }
             8 => {
-                let rooms = (0..1 + self.rng.below(3))
+                let rooms: Vec<Vec<u8>> = (0..1 + self.rng.below(3))
                     .map(|_| Vec::with_capacity(1 + self.rng.below(500) as usize))
                     .collect();
                 self.submit(end, Op::read_vectored(source, rooms), false, Vec::new());

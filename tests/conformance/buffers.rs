@@ -187,7 +187,7 @@ pub fn buffers_that_are_too_long_are_refused<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let part: Arc<[u8]> = Arc::from(vec![0u8; 1 << 20]);
-    let parts = |count: usize| (0..count).map(|_| Buf::from(Arc::clone(&part))).collect();
+    let parts = |count: usize| (0..count).map(|_| Buf::from(Arc::clone(&part)));
     let (reason, op) = b.refuse(Op::write_vectored(here, parts(2048)));
     assert_eq!(reason, Reason::TooLong);
     assert_eq!(op.into_buf().into_parts().len(), 2048);

@@ -402,7 +402,7 @@ pub fn a_message_of_very_many_parts_stays_one<H: Harness>() {
         let list: Vec<Buf> = bytes.chunks(3).map(|part| Buf::from(part.to_vec())).collect();
         let write = b.submit(Op::write_vectored(here, list));
         assert_eq!(expect_written(b.end(write)).parts().len(), parts);
-        let read = b.submit(Op::read_vectored(there, (0..parts * 2).map(|_| room(2)).collect()));
+        let read = b.submit(Op::read_vectored(there, (0..parts * 2).map(|_| room(2))));
         let data = expect_read(b.end(read));
         assert_eq!(data.len(), bytes.len(), "one message of {parts} parts");
         expect_same(&data.into_vec(), &bytes);

@@ -73,7 +73,7 @@ pub fn direct_reads_and_writes<H: Harness>() {
         // Lists.
         let part = || AlignedBuf::with_capacity(4096, 4096);
         let data = expect_read(b.run(Op::read_at(file, Buf::list([part(), part()]), 4096)));
-        let got: Vec<u8> = data.into_parts().iter().flat_map(|part| part.to_vec()).collect();
+        let got: Vec<u8> = data.into_parts().flat_map(Buf::into_vec).collect();
         expect_same(&got, &all[4096..3 * 4096]);
         // What is not aligned is done, or is an error with the buffer.
         for (op, had) in [

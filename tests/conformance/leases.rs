@@ -229,7 +229,7 @@ pub fn parts_of_a_lease<H: Harness>() {
         let mut wanted = second.to_vec();
         wanted.extend_from_slice(&first);
         let list = [second, first].into_iter().filter(|part| !part.is_empty());
-        let write = b.submit(Op::write_vectored(here, list.map(Buf::from).collect()));
+        let write = b.submit(Op::write_vectored(here, list.map(Buf::from)));
         assert_eq!(b.read_exact(there, wanted.len()), wanted);
         expect_written(b.end(write));
     }

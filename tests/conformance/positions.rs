@@ -123,7 +123,7 @@ pub fn lists_are_filled_and_written_in_order<H: Harness>() {
         let rooms = Buf::list(lens.iter().map(|&len| room(len.max(1))));
         let data = expect_read(b.run(Op::read_at(file, rooms, 100)));
         assert_eq!(data.len(), all.len());
-        let got: Vec<u8> = data.into_parts().into_iter().flat_map(Buf::into_vec).collect();
+        let got: Vec<u8> = data.into_parts().flat_map(Buf::into_vec).collect();
         expect_same(&got, &all);
         // Over the end, which no part, some part, or the first one meets.
         for missing in [0, 1, all.len() / 2, all.len()] {

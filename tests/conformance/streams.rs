@@ -119,7 +119,8 @@ pub fn vectored_reads_fill_their_vectors_in_order<H: Harness>() {
     let parts = vec![room(3), room(4), vec![0; 100]];
     let rooms: Vec<usize> = parts.iter().map(Vec::capacity).collect();
     let read = b.submit(Op::read_vectored(here, parts));
-    let parts = expect_read(b.end(read)).into_parts();
+    let data = expect_read(b.end(read));
+    let parts = data.parts();
     let count = parts.iter().map(|part| part.len()).sum();
     assert!(count > 0);
     let mut wanted = &b"abcdefghij"[..count];
@@ -142,8 +143,7 @@ pub fn vectored_writes_with_very_many_parts_arrive_whole<H: Harness>() {
         wanted.extend_from_slice(&part);
         windlass::Buf::from(part)
     });
-    let op = Op::write_vectored(here, parts.collect());
-    let write = b.submit(op);
+    let write = b.submit(Op::write_vectored(here, parts));
     let got = b.read_exact(there, wanted.len());
     expect_same(&got, &wanted);
     match b.end(write).result {
@@ -321,7 +321,7 @@ pub fn a_random_mix_of_reads_and_writes<H: Harness>() {
                         1 => Op::read_into(*source, room(1 + random.below(9000))),
                         _ => {
                             let sizes = [1 + random.below(10), 1 + random.below(5000)];
-                            Op::read_vectored(*source, sizes.map(room).into())
+                            Op::read_vectored(*source, sizes.map(room))
                         }
                     };
                     reading[end] += 1;

@@ -462,7 +462,7 @@ impl<W: World> Model<W> {
 
     /// A vector is the very one that was moved in.
     fn check_vec(&self, index: usize, buf: Buf) {
-        for (part, memory) in buf.into_parts().into_iter().zip(&self.ops[index].memory) {
+        for (part, memory) in buf.into_parts().zip(&self.ops[index].memory) {
             if part.capacity() > 0 {
                 let vec = part.into_vec();
                 let back = Memory { start: vec.as_ptr() as usize, room: vec.capacity() };
