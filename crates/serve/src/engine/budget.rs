@@ -1,0 +1,89 @@
+//! One budget of bytes for all connections of a server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts the bytes that wait in all loops of a server: output that the kernel has not taken,
+/// writes of other threads that no loop has taken, and data that no program has taken.
+///
+/// Above three quarters of the limit connections stop reading. Above the limit the connection whose
+/// output has made no progress for longest is closed, until the rest fits.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub fn new(limit: usize) -> Budget {
+        Budget(Arc::new(Shared { limit, used: AtomicUsize::new(0) }))
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+
+    /// How many bytes wait now.
+    pub fn used(&self) -> usize {
+        // Parties add before they take away, but a reader may see it in another order.
+        let used = self.0.used.load(Ordering::Relaxed);
+        if used > isize::MAX as usize { 0 } else { used }
+    }
+
+    /// Changes what one party has charged.
+    #[inline]
+    pub(crate) fn change(&self, before: u32, now: u32) {
+        let change = (now as usize).wrapping_sub(before as usize);
+        self.0.used.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Charges `bytes` unless they exceed the limit.
+    #[allow(dead_code)] // until other threads write
+    pub(crate) fn try_charge(&self, bytes: u32) -> bool {
+        let before = self.0.used.fetch_add(bytes as usize, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes as usize) <= self.0.limit;
+        if !fits {
+            self.change(bytes, 0);
+        }
+        fits
+    }
+
+    /// Whether connections must stop reading.
+    #[inline]
+    pub(crate) fn is_high(&self) -> bool {
+        self.used() > self.0.limit / 4 * 3
+    }
+
+    /// Whether connections that have stopped may read again.
+    pub(crate) fn is_low(&self) -> bool {
+        self.used() <= self.0.limit / 2
+    }
+
+    /// Whether a connection must be closed.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.used() > self.0.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_fits_or_changes_nothing() {
+        let budget = Budget::new(100);
+        assert!(budget.try_charge(60) && !budget.try_charge(41) && budget.try_charge(40));
+        assert!(budget.is_high() && !budget.is_over() && !budget.is_low());
+        budget.change(60, 70);
+        assert!(budget.is_over());
+        budget.change(70, 0);
+        assert_eq!(budget.used(), 40);
+        assert!(budget.is_low());
+    }
+}

@@ -1,0 +1,521 @@
+//! The table of connections: names, and what is kept for each.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use windlass::{Buf, Source};
+
+use super::Cause;
+
+/// Names a connection. It goes stale when the connection has ended, and never names another one.
+///
+/// The [number](Id::number) of an id is unique over all loops of a server, and increases from one
+/// connection of a loop to the next. Ids compare by it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    number: u64,
+    index: u32,
+}
+
+/// The bits of a number that name the loop.
+pub(crate) const LOOP_BITS: u32 = 10;
+
+impl Id {
+    /// The number of this connection, from 1024 on.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// The loop that serves the connection, 0 to 1023.
+    pub fn loop_index(self) -> usize {
+        (self.number & ((1 << LOOP_BITS) - 1)) as usize
+    }
+
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({})", self.number)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+/// No place in a table.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Places are given out in chunks of this many.
+const CHUNK: usize = 256;
+
+/// The most places. The tokens of operations have higher numbers for other uses.
+pub(crate) const MOST: u32 = 1 << 24;
+
+/// What other threads see of a place.
+#[derive(Default)]
+pub(crate) struct Head {
+    /// The number of the connection that has the place; 0 if it is vacant.
+    number: AtomicU64,
+    /// Bytes that count against the connection's cap: those that wait in the loop, and those that
+    /// other threads have queued. Each party takes away what it has added, so a charge that
+    /// outlives its connection does no harm to the next one of this place.
+    charged: AtomicU32,
+    /// When it was opened, in tenths of a second since the first connection. (It fills the place up
+    /// to a multiple of 8 bytes.)
+    opened: AtomicU32,
+}
+
+/// The places as other threads see them.
+#[derive(Clone, Default)]
+pub(crate) struct Heads(Arc<RwLock<Vec<Arc<[Head]>>>>);
+
+#[allow(dead_code)] // until other threads write
+impl Heads {
+    /// Charges `bytes` to a connection, unless its charge would exceed `cap`.
+    pub(crate) fn charge(&self, id: Id, bytes: u32, cap: u32) -> Result<(), Refusal> {
+        self.with(id.index, |head| {
+            if head.number.load(Ordering::Acquire) != id.number {
+                return Err(Refusal::Stale);
+            }
+            let before = head.charged.fetch_add(bytes, Ordering::Relaxed);
+            if before.saturating_add(bytes) > cap {
+                head.charged.fetch_sub(bytes, Ordering::Relaxed);
+                return Err(Refusal::Cap);
+            }
+            Ok(())
+        })
+        .unwrap_or(Err(Refusal::Stale))
+    }
+
+    /// Takes a charge away again.
+    pub(crate) fn discharge(&self, id: Id, bytes: u32) {
+        self.with(id.index, |head| head.charged.fetch_sub(bytes, Ordering::Relaxed));
+    }
+
+    /// Whether the name is not stale yet.
+    pub(crate) fn contains(&self, id: Id) -> bool {
+        let lives = |head: &Head| head.number.load(Ordering::Acquire) == id.number;
+        self.with(id.index, lives).unwrap_or(false)
+    }
+
+    fn with<T>(&self, index: u32, look: impl FnOnce(&Head) -> T) -> Option<T> {
+        let chunks = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let chunk = chunks.get(index as usize / CHUNK)?;
+        Some(look(&chunk[index as usize % CHUNK]))
+    }
+}
+
+/// Why a write was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The connection has ended, or is about to: it closes, detaches, or has shut down its output.
+    Stale,
+    /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
+    Cap,
+    /// The bytes that wait in the whole server would exceed its
+    /// [memory](crate::Limits::memory).
+    Memory,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Stale => "the connection has ended, or takes no more output",
+            Refusal::Cap => "too many bytes wait for this connection (Limits::cap)",
+            Refusal::Memory => "too many bytes wait in the whole server (Limits::memory)",
+        })
+    }
+}
+
+/// A write that was refused, with its bytes.
+pub struct Refused {
+    /// The bytes, as they were given.
+    pub data: Buf,
+    /// Why.
+    pub reason: Refusal,
+}
+
+impl fmt::Debug for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refused({:?}, {} bytes)", self.reason, self.data.len())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// It connects, and has no reads yet.
+pub(crate) const CONNECTING: u16 = 1;
+/// A read is in flight.
+pub(crate) const READING: u16 = 1 << 1;
+/// The program has paused its reads.
+pub(crate) const PAUSED: u16 = 1 << 2;
+/// Its reads stop because too many bytes of output wait for it.
+pub(crate) const FULL: u16 = 1 << 3;
+/// Its reads stop because the whole server has too many bytes.
+pub(crate) const THROTTLED: u16 = 1 << 4;
+/// Data is held back; what arrives goes behind it.
+pub(crate) const HELD: u16 = 1 << 5;
+/// The peer has ended its side.
+pub(crate) const ENDED: u16 = 1 << 6;
+/// It is in the list of connections that `flush` looks at.
+pub(crate) const DIRTY: u16 = 1 << 7;
+/// A wait for the end of its output is in flight.
+pub(crate) const DRAINING: u16 = 1 << 8;
+/// It is to close when its output is out.
+pub(crate) const CLOSE: u16 = 1 << 9;
+/// The close is submitted.
+pub(crate) const CLOSING: u16 = 1 << 10;
+/// Its output is to be shut down.
+pub(crate) const SHUT: u16 = 1 << 11;
+/// The shutdown is submitted.
+pub(crate) const SHUTTING: u16 = 1 << 12;
+/// Its descriptor is to be detached when its output is out.
+pub(crate) const DETACH: u16 = 1 << 13;
+/// It is to be aborted.
+pub(crate) const ABORT: u16 = 1 << 14;
+/// A wake is on its way to the program.
+pub(crate) const WOKEN: u16 = 1 << 15;
+
+/// No more data is delivered.
+pub(crate) const OVER: u16 = CLOSE | CLOSING | ABORT;
+
+/// Its read is to end.
+pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED | DETACH;
+
+/// What the loop keeps for a connection. 16 bytes besides the state: an idle connection has no
+/// more than this and its `Head`.
+pub(crate) struct Place<S> {
+    pub(crate) source: Source,
+    /// Its part of `Table::active`, while it has more than a state; of a vacant place the next
+    /// vacant one.
+    pub(crate) active: u32,
+    pub(crate) flags: u16,
+    pub(crate) state: Option<S>,
+}
+
+/// What a connection has while something is in motion.
+#[derive(Default)]
+pub(crate) struct Active {
+    /// The place it belongs to.
+    pub(crate) index: u32,
+    /// What was written in this turn: these buffers, then the copied bytes.
+    pub(crate) parts: Vec<Buf>,
+    pub(crate) copied: Vec<u8>,
+    pub(crate) corked: usize,
+    /// How many bytes the watcher had queued when the engine last looked.
+    pub(crate) queued: usize,
+    /// Data that arrived while the program did not want any.
+    pub(crate) held: VecDeque<Buf>,
+    pub(crate) held_bytes: usize,
+    /// How many of `queued` and `held_bytes` are charged.
+    pub(crate) charged: u32,
+    /// When its output last moved, or when its close began.
+    pub(crate) since: Option<Instant>,
+    /// Where it stands in the list of connections that the sweep looks at.
+    pub(crate) swept: Option<u32>,
+    /// Why it ends.
+    pub(crate) cause: Option<Cause>,
+    /// Bytes of failed writes.
+    pub(crate) unsent: usize,
+}
+
+impl Active {
+    /// Whether there is nothing to keep.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.corked == 0
+            && self.queued == 0
+            && self.held.is_empty()
+            && self.cause.is_none()
+            && self.unsent == 0
+    }
+}
+
+/// Connections by their places.
+pub(crate) struct Table<S> {
+    heads: Vec<Arc<[Head]>>,
+    shared: Heads,
+    places: Vec<Box<[Place<S>]>>,
+    pub(crate) active: Vec<Active>,
+    free_active: Vec<u32>,
+    /// The first vacant place.
+    vacant: u32,
+    pub(crate) len: usize,
+    /// The number of the next connection.
+    next: u64,
+    /// When the first connection was opened.
+    start: Option<Instant>,
+}
+
+fn tenths(span: Duration) -> u32 {
+    (span.as_millis() / 100) as u32
+}
+
+/// Memory for copied bytes that a connection may keep for its next turn.
+const KEPT: usize = 16 << 10;
+
+impl<S> Table<S> {
+    pub(crate) fn new(loop_index: usize) -> Table<S> {
+        Table {
+            heads: Vec::new(),
+            shared: Heads::default(),
+            places: Vec::new(),
+            active: Vec::new(),
+            free_active: Vec::new(),
+            vacant: NIL,
+            len: 0,
+            next: 1 << LOOP_BITS | loop_index as u64,
+            start: None,
+        }
+    }
+
+    #[allow(dead_code)] // until other threads write
+    pub(crate) fn heads(&self) -> Heads {
+        self.shared.clone()
+    }
+
+    /// A place for a connection; `None` if there are too many.
+    pub(crate) fn insert(&mut self, source: Source, flags: u16, state: S) -> Option<Id> {
+        if self.vacant == NIL {
+            self.grow()?;
+        }
+        let index = self.vacant;
+        let place = self.place_mut(index);
+        let next = std::mem::replace(&mut place.active, NIL);
+        (place.source, place.flags, place.state) = (source, flags, Some(state));
+        let number = self.next;
+        self.vacant = next;
+        // Not open yet.
+        self.head(index).opened.store(u32::MAX, Ordering::Relaxed);
+        self.head(index).number.store(number, Ordering::Release);
+        self.next += 1 << LOOP_BITS;
+        self.len += 1;
+        Some(Id { number, index })
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Option<()> {
+        let first = (self.places.len() * CHUNK) as u32;
+        if first >= MOST {
+            return None;
+        }
+        let last = first + CHUNK as u32 - 1;
+        let place = |index| Place {
+            source: Source::NONE,
+            active: if index == last { NIL } else { index + 1 },
+            flags: 0,
+            state: None,
+        };
+        self.places.push((first..=last).map(place).collect());
+        let heads: Arc<[Head]> = (0..CHUNK).map(|_| Head::default()).collect();
+        self.heads.push(Arc::clone(&heads));
+        self.shared.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).push(heads);
+        self.vacant = first;
+        Some(())
+    }
+
+    /// Vacates a place. The caller has released its active part.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<S> {
+        let vacant = self.vacant;
+        let place = self.place_mut(index);
+        let state = place.state.take();
+        (place.source, place.active, place.flags) = (Source::NONE, vacant, 0);
+        self.vacant = index;
+        self.head(index).number.store(0, Ordering::Release);
+        self.len -= 1;
+        state
+    }
+
+    /// Notes that a connection is open from now on.
+    pub(crate) fn begin(&mut self, index: u32, now: Instant) {
+        let since = now - *self.start.get_or_insert(now);
+        self.head(index).opened.store(tenths(since), Ordering::Relaxed);
+    }
+
+    /// How long a connection has been open.
+    pub(crate) fn age(&self, index: u32, now: Instant) -> Duration {
+        let now = tenths(self.start.map_or(Duration::ZERO, |start| now - start));
+        let age = now.saturating_sub(self.head(index).opened.load(Ordering::Relaxed));
+        Duration::from_millis(u64::from(age) * 100)
+    }
+
+    #[inline]
+    fn head(&self, index: u32) -> &Head {
+        &self.heads[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn place(&self, index: u32) -> &Place<S> {
+        &self.places[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn place_mut(&mut self, index: u32) -> &mut Place<S> {
+        &mut self.places[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    /// The place of a source, by the index in the token of its operation.
+    #[inline]
+    pub(crate) fn find(&self, index: u32, source: Source) -> Option<&Place<S>> {
+        let place = self.places.get(index as usize / CHUNK)?;
+        let place = &place[index as usize % CHUNK];
+        (place.source == source && place.state.is_some()).then_some(place)
+    }
+
+    /// The name of the connection that has a place.
+    #[inline]
+    pub(crate) fn id(&self, index: u32) -> Id {
+        Id { number: self.head(index).number.load(Ordering::Relaxed), index }
+    }
+
+    /// The place of a connection; `None` for a stale name.
+    #[inline]
+    pub(crate) fn get(&self, id: Id) -> Option<&Place<S>> {
+        self.lives(id).then(|| self.place(id.index))
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Place<S>> {
+        if self.lives(id) { Some(self.place_mut(id.index)) } else { None }
+    }
+
+    #[inline]
+    fn lives(&self, id: Id) -> bool {
+        let chunk = self.heads.get(id.index as usize / CHUNK);
+        let head = chunk.map(|chunk| &chunk[id.index as usize % CHUNK]);
+        head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
+    }
+
+    /// All connections, by place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Id> {
+        let indices = 0..(self.places.len() * CHUNK) as u32;
+        indices.filter(|&index| self.place(index).state.is_some()).map(|index| self.id(index))
+    }
+
+    /// Bytes that are charged to a connection.
+    #[inline]
+    pub(crate) fn charged(&self, index: u32) -> u32 {
+        self.head(index).charged.load(Ordering::Relaxed)
+    }
+
+    /// Changes the charge of a connection.
+    pub(crate) fn charge(&self, index: u32, before: u32, now: u32) {
+        self.head(index).charged.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// The active part of a connection, made where there is none.
+    #[inline]
+    pub(crate) fn activate(&mut self, index: u32) -> &mut Active {
+        let at = self.place(index).active;
+        let at = if at == NIL { self.new_active(index) } else { at };
+        &mut self.active[at as usize]
+    }
+
+    #[inline]
+    fn new_active(&mut self, index: u32) -> u32 {
+        let at = self.free_active.pop().unwrap_or_else(|| {
+            self.active.push(Active::default());
+            self.active.len() as u32 - 1
+        });
+        self.active[at as usize].index = index;
+        self.place_mut(index).active = at;
+        at
+    }
+
+    /// The active part of a connection, if it has one.
+    #[inline]
+    pub(crate) fn active_of(&mut self, index: u32) -> Option<&mut Active> {
+        let at = self.place(index).active;
+        self.active.get_mut(at as usize)
+    }
+
+    /// Gives the active part back if there is nothing in it.
+    #[inline]
+    pub(crate) fn settle(&mut self, index: u32) {
+        let at = self.place(index).active;
+        if let Some(active) = self.active.get(at as usize)
+            && active.swept.is_none()
+            && active.is_over()
+        {
+            self.release(index);
+        }
+    }
+
+    /// Gives the active part back.
+    #[inline]
+    pub(crate) fn release(&mut self, index: u32) {
+        let at = std::mem::replace(&mut self.place_mut(index).active, NIL);
+        let Some(active) = self.active.get_mut(at as usize) else { return };
+        // The vectors keep their memory, so that a message allocates nothing.
+        active.parts.clear();
+        active.held.clear();
+        active.copied.clear();
+        if active.copied.capacity() > KEPT {
+            active.copied = Vec::new();
+        }
+        if active.held.capacity() > 64 {
+            active.held = VecDeque::new();
+        }
+        (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
+        (active.since, active.cause) = (None, None);
+        self.free_active.push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_takes_32_bytes() {
+        assert_eq!(size_of::<Place<()>>() + size_of::<Head>(), 32);
+    }
+
+    #[test]
+    fn ids_increase_and_stale_ones_find_nothing() {
+        let mut table = Table::new(3);
+        let a = table.insert(Source::NONE, 0, "a").unwrap();
+        let b = table.insert(Source::NONE, 0, "b").unwrap();
+        assert!(a < b && a.loop_index() == 3 && b.number() - a.number() == 1024);
+        assert_eq!(table.remove(a.index()), Some("a"));
+        assert!(table.get(a).is_none() && !table.heads().contains(a));
+        let c = table.insert(Source::NONE, 0, "c").unwrap();
+        assert!(c > b && c.index() == a.index());
+        assert!(table.get(a).is_none());
+        assert_eq!(table.iter().collect::<Vec<_>>(), [c, b]);
+        for _ in 0..1000 {
+            table.insert(Source::NONE, 0, "more").unwrap();
+        }
+        assert_eq!(table.len, 1002);
+    }
+
+    #[test]
+    fn charges_have_a_cap() {
+        let mut table = Table::new(0);
+        let id = table.insert(Source::NONE, 0, ()).unwrap();
+        let heads = table.heads();
+        assert_eq!(heads.charge(id, 60, 100), Ok(()));
+        assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));
+        assert_eq!(heads.charge(id, 40, 100), Ok(()));
+        heads.discharge(id, 60);
+        assert_eq!(table.charged(id.index()), 40);
+        table.remove(id.index());
+        assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
+    }
+}

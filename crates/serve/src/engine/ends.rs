@@ -1,0 +1,145 @@
+//! How connections end: close after the output, half-close, abort, detach.
+
+use windlass::driver::Driver;
+use windlass::{Op, Reason, Source, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::{Cause, Engine};
+
+impl<S> Engine<S> {
+    /// Closes a connection when its output is out; false for a stale name. No more data of it is
+    /// delivered. What is not out after [`Limits::close`](super::Limits::close) is lost, and
+    /// counted in [`Event::Closed`](super::Event::Closed).
+    pub fn close(&mut self, id: Id) -> bool {
+        self.close_as(id, Cause::Closed)
+    }
+
+    pub(crate) fn close_as(&mut self, id: Id, cause: Cause) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & (OVER | DETACH) == 0 {
+            place.flags |= CLOSE;
+            self.table.activate(id.index()).cause.get_or_insert(cause);
+            self.dirty(id.index());
+        }
+        true
+    }
+
+    /// Shuts down the output of a connection when it is out; false for a stale name. The peer sees
+    /// the end of the input, and can still send. The connection closes when the peer has ended its
+    /// side, too.
+    pub fn shutdown(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & (OVER | DETACH | SHUTTING) == 0 {
+            place.flags |= SHUT;
+            self.dirty(id.index());
+        }
+        true
+    }
+
+    /// Hands the descriptor of a connection to the program when its output is out, with the bytes
+    /// that had arrived: [`Event::Detached`](super::Event::Detached). False for a stale name.
+    pub fn detach(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & (OVER | DETACH) == 0 {
+            place.flags |= DETACH;
+            self.dirty(id.index());
+        }
+        true
+    }
+
+    /// Carries out what the program has asked of a connection.
+    #[inline]
+    pub(crate) fn carry_out<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        if place.flags & (OVER | SHUT | DETACH) != 0 {
+            self.carry_out_end(watcher, index);
+        } else if place.flags & READING == 0 && place.state.is_some() {
+            self.read_as_wanted(watcher, index);
+        }
+    }
+
+    #[inline(never)]
+    fn carry_out_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let (source, flags) = (place.source, place.flags);
+        if flags & ABORT != 0 {
+            return self.fail(watcher, index, Cause::Aborted);
+        }
+        if flags & CONNECTING != 0 {
+            let waits = self.corked(index) > 0;
+            if flags & CLOSE != 0 && !waits {
+                self.fail(watcher, index, Cause::Closed);
+            }
+            return;
+        }
+        let token = self.token(index);
+        if flags & SHUT != 0 {
+            let place = self.table.place_mut(index);
+            place.flags = place.flags & !SHUT | SHUTTING;
+            if watcher.submit(Op::shutdown(source).token(token)).is_err() {
+                return self.fail(watcher, index, Cause::Refused);
+            }
+        }
+        if flags & (CLOSE | CLOSING) == CLOSE {
+            let place = self.table.place_mut(index);
+            place.flags = place.flags & !CLOSE | CLOSING;
+            self.begin_end(watcher, index);
+            if watcher.submit(Op::close(source).token(token)).is_err() {
+                self.fail(watcher, index, Cause::Refused);
+            }
+        } else if flags & DETACH != 0 && !source.is_none() {
+            self.try_detach(watcher, index);
+        } else {
+            self.read_as_wanted(watcher, index);
+        }
+    }
+
+    /// The time of the close runs from here.
+    fn begin_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        self.table.activate(index).since = Some(watcher.now());
+        self.sweep_later(watcher, index);
+    }
+
+    /// Detaches a connection if its output is out and its read has ended; else sees to that.
+    fn try_detach<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let (source, flags) = (place.source, place.flags);
+        if watcher.queued_bytes(source).unwrap_or(0) > 0 {
+            let is_new = self.table.active_of(index).is_none_or(|active| active.swept.is_none());
+            if is_new {
+                self.begin_end(watcher, index);
+            }
+            return;
+        }
+        if flags & READING != 0 || flags & DRAINING != 0 {
+            watcher.cancel_all(source);
+            return;
+        }
+        // Refused for a source that has ended only.
+        let _ = watcher.set_idle_timeout(source, None);
+        match watcher.detach(source) {
+            Ok(handle) => {
+                self.table.place_mut(index).source = Source::NONE;
+                self.unsweep(index);
+                let mut ahead = Vec::new();
+                if let Some(active) = self.table.active_of(index) {
+                    ahead.extend(active.held.drain(..));
+                    (active.held_bytes, active.queued) = (0, 0);
+                }
+                self.recharge(index);
+                self.table.release(index);
+                let ended = flags & ENDED != 0 || ahead.last().is_some_and(|last| last.is_empty());
+                ahead.retain(|data| !data.is_empty());
+                self.counts.detached += 1;
+                let id = self.table.id(index);
+                self.pending.push_back(Pending::Detached(Box::new((id, handle, ahead, ended))));
+            }
+            // The answer of a cancel is on its way.
+            Err(Reason::Busy) => {
+                watcher.cancel_all(source);
+            }
+            Err(_) => self.fail(watcher, index, Cause::Refused),
+        }
+    }
+}

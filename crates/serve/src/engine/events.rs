@@ -1,0 +1,460 @@
+//! What an engine tells the program, and how completions become events.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use windlass::driver::{Driver, OpCode};
+use windlass::{Buf, Completion, Done, ErrorKind, Handle, Source, Watcher};
+
+use super::conn::*;
+use super::{Engine, LISTENERS, REFUSED, SWEEP, TICK, WAKE};
+
+/// Something that has happened on an engine's connections.
+///
+/// A connection has `Opened` first, then any number of the others, and `Closed` or `Detached`
+/// exactly once and last. (A [connect](Engine::connect) that fails has `Closed` only.)
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<S> {
+    /// A connection was accepted, or a connect has succeeded.
+    Opened {
+        /// The connection.
+        id: Id,
+        /// Where it comes from.
+        origin: Origin,
+    },
+    /// Bytes have arrived.
+    Data {
+        /// The connection.
+        id: Id,
+        /// The bytes: at least one.
+        data: Buf,
+    },
+    /// The peer has ended its side, and still reads. Only if
+    /// [`close_on_eof`](super::Config::close_on_eof) is off.
+    Ended {
+        /// The connection.
+        id: Id,
+    },
+    /// The waiting output was above the [high](super::Limits::high) mark, and has fallen to the
+    /// [low](super::Limits::low) one.
+    Drained {
+        /// The connection.
+        id: Id,
+    },
+    /// The connection has ended. Its name is stale.
+    Closed {
+        /// The connection.
+        id: Id,
+        /// Why it ended: what came first.
+        cause: Cause,
+        /// How many bytes of output were not sent.
+        unsent: usize,
+        /// How long it was open, to a tenth of a second.
+        age: Duration,
+        /// The program's state.
+        state: S,
+    },
+    /// The descriptor is the program's now. The name of the connection is stale.
+    Detached {
+        /// The connection.
+        id: Id,
+        /// The descriptor. An accepted one is non-blocking.
+        handle: Handle,
+        /// Bytes that had arrived and were not delivered, in order.
+        ahead: Vec<Buf>,
+        /// Whether the peer has ended its side.
+        ended: bool,
+        /// The program's state.
+        state: S,
+    },
+    /// The time of [`tick_after`](Engine::tick_after) has passed.
+    Tick,
+    /// Somebody has [woken](Engine::wake) the connection.
+    Wake {
+        /// The connection.
+        id: Id,
+    },
+    /// A listener has failed. It accepts again after 100 ms.
+    AcceptFailed {
+        /// The number that [`listen`](Engine::listen) has returned.
+        listener: usize,
+        /// Why.
+        error: ErrorKind,
+    },
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The listener that has accepted it, from 0 in the order in which they were added; `None` for
+    /// a connect or a given descriptor.
+    pub listener: Option<usize>,
+    /// The address of the peer, if it has an internet address.
+    pub peer: Option<SocketAddr>,
+}
+
+/// Why a connection has ended: the first cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The peer has ended its side.
+    Eof,
+    /// The program has closed it.
+    Closed,
+    /// The program has aborted it.
+    Aborted,
+    /// No byte has moved for [`Limits::idle`](super::Limits::idle).
+    Idle,
+    /// Its output has not moved for [`Limits::write_stall`](super::Limits::write_stall).
+    WriteStall,
+    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and the output of
+    /// this connection had made no progress for longest.
+    Shed,
+    /// The output that waits would have exceeded [`Limits::cap`](super::Limits::cap).
+    Overflow,
+    /// The connect did not succeed within [`Limits::connect`](super::Limits::connect).
+    ConnectTimeout,
+    /// A callback of the program has panicked.
+    Panicked,
+    /// The server shuts down.
+    Shutdown,
+    /// The system has reported this errno.
+    Os(i32),
+    /// The watcher has refused an operation, or other code has ended the source.
+    Refused,
+}
+
+/// What `next_event` delivers besides what completions say.
+pub(crate) enum Pending {
+    /// The state and the end are in `gone`.
+    Gone,
+    /// The next piece of what was held back.
+    Held(Id),
+    Drained(Id),
+    Wake(Id),
+    Opened(Id, Option<SocketAddr>),
+    Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
+}
+
+/// A connection whose end is not told yet.
+pub(crate) struct Gone<S> {
+    pub(crate) id: Id,
+    pub(crate) cause: Cause,
+    pub(crate) unsent: usize,
+    pub(crate) age: Duration,
+    pub(crate) state: S,
+}
+
+impl<S: Default> Engine<S> {
+    /// Takes a completion in, or hands back one that is not the engine's.
+    ///
+    /// The engine's operations have [tokens](windlass::Op::token) from 2^63 on. A program uses
+    /// lower ones.
+    #[inline]
+    pub fn complete<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        completion: Completion,
+    ) -> Option<Completion> {
+        let _ = watcher;
+        if (completion.token >> 32) as u32 != self.tag {
+            return Some(completion);
+        }
+        self.queue.push_back(completion);
+        None
+    }
+
+    /// Takes the next event out. Call it until it returns `None`, then [`flush`](Engine::flush).
+    #[inline]
+    pub fn next_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
+        loop {
+            if !self.pending.is_empty()
+                && let Some(event) = self.next_pending()
+            {
+                return Some(event);
+            }
+            let completion = self.queue.pop_front()?;
+            if let Some(event) = self.take(watcher, completion) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Turns one completion of the engine's into an event.
+    #[inline]
+    pub(crate) fn take<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        mut completion: Completion,
+    ) -> Option<Event<S>> {
+        let (index, source) = (completion.token as u32, completion.source);
+        if completion.has_more()
+            && let Some(place) = self.table.find(index, source)
+            && place.flags & (OVER | STOPPED | HELD) == 0
+            && let Some(data) = completion.take_read()
+        {
+            if self.budget.is_high() {
+                self.throttle(index);
+            }
+            return Some(Event::Data { id: self.table.id(index), data });
+        }
+        self.take_other(watcher, index, source, completion)
+    }
+
+    #[inline(never)]
+    fn take_other<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        source: Source,
+        mut completion: Completion,
+    ) -> Option<Event<S>> {
+        if index >= MOST {
+            return self.take_special(watcher, index, completion);
+        }
+        let more = completion.has_more();
+        let place = self.table.find(index, source)?;
+        let flags = place.flags;
+        match completion.code() {
+            OpCode::Read => {
+                if !more {
+                    self.table.place_mut(index).flags &= !READING;
+                } else if flags & STOPPED != 0 {
+                    // It stops at the first data that arrives, so that a short pause costs nothing.
+                    watcher.cancel(completion.ticket());
+                }
+                match completion.result {
+                    Ok(Done::Read(data)) => self.arrived(index, data),
+                    Err(error) => {
+                        self.read_failed(watcher, index, error.kind());
+                        None
+                    }
+                    _ => None,
+                }
+            }
+            OpCode::Write => {
+                // Quiet writes complete if they fail only.
+                let left = completion.take_buf().len() - completion.bytes();
+                self.table.activate(index).unsent += left;
+                let kind = completion.error_kind()?;
+                self.write_failed(watcher, index, kind);
+                None
+            }
+            OpCode::WaitDrained => {
+                self.table.place_mut(index).flags &= !DRAINING;
+                self.dirty(index);
+                if completion.result.is_ok() {
+                    self.drained(watcher, index);
+                }
+                None
+            }
+            OpCode::Shutdown => {
+                if let Some(ErrorKind::Os(errno)) = completion.error_kind() {
+                    self.fail(watcher, index, Cause::Os(errno));
+                } else if flags & ENDED != 0 {
+                    self.close_as(self.table.id(index), Cause::Eof);
+                }
+                None
+            }
+            OpCode::Close => {
+                // However it ended, the source is gone.
+                self.end(watcher, index, Cause::Closed, 0);
+                None
+            }
+            OpCode::Connect => self.connected(watcher, index, completion),
+            _ => None,
+        }
+    }
+
+    fn take_special<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        match index {
+            TICK => {
+                self.tick = None;
+                completion.result.is_ok().then_some(Event::Tick)
+            }
+            SWEEP => {
+                self.sweep_timer = None;
+                self.sweep(watcher);
+                None
+            }
+            // A farewell that its peer did not take in time.
+            REFUSED => {
+                if completion.result.is_err() {
+                    watcher.abort(completion.source);
+                }
+                None
+            }
+            WAKE => None,
+            _ => self.accepted(watcher, (index - LISTENERS) as usize, completion),
+        }
+    }
+
+    /// What `flush`, the program and other threads have caused.
+    #[inline(never)]
+    fn next_pending(&mut self) -> Option<Event<S>> {
+        while let Some(pending) = self.pending.pop_front() {
+            match pending {
+                Pending::Gone => {
+                    let Gone { id, cause, unsent, age, state } = self.gone.pop_front()?;
+                    return Some(Event::Closed { id, cause, unsent, age, state });
+                }
+                Pending::Held(id) => {
+                    if let Some(event) = self.next_held(id) {
+                        return Some(event);
+                    }
+                }
+                Pending::Drained(id) if self.delivers(id) => return Some(Event::Drained { id }),
+                Pending::Wake(id) => {
+                    let delivers = self.delivers(id);
+                    if let Some(place) = self.table.get_mut(id) {
+                        place.flags &= !WOKEN;
+                    }
+                    if delivers {
+                        return Some(Event::Wake { id });
+                    }
+                }
+                Pending::Drained(_) => {}
+                Pending::Opened(id, peer) if self.table.get(id).is_some() => {
+                    return Some(Event::Opened { id, origin: Origin { listener: None, peer } });
+                }
+                Pending::Opened(..) => {}
+                Pending::Detached(parts) => {
+                    let (id, handle, ahead, ended) = *parts;
+                    // The state stays in the table until here.
+                    let state = self.table.remove(id.index())?;
+                    return Some(Event::Detached { id, handle, ahead, ended, state });
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the program still hears of a connection.
+    fn delivers(&self, id: Id) -> bool {
+        self.table.get(id).is_some_and(|place| place.flags & (OVER | DETACH) == 0)
+    }
+
+    /// Data, or the end of the input, that is not delivered on the short way.
+    fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
+        if self.table.place(index).flags & OVER != 0 {
+            return None;
+        }
+        self.dirty(index);
+        let place = self.table.place_mut(index);
+        if place.flags & (PAUSED | HELD | DETACH) != 0 {
+            place.flags |= HELD;
+            let active = self.table.activate(index);
+            active.held_bytes += data.len();
+            active.held.push_back(data);
+            self.recharge(index);
+            return None;
+        }
+        self.deliver(index, data)
+    }
+
+    /// Delivers data, or the end of the input.
+    fn deliver(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
+        let id = self.table.id(index);
+        if !data.is_empty() {
+            return Some(Event::Data { id, data });
+        }
+        let place = self.table.place_mut(index);
+        place.flags |= ENDED;
+        if self.config.close_on_eof || place.flags & SHUTTING != 0 {
+            self.close_as(id, Cause::Eof);
+            return None;
+        }
+        Some(Event::Ended { id })
+    }
+
+    /// The next piece of what was held back.
+    fn next_held(&mut self, id: Id) -> Option<Event<S>> {
+        let place = self.table.get(id)?;
+        if place.flags & (OVER | DETACH) != 0 {
+            return None;
+        }
+        if place.flags & PAUSED != 0 {
+            return None;
+        }
+        let index = id.index();
+        let active = self.table.active_of(index)?;
+        let data = active.held.pop_front()?;
+        active.held_bytes -= data.len();
+        if active.held.is_empty() {
+            self.table.place_mut(index).flags &= !HELD;
+            self.dirty(index);
+        } else {
+            self.pending.push_front(Pending::Held(id));
+        }
+        self.recharge(index);
+        self.deliver(index, data)
+    }
+}
+
+impl<S> Engine<S> {
+    fn read_failed<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, kind: ErrorKind) {
+        let flags = self.table.place(index).flags;
+        match kind {
+            // The engine, or the program, has cancelled it: `flush` decides what follows.
+            ErrorKind::Cancelled => self.dirty(index),
+            ErrorKind::Deadline if flags & (STOPPED | HELD) != 0 => {}
+            // The close's own completion follows.
+            ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
+            ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
+            ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
+            _ => self.fail(watcher, index, Cause::Refused),
+        }
+    }
+
+    fn write_failed<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, kind: ErrorKind) {
+        match kind {
+            ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
+            // A write before it has failed, and said why; or the close's completion follows.
+            ErrorKind::Torn => {}
+            _ if self.table.place(index).flags & CLOSING != 0 => {}
+            ErrorKind::Overflow => self.fail(watcher, index, Cause::Overflow),
+            _ => self.fail(watcher, index, Cause::Refused),
+        }
+    }
+
+    /// Ends a connection at once.
+    pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
+        let source = self.table.place(index).source;
+        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        watcher.abort(source);
+        self.end(watcher, index, cause, queued);
+    }
+
+    /// A connection has no source any more: its end is to be told.
+    pub(crate) fn end<D: Driver>(
+        &mut self,
+        watcher: &Watcher<D>,
+        index: u32,
+        cause: Cause,
+        queued: usize,
+    ) {
+        let id = self.table.id(index);
+        self.unsweep(index);
+        let (mut cause, mut unsent) = (cause, queued);
+        if let Some(active) = self.table.active_of(index) {
+            cause = active.cause.unwrap_or(cause);
+            unsent += active.unsent + active.corked;
+            active.held_bytes = 0;
+            active.queued = 0;
+        }
+        self.recharge(index);
+        self.table.release(index);
+        let age = self.table.age(index, watcher.now());
+        let Some(state) = self.table.remove(index) else { return };
+        self.counts.closed(cause);
+        self.gone.push_back(Gone { id, cause, unsent, age, state });
+        self.pending.push_back(Pending::Gone);
+    }
+}

@@ -1,0 +1,117 @@
+//! The limits of connections: how long a phase may take, and how many bytes may wait.
+
+use std::time::Duration;
+
+/// The limits of the connections of an engine or a server. Each one is on by default.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_serve::Limits;
+/// let limits = Limits::new().idle(Duration::from_secs(30)).memory(64 << 20);
+/// assert_eq!(limits.close, Duration::from_secs(10));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How long no byte may move, in either direction, on a connection that reads. The time while
+    /// the program has paused its reads does not count.
+    pub idle: Option<Duration>,
+    /// How long none of the waiting bytes of output may move.
+    pub write_stall: Option<Duration>,
+    /// How long a connection that closes, or is to be detached, may take to send its output.
+    pub close: Duration,
+    /// How long a connect may take, at all addresses together.
+    pub connect: Option<Duration>,
+    /// Above so many bytes of waiting output a connection stops reading.
+    pub high: usize,
+    /// At so many bytes of waiting output it reads again, and says that it has drained.
+    pub low: usize,
+    /// The most bytes of output that may wait for a connection, whoever writes them.
+    pub cap: usize,
+    /// The most bytes that may wait in all connections together: output, and data that the program
+    /// has not taken.
+    pub memory: usize,
+    /// The most connections of a loop.
+    pub connections: usize,
+}
+
+impl Limits {
+    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 30 s to
+    /// connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a million
+    /// connections.
+    pub const fn new() -> Limits {
+        Limits {
+            idle: Some(Duration::from_secs(120)),
+            write_stall: Some(Duration::from_secs(30)),
+            close: Duration::from_secs(10),
+            connect: Some(Duration::from_secs(30)),
+            high: 256 << 10,
+            low: 64 << 10,
+            cap: 64 << 20,
+            memory: 256 << 20,
+            connections: 1 << 20,
+        }
+    }
+
+    /// Sets [`idle`](Limits::idle); `None` lets connections be idle for ever.
+    pub fn idle(mut self, span: impl Into<Option<Duration>>) -> Limits {
+        self.idle = span.into();
+        self
+    }
+
+    /// Sets [`write_stall`](Limits::write_stall); `None` lets a peer stop reading for ever.
+    pub fn write_stall(mut self, span: impl Into<Option<Duration>>) -> Limits {
+        self.write_stall = span.into();
+        self
+    }
+
+    /// Sets [`close`](Limits::close).
+    pub fn close(mut self, span: Duration) -> Limits {
+        self.close = span;
+        self
+    }
+
+    /// Sets [`connect`](Limits::connect); `None` leaves it to the system.
+    pub fn connect(mut self, span: impl Into<Option<Duration>>) -> Limits {
+        self.connect = span.into();
+        self
+    }
+
+    /// Sets the marks: [`low`](Limits::low) and [`high`](Limits::high). A low mark above the high
+    /// one counts as the high one.
+    pub fn marks(mut self, low: usize, high: usize) -> Limits {
+        (self.low, self.high) = (low.min(high), high);
+        self
+    }
+
+    /// Sets [`cap`](Limits::cap), at most 1 GiB.
+    pub fn cap(mut self, bytes: usize) -> Limits {
+        self.cap = bytes.min(1 << 30);
+        self
+    }
+
+    /// Sets [`memory`](Limits::memory).
+    pub fn memory(mut self, bytes: usize) -> Limits {
+        self.memory = bytes;
+        self
+    }
+
+    /// Sets [`connections`](Limits::connections), at most 2^24.
+    pub fn connections(mut self, count: usize) -> Limits {
+        self.connections = count.min(1 << 24);
+        self
+    }
+
+    /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least
+    /// 100 ms.
+    pub(crate) fn step(&self) -> Duration {
+        let shortest = self.write_stall.map_or(self.close, |stall| stall.min(self.close));
+        (shortest / 16).max(Duration::from_millis(100))
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::new()
+    }
+}

@@ -1,0 +1,315 @@
+//! How connections come: accepts, connects, and descriptors that the program gives.
+
+use std::io;
+use std::time::Duration;
+
+use windlass::driver::{Driver, OpCode};
+use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, Source, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::{Cause, Engine, Event, LISTENERS, Origin, REFUSED};
+
+/// How long a listener that has failed waits before it accepts again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most listeners of an engine.
+const MOST_LISTENERS: usize = 1 << 16;
+
+/// What the program has asked for, and the next `flush` does.
+pub(crate) enum Request {
+    Connect(Id, Vec<Address>, ConnectOptions),
+    Attach(Id, Handle),
+    Tick(Duration),
+}
+
+impl<S: Default> Engine<S> {
+    /// Listens at an address, and accepts from then on. Returns the number of the listener, which
+    /// connections [name](Origin::listener): 0, 1, 2 …
+    ///
+    /// # Errors
+    /// As for [`Watcher::listen`].
+    pub fn listen<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        address: impl Into<Address>,
+        options: ListenOptions,
+    ) -> io::Result<usize> {
+        let source = watcher.listen_with(address, options)?;
+        self.accept_from(watcher, source)
+    }
+
+    /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example.
+    ///
+    /// # Errors
+    /// As for [`Watcher::attach`], and of the first accept: the descriptor is no listener.
+    pub fn add_listener<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: impl Into<Handle>,
+    ) -> io::Result<usize> {
+        let source = watcher.attach(listener)?;
+        self.accept_from(watcher, source)
+    }
+
+    fn accept_from<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+    ) -> io::Result<usize> {
+        let number = self.listeners.len();
+        if number == MOST_LISTENERS {
+            watcher.abort(source);
+            return Err(io::Error::other("an engine has at most 65536 listeners"));
+        }
+        let token = self.token(LISTENERS + number as u32);
+        if let Err(refused) = watcher.submit(Op::accept(source).multishot().token(token)) {
+            watcher.abort(source);
+            return Err(refused.into());
+        }
+        self.listeners.push(source);
+        Ok(number)
+    }
+
+    /// The sources of the listeners, in their order: for [`Watcher::local_address`].
+    pub fn listeners(&self) -> &[Source] {
+        &self.listeners
+    }
+
+    /// Closes the listeners. Connections that were accepted go on.
+    pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        for source in &mut self.listeners {
+            watcher.abort(std::mem::replace(source, Source::NONE));
+        }
+    }
+
+    /// A listener has accepted a connection, has failed, or has waited after a failure.
+    pub(crate) fn accepted<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: usize,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        let source = *self.listeners.get(listener)?;
+        let more = completion.has_more();
+        let token = completion.token;
+        if completion.code() == OpCode::Timer {
+            let _ = watcher.submit(Op::accept(source).multishot().token(token));
+            return None;
+        }
+        match completion.result {
+            Ok(Done::Accepted(handle)) => {
+                if !more {
+                    let _ = watcher.submit(Op::accept(source).multishot().token(token));
+                }
+                self.open(watcher, handle, listener)
+            }
+            // The listener was closed.
+            Err(_) if source.is_none() => None,
+            Err(error) => {
+                let error = error.kind();
+                if matches!(error, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled) {
+                    return None;
+                }
+                self.counts.accept_errors += 1;
+                let _ = watcher.submit(Op::timer(ACCEPT_PAUSE).owned_by(source).token(token));
+                Some(Event::AcceptFailed { listener, error })
+            }
+            Ok(_) => None,
+        }
+    }
+
+    fn open<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        handle: Handle,
+        listener: usize,
+    ) -> Option<Event<S>> {
+        let origin = Origin { listener: Some(listener), peer: handle.peer() };
+        let source = match watcher.attach(handle) {
+            Ok(source) => source,
+            Err(_) => {
+                self.counts.refused += 1;
+                return None;
+            }
+        };
+        if self.table.len >= self.config.limits.connections {
+            self.refuse(watcher, source);
+            return None;
+        }
+        let Some(id) = self.table.insert(source, 0, S::default()) else {
+            self.refuse(watcher, source);
+            return None;
+        };
+        self.counts.accepted += 1;
+        self.begin(watcher, id);
+        Some(Event::Opened { id, origin })
+    }
+
+    /// Says farewell to a connection for which there is no room.
+    #[cold]
+    fn refuse<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
+        self.counts.refused += 1;
+        let (token, farewell) = (self.token(REFUSED), self.config.farewell);
+        if !farewell.is_empty() {
+            let write = Op::write(source, farewell).quiet();
+            let _ = watcher.submit(write.token(token).timeout(self.config.limits.close));
+        }
+        if watcher.submit(Op::close(source).token(token)).is_err() {
+            watcher.abort(source);
+        }
+    }
+
+    /// Connects to the first of `addresses` that answers. The connection takes output at once, and
+    /// is `Opened` when it is connected; if that fails, it is `Closed`.
+    ///
+    /// `options` are those of [`Watcher::connect`]. Their token is the engine's, and the default of
+    /// the deadline is [`Limits::connect`](super::Limits::connect).
+    ///
+    /// # Errors
+    /// The state comes back if the engine has 2^24 connections.
+    pub fn connect<A: Into<Address>>(
+        &mut self,
+        addresses: impl IntoIterator<Item = A>,
+        options: ConnectOptions,
+        state: S,
+    ) -> Result<Id, S> {
+        if self.table.len >= MOST as usize {
+            return Err(state);
+        }
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        let addresses = addresses.into_iter().map(Into::into).collect();
+        self.request(Request::Connect(id, addresses, options));
+        Ok(id)
+    }
+
+    /// Makes a connection of a stream socket that the program has: `Opened` follows.
+    ///
+    /// # Errors
+    /// The handle and the state come back if the engine has 2^24 connections.
+    pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
+        let handle = handle.into();
+        if self.table.len >= MOST as usize {
+            return Err((handle, state));
+        }
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        self.request(Request::Attach(id, handle));
+        Ok(id)
+    }
+
+    /// A connect has ended.
+    pub(crate) fn connected<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        let id = self.table.id(index);
+        match completion.result {
+            Ok(Done::ConnectedTo(address)) => {
+                let place = self.table.place_mut(index);
+                place.flags &= !CONNECTING;
+                let is_over = place.flags & OVER != 0;
+                self.counts.connected += 1;
+                self.dirty(index);
+                if is_over {
+                    return None;
+                }
+                self.begin(watcher, id);
+                let origin = Origin { listener: None, peer: address.ip() };
+                Some(Event::Opened { id, origin })
+            }
+            Ok(_) => None,
+            Err(error) => {
+                let cause = match error.kind() {
+                    ErrorKind::Deadline => Cause::ConnectTimeout,
+                    ErrorKind::Os(errno) => Cause::Os(errno),
+                    _ => Cause::Refused,
+                };
+                self.fail(watcher, index, cause);
+                None
+            }
+        }
+    }
+}
+
+impl<S> Engine<S> {
+    /// Asks for something that the next `flush` does.
+    pub(crate) fn request(&mut self, request: Request) {
+        self.wanted.push(request);
+        self.requests = true;
+    }
+
+    /// Begins to read from a new connection.
+    fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let source = self.table.place(id.index()).source;
+        self.table.begin(id.index(), watcher.now());
+        if let Some(idle) = self.config.limits.idle {
+            // Refused for a source that has ended only, whose read says so.
+            let _ = watcher.set_idle_timeout(source, Some(idle));
+        }
+        self.read_as_wanted(watcher, id.index());
+    }
+
+    /// Submits a read where none is in flight and the program wants data.
+    pub(crate) fn read_as_wanted<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let stays = READING | ENDED | STOPPED | CONNECTING | OVER;
+        if place.flags & stays != 0 {
+            return;
+        }
+        let read = Op::read(place.source).multishot().token(self.token(index));
+        match watcher.submit(read) {
+            Ok(_) => self.table.place_mut(index).flags |= READING,
+            Err(_) => self.fail(watcher, index, Cause::Refused),
+        }
+    }
+
+    /// Does what was asked for.
+    #[cold]
+    pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.requests = false;
+        for request in std::mem::take(&mut self.wanted) {
+            match request {
+                Request::Tick(span) => {
+                    if let Some(timer) = self.tick.take() {
+                        watcher.cancel(timer);
+                    }
+                    let timer = Op::timer(span).token(self.token(super::TICK));
+                    self.tick = watcher.submit(timer).ok();
+                }
+                Request::Connect(id, ..) | Request::Attach(id, _)
+                    if self.table.get(id).is_none_or(|place| place.flags & ABORT != 0) => {}
+                Request::Connect(id, addresses, mut options) => {
+                    options.token = self.token(id.index());
+                    if let (None, Some(limit)) = (options.deadline, self.config.limits.connect) {
+                        options = options.timeout(limit);
+                    }
+                    match watcher.connect(addresses, options) {
+                        Ok((source, _)) => self.table.place_mut(id.index()).source = source,
+                        Err(_) => self.end(watcher, id.index(), Cause::Refused, 0),
+                    }
+                }
+                Request::Attach(id, handle) => {
+                    let peer = handle.peer();
+                    match watcher.attach(handle) {
+                        Ok(source) => {
+                            self.table.place_mut(id.index()).source = source;
+                            self.table.place_mut(id.index()).flags &= !CONNECTING;
+                            self.counts.attached += 1;
+                            self.begin(watcher, id);
+                            self.dirty(id.index());
+                            self.pending.push_back(Pending::Opened(id, peer));
+                        }
+                        Err(_) => self.end(watcher, id.index(), Cause::Refused, 0),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The engine: connections on a watcher that the program owns.
+//!
+//! ```text
+//! mod.rs       the type `Engine`, and what a program asks of a connection
+//! conn.rs      the table of connections, and their names
+//! events.rs    completions in, events out
+//! listener.rs  accepts, connects, given descriptors
+//! output.rs    writes: one for each connection and turn
+//! ends.rs      closes, half-closes, detaches
+//! sweep.rs     limits of time, and the budget of bytes
+//! limits.rs    the limits           budget.rs  the budget
+//! ```
+
+mod budget;
+mod conn;
+mod ends;
+mod events;
+mod limits;
+mod listener;
+mod output;
+mod sweep;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use windlass::{Completion, Source, Ticket};
+
+pub use budget::Budget;
+pub use conn::{Id, Refusal, Refused};
+pub use events::{Cause, Event, Origin};
+pub use limits::Limits;
+
+use conn::{ABORT, DIRTY, HELD, LOOP_BITS, PAUSED, Table, WOKEN};
+use events::{Gone, Pending};
+use listener::Request;
+
+/// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
+/// `S`.
+///
+/// The program gives the engine its completions, takes events out, and flushes once a turn. A
+/// completion that is not the engine's comes back: so one loop serves several engines, files,
+/// timers and other threads. It works on every driver, and in a [simulation](windlass::sim).
+///
+/// ```
+/// use windlass::net::ListenOptions;
+/// use windlass::{Completions, Op, Watcher};
+/// use windlass_serve::{Config, Engine, Event};
+///
+/// let mut watcher = Watcher::new()?;
+/// let mut engine = Engine::<()>::new(Config::default());
+/// engine.listen(&mut watcher, ([127, 0, 0, 1], 0), ListenOptions::default())?;
+/// # let address = watcher.local_address(engine.listeners()[0])?.ip().unwrap();
+/// # let client = std::thread::spawn(move || -> std::io::Result<String> {
+/// #     use std::io::{Read, Write};
+/// #     let mut client = std::net::TcpStream::connect(address)?;
+/// #     client.write_all(b"hello")?;
+/// #     client.shutdown(std::net::Shutdown::Write)?;
+/// #     let mut answer = String::new();
+/// #     client.read_to_string(&mut answer)?;
+/// #     Ok(answer)
+/// # });
+/// let mut done = Completions::new();
+/// let mut served = 0;
+/// while served == 0 {
+///     watcher.wait(&mut done)?;
+///     for completion in done.drain(..) {
+///         if let Some(mine) = engine.complete(&mut watcher, completion) {
+///             println!("not of the engine: {mine:?}");
+///         }
+///     }
+///     while let Some(event) = engine.next_event(&mut watcher) {
+///         match event {
+///             Event::Data { id, data } => engine.write(id, data)?, // leaves with the flush
+///             Event::Closed { id, cause, .. } => {
+///                 println!("{id}: {cause:?}");
+///                 served += 1;
+///             }
+///             _ => {}
+///         }
+///     }
+///     engine.flush(&mut watcher);
+/// }
+/// # assert_eq!(client.join().unwrap()?, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Nothing is delivered from inside a call of the program. Calls that need the watcher take effect
+/// in `flush`.
+pub struct Engine<S> {
+    table: Table<S>,
+    config: Config,
+    budget: Budget,
+    /// The upper half of the tokens of this engine's operations.
+    tag: u32,
+    /// The engine's completions that `next_event` has not looked at.
+    queue: VecDeque<Completion>,
+    /// What it delivers before those.
+    pending: VecDeque<Pending>,
+    gone: VecDeque<Gone<S>>,
+    /// Connections that `flush` looks at.
+    dirty: Vec<Id>,
+    /// What else it does.
+    wanted: Vec<Request>,
+    requests: bool,
+    listeners: Vec<Source>,
+    tick: Option<Ticket>,
+    /// The connections that the sweep looks at, its timer, and where it goes on.
+    swept: Vec<u32>,
+    sweep_timer: Option<Ticket>,
+    sweep_from: usize,
+    throttled: Vec<Id>,
+    counts: Counts,
+}
+
+/// How an engine works, besides its limits.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The limits of its connections.
+    pub limits: Limits,
+    /// Whether a connection closes when its peer has ended its side, after its output. If not,
+    /// [`Event::Ended`] says so, and the program can still write. Default on.
+    pub close_on_eof: bool,
+    /// What a connection hears that is refused because there are too many. Default nothing.
+    pub farewell: &'static [u8],
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { limits: Limits::new(), close_on_eof: true, farewell: b"" }
+    }
+}
+
+impl Config {
+    /// The defaults.
+    pub fn new() -> Config {
+        Config::default()
+    }
+
+    /// Sets [`limits`](Config::limits).
+    pub fn limits(mut self, limits: Limits) -> Config {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets [`close_on_eof`](Config::close_on_eof).
+    pub fn close_on_eof(mut self, on: bool) -> Config {
+        self.close_on_eof = on;
+        self
+    }
+
+    /// Sets [`farewell`](Config::farewell).
+    pub fn farewell(mut self, bytes: &'static [u8]) -> Config {
+        self.farewell = bytes;
+        self
+    }
+}
+
+/// What an engine has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Connections that listeners have accepted.
+    pub accepted: u64,
+    /// Connects that have succeeded.
+    pub connected: u64,
+    /// Connections made of descriptors that the program gave.
+    pub attached: u64,
+    /// Accepted connections that were refused because there were too many.
+    pub refused: u64,
+    /// Failures of listeners.
+    pub accept_errors: u64,
+    /// Writes submitted: at most one for each connection and turn.
+    pub writes: u64,
+    /// How often a connection stopped reading because the server had too many bytes.
+    pub throttles: u64,
+    /// Connections that were detached.
+    pub detached: u64,
+    /// Connections that have ended, by their cause.
+    pub ends: Ends,
+}
+
+/// Connections that have ended, by [cause](Cause).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ends {
+    /// [`Cause::Eof`].
+    pub eof: u64,
+    /// [`Cause::Closed`].
+    pub closed: u64,
+    /// [`Cause::Aborted`].
+    pub aborted: u64,
+    /// [`Cause::Idle`].
+    pub idle: u64,
+    /// [`Cause::WriteStall`].
+    pub write_stall: u64,
+    /// [`Cause::Shed`].
+    pub shed: u64,
+    /// [`Cause::Overflow`].
+    pub overflow: u64,
+    /// [`Cause::Panicked`].
+    pub panicked: u64,
+    /// [`Cause::Shutdown`].
+    pub shutdown: u64,
+    /// [`Cause::Os`], [`Cause::ConnectTimeout`] and [`Cause::Refused`].
+    pub failed: u64,
+}
+
+impl Counts {
+    fn closed(&mut self, cause: Cause) {
+        let ends = &mut self.ends;
+        *match cause {
+            Cause::Eof => &mut ends.eof,
+            Cause::Closed => &mut ends.closed,
+            Cause::Aborted => &mut ends.aborted,
+            Cause::Idle => &mut ends.idle,
+            Cause::WriteStall => &mut ends.write_stall,
+            Cause::Shed => &mut ends.shed,
+            Cause::Overflow => &mut ends.overflow,
+            Cause::Panicked => &mut ends.panicked,
+            Cause::Shutdown => &mut ends.shutdown,
+            Cause::Os(_) | Cause::ConnectTimeout | Cause::Refused => &mut ends.failed,
+        } += 1;
+    }
+}
+
+/// The lower half of the tokens that name no connection.
+const TICK: u32 = 0xffff_ffff;
+const SWEEP: u32 = 0xffff_fffe;
+const WAKE: u32 = 0xffff_fffd;
+const REFUSED: u32 = 0xffff_fffc;
+/// And those of listeners.
+const LISTENERS: u32 = 0xfff0_0000;
+
+/// Engines of this process so far: each has tokens of its own.
+static ENGINES: AtomicU32 = AtomicU32::new(0);
+
+impl<S> Engine<S> {
+    /// An engine without connections.
+    pub fn new(config: Config) -> Engine<S> {
+        Engine::of_loop(config, 0, Budget::new(config.limits.memory))
+    }
+
+    /// An engine whose ids are unique over several loops, and which shares their budget of bytes.
+    ///
+    /// # Panics
+    /// If `loop_index` is 1024 or more.
+    pub fn of_loop(config: Config, loop_index: usize, budget: Budget) -> Engine<S> {
+        assert!(loop_index < 1 << LOOP_BITS, "there are at most 1024 loops");
+        Engine {
+            table: Table::new(loop_index),
+            config,
+            budget,
+            tag: 1 << 31 | ENGINES.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff,
+            queue: VecDeque::new(),
+            pending: VecDeque::new(),
+            gone: VecDeque::new(),
+            dirty: Vec::new(),
+            wanted: Vec::new(),
+            requests: false,
+            listeners: Vec::new(),
+            tick: None,
+            swept: Vec::new(),
+            sweep_timer: None,
+            sweep_from: 0,
+            throttled: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The name of the connection that has a place.
+    #[inline]
+    pub(crate) fn id_at(&self, index: u32) -> Id {
+        self.table.id(index)
+    }
+
+    #[inline]
+    fn token(&self, index: u32) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(index)
+    }
+
+    /// The program's state of a connection; `None` for a stale name.
+    #[inline]
+    pub fn state(&self, id: Id) -> Option<&S> {
+        self.table.get(id)?.state.as_ref()
+    }
+
+    /// The program's state of a connection, to change it; `None` for a stale name.
+    #[inline]
+    pub fn state_mut(&mut self, id: Id) -> Option<&mut S> {
+        self.table.get_mut(id)?.state.as_mut()
+    }
+
+    /// The number of connections, those that close included.
+    pub fn len(&self) -> usize {
+        self.table.len
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.table.len == 0
+    }
+
+    /// The connections, in no particular order.
+    pub fn ids(&self) -> impl Iterator<Item = Id> {
+        self.table.iter()
+    }
+
+    /// The source of a connection, for socket options; `None` for a stale name, and before a
+    /// connect has begun. The engine keeps its own count of operations: submit none on it.
+    pub fn source(&self, id: Id) -> Option<Source> {
+        self.table.get(id).map(|place| place.source).filter(|source| !source.is_none())
+    }
+
+    /// The budget of bytes.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What the engine has counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Stops delivering data of a connection; false for a stale name. What arrives is held back,
+    /// and after the next piece the connection stops reading, so that its peer has to wait. The
+    /// idle limit does not run.
+    pub fn pause(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        place.flags |= PAUSED;
+        true
+    }
+
+    /// Delivers data of a connection again: first what was held back. False for a stale name.
+    pub fn resume(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & PAUSED != 0 {
+            place.flags &= !PAUSED;
+            if place.flags & HELD != 0 {
+                self.pending.push_back(Pending::Held(id));
+            }
+            self.dirty(id.index());
+        }
+        true
+    }
+
+    /// Sends [`Event::Wake`] for a connection; false for a stale name. Several calls before the
+    /// event are one.
+    pub fn wake(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & WOKEN == 0 {
+            place.flags |= WOKEN;
+            self.pending.push_back(Pending::Wake(id));
+        }
+        true
+    }
+
+    /// Sends [`Event::Tick`] after `span`. There is one such time: a new call replaces it.
+    pub fn tick_after(&mut self, span: Duration) {
+        self.request(Request::Tick(span));
+    }
+
+    /// Puts a connection into the list that `flush` looks at.
+    #[inline]
+    fn dirty(&mut self, index: u32) {
+        let id = self.table.id(index);
+        let place = self.table.place_mut(index);
+        if place.flags & DIRTY == 0 {
+            place.flags |= DIRTY;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Ends a connection at the next `flush`, without its output; false for a stale name.
+    pub fn abort(&mut self, id: Id) -> bool {
+        self.abort_as(id, Cause::Aborted)
+    }
+
+    pub(crate) fn abort_as(&mut self, id: Id, cause: Cause) -> bool {
+        let Some(place) = self.table.get_mut(id) else { return false };
+        place.flags |= ABORT;
+        self.table.activate(id.index()).cause.get_or_insert(cause);
+        self.dirty(id.index());
+        true
+    }
+}
+
+impl<S> fmt::Debug for Engine<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("connections", &self.table.len)
+            .field("budget", &self.budget)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,298 @@
+//! Output: what is written in a turn leaves as one write, in `flush`.
+
+use windlass::driver::Driver;
+use windlass::{Buf, Op, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::{Cause, Engine};
+
+/// Buffers of at most so many bytes are copied together, so that they need no list.
+const SMALL: usize = 512;
+
+/// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
+const LARGE: usize = 32 << 10;
+
+impl Active {
+    /// Puts a buffer behind what was written in this turn.
+    #[inline]
+    fn cork(&mut self, data: Buf) {
+        let len = data.len();
+        let first = self.corked == 0;
+        self.corked += len;
+        if first {
+            self.parts.push(data);
+        } else {
+            self.cork_more(data, len);
+        }
+    }
+
+    fn cork_more(&mut self, data: Buf, len: usize) {
+        if len > SMALL || data.parts().len() > 1 {
+            self.seal();
+            self.parts.push(data);
+            return;
+        }
+        for part in data.parts() {
+            self.copy(part);
+        }
+    }
+
+    /// Copies bytes behind what was written in this turn.
+    fn copy(&mut self, bytes: &[u8]) {
+        if self.copied.is_empty()
+            && let Some(last) = self.parts.last()
+            && last.parts().len() == 1
+            && last.len() <= SMALL
+        {
+            // The small one before them stands with them in one buffer.
+            self.copied.extend_from_slice(last);
+            self.parts.pop();
+        }
+        self.copied.extend_from_slice(bytes);
+        if self.copied.len() >= LARGE {
+            self.seal();
+        }
+    }
+
+    /// Makes a buffer of the copied bytes.
+    fn seal(&mut self) {
+        if !self.copied.is_empty() {
+            self.parts.push(Buf::from(std::mem::take(&mut self.copied)));
+        }
+    }
+
+    /// Takes all that was written in this turn, as one buffer.
+    #[inline]
+    fn uncork<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
+        self.corked = 0;
+        if self.copied.is_empty() && self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        self.uncork_more(watcher)
+    }
+
+    fn uncork_more<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
+        if self.parts.is_empty() {
+            let bytes = &self.copied[..];
+            let lease = watcher.lease(|space| match space.get_mut(..bytes.len()) {
+                Some(space) => {
+                    space.copy_from_slice(bytes);
+                    bytes.len()
+                }
+                None => 0,
+            });
+            if let Ok(lease) = lease
+                && lease.len() == bytes.len()
+            {
+                self.copied.clear();
+                return Buf::from(lease);
+            }
+        }
+        self.seal();
+        if self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        Buf::list(self.parts.drain(..))
+    }
+}
+
+impl<S> Engine<S> {
+    /// Writes to a connection. What is written in a turn leaves as one write, in
+    /// [`flush`](Engine::flush). Empty buffers count as written.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the buffer back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection has ended, closes, or has shut down its output.
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for it.
+    #[inline]
+    pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
+        let data = data.into();
+        let len = data.len();
+        match self.may_write(id, len) {
+            Ok(()) if len == 0 => Ok(()),
+            Ok(()) => {
+                self.table.activate(id.index()).cork(data);
+                self.dirty(id.index());
+                Ok(())
+            }
+            Err(reason) => Err(Refused { data, reason }),
+        }
+    }
+
+    /// Copies bytes to a connection: for short answers that are made in place. They leave with
+    /// what else is written in this turn, and need no allocation.
+    ///
+    /// # Errors
+    /// As for [`write`](Engine::write).
+    #[inline]
+    pub fn write_slice(&mut self, id: Id, bytes: &[u8]) -> Result<(), Refusal> {
+        self.may_write(id, bytes.len())?;
+        if !bytes.is_empty() {
+            let active = self.table.activate(id.index());
+            active.corked += bytes.len();
+            active.copy(bytes);
+            self.dirty(id.index());
+        }
+        Ok(())
+    }
+
+    /// Whether a connection takes so many more bytes.
+    #[inline]
+    fn may_write(&mut self, id: Id, len: usize) -> Result<(), Refusal> {
+        let place = self.table.get(id).ok_or(Refusal::Stale)?;
+        if place.flags & (OVER | SHUT | SHUTTING | DETACH) != 0 {
+            return Err(Refusal::Stale);
+        }
+        let waits = self.table.charged(id.index()) as usize;
+        let corked = self.table.active_of(id.index()).map_or(0, |active| active.corked);
+        if waits + corked + len > self.config.limits.cap {
+            return Err(Refusal::Cap);
+        }
+        Ok(())
+    }
+
+    /// How many bytes of output wait for a connection, those of this turn included. 0 for a stale
+    /// name.
+    pub fn waiting(&mut self, id: Id) -> usize {
+        if self.table.get(id).is_none() {
+            return 0;
+        }
+        self.table.active_of(id.index()).map_or(0, |active| active.corked + active.queued)
+    }
+
+    /// Sends the output of this turn, and carries out what the program has asked for: pauses,
+    /// closes, connects … It delivers nothing: if it has events, it sees to it that the next wait
+    /// returns at once.
+    pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        while let Some(index) = self.next_dirty() {
+            self.send(watcher, index);
+            self.carry_out(watcher, index);
+        }
+        self.finish_flush(watcher);
+        if self.has_events() {
+            // A refusal means that completions wait already.
+            let _ = watcher.submit(Op::nop().token(self.token(super::WAKE)));
+        }
+    }
+
+    /// What a flush does after the connections.
+    pub(crate) fn finish_flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        if self.requests {
+            self.carry_out_requests(watcher);
+        }
+        if self.budget.is_over() {
+            self.shed(watcher);
+        }
+        if !self.throttled.is_empty() && self.budget.is_low() {
+            self.unthrottle(watcher);
+        }
+    }
+
+    /// Whether `next_event` has something.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.pending.is_empty() || !self.queue.is_empty()
+    }
+
+    /// The next connection that has something to send or to do.
+    #[inline]
+    pub(crate) fn next_dirty(&mut self) -> Option<u32> {
+        while let Some(id) = self.dirty.pop() {
+            if let Some(place) = self.table.get_mut(id) {
+                place.flags &= !DIRTY;
+                return Some(id.index());
+            }
+        }
+        None
+    }
+
+    /// How many bytes a connection is about to send.
+    #[inline]
+    pub(crate) fn corked(&mut self, index: u32) -> usize {
+        self.table.active_of(index).map_or(0, |active| active.corked)
+    }
+
+    /// Sends what was written to a connection in this turn; how much was sent, and how much waits.
+    #[inline]
+    pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        if place.active == NIL || place.flags & (CONNECTING | ABORT) != 0 {
+            return;
+        }
+        let (source, token) = (place.source, self.token(index));
+        let Some(active) = self.table.active_of(index) else { return };
+        if active.corked > 0 {
+            let data = active.uncork(watcher);
+            if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
+                // The watcher's tables or its limit of writes are full, or other code has ended
+                // the source.
+                active.unsent += refused.value.into_buf().len();
+                return self.fail(watcher, index, Cause::Refused);
+            }
+            self.counts.writes += 1;
+        }
+        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        if queued | active.queued != 0 {
+            self.wait_for_output(watcher, index, queued);
+        }
+        self.table.settle(index);
+    }
+
+    /// Notes how much output waits, and asks for word of its end.
+    pub(crate) fn wait_for_output<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        queued: usize,
+    ) {
+        let now = watcher.now();
+        let Some(active) = self.table.active_of(index) else { return };
+        if queued < active.queued || active.queued == 0 {
+            active.since = Some(now);
+        }
+        active.queued = queued;
+        self.recharge(index);
+        let limits = self.config.limits;
+        let (source, token) = (self.table.place(index).source, self.token(index));
+        let place = self.table.place_mut(index);
+        if queued > limits.high {
+            place.flags |= FULL;
+        }
+        if queued == 0 {
+            return self.unsweep(index);
+        }
+        let mark = if place.flags & FULL != 0 { limits.low } else { 0 };
+        if place.flags & (DRAINING | CLOSING) == 0 {
+            let drain = Op::wait_drained(source, mark).token(token);
+            if watcher.submit(drain).is_ok() {
+                self.table.place_mut(index).flags |= DRAINING;
+            }
+        }
+        self.sweep_later(watcher, index);
+    }
+
+    /// Little output waits for a connection.
+    pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let queued = watcher.queued_bytes(place.source).unwrap_or(0);
+        let was_full = place.flags & FULL != 0 && queued <= self.config.limits.low;
+        if was_full {
+            self.table.place_mut(index).flags &= !FULL;
+            self.pending.push_back(Pending::Drained(self.table.id(index)));
+        }
+        self.wait_for_output(watcher, index, queued);
+    }
+
+    /// Charges what waits for a connection, and no more what does not.
+    pub(crate) fn recharge(&mut self, index: u32) {
+        let Some(active) = self.table.active_of(index) else { return };
+        let bytes = u32::try_from(active.queued + active.held_bytes).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut active.charged, bytes);
+        if before != bytes {
+            self.table.charge(index, before, bytes);
+            self.budget.change(before, bytes);
+        }
+    }
+}

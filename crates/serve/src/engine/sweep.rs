@@ -1,0 +1,137 @@
+//! The sweep: connections whose output stalls, or whose close takes too long, and the budget.
+
+use std::time::Instant;
+
+use windlass::driver::Driver;
+use windlass::{Op, Watcher};
+
+use super::conn::*;
+use super::{Cause, Engine, SWEEP};
+
+/// How many connections one turn looks at.
+const AT_ONCE: usize = 1024;
+
+impl<S> Engine<S> {
+    /// Puts a connection into the list that the sweep looks at.
+    pub(crate) fn sweep_later<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let now = watcher.now();
+        let at = self.swept.len() as u32;
+        let active = self.table.activate(index);
+        active.since.get_or_insert(now);
+        if active.swept.is_none() {
+            active.swept = Some(at);
+            self.swept.push(index);
+        }
+        self.arm_sweep(watcher);
+    }
+
+    /// Takes a connection out of that list, unless it closes.
+    pub(crate) fn unsweep(&mut self, index: u32) {
+        let Some(active) = self.table.active_of(index) else { return };
+        let Some(at) = active.swept.take() else { return };
+        self.swept.swap_remove(at as usize);
+        if let Some(&moved) = self.swept.get(at as usize)
+            && let Some(active) = self.table.active_of(moved)
+        {
+            active.swept = Some(at);
+        }
+    }
+
+    fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        if self.sweep_timer.is_none() && !self.swept.is_empty() {
+            let timer = Op::timer(self.config.limits.step()).token(self.token(SWEEP));
+            self.sweep_timer = watcher.submit(timer).ok();
+        }
+    }
+
+    /// Looks at the connections of the list, at most `AT_ONCE` of them in a turn.
+    pub(crate) fn sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let now = watcher.now();
+        // From the last to the first, because one that ends is replaced by the last.
+        let mut at = self.sweep_from.min(self.swept.len());
+        if at == 0 {
+            at = self.swept.len();
+        }
+        let stop = at.saturating_sub(AT_ONCE);
+        while at > stop {
+            at -= 1;
+            if let Some(&index) = self.swept.get(at) {
+                self.look(watcher, index, now);
+            }
+        }
+        self.sweep_from = stop;
+        if stop > 0 {
+            let _ = watcher.submit(Op::nop().token(self.token(SWEEP)));
+        } else {
+            self.arm_sweep(watcher);
+        }
+    }
+
+    /// Ends a connection that has used up its time.
+    fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
+        let place = self.table.place(index);
+        let (source, flags) = (place.source, place.flags);
+        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        let limits = self.config.limits;
+        let ends = flags & (CLOSE | CLOSING | DETACH) != 0;
+        let Some(active) = self.table.active_of(index) else { return };
+        if !ends && queued < active.queued {
+            active.since = Some(now);
+        }
+        active.queued = queued;
+        let past = active.since.map_or_else(Default::default, |since| now - since);
+        self.recharge(index);
+        if ends && past >= limits.close {
+            let cause = if flags & DETACH != 0 { Cause::WriteStall } else { Cause::Closed };
+            self.fail(watcher, index, cause);
+        } else if !ends && limits.write_stall.is_some_and(|stall| past >= stall) {
+            self.fail(watcher, index, Cause::WriteStall);
+        }
+    }
+
+    /// A connection stops reading, because the whole server has too many bytes.
+    #[cold]
+    pub(crate) fn throttle(&mut self, index: u32) {
+        let id = self.table.id(index);
+        self.table.place_mut(index).flags |= THROTTLED;
+        self.throttled.push(id);
+        self.counts.throttles += 1;
+        self.dirty(index);
+    }
+
+    /// Connections read again.
+    #[cold]
+    pub(crate) fn unthrottle<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        while let Some(id) = self.throttled.pop() {
+            if let Some(place) = self.table.get_mut(id) {
+                place.flags &= !THROTTLED;
+                self.read_as_wanted(watcher, id.index());
+            }
+        }
+    }
+
+    /// Ends the connections whose output has made no progress for longest, until the rest fits.
+    #[cold]
+    pub(crate) fn shed<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        for at in 0..self.swept.len() {
+            // What has moved since is progress.
+            let index = self.swept[at];
+            let source = self.table.place(index).source;
+            let queued = watcher.queued_bytes(source).unwrap_or(0);
+            let now = watcher.now();
+            if let Some(active) = self.table.active_of(index)
+                && queued < active.queued
+            {
+                (active.queued, active.since) = (queued, Some(now));
+                self.recharge(index);
+            }
+        }
+        while self.budget.is_over() {
+            let active = &self.table.active;
+            let places = self.swept.iter().map(|&index| (self.table.place(index).active, index));
+            let stalled = places.map(|(at, index)| (active[at as usize].since, index)).min();
+            let Some((_, index)) = stalled else { return };
+            self.fail(watcher, index, Cause::Shed);
+        }
+    }
+}

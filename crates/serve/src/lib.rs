@@ -1,0 +1,50 @@
+//! Servers on [windlass]: connections, limits, back-pressure and shutdown, written once.
+//!
+//! - An [`Engine`] keeps connections on a watcher that the program owns. Completions go in, events
+//!   come out.
+//! - A [`Server`] has the loop, too, and calls a [`Handler`].
+//!
+//! Both bound what they keep: the bytes that wait for a slow peer, for one connection and for all
+//! ([`Limits`]), and the time that each phase of a connection takes. Output is sent before a close.
+//! Both run in a [simulation](windlass::sim), with virtual time and seeded faults.
+//!
+//! ```
+//! use windlass::Buf;
+//! use windlass_serve::{Action, Conn, Handler, Server};
+//!
+//! struct Echo;
+//! impl Handler for Echo {
+//!     type State = ();
+//!     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+//!         if &*data == b"shutdown" {
+//!             return Action::Shutdown;
+//!         }
+//!         c.write(data); // the same bytes, without a copy
+//!         Action::None
+//!     }
+//! }
+//!
+//! # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! # let address = listener.local_addr()?;
+//! # std::thread::spawn(move || {
+//! #     use std::io::Write;
+//! #     std::net::TcpStream::connect(address).unwrap().write_all(b"shutdown").unwrap();
+//! # });
+//! let server = Server::new(|_loop| Echo);
+//! # let server = server.listener(listener);
+//! # /*
+//! let server = server.listen("tcp://127.0.0.1:7007")?;
+//! # */
+//! let report = server.run()?;
+//! assert_eq!(report.counts.accepted, 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod engine;
+mod server;
+
+pub use engine::{
+    Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Refusal, Refused,
+};
+pub use server::{Action, Closed, Conn, Context, Detached, Handler, Left, Report, Running, Server};

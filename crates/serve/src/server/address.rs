@@ -1,0 +1,135 @@
+//! Addresses to listen at, as a server is given them.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use windlass::Handle;
+
+/// Where a server listens.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A TCP port: the first address that can be had.
+    Tcp(Vec<SocketAddr>),
+    /// A Unix path.
+    Unix(PathBuf),
+    /// A listener that the program has made.
+    Listener(Handle),
+}
+
+/// An address, and whether several listeners share it.
+#[derive(Debug)]
+pub(crate) struct Listen {
+    pub(crate) place: Place,
+    pub(crate) reuse_port: bool,
+}
+
+/// An error that names the address.
+fn wrong(text: &str, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{text}: {why}"))
+}
+
+impl Listen {
+    /// Reads `SCHEME://ADDRESS[?reuseport=true]`.
+    pub(crate) fn parse(text: &str) -> io::Result<Listen> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(wrong(text, "an address begins with a scheme, as tcp://127.0.0.1:80 does"));
+        };
+        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut reuse_port = false;
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            reuse_port = match setting.split_once('=').unwrap_or((setting, "true")) {
+                ("reuseport", "true" | "yes" | "1") => true,
+                ("reuseport", "false" | "no" | "0") => false,
+                ("reuseport", _) => return Err(wrong(text, "reuseport is true or false")),
+                _ => return Err(wrong(text, "the only setting is reuseport=true")),
+            };
+        }
+        let place = match scheme {
+            "tcp" => Place::Tcp(resolve(text, address, |_| true)?),
+            "tcp4" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv4)?),
+            "tcp6" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv6)?),
+            "unix" if address.is_empty() => return Err(wrong(text, "the path is missing")),
+            "unix" if reuse_port => return Err(wrong(text, "a Unix path cannot be shared")),
+            "unix" => Place::Unix(PathBuf::from(address)),
+            _ => {
+                let known = "the schemes are tcp, tcp4, tcp6 and unix";
+                return Err(wrong(text, known));
+            }
+        };
+        Ok(Listen { place, reuse_port })
+    }
+}
+
+/// The addresses of `HOST:PORT`. Without a host they are those of all interfaces, and without a
+/// port the kernel chooses one.
+fn resolve(
+    text: &str,
+    address: &str,
+    fits: impl Fn(&SocketAddr) -> bool,
+) -> io::Result<Vec<SocketAddr>> {
+    let has_port = address.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    let whole = if has_port { address.to_owned() } else { format!("{address}:0") };
+    let found: Vec<SocketAddr> = match whole.strip_prefix(':') {
+        Some(port) => {
+            let port = if port.is_empty() { "0" } else { port };
+            let port: u16 = port.parse().map_err(|_| wrong(text, "the port is no number"))?;
+            // A system without IPv6 has the second one.
+            vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+        }
+        None => {
+            let found = whole.to_socket_addrs();
+            found.map_err(|error| wrong(text, &error.to_string()))?.collect()
+        }
+    };
+    let found: Vec<SocketAddr> = found.into_iter().filter(fits).collect();
+    if found.is_empty() {
+        return Err(wrong(text, "it has no address of this family"));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(text: &str) -> Vec<String> {
+        match Listen::parse(text).unwrap().place {
+            Place::Tcp(addresses) => addresses.iter().map(SocketAddr::to_string).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(tcp("tcp://127.0.0.1:80"), ["127.0.0.1:80"]);
+        assert_eq!(tcp("tcp://"), ["[::]:0", "0.0.0.0:0"]);
+        assert_eq!(tcp("tcp://:7"), ["[::]:7", "0.0.0.0:7"]);
+        assert_eq!(tcp("tcp4://:7"), ["0.0.0.0:7"]);
+        assert_eq!(tcp("tcp6://[::1]:7?reuseport=true"), ["[::1]:7"]);
+        assert_eq!(tcp("tcp6://[::1]"), ["[::1]:0"]);
+        assert!(Listen::parse("tcp://127.0.0.1:80?reuseport=true").unwrap().reuse_port);
+        assert!(!Listen::parse("tcp://127.0.0.1:80?reuseport=0").unwrap().reuse_port);
+        let unix = Listen::parse("unix:///run/echo").unwrap();
+        assert!(matches!(unix.place, Place::Unix(path) if path == PathBuf::from("/run/echo")));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for (text, why) in [
+            ("howdy", "begins with a scheme"),
+            ("tulip://howdy", "the schemes are"),
+            ("tcp://127.0.0.1:port", "127.0.0.1:port"),
+            ("tcp://:99999", "no number"),
+            ("tcp6://127.0.0.1:80", "no address of this family"),
+            ("tcp://127.0.0.1:80?reuse=1", "the only setting"),
+            ("tcp://127.0.0.1:80?reuseport=perhaps", "true or false"),
+            ("unix://", "the path is missing"),
+            ("unix:///run/echo?reuseport=true", "cannot be shared"),
+        ] {
+            let error = Listen::parse(text).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{text}");
+            assert!(error.to_string().contains(why), "{text}: {error}");
+        }
+    }
+}

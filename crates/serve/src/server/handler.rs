@@ -1,0 +1,261 @@
+//! The callbacks of a server, and what they are given.
+
+use std::fmt;
+use std::time::Duration;
+
+use windlass::{Address, Buf, Handle};
+
+use crate::engine::{Cause, Engine, Id, Origin};
+
+/// What a callback asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    #[default]
+    None,
+    /// Close the connection when its output is out.
+    Close,
+    /// Hand the descriptor to [`Handler::detached`] when its output is out.
+    Detach,
+    /// Shut the whole server down: see [`Server::run`](crate::Server::run).
+    Shutdown,
+}
+
+/// The callbacks of a server. Each loop has a handler of its own, which stays on its thread.
+///
+/// A connection has `opened`, then any number of the others, and `closed` or `detached` exactly
+/// once and last. No callback is called while another one of its loop runs. A panic in a callback ends
+/// its connection with [`Cause::Panicked`]; the server goes on.
+///
+/// ```
+/// use windlass::Buf;
+/// use windlass_serve::{Action, Conn, Handler};
+///
+/// struct Echo;
+/// impl Handler for Echo {
+///     type State = ();
+///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+///         c.write(data);
+///         Action::None
+///     }
+/// }
+/// ```
+#[allow(unused_variables)]
+pub trait Handler: Sized {
+    /// What the program keeps for each connection.
+    type State: Default;
+
+    /// The loop is about to serve. `addresses` are those of the listeners, in their order, with the
+    /// ports that the kernel has chosen.
+    fn serving(&mut self, server: &mut Context<'_, Self::State>, addresses: &[Address]) -> Action {
+        Action::None
+    }
+
+    /// A connection was accepted, or has connected.
+    fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
+        Action::None
+    }
+
+    /// Bytes have arrived: at least one, except in a call by the default of
+    /// [`wake`](Handler::wake).
+    fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
+        Action::None
+    }
+
+    /// The peer has ended its side, and still reads: only if
+    /// [`close_on_eof`](crate::Config::close_on_eof) is off. The default closes.
+    fn ended(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        Action::Close
+    }
+
+    /// The output was above the [high](crate::Limits::high) mark, and has fallen to the
+    /// [low](crate::Limits::low) one.
+    fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        Action::None
+    }
+
+    /// A connection has ended.
+    fn closed(
+        &mut self,
+        server: &mut Context<'_, Self::State>,
+        closed: Closed<Self::State>,
+    ) -> Action {
+        Action::None
+    }
+
+    /// The descriptor of a connection is the program's now, after [`Action::Detach`].
+    fn detached(
+        &mut self,
+        server: &mut Context<'_, Self::State>,
+        detached: Detached<Self::State>,
+    ) -> Action {
+        Action::None
+    }
+
+    /// `amount` bytes are about to be sent: what was written in this turn. What is written here
+    /// leaves with them.
+    fn prewrite(&mut self, c: &mut Conn<'_, Self::State>, amount: usize) -> Action {
+        Action::None
+    }
+
+    /// `amount` bytes were given to the system, of which `remaining` wait, with earlier ones.
+    fn postwrite(
+        &mut self,
+        c: &mut Conn<'_, Self::State>,
+        amount: usize,
+        remaining: usize,
+    ) -> Action {
+        Action::None
+    }
+
+    /// Called once before the loop serves, and then after each delay that it returns; `None` stops
+    /// it. [`Action::Close`] and [`Action::Detach`] mean nothing here.
+    fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
+        (None, Action::None)
+    }
+
+    /// The program has [woken](Context::wake) the connection. The default calls
+    /// [`data`](Handler::data) without bytes.
+    fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        self.data(c, Buf::default())
+    }
+}
+
+/// What [`Handler::closed`] is given.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Closed<S> {
+    /// The connection; the name is stale.
+    pub id: Id,
+    /// Why it ended.
+    pub cause: Cause,
+    /// How many bytes of output were not sent.
+    pub unsent: usize,
+    /// The program's state.
+    pub state: S,
+}
+
+/// What [`Handler::detached`] is given.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Detached<S> {
+    /// The connection; the name is stale.
+    pub id: Id,
+    /// The descriptor. An accepted one is non-blocking.
+    pub handle: Handle,
+    /// Bytes that had arrived and were not delivered, in order.
+    pub ahead: Vec<Buf>,
+    /// Whether the peer has ended its side.
+    pub ended: bool,
+    /// The program's state.
+    pub state: S,
+}
+
+/// A server's loop, in a callback that is of no connection.
+pub struct Context<'a, S> {
+    pub(crate) engine: &'a mut Engine<S>,
+}
+
+impl<S> Context<'_, S> {
+    /// The engine of this loop: every other connection of it.
+    pub fn engine(&mut self) -> &mut Engine<S> {
+        self.engine
+    }
+
+    /// The connection with this name, if it is one of this loop and lives.
+    pub fn conn(&mut self, id: Id) -> Option<Conn<'_, S>> {
+        self.engine.state(id)?;
+        Some(Conn { engine: self.engine, id })
+    }
+}
+
+impl<S> fmt::Debug for Context<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("engine", &self.engine).finish()
+    }
+}
+
+/// A connection, in its callback.
+pub struct Conn<'a, S> {
+    pub(crate) engine: &'a mut Engine<S>,
+    pub(crate) id: Id,
+}
+
+impl<S> Conn<'_, S> {
+    /// The name of the connection.
+    #[inline]
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The program's state.
+    #[inline]
+    pub fn state(&mut self) -> &mut S {
+        self.engine.state_mut(self.id).expect("a connection in a callback has a state")
+    }
+
+    /// Writes: what is written in a turn leaves as one write. False if the connection takes no more
+    /// output: it closes already, or more than [`Limits::cap`](crate::Limits::cap) bytes would wait
+    /// for it. In the second case it ends, with [`Cause::Overflow`].
+    #[inline]
+    pub fn write(&mut self, data: impl Into<Buf>) -> bool {
+        match self.engine.write(self.id, data) {
+            Ok(()) => true,
+            Err(refused) => self.overflow(refused.reason),
+        }
+    }
+
+    /// As [`write`](Conn::write), with a copy of the bytes: for short answers that are made in
+    /// place. It needs no allocation.
+    #[inline]
+    pub fn write_slice(&mut self, bytes: &[u8]) -> bool {
+        match self.engine.write_slice(self.id, bytes) {
+            Ok(()) => true,
+            Err(reason) => self.overflow(reason),
+        }
+    }
+
+    #[cold]
+    fn overflow(&mut self, reason: crate::Refusal) -> bool {
+        if reason == crate::Refusal::Cap {
+            self.engine.abort_as(self.id, Cause::Overflow);
+        }
+        false
+    }
+
+    /// How many bytes of output wait, those of this turn included.
+    pub fn waiting(&mut self) -> usize {
+        self.engine.waiting(self.id)
+    }
+
+    /// Stops the delivery of data: see [`Engine::pause`].
+    pub fn pause(&mut self) {
+        self.engine.pause(self.id);
+    }
+
+    /// Delivers data again.
+    pub fn resume(&mut self) {
+        self.engine.resume(self.id);
+    }
+
+    /// Shuts down the output when it is out: see [`Engine::shutdown`].
+    pub fn shutdown(&mut self) {
+        self.engine.shutdown(self.id);
+    }
+
+    /// Ends the connection without its output.
+    pub fn abort(&mut self) {
+        self.engine.abort(self.id);
+    }
+
+    /// The engine of this loop: every other connection of it.
+    pub fn engine(&mut self) -> &mut Engine<S> {
+        self.engine
+    }
+}
+
+impl<S> fmt::Debug for Conn<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conn").field("id", &self.id).finish_non_exhaustive()
+    }
+}

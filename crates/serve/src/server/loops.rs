@@ -1,0 +1,274 @@
+//! One loop of a server: events into callbacks, callbacks' actions into the engine.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use windlass::driver::Driver;
+use windlass::{Completion, Completions, Watcher};
+
+use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
+use super::report::{Left, Report};
+use crate::engine::{Cause, Engine, Event, Id};
+
+/// How many times one turn looks for events that its own flush has made.
+const ROUNDS: usize = 16;
+
+/// A server on a watcher of the program's: for a loop that serves other things, too, and for
+/// simulated tests. [`Server::start_on`](crate::Server::start_on) makes it.
+pub struct Running<H: Handler> {
+    pub(crate) engine: Engine<H::State>,
+    handler: H,
+    /// The connection of the callback that runs.
+    current: Option<Id>,
+    /// Whether a callback has asked for the shutdown.
+    stops: bool,
+    /// Whether the shutdown has begun.
+    stopping: bool,
+    /// When the next tick is due, as a span since the last one.
+    panics: u64,
+    left: Vec<Left>,
+}
+
+impl<H: Handler> Running<H> {
+    pub(crate) fn new(engine: Engine<H::State>, handler: H) -> Running<H> {
+        Running {
+            engine,
+            handler,
+            current: None,
+            stops: false,
+            stopping: false,
+            panics: 0,
+            left: Vec::new(),
+        }
+    }
+
+    /// The first callbacks: a tick, then `serving`.
+    pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> io::Result<()> {
+        let sources = self.engine.listeners().to_vec();
+        let addresses = sources.iter().map(|source| watcher.local_address(*source));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        self.guarded(|this| this.tick());
+        self.guarded(|this| {
+            let mut context = Context { engine: &mut this.engine };
+            let action = this.handler.serving(&mut context, &addresses);
+            this.act(None, action);
+        });
+        self.turn(watcher);
+        Ok(())
+    }
+
+    /// Takes a completion in, or hands back one that is not the server's. Follow it with
+    /// [`turn`](Running::turn).
+    pub fn complete<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        completion: Completion,
+    ) -> Option<Completion> {
+        self.engine.complete(watcher, completion)
+    }
+
+    /// Calls the callbacks for what has happened, and sends what they have written.
+    pub fn turn<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        for _ in 0..ROUNDS {
+            self.guarded(|this| {
+                while let Some(event) = this.engine.next_event(watcher) {
+                    this.dispatch(event);
+                }
+            });
+            if self.stops && !self.stopping {
+                self.stop(watcher);
+            }
+            self.guarded(|this| this.flush(watcher));
+            if !self.engine.has_events() {
+                return;
+            }
+        }
+        self.engine.flush(watcher);
+    }
+
+    /// Waits for completions and serves them, until the server has shut down.
+    pub(crate) fn run<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> io::Result<()> {
+        let mut done = Completions::new();
+        while !self.is_over() {
+            watcher.wait(&mut done)?;
+            let mut batch = done.drain(..);
+            self.guarded(|this| {
+                for completion in batch.by_ref() {
+                    let _foreign = this.engine.complete(watcher, completion);
+                    while let Some(event) = this.engine.next_event(watcher) {
+                        this.dispatch(event);
+                    }
+                }
+            });
+            drop(batch);
+            self.turn(watcher);
+        }
+        Ok(())
+    }
+
+    /// Runs callbacks. A panic ends the connection that it belongs to, and `work` goes on.
+    fn guarded(&mut self, mut work: impl FnMut(&mut Self)) {
+        // The engine is whole whenever a callback runs. What the handler makes of its own panic is
+        // the program's.
+        while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            self.panics += 1;
+            match self.current.take() {
+                Some(id) => _ = self.engine.abort_as(id, Cause::Panicked),
+                None => return,
+            }
+        }
+        self.current = None;
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event<H::State>) {
+        match event {
+            Event::Data { id, data } => {
+                self.current = Some(id);
+                let mut conn = Conn { engine: &mut self.engine, id };
+                let action = self.handler.data(&mut conn, data);
+                self.act(Some(id), action);
+            }
+            event => self.dispatch_other(event),
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_other(&mut self, event: Event<H::State>) {
+        let (handler, engine) = (&mut self.handler, &mut self.engine);
+        let (id, action) = match event {
+            Event::Opened { id, origin } => {
+                self.current = Some(id);
+                (Some(id), handler.opened(&mut Conn { engine, id }, origin))
+            }
+            Event::Data { id, data } => {
+                self.current = Some(id);
+                (Some(id), handler.data(&mut Conn { engine, id }, data))
+            }
+            Event::Ended { id } => {
+                self.current = Some(id);
+                (Some(id), handler.ended(&mut Conn { engine, id }))
+            }
+            Event::Drained { id } => {
+                self.current = Some(id);
+                (Some(id), handler.drained(&mut Conn { engine, id }))
+            }
+            Event::Wake { id } => {
+                self.current = Some(id);
+                (Some(id), handler.wake(&mut Conn { engine, id }))
+            }
+            Event::Closed { id, cause, unsent, state, age } => {
+                if self.stopping && unsent > 0 {
+                    self.left.push(Left { id, age, unsent });
+                }
+                self.current = Some(id);
+                let closed = Closed { id, cause, unsent, state };
+                (None, handler.closed(&mut Context { engine }, closed))
+            }
+            Event::Detached { id, handle, ahead, ended, state } => {
+                self.current = Some(id);
+                let detached = Detached { id, handle, ahead, ended, state };
+                (None, handler.detached(&mut Context { engine }, detached))
+            }
+            Event::Tick => return self.tick(),
+            Event::AcceptFailed { .. } => return,
+        };
+        self.act(id, action);
+    }
+
+    #[inline]
+    fn act(&mut self, id: Option<Id>, action: Action) {
+        if action != Action::None {
+            self.act_on(id, action);
+        }
+    }
+
+    #[inline(never)]
+    fn act_on(&mut self, id: Option<Id>, action: Action) {
+        match (action, id) {
+            (Action::Shutdown, _) => self.stops = true,
+            (Action::Close, Some(id)) => _ = self.engine.close(id),
+            (Action::Detach, Some(id)) => _ = self.engine.detach(id),
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        self.current = None;
+        let mut context = Context { engine: &mut self.engine };
+        let (delay, action) = self.handler.tick(&mut context);
+        if let Some(delay) = delay
+            && !self.stopping
+        {
+            self.engine.tick_after(delay.max(Duration::from_nanos(1)));
+        }
+        self.act(None, action);
+    }
+
+    /// As `Engine::flush`, with the callbacks around each write.
+    fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        while let Some(index) = self.engine.next_dirty() {
+            let amount = self.engine.corked(index);
+            if amount == 0 {
+                self.engine.send(watcher, index);
+                self.engine.carry_out(watcher, index);
+                continue;
+            }
+            let id = self.engine.id_at(index);
+            self.current = Some(id);
+            let action = self.handler.prewrite(&mut Conn { engine: &mut self.engine, id }, amount);
+            self.act(Some(id), action);
+            let amount = self.engine.corked(index);
+            self.engine.send(watcher, index);
+            if self.engine.state(id).is_some() {
+                let remaining = self.engine.waiting(id);
+                let mut conn = Conn { engine: &mut self.engine, id };
+                let action = self.handler.postwrite(&mut conn, amount, remaining);
+                self.act(Some(id), action);
+                self.engine.carry_out(watcher, index);
+            }
+        }
+        self.engine.finish_flush(watcher);
+    }
+
+    /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
+    pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        (self.stops, self.stopping) = (true, true);
+        self.engine.stop_listening(watcher);
+        let ids: Vec<Id> = self.engine.ids().collect();
+        for id in ids {
+            self.engine.close_as(id, Cause::Shutdown);
+        }
+    }
+
+    /// Whether the server has shut down, and told of every connection.
+    pub fn is_over(&self) -> bool {
+        self.stopping && self.engine.is_empty() && !self.engine.has_events()
+    }
+
+    /// The handler.
+    pub fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// The engine.
+    pub fn engine(&mut self) -> &mut Engine<H::State> {
+        &mut self.engine
+    }
+
+    /// What the server has done so far.
+    pub fn report(&self) -> Report {
+        Report {
+            counts: self.engine.counts().clone(),
+            panics: self.panics,
+            left: self.left.clone(),
+        }
+    }
+}
+
+impl<H: Handler> std::fmt::Debug for Running<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}

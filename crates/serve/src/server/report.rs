@@ -1,0 +1,29 @@
+//! What a server tells when it has ended.
+
+use std::time::Duration;
+
+use crate::engine::{Counts, Id};
+
+/// What a server has done, and what it could not finish.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// The counts of all loops together.
+    pub counts: Counts,
+    /// Callbacks that have panicked.
+    pub panics: u64,
+    /// Connections whose output was not out when the time of the shutdown was over.
+    pub left: Vec<Left>,
+}
+
+/// A connection that was not finished at the end of a shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// The connection.
+    pub id: Id,
+    /// How long it had been open.
+    pub age: Duration,
+    /// How many bytes of output were not sent.
+    pub unsent: usize,
+}

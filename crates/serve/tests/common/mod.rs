@@ -1,0 +1,255 @@
+//! What the suites share: a harness per driver, and a bench of a server and its clients, which run
+//! in one thread on one watcher.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use windlass::driver::{Driver, OpCode};
+use windlass::net::ConnectOptions;
+use windlass::sim::{Faults, Sim};
+use windlass::{
+    Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op, Source,
+    Watcher,
+};
+use windlass_serve::{Handler, Running, Server};
+
+/// A driver under test.
+pub trait Harness {
+    /// The driver.
+    type Driver: Driver;
+    /// Whether time is virtual, and waiting for a limit costs nothing.
+    const VIRTUAL: bool;
+
+    /// A watcher with these settings.
+    fn watcher(builder: Builder) -> Watcher<Self::Driver>;
+
+    /// A time that a test can wait for: this one where time is virtual, else a hundredth of it.
+    fn span(seconds: f64) -> Duration {
+        Duration::from_secs_f64(if Self::VIRTUAL { seconds } else { seconds / 100.0 })
+    }
+}
+
+macro_rules! system {
+    ($name:ident $kind:ident) => {
+        /// A driver of the system.
+        pub struct $name;
+        impl Harness for $name {
+            type Driver = windlass::driver::Auto;
+            const VIRTUAL: bool = false;
+            fn watcher(builder: Builder) -> Watcher {
+                builder.driver(DriverKind::$kind).build().expect("the driver is there")
+            }
+        }
+    };
+}
+
+system!(Epoll Epoll);
+system!(Uring Uring);
+system!(Kqueue Kqueue);
+system!(Poll Poll);
+
+/// A simulated network that behaves.
+pub struct Simulated;
+
+impl Harness for Simulated {
+    type Driver = windlass::driver::Auto;
+    const VIRTUAL: bool = true;
+    fn watcher(builder: Builder) -> Watcher<Self::Driver> {
+        Watcher::simulated_with(&Sim::new(1), builder.config())
+    }
+}
+
+/// A simulated network that delays, tears and interrupts, but loses nothing.
+pub struct Faulty;
+
+impl Harness for Faulty {
+    type Driver = windlass::driver::Auto;
+    const VIRTUAL: bool = true;
+    fn watcher(builder: Builder) -> Watcher<Self::Driver> {
+        let sim = Sim::with_faults(seed(), Faults::transient(0.2));
+        Watcher::simulated_with(&sim, builder.config())
+    }
+}
+
+/// The seed of the faults: `WINDLASS_SEED`, or always the same.
+pub fn seed() -> u64 {
+    std::env::var("WINDLASS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7)
+}
+
+/// Stamps tests for every driver.
+#[macro_export]
+macro_rules! every_driver {
+    ($($body:ident)*) => {
+        $crate::stamp! { #[cfg(target_os = "linux")] epoll Epoll: $($body)* }
+        $crate::stamp! { #[cfg(target_os = "linux")] uring Uring: $($body)* }
+        $crate::stamp! { #[cfg(windlass_kqueue)] kqueue Kqueue: $($body)* }
+        $crate::stamp! { #[cfg(unix)] poll Poll: $($body)* }
+        $crate::stamp! { #[cfg(all())] sim Simulated: $($body)* }
+        $crate::stamp! { #[cfg(all())] faults Faulty: $($body)* }
+    };
+}
+
+/// Stamps tests for one driver.
+#[macro_export]
+macro_rules! stamp {
+    (#[$cfg:meta] $driver:ident $harness:ident: $($body:ident)*) => {
+        #[$cfg]
+        mod $driver {
+            $(#[test]
+            fn $body() {
+                super::$body::<$crate::common::$harness>();
+            })*
+        }
+    };
+}
+
+/// A client's end of a connection.
+#[derive(Debug, Default)]
+pub struct Client {
+    /// What it has heard.
+    pub heard: Vec<u8>,
+    /// Whether the server has ended its side.
+    pub eof: bool,
+    /// How its reads or its connect have failed.
+    pub error: Option<ErrorKind>,
+    /// Bytes of its writes that are out.
+    pub said: usize,
+}
+
+impl Client {
+    /// Whether it hears nothing more.
+    pub fn is_over(&self) -> bool {
+        self.eof || self.error.is_some()
+    }
+}
+
+/// The tokens of what clients do.
+const CLIENT: u64 = 1;
+
+/// The longest that a test waits for one thing.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Clients, on the watcher of the server.
+#[derive(Default)]
+pub struct Clients {
+    pub all: HashMap<Source, Client>,
+    order: Vec<Source>,
+}
+
+impl Clients {
+    /// Takes a completion of a client.
+    fn take<D: Driver>(&mut self, watcher: &mut Watcher<D>, c: Completion) {
+        assert_eq!(c.token, CLIENT, "a completion that is nobody's: {c:?}");
+        let Some(client) = self.all.get_mut(&c.source) else { return };
+        let failed = |error: &Error| error.kind();
+        match (c.code(), &c.result) {
+            (OpCode::Read, Ok(Done::Read(data))) => {
+                client.heard.extend_from_slice(data);
+                client.eof |= data.is_eof();
+            }
+            (OpCode::Read | OpCode::Connect, Err(error)) => client.error = Some(failed(error)),
+            (OpCode::Connect, Ok(_)) => {
+                let read = Op::read(c.source).multishot().token(CLIENT);
+                watcher.submit(read).expect("a read");
+            }
+            (OpCode::Write, _) => client.said += c.bytes(),
+            _ => {}
+        }
+    }
+}
+
+/// A server and its clients.
+pub struct Bench<D: Driver, H: Handler> {
+    pub watcher: Watcher<D>,
+    pub running: Running<H>,
+    pub clients: Clients,
+    pub addresses: Vec<Address>,
+}
+
+/// Starts a server on a watcher of the harness.
+pub fn bench<T: Harness, H: Handler, F: Fn(usize) -> H>(server: Server<F>) -> Bench<T::Driver, H> {
+    bench_with::<T, H, F>(Watcher::builder(), server)
+}
+
+/// The same, with settings.
+pub fn bench_with<T: Harness, H: Handler, F: Fn(usize) -> H>(
+    builder: Builder,
+    server: Server<F>,
+) -> Bench<T::Driver, H> {
+    let mut watcher = T::watcher(builder);
+    let mut running = server.start_on(&mut watcher).expect("the server starts");
+    let listeners = running.engine().listeners().to_vec();
+    let address = |source| watcher.local_address(source).expect("its address");
+    let addresses = listeners.into_iter().map(address).collect();
+    Bench { watcher, running, clients: Clients::default(), addresses }
+}
+
+impl<D: Driver, H: Handler> Bench<D, H> {
+    /// A client that connects to the server's first address.
+    pub fn connect(&mut self) -> Source {
+        let address = self.addresses[0].clone();
+        self.connect_to(address)
+    }
+
+    /// A client that connects there.
+    pub fn connect_to(&mut self, address: Address) -> Source {
+        let options = ConnectOptions::default().token(CLIENT);
+        let (source, _) = self.watcher.connect([address], options).expect("a source");
+        self.clients.all.insert(source, Client::default());
+        self.clients.order.push(source);
+        source
+    }
+
+    /// A client says something.
+    pub fn say(&mut self, client: Source, what: impl Into<Buf>) {
+        self.watcher.submit(Op::write(client, what).token(CLIENT)).expect("a write");
+    }
+
+    /// A client ends its side.
+    pub fn finish(&mut self, client: Source) {
+        self.watcher.submit(Op::shutdown(client).token(CLIENT)).expect("a shutdown");
+    }
+
+    /// A client stops reading, from its connect on.
+    pub fn deafen(&mut self, client: Source) {
+        self.watcher.cancel_all(client);
+    }
+
+    pub fn client(&self, client: Source) -> &Client {
+        &self.clients.all[&client]
+    }
+
+    /// Runs until `ready`.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
+        let start = self.watcher.update_now();
+        while !ready(self) {
+            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
+            assert!(self.turn(50 * PATIENCE) > 0, "waited in vain until {what}");
+        }
+    }
+
+    /// Runs one turn, and waits for it for at most `span`; how many completions there were.
+    pub fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            if let Some(c) = self.running.complete(&mut self.watcher, c) {
+                self.clients.take(&mut self.watcher, c);
+            }
+        }
+        self.running.turn(&mut self.watcher);
+        count
+    }
+
+    /// Runs for a time.
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.watcher.update_now() + span;
+        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
+            && !left.is_zero()
+        {
+            self.turn(left);
+        }
+    }
+}
