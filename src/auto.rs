@@ -274,6 +274,12 @@ impl Driver for Auto {
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
         forward!(self.listen(address, options))
     }
+    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+        forward!(self.signals(signals))
+    }
+    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+        forward!(self.child(pid))
+    }
     #[inline]
     fn abort(&mut self, source: Source) -> bool {
         forward!(self.abort(source))

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use crate::address::{Address, Descriptors};
 use crate::buf::Buf;
@@ -270,6 +271,10 @@ pub enum Done {
     Drained,
     /// The requested conditions that hold, at the end of a poll.
     Ready(Ready),
+    /// A signal has come: its number.
+    Signal(i32),
+    /// A child process has ended, and was reaped: its exit code, or the signal that has ended it.
+    Exited(ExitStatus),
     /// The time of a timer has passed.
     Timer,
     /// A nop has ended.

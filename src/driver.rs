@@ -233,6 +233,27 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
+    /// Makes a source of these signals of the process, for [`Op::signal`].
+    ///
+    /// # Errors
+    /// [`Reason::Os`] with `EINVAL` for a number that is no signal, or one that cannot be handled;
+    /// `EMFILE`, `ENFILE`; the source table is full; the driver is closed.
+    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+        let _ = signals;
+        Err(Reason::Unsupported)
+    }
+
+    /// Makes a source of a child process, for [`Op::child_exit`].
+    ///
+    /// # Errors
+    /// [`Reason::Os`] with `EINVAL` for a number that is no process, `ECHILD` or `ESRCH` for what is
+    /// no child of this process, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is full; the driver
+    /// is closed.
+    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+        let _ = pid;
+        Err(Reason::Unsupported)
+    }
+
     /// Ends the source's operations and closes its descriptor; false for a stale source.
     fn abort(&mut self, source: Source) -> bool;
 

@@ -150,7 +150,8 @@ impl fmt::Display for Reason {
             }
             Reason::NoAddress => f.write_str("the list of addresses to connect to is empty"),
             Reason::Unsupported => f.write_str(
-                "the descriptor, or the kind of its buffer, does not support this operation",
+                "the descriptor, the kind of its buffer, or this system or driver does not support \
+                 this operation",
             ),
             Reason::NoDescriptor => f.write_str(
                 "the handle or source has no descriptor of this driver's kernel (a simulated one \

@@ -101,6 +101,7 @@ pub mod net;
 mod op;
 mod parts;
 mod proactor;
+pub mod process;
 mod quirks;
 pub mod reactor;
 mod region;

@@ -5,12 +5,14 @@
 //! op/stream.rs       bytes: read, write, shutdown, close
 //! op/connection.rs   accept, connect
 //! op/message.rs      datagrams, passed descriptors
+//! op/process.rs      signals, the exit of children
 //! op/wait.rs         timers, readiness, drained write queues
 //! file/op.rs         files, names, look-ups and jobs
 //! ```
 
 mod connection;
 mod message;
+mod process;
 mod stream;
 mod wait;
 
@@ -60,6 +62,10 @@ pub enum OpCode {
     SendDescriptors,
     /// Waits for readiness.
     Poll,
+    /// Takes a signal.
+    Signal,
+    /// Waits for the exit of a child process.
+    ChildExit,
     /// Closes the source after the writes before it.
     Close,
     /// Waits until the source's queue of writes is short.
@@ -101,6 +107,8 @@ impl OpCode {
         OpCode::RecvDescriptors,
         OpCode::SendDescriptors,
         OpCode::Poll,
+        OpCode::Signal,
+        OpCode::ChildExit,
         OpCode::Close,
         OpCode::WaitDrained,
         OpCode::ReadAt,
@@ -117,7 +125,14 @@ impl OpCode {
         use OpCode::*;
         matches!(
             self,
-            Read | ReadInto | ReadAppend | ReadExact | Accept | RecvFrom | RecvDescriptors
+            Read | ReadInto
+                | ReadAppend
+                | ReadExact
+                | Accept
+                | RecvFrom
+                | RecvDescriptors
+                | Signal
+                | ChildExit
         )
     }
 }
@@ -130,7 +145,7 @@ impl OpCode {
 /// |---|---|---|
 /// | [`token`](Op::token) | a number of yours, returned untouched | 0 |
 /// | [`deadline`](Op::deadline), [`timeout`](Op::timeout) | when the operation ends at the latest | none |
-/// | [`multishot`](Op::multishot) | accept and read: stay in flight, complete again and again | once |
+/// | [`multishot`](Op::multishot) | accept, read, signal: stay in flight, complete again and again | once |
 /// | [`quiet`](Op::quiet) | write: no completion if it succeeds | one completion |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///
@@ -425,8 +440,8 @@ impl Op {
     ///
     /// [`Completion::has_more`] is true for every completion but the last. A
     /// [deadline](Op::deadline) ends the operation, however many completions it has had. The
-    /// setting works on [`Op::accept`], [`Op::read`] and [`Op::send_file`]; other operations ignore
-    /// it.
+    /// setting works on [`Op::accept`], [`Op::read`], [`Op::send_file`] and [`Op::signal`]; other
+    /// operations ignore it.
     ///
     /// ```
     /// use std::io::Write;
@@ -463,7 +478,8 @@ impl Op {
     /// socket, and connections in the backlog.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
-        if matches!(self.code, OpCode::Read | OpCode::Accept | OpCode::SendFile) {
+        use OpCode::{Accept, Read, SendFile, Signal};
+        if matches!(self.code, Read | Accept | SendFile | Signal) {
             self.flags |= MULTISHOT;
         }
         self

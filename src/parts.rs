@@ -279,6 +279,8 @@ mod tests {
             Op::send_to(source, "bytes", address()),
             Op::recv_descriptors(source),
             Op::poll(source, Ready::READABLE),
+            Op::signal(source).multishot(),
+            Op::child_exit(source).deadline(at),
             Op::wait_drained(source, 17),
             Op::close(source),
             Op::read_at(source, vec![0; 9], 4096).priority(Priority::High),

@@ -105,7 +105,7 @@ impl Ticket {
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
 
 /// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit
-/// that no other has: drivers tell them by it.)
+/// that nothing else has that takes bytes: drivers tell them by it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SourceKind {
@@ -131,6 +131,10 @@ pub enum SourceKind {
     /// A regular file, directory or block device: always ready as poll(2) sees it; its operations
     /// name where in the file they start.
     File = 6,
+    /// Signals of the process: [`Watcher::signals`](crate::Watcher::signals).
+    Signals = 10,
+    /// A child process: [`Watcher::child`](crate::Watcher::child).
+    Child = 11,
 }
 
 impl SourceKind {
@@ -143,7 +147,15 @@ impl SourceKind {
                 | SourceKind::SharedPollable
                 | SourceKind::File
                 | SourceKind::Unknown
+                | SourceKind::Signals
+                | SourceKind::Child
         )
+    }
+
+    /// Whether it reports what happens to a process: signals, or the exit of a child.
+    #[inline]
+    pub(crate) const fn is_of_process(self) -> bool {
+        matches!(self, SourceKind::Signals | SourceKind::Child)
     }
 
     /// Whether it keeps message boundaries, so that one read is one message.

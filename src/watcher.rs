@@ -1,6 +1,7 @@
 //! The [`Watcher`]: a driver, and convenient methods around it.
 
 mod connect;
+mod process;
 mod simulated;
 
 use std::io;

@@ -55,6 +55,8 @@ mod conformance {
     pub mod pipes;
     pub mod poll;
     pub mod positions;
+    #[cfg(unix)]
+    pub mod process;
     pub mod prompt;
     pub mod quiet;
     pub mod remote;
@@ -844,6 +846,45 @@ macro_rules! all_files {
         files! { $driver $harness }
     };
 }
+
+/// Signals and children: not on Windows.
+#[cfg(unix)]
+macro_rules! processes {
+    ($driver:ident $harness:ident $($more:tt)*) => {
+        stamp! { $driver $harness:
+            process {
+                a_signal_completes_its_operation
+                signals_wait_for_their_operation
+                a_multishot_signal_goes_on
+                every_source_gets_each_signal
+                signals_end_as_other_operations
+                an_abort_ends_them
+                they_do_nothing_else
+                what_is_no_signal_is_refused
+                what_is_no_child_is_refused
+                a_child_says_how_it_ends
+                an_exit_is_told_again_and_again
+                children_end_in_any_order
+                an_exit_before_the_source_is_told
+                the_table_of_sources_bounds_them
+            }
+            $($more)*
+        }
+    };
+}
+
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
+processes!(epoll_process Epoll);
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+processes!(uring_process Uring);
+#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
+processes!(kqueue_process Kqueue);
+#[cfg(unix)]
+processes!(poll_process Poll);
+#[cfg(unix)]
+processes!(sim_process Simulated);
+#[cfg(unix)]
+processes!(faults_process Faulty);
 
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 selecting!(epoll Epoll);

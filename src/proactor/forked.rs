@@ -5,6 +5,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::remote::Request;
 use crate::slots::{Entry, InFlight};
+use crate::source::SourceKind;
 
 /// What a source keeps of what was known of it.
 const KEPT: u32 = CLOSING
@@ -101,7 +102,9 @@ impl<K: Kernel> Proactor<K> {
             }
             // A connect's source vacates its place when the operation ends: then it has no flags.
             self.end_operations(index, ErrorKind::Forked);
-            if self.sources[index].has(ABORTING) {
+            // The parent's children are not this process's.
+            let is_child = self.sources[index].kind() == SourceKind::Child;
+            if self.sources[index].has(ABORTING) || is_child {
                 self.close_source(index);
             }
         }

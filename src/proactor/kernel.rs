@@ -5,6 +5,7 @@
 //! the selector will report when it is worth another try.
 
 use std::io::{self, IoSlice};
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 use crate::address::Address;
@@ -427,6 +428,42 @@ pub unsafe trait Kernel {
     /// # Errors
     /// The errno.
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32>;
+
+    /// Makes a descriptor that is readable when one of these signals has come.
+    ///
+    /// # Errors
+    /// The errno; `EOPNOTSUPP` where there are no signals.
+    fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
+        let _ = signals;
+        Err(libc::EOPNOTSUPP)
+    }
+
+    /// Takes a signal from such a descriptor.
+    ///
+    /// # Errors
+    /// `EAGAIN`: none has come.
+    fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
+        let _ = fd;
+        Err(libc::EOPNOTSUPP)
+    }
+
+    /// Makes a descriptor that is readable when a child process has ended.
+    ///
+    /// # Errors
+    /// The errno; `EOPNOTSUPP` where processes are not watched.
+    fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
+        let _ = pid;
+        Err(libc::EOPNOTSUPP)
+    }
+
+    /// Reaps the child of such a descriptor: how it has ended. Asked again, it says so again.
+    ///
+    /// # Errors
+    /// `EAGAIN`: it runs. `ECHILD`: other code has reaped it.
+    fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
+        let _ = fd;
+        Err(libc::EOPNOTSUPP)
+    }
 
     /// Makes a listening stream socket.
     ///

@@ -28,6 +28,7 @@ mod jobs;
 mod kernel;
 mod lost;
 mod os;
+mod process;
 mod questions;
 mod reads;
 mod rechecks;
@@ -410,6 +411,8 @@ impl<K: Kernel> Proactor<K> {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
             OpCode::Poll => self.submit_poll(source, token, at, count),
+            OpCode::Signal => self.submit_signal(source, token, at, flags & MULTISHOT != 0),
+            OpCode::ChildExit => self.submit_child_exit(source, token, at),
             OpCode::Timer => self.submit_timer(source, token, at, op::limit_ns(flags, &extra)),
             OpCode::Nop => self.submit_nop(token),
             OpCode::WaitDrained => self.submit_drained(source, token, at, count),
@@ -593,6 +596,9 @@ impl<K: Kernel> Driver for Proactor<K> {
         if let Some(reason) = state.why_no_descriptor() {
             return Err(reason);
         }
+        if state.kind().is_of_process() {
+            return Err(Reason::Unsupported);
+        }
         let idle = state.is_idle();
         if !idle || self.is_at_work(source.index()) {
             return Err(Reason::Busy);
@@ -622,6 +628,14 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.check_room()?;
         let handle = self.kernel.listen(address, options)?;
         Ok(self.adopt(handle, 0)?)
+    }
+
+    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+        self.make_signals(signals)
+    }
+
+    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+        self.make_child(pid)
     }
 
     fn abort(&mut self, source: Source) -> bool {

@@ -5,10 +5,13 @@
 //!
 //! Only the promise of `Kernel` is made here; the calls themselves stand in `sys`.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 use super::kernel::{Connecting, FILES, Kernel, Received, WAKE};
+use super::process::OfProcess;
 use crate::address::Address;
 use crate::buf::Target;
 use crate::clock;
@@ -24,7 +27,7 @@ use crate::source::{Handle, SourceKind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::waker::Waker;
-use crate::sys::{Select, Selector, descriptor, fs, net, os_errno};
+use crate::sys::{Select, Selector, descriptor, fs, net, os_errno, os_error};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -41,7 +44,7 @@ macro_rules! calls {
 
 calls!(
     preadv2, sendfile, wait, register, recv, recvmsg, send, sendmsg, read, write, accept, connect,
-    shutdown, poll, close, fcntl, getsockopt
+    shutdown, poll, close, fcntl, getsockopt, sigaction, waitid
 );
 
 /// The system's kernel, on its own selector or another.
@@ -54,6 +57,8 @@ pub struct Os<S: Select = Selector> {
     /// queried.
     odd_listeners: Vec<RawFd>,
     engines: Engines,
+    /// In a cell, because a forked child takes them over from the kernel that it had.
+    of_process: RefCell<OfProcess>,
 }
 
 /// Has a selector watch the eventfd that reports finished file work.
@@ -87,7 +92,15 @@ impl<S: Select> Os<S> {
         let waker = Arc::new(Ender(selector.waker(WAKE)?));
         let spare = descriptor::spare();
         let (calls, engines) = (Calls::default(), Engines::none());
-        Ok(Os { selector, waker, calls, spare, odd_listeners: Vec::new(), engines })
+        let (odd_listeners, of_process) = (Vec::new(), RefCell::default());
+        Ok(Os { selector, waker, calls, spare, odd_listeners, engines, of_process })
+    }
+
+    /// Takes over the descriptors of signals and children from the kernel before a fork.
+    pub(crate) fn inherit<T: Select>(&mut self, parents: &Os<T>) -> io::Result<()> {
+        parents.of_process.borrow_mut().renew().map_err(os_error)?;
+        self.of_process = RefCell::new(parents.of_process.take());
+        Ok(())
     }
 }
 
@@ -106,7 +119,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
     }
 
     fn renew(&self, config: &Config) -> io::Result<Os<S>> {
-        Os::new(config)
+        let mut os = Os::new(config)?;
+        os.inherit(self)?;
+        Ok(os)
     }
 
     fn start(&mut self) -> u32 {
@@ -285,6 +300,9 @@ unsafe impl<S: Select> Kernel for Os<S> {
             let _ = self.selector.remove(fd);
         }
         self.odd_listeners.retain(|&listener| listener != fd);
+        if self.of_process.get_mut().close(fd) {
+            return;
+        }
         // Errors of close(2) on sockets and pipes mean nothing; `Op::close` reports those of files.
         let _ = descriptor::close(fd);
     }
@@ -462,6 +480,25 @@ unsafe impl<S: Select> Kernel for Os<S> {
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         self.calls.poll += 1;
         descriptor::poll_now(fd, interest)
+    }
+
+    fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
+        self.calls.sigaction += 1;
+        self.of_process.get_mut().signals(signals)
+    }
+
+    fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
+        self.of_process.get_mut().take_signal(fd)
+    }
+
+    fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
+        self.calls.waitid += 1;
+        self.of_process.get_mut().child(pid)
+    }
+
+    fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
+        self.calls.waitid += 1;
+        self.of_process.get_mut().take_exit(fd)
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {

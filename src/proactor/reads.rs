@@ -193,6 +193,8 @@ impl<K: Kernel> Proactor<K> {
             OpCode::RecvFrom => self.run_recv_from(index, slot, left),
             OpCode::ReadAppend => self.run_append(index, slot, left),
             OpCode::RecvDescriptors => self.run_recv_descriptors(index, slot, left),
+            OpCode::Signal => self.run_signal(index, slot, left),
+            OpCode::ChildExit => self.run_child_exit(index, slot),
             _ => self.run_read_into(index, slot, left),
         }
     }
@@ -263,7 +265,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// An attempt to read answered `-errno`: blocked, paused, to be repeated, or an error.
-    fn read_blocked(&mut self, index: u32, moved: isize) -> Option<ErrorKind> {
+    pub(super) fn read_blocked(&mut self, index: u32, moved: isize) -> Option<ErrorKind> {
         match -moved as i32 {
             libc::EAGAIN => self.block_read(index),
             libc::EINTR => {}

@@ -145,6 +145,10 @@ impl<K: Kernel> Proactor<K> {
         explain.row("wait_drained", "count of queued bytes", counted, count(OpCode::WaitDrained));
         let asked = "asked first, then at each edge";
         explain.row("poll", "poll", asked, count(OpCode::Poll));
+        let signals = "a handler makes a descriptor readable; no signal is blocked";
+        explain.row("signal", "sigaction", signals, count(OpCode::Signal));
+        let exits = "a pidfd or EVFILT_PROC tells of the exit; this child alone is reaped";
+        explain.row("child_exit", "waitid", exits, count(OpCode::ChildExit));
         let heap = "one heap for all deadlines; the wait's timeout is its top";
         explain.row("timer", "deadline heap", heap, count(OpCode::Timer));
         let sweep = "a sweep looks at every source that has one, 32 times per timeout or less";

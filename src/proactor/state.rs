@@ -73,12 +73,12 @@ pub(super) const POLLS: u32 = 1 << 19;
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
 pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
-/// A short read says that nothing is left: a stream socket, by the bit that only the numbers of
-/// theirs have.
+/// A short read says that nothing is left: a stream socket, by the bit that no other kind has that
+/// takes bytes.
 pub(super) const STREAM: u32 =
     (SourceKind::Stream as u32 & SourceKind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.
-const KINDS: [SourceKind; 10] = [
+const KINDS: [SourceKind; 12] = [
     SourceKind::Unknown,
     SourceKind::Datagram,
     SourceKind::Seqpacket,
@@ -89,6 +89,8 @@ const KINDS: [SourceKind; 10] = [
     SourceKind::OtherStream,
     SourceKind::Stream,
     SourceKind::UnixStream,
+    SourceKind::Signals,
+    SourceKind::Child,
 ];
 
 /// The kind that stands in the flags of a stream socket: one of two.
@@ -103,7 +105,8 @@ const _: () = {
     while i < KINDS.len() {
         let stream = matches!(KINDS[i], SourceKind::Stream | SourceKind::UnixStream);
         assert!(KINDS[i] as usize == i || matches!(KINDS[i], SourceKind::Unknown));
-        assert!(stream == ((i as u32) << KIND_SHIFT & STREAM != 0));
+        let has_bit = (i as u32) << KIND_SHIFT & STREAM != 0;
+        assert!(stream == has_bit || matches!(KINDS[i], SourceKind::Signals | SourceKind::Child));
         i += 1;
     }
 };

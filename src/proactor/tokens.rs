@@ -56,9 +56,10 @@ impl<K: Kernel> Proactor<K> {
 }
 
 impl State {
-    /// Whether it takes reads and writes of bytes, once it is prepared: it is no listener and no
-    /// file.
+    /// Whether it takes reads and writes of bytes, once it is prepared: it is no listener, no file
+    /// and nothing of the process.
     pub(super) fn takes_bytes(&self) -> bool {
-        !matches!(self.kind(), SourceKind::Listener | SourceKind::File)
+        let kind = self.kind();
+        !matches!(kind, SourceKind::Listener | SourceKind::File) && !kind.is_of_process()
     }
 }

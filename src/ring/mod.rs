@@ -32,6 +32,7 @@ mod runs;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 use io_uring::{cqueue, opcode, squeue, types};
@@ -504,7 +505,9 @@ unsafe impl Kernel for Ring {
 
     fn renew(&self, config: &Config) -> io::Result<Ring> {
         let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
-        Ring::new(config)?.map_err(refused)
+        let mut ring = Ring::new(config)?.map_err(refused)?;
+        ring.os.inherit(&self.os)?;
+        Ok(ring)
     }
 
     fn abandon(&mut self) {
@@ -620,6 +623,22 @@ unsafe impl Kernel for Ring {
 
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         self.os.poll(fd, interest)
+    }
+
+    fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
+        self.os.signals(signals)
+    }
+
+    fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
+        self.os.take_signal(fd)
+    }
+
+    fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
+        self.os.child(pid)
+    }
+
+    fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
+        self.os.take_exit(fd)
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {

@@ -7,6 +7,7 @@
 //! that is received goes through `Target::write`, whose answer is what is reported.
 
 use std::io::{self, IoSlice};
+use std::process::ExitStatus;
 use std::slice;
 use std::sync::Arc;
 
@@ -39,10 +40,16 @@ pub(super) enum Call {
     Poll,
     Close,
     GetSockOpt,
+    SigAction,
+    WaitId,
+    Kill,
+    Spawn,
+    Exit,
 }
 
 impl Call {
-    pub(super) const COUNT: usize = Call::GetSockOpt as usize + 1;
+    /// Those that the watchers make; the others are the test's.
+    pub(super) const COUNT: usize = Call::WaitId as usize + 1;
     /// The names that the system's kernel counts them under.
     const NAMES: [&'static str; Call::COUNT] = [
         "wait",
@@ -57,7 +64,14 @@ impl Call {
         "poll",
         "close",
         "getsockopt",
+        "sigaction",
+        "waitid",
     ];
+
+    /// What the trace takes of a call on this number.
+    pub(super) fn of(self, number: i32) -> u64 {
+        (self as u64) << 32 | u64::from(number as u32)
+    }
 }
 
 /// An answer, as the trace takes it.
@@ -110,8 +124,7 @@ impl Sim {
         self.calls[call as usize] += 1;
         let world = &mut *self.enter();
         let answer = make(world);
-        let what = (call as u64) << 32 | u64::from(fd as u32);
-        world.trace(what, answer.code() as u64);
+        world.trace(call.of(fd), answer.code() as u64);
         answer
     }
 }
@@ -283,6 +296,22 @@ unsafe impl Kernel for Sim {
     fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
         let asked = interest | Ready::ALWAYS;
         Ok(self.call(Call::Poll, fd, |world| world.conditions(fd as u32).intersection(asked)))
+    }
+
+    fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
+        self.call(Call::SigAction, -1, |world| world.signals(signals))
+    }
+
+    fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
+        self.call(Call::Recv, fd, |world| world.take_signal(fd))
+    }
+
+    fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
+        self.call(Call::WaitId, -1, |world| world.child(pid))
+    }
+
+    fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
+        self.call(Call::WaitId, fd, |world| world.take_exit(fd))
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {

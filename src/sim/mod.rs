@@ -48,7 +48,8 @@
 //! Stream sockets at internet and Unix addresses (all of them are addresses of this network; a Unix
 //! path is only a name), with bounded buffers and backlogs, half-close and reset as on Linux;
 //! [pairs](Sim::pair) and [datagram sockets](Sim::datagram); edge-triggered readiness as epoll's.
-//! Passing descriptors is not: it fails with `EOPNOTSUPP`.
+//! [Signals](Sim::raise) and [child processes](Sim::spawn) come from the test. Passing descriptors
+//! is not simulated: it fails with `EOPNOTSUPP`.
 //!
 //! # Time
 //!
@@ -87,6 +88,7 @@ mod faults;
 mod kernel;
 mod names;
 mod outside;
+mod process;
 mod ring;
 mod rng;
 mod schedule;
@@ -113,6 +115,7 @@ use crate::interest::Ready;
 use crate::proactor::Proactor;
 use crate::source::{Handle, SourceKind};
 use kernel::Call;
+use names::Name;
 use outside::Outside;
 use world::{INTERNET, World};
 

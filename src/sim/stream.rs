@@ -72,6 +72,8 @@ impl World {
                 return self.take_letter(fd, to).map_or_else(refuse, |(got, _)| got);
             }
             Role::Listener(_) => return refuse(libc::ENOTCONN),
+            // The driver refuses reads of them.
+            Role::Signals { .. } | Role::Child(_) => return refuse(libc::EINVAL),
             Role::Vacant => return refuse(libc::EBADF),
         }
         if socket.flags & ENDED != 0 {
@@ -169,6 +171,7 @@ impl World {
         let errno = match (&socket.role, std::mem::take(&mut socket.error)) {
             (Role::Vacant, _) => libc::EBADF,
             (Role::Listener(_), _) => libc::ENOTCONN,
+            (Role::Signals { .. } | Role::Child(_), _) => libc::EINVAL,
             (Role::Datagram(_), _) => libc::EDESTADDRREQ,
             (Role::Stream, 0) if socket.flags & (SHUT | BROKEN) != 0 => libc::EPIPE,
             (Role::Stream, 0) if socket.flags & GONE == 0 => libc::ENOTCONN,

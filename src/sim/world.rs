@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::datagram::Mailbox;
 use super::faults::{Dice, Fault, Faults};
 use super::names::{self, Listener, Name, os};
+use super::process::{Processes, Watched};
 use super::ring::Ring;
 use super::schedule::Schedule;
 use crate::address::Address;
@@ -49,6 +50,12 @@ pub(super) enum Role {
     Stream,
     Listener(Box<Listener>),
     Datagram(Box<Mailbox>),
+    /// Sets of signals: bit 0 is signal 1.
+    Signals {
+        wanted: u64,
+        pending: u64,
+    },
+    Child(Box<Watched>),
 }
 
 pub(super) struct Socket {
@@ -72,6 +79,7 @@ pub(super) struct World {
     pub(super) vacant: Vec<u32>,
     pub(super) listeners: BTreeMap<Name, Vec<u32>>,
     pub(super) mailboxes: BTreeMap<Name, u32>,
+    pub(super) processes: Processes,
     pub(super) dice: Dice,
     pub(super) schedule: Schedule,
     pub(super) trace: u64,
@@ -92,6 +100,7 @@ impl World {
             vacant: Vec::new(),
             listeners: BTreeMap::new(),
             mailboxes: BTreeMap::new(),
+            processes: Processes::new(),
             dice: Dice::new(seed, faults),
             schedule: Schedule::new(),
             trace: 0,
@@ -172,6 +181,10 @@ impl World {
             Role::Listener(_) => return Ready::READABLE,
             Role::Datagram(mailbox) if mailbox.letters.is_empty() => return Ready::WRITABLE,
             Role::Datagram(_) => return Ready::READABLE | Ready::WRITABLE,
+            Role::Signals { pending: 0, .. } => return Ready::NONE,
+            Role::Signals { .. } => return Ready::READABLE,
+            Role::Child(child) if self.has_ended(child.pid()) => return Ready::READABLE,
+            Role::Child(_) => return Ready::NONE,
             Role::Stream if socket.ring.is_empty() => Ready::NONE,
             Role::Stream => Ready::READABLE,
         };
@@ -240,6 +253,7 @@ impl World {
         socket.generation = socket.generation.wrapping_add(1);
         match role {
             Role::Vacant => return,
+            Role::Signals { .. } | Role::Child(_) => {}
             Role::Listener(listener) => {
                 if let Some(sharing) = self.listeners.get_mut(&local) {
                     sharing.retain(|&other| other != index);

@@ -27,8 +27,8 @@ pub(super) mod raw {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     mod names {
         pub(crate) use libc::{
-            EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ERROR, EV_ONESHOT, EV_RECEIPT, EVFILT_READ,
-            EVFILT_USER, EVFILT_WRITE, NOTE_TRIGGER, kevent, kqueue,
+            EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ERROR, EV_ONESHOT, EV_RECEIPT, EVFILT_PROC,
+            EVFILT_READ, EVFILT_USER, EVFILT_WRITE, NOTE_EXIT, NOTE_TRIGGER, kevent, kqueue,
         };
 
         /// Urgent data, which only macOS tells of.
@@ -58,6 +58,8 @@ pub(super) mod raw {
         pub(crate) const EVFILT_READ: i16 = -1;
         pub(crate) const EVFILT_WRITE: i16 = -2;
         #[cfg(windlass_kqueue)]
+        pub(crate) const EVFILT_PROC: i16 = -5;
+        #[cfg(windlass_kqueue)]
         pub(crate) const EVFILT_USER: i16 = -10;
         pub(crate) const EV_ADD: u16 = 0x1;
         pub(crate) const EV_DELETE: u16 = 0x2;
@@ -67,6 +69,8 @@ pub(super) mod raw {
         pub(crate) const OOBAND: Option<u16> = Some(0x2000);
         pub(crate) const EV_ERROR: u16 = 0x4000;
         pub(crate) const EV_EOF: u16 = 0x8000;
+        #[cfg(windlass_kqueue)]
+        pub(crate) const NOTE_EXIT: u32 = 0x8000_0000;
         #[cfg(windlass_kqueue)]
         pub(crate) const NOTE_TRIGGER: u32 = 0x0100_0000;
 

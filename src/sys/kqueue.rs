@@ -208,13 +208,13 @@ impl AsFd for Kqueue {
 }
 
 /// The queue's descriptor, shared with those who end its waits.
-struct Queue {
+pub(super) struct Queue {
     fd: RawFd,
     forks: u32,
 }
 
 impl Queue {
-    fn new() -> io::Result<Queue> {
+    pub(super) fn new() -> io::Result<Queue> {
         // SAFETY: no memory is passed.
         let made = check!(unsafe { raw::kqueue() });
         let fd = made.map_err(|error| step::at("kqueue(2)", error))?;
@@ -223,15 +223,19 @@ impl Queue {
         Ok(queue)
     }
 
+    pub(super) fn raw(&self) -> RawFd {
+        self.fd
+    }
+
     /// Makes changes at once; each has its receipt.
-    fn make(&self, changes: &[Event]) -> io::Result<Vec<Receipt>> {
+    pub(super) fn make(&self, changes: &[Event]) -> io::Result<Vec<Receipt>> {
         let mut answers = Vec::new();
         while !self.wait(changes, &mut answers, changes.len(), Some(0))? {}
         Ok(changes.iter().zip(&answers).map(|(change, answer)| receipt(change, answer)).collect())
     }
 
     /// kevent(2), with room for so many events; false when a signal came.
-    fn wait(
+    pub(super) fn wait(
         &self,
         changes: &[Event],
         events: &mut Vec<Event>,

@@ -35,6 +35,8 @@ pub(crate) mod addr;
 pub(crate) mod affinity;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod aio;
+#[cfg_attr(windows, path = "windows/child.rs")]
+pub(crate) mod child;
 #[cfg_attr(windows, path = "windows/descriptor.rs")]
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
@@ -80,6 +82,8 @@ pub(crate) mod path;
 pub(crate) mod poll;
 #[cfg_attr(windows, path = "windows/resolve.rs")]
 pub(crate) mod resolve;
+#[cfg_attr(windows, path = "windows/signals.rs")]
+pub(crate) mod signals;
 #[cfg(not(any(windows, target_vendor = "apple", target_os = "openbsd")))]
 mod sigpipe;
 #[cfg_attr(windows, path = "windows/stat.rs")]

@@ -61,13 +61,40 @@ impl WakeFd {
     pub(crate) fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+
+    /// The descriptor that a signal writes to.
+    pub(crate) fn writer(&self) -> RawFd {
+        self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd()
+    }
+
+    /// Puts another one under the same numbers: duplicates stay what they were.
+    pub(crate) fn renew(&mut self) -> io::Result<()> {
+        let fresh = WakeFd::new()?;
+        for (new, old) in [(fresh.raw(), self.raw()), (fresh.writer(), self.writer())] {
+            replace(new, old)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a duplicate of `new`, closed on exec, under the number `old`.
+fn replace(new: RawFd, old: RawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed; the caller owns both numbers.
+    #[cfg(not(target_vendor = "apple"))]
+    crate::sys::check!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
+    // SAFETY: as above.
+    #[cfg(target_vendor = "apple")]
+    crate::sys::check!(unsafe { libc::dup2(new, old) })?;
+    #[cfg(target_vendor = "apple")]
+    crate::sys::descriptor::set_cloexec(old)?;
+    Ok(())
 }
 
 impl Signal for WakeFd {
     /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
     /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
     fn signal(&self) {
-        let to = self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd();
+        let to = self.writer();
         loop {
             // SAFETY: eight bytes of a constant.
             let n = unsafe { libc::write(to, SIGNAL.as_ptr().cast(), SIGNAL.len()) };

@@ -21,6 +21,8 @@ pub mod bound;
 pub mod child;
 pub mod files;
 #[cfg(not(windows))]
+pub mod process;
+#[cfg(not(windows))]
 pub mod programs;
 pub mod seeds;
 pub mod skip;
@@ -168,7 +170,7 @@ impl Harness for Simulated {
     const MANY: usize = 2 << 10;
 
     fn watcher(builder: Builder) -> Watcher {
-        Watcher::simulated_with(&Sim::new(1), builder.config())
+        simulated(&Sim::new(1), builder)
     }
 
     fn nowhere() -> Address {
@@ -188,12 +190,18 @@ impl Harness for Faulty {
 
     fn watcher(builder: Builder) -> Watcher {
         let sim = Sim::with_faults(seed(), Faults::transient(0.2));
-        Watcher::simulated_with(&sim, builder.config())
+        simulated(&sim, builder)
     }
 
     fn nowhere() -> Address {
         Address::from(([127, 0, 0, 1], 9))
     }
+}
+
+fn simulated(sim: &Sim, builder: Builder) -> Watcher {
+    #[cfg(not(windows))]
+    process::remember(sim);
+    Watcher::simulated_with(sim, builder.config())
 }
 
 /// The seed of the faults: `WINDLASS_SEED`, or always the same.

@@ -1,0 +1,184 @@
+//! The exit of a child process as a descriptor that becomes readable: a pidfd on Linux, a kqueue of
+//! its own with `EVFILT_PROC` elsewhere. No SIGCHLD handler is needed.
+//!
+//! Only [`Child::take`] reaps, and only this child.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The kernel writes one `siginfo_t`, a local of zeroes. The members that are read are those of a
+//! child's end, which waitid(2) fills.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use crate::sys::fd::RawFd;
+use crate::sys::{check, os_errno};
+
+fn errno(error: std::io::Error) -> i32 {
+    os_errno(&error).unwrap_or(libc::EIO)
+}
+
+/// waitid(2) for a child that has ended: its status, if it has.
+fn wait(by: libc::idtype_t, id: u32, how: libc::c_int) -> Result<Option<ExitStatus>, i32> {
+    // SAFETY: all zeroes is a valid `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the information lives across the call.
+    while let Err(error) = check!(unsafe { libc::waitid(by, id, &mut info, libc::WEXITED | how) }) {
+        match errno(error) {
+            libc::EINTR => {}
+            // A pidfd that does not block.
+            libc::EAGAIN => return Ok(None),
+            errno => return Err(errno),
+        }
+    }
+    // SAFETY: of a child's end, or zeroes.
+    if unsafe { info.si_pid() } == 0 {
+        return Ok(None);
+    }
+    // SAFETY: of a child's end.
+    let status = unsafe { info.si_status() };
+    Ok(Some(match info.si_code {
+        libc::CLD_EXITED => ExitStatus::from_raw((status & 0xff) << 8),
+        libc::CLD_DUMPED => ExitStatus::from_raw(status | 0x80),
+        _ => ExitStatus::from_raw(status),
+    }))
+}
+
+/// The status of a simulated process that has ended with this code.
+pub(crate) fn exited(code: u8) -> ExitStatus {
+    ExitStatus::from_raw(i32::from(code) << 8)
+}
+
+/// The status of a simulated process that a signal has ended.
+pub(crate) fn killed(signal: i32) -> ExitStatus {
+    ExitStatus::from_raw(signal & 0x7f)
+}
+
+/// A child process.
+pub(crate) struct Child {
+    exit: Exit,
+    /// How it has ended, or why that is not known.
+    ended: Option<Result<ExitStatus, i32>>,
+}
+
+impl Child {
+    /// # Errors
+    /// `EINVAL`: no number of a process; `ESRCH`, `ECHILD`: no child of this process, or one that
+    /// was reaped; `EMFILE`, `ENFILE`; `ENOSYS`, `EPERM`: the kernel has no pidfd, or a filter
+    /// forbids it.
+    pub(crate) fn open(pid: u32) -> Result<Child, i32> {
+        if pid == 0 || pid > i32::MAX as u32 {
+            return Err(libc::EINVAL);
+        }
+        Ok(Child { exit: Exit::new(pid)?, ended: None })
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.exit.raw()
+    }
+
+    /// Reaps the child if it has ended, and says how; again and again.
+    ///
+    /// # Errors
+    /// `EAGAIN`: it runs. `ECHILD`: other code has reaped it.
+    pub(crate) fn take(&mut self) -> Result<ExitStatus, i32> {
+        if self.ended.is_none() {
+            let ended = self.exit.take();
+            if ended == Err(libc::EAGAIN) {
+                return ended;
+            }
+            self.ended = Some(ended);
+        }
+        self.ended.unwrap_or(Err(libc::ECHILD))
+    }
+}
+
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
+use pidfd::Exit;
+
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
+mod pidfd {
+    use super::*;
+    use crate::sys::descriptor;
+    use crate::sys::fd::{AsRawFd, OwnedFd};
+
+    /// A pidfd: it names the process for ever, whoever has its number later.
+    pub(super) struct Exit(OwnedFd);
+
+    impl Exit {
+        pub(super) fn new(pid: u32) -> Result<Exit, i32> {
+            // SAFETY: no memory is passed.
+            let fd = check!(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) });
+            let exit = Exit(descriptor::own(fd.map_err(errno)? as RawFd));
+            // A pidfd can be opened for any process.
+            wait(libc::P_PIDFD, exit.raw() as u32, libc::WNOHANG | libc::WNOWAIT)?;
+            Ok(exit)
+        }
+
+        pub(super) fn raw(&self) -> RawFd {
+            self.0.as_raw_fd()
+        }
+
+        pub(super) fn take(&mut self) -> Result<ExitStatus, i32> {
+            wait(libc::P_PIDFD, self.raw() as u32, libc::WNOHANG)?.ok_or(libc::EAGAIN)
+        }
+    }
+}
+
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue))))]
+use queue::Exit;
+
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue))))]
+mod queue {
+    use super::*;
+    use crate::sys::kevent::{Receipt, change, raw};
+    use crate::sys::kqueue::Queue;
+
+    /// A queue with the filter of one process.
+    pub(super) struct Exit {
+        queue: Queue,
+        pid: u32,
+    }
+
+    impl Exit {
+        pub(super) fn new(pid: u32) -> Result<Exit, i32> {
+            wait(libc::P_PID, pid, libc::WNOHANG | libc::WNOWAIT)?;
+            let exit = Exit { queue: Queue::new().map_err(errno)?, pid };
+            let flags = raw::EV_ADD | raw::EV_RECEIPT;
+            let add = [
+                change(0, raw::EVFILT_USER, flags, 0, 0),
+                change(pid as usize, raw::EVFILT_PROC, flags | raw::EV_ONESHOT, raw::NOTE_EXIT, 0),
+            ];
+            let receipts = exit.queue.make(&add).map_err(errno)?;
+            if let Some(Receipt::Failed(errno)) = receipts.last()
+                && *errno != libc::ESRCH
+            {
+                return Err(*errno);
+            }
+            // The filter of a process that has ended already is refused, or never says it.
+            if wait(libc::P_PID, pid, libc::WNOHANG | libc::WNOWAIT)?.is_some() {
+                let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, 0);
+                exit.queue.make(&[trigger]).map_err(errno)?;
+            }
+            Ok(exit)
+        }
+
+        pub(super) fn raw(&self) -> RawFd {
+            self.queue.raw()
+        }
+
+        pub(super) fn take(&mut self) -> Result<ExitStatus, i32> {
+            if let Some(status) = wait(libc::P_PID, self.pid, libc::WNOHANG)? {
+                return Ok(status);
+            }
+            let mut events = Vec::new();
+            while !self.queue.wait(&[], &mut events, 2, Some(0)).map_err(errno)? {}
+            if events.is_empty() {
+                return Err(libc::EAGAIN);
+            }
+            // The filter says it a moment before waitid(2) does, on every system that has it.
+            wait(libc::P_PID, self.pid, 0)?.ok_or(libc::ECHILD)
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Signals as a descriptor that becomes readable: handlers that set bits and write to an eventfd
+//! or a pipe.
+//!
+//! A handler needs no blocked signals, as signalfd(2) does: other threads, and the programs that
+//! the process starts, keep the mask that they have. Each [`Signals`] has a [`Node`] in a list that
+//! the handler walks, so each gets each signal. The first `Signals` for a signal installs the
+//! handler and the last one restores what was there. While it is installed, it calls the handler
+//! that it has replaced.
+//!
+//! (N1) A node is never freed. Its descriptor is closed only when its mask is empty and no handler
+//! is inside it, so that no handler writes to a number that belongs to another file.
+//! (N2) A bit is set before the descriptor is written, and the descriptor is drained before the
+//! bits are looked at for the last time: a signal that this look misses makes an edge.
+//! (N3) In a forked child the descriptor is the parent's too: until [`Signals::renew`] the handler
+//! only sets bits, and takes no wake-up away from the parent.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The handler makes only async-signal-safe calls: atomics, write(2), and the handler that it has
+//! replaced. `Table` is only touched by the holder of the lock, which fork(2) takes first.
+
+use std::cell::UnsafeCell;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+pub(crate) use libc::{
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+    SIGWINCH,
+};
+use libc::{c_int, c_void, siginfo_t};
+use nix::errno::Errno;
+
+use crate::sys::fd::RawFd;
+use crate::sys::wake_fd::WakeFd;
+use crate::sys::{check, fork, os_errno};
+
+/// The highest number of a signal: one bit each.
+const LAST: usize = 64;
+
+/// What one [`Signals`] has in common with the handler.
+struct Node {
+    next: *const Node,
+    /// A `Signals` uses it.
+    taken: AtomicBool,
+    /// The signals that it wants, and those that have come: bit 0 is signal 1.
+    wanted: AtomicU64,
+    pending: AtomicU64,
+    /// The descriptor to write to, and the process that it belongs to (N3).
+    writer: AtomicI32,
+    forks: AtomicU32,
+    /// Handlers that look at it.
+    inside: AtomicU32,
+}
+
+/// The head of the list of nodes.
+static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
+
+/// The handler that ours has replaced, by signal: 0 for none, and whether it takes three arguments.
+static REPLACED: [(AtomicUsize, AtomicBool); LAST + 1] =
+    [const { (AtomicUsize::new(0), AtomicBool::new(false)) }; LAST + 1];
+
+extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let errno = Errno::last_raw();
+    let bit = 1u64 << (signal as usize - 1);
+    let mut node = NODES.load(SeqCst).cast_const();
+    // SAFETY: a node is never freed (N1).
+    while let Some(this) = unsafe { node.as_ref() } {
+        node = this.next;
+        if this.wanted.load(SeqCst) & bit == 0 {
+            continue;
+        }
+        this.inside.fetch_add(1, SeqCst);
+        if this.wanted.load(SeqCst) & bit != 0 {
+            let before = this.pending.fetch_or(bit, SeqCst);
+            if before == 0 && this.forks.load(SeqCst) == fork::generation() {
+                wake(this.writer.load(SeqCst));
+            }
+        }
+        this.inside.fetch_sub(1, SeqCst);
+    }
+    let (function, with_info) = &REPLACED[signal as usize];
+    let (function, with_info) = (function.load(SeqCst), with_info.load(SeqCst));
+    if function != 0 && with_info {
+        type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+        // SAFETY: the program installed it with SA_SIGINFO, so that it has this type.
+        let function = unsafe { std::mem::transmute::<usize, Handler>(function) };
+        function(signal, info, context);
+    } else if function != 0 {
+        // SAFETY: the program installed it without SA_SIGINFO, so that it has this type.
+        let function = unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(function) };
+        function(signal);
+    }
+    Errno::set_raw(errno);
+}
+
+/// Makes a descriptor readable. One that is full is readable already.
+fn wake(fd: RawFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: eight bytes of a local.
+    unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
+}
+
+/// What is installed, by signal.
+struct Table {
+    /// How many `Signals` want it.
+    users: [u32; LAST + 1],
+    /// Our handler is installed, perhaps below one that other code has installed since.
+    ours: [bool; LAST + 1],
+    replaced: [Option<libc::sigaction>; LAST + 1],
+}
+
+struct Shared(UnsafeCell<Table>);
+
+// SAFETY: only the holder of the lock touches it.
+unsafe impl Sync for Shared {}
+
+static TABLE: Shared = Shared(UnsafeCell::new(Table {
+    users: [0; LAST + 1],
+    ours: [false; LAST + 1],
+    replaced: [None; LAST + 1],
+}));
+
+/// Who has it has the table. A lock of std's could not be taken around fork(2).
+static LOCKED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn lock() {
+    while LOCKED.swap(true, SeqCst) {
+        std::thread::yield_now();
+    }
+}
+
+extern "C" fn unlock() {
+    LOCKED.store(false, SeqCst);
+}
+
+/// Runs `change` on the table.
+fn with_table<T>(change: impl FnOnce(&mut Table) -> T) -> T {
+    struct Unlock;
+    impl Drop for Unlock {
+        fn drop(&mut self) {
+            unlock();
+        }
+    }
+    static AROUND_FORKS: Once = Once::new();
+    AROUND_FORKS.call_once(|| {
+        // SAFETY: the handlers are functions of this program that only use an atomic. A failure (no
+        // memory) leaves the lock to a child as it happens to be.
+        unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
+    });
+    lock();
+    let _unlock = Unlock;
+    // SAFETY: this thread has the lock.
+    change(unsafe { &mut *TABLE.0.get() })
+}
+
+/// What the process does with a signal now.
+fn disposition(signal: i32) -> Result<libc::sigaction, i32> {
+    // SAFETY: all zeroes is a valid `sigaction`.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is set; the action lives across the call.
+    check!(unsafe { libc::sigaction(signal, ptr::null(), &mut action) }).map_err(errno)?;
+    Ok(action)
+}
+
+fn errno(error: std::io::Error) -> i32 {
+    os_errno(&error).unwrap_or(libc::EIO)
+}
+
+fn our_function() -> usize {
+    handler as *const () as usize
+}
+
+/// Whether it calls a function.
+fn is_function(action: &libc::sigaction) -> bool {
+    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+}
+
+impl Table {
+    /// One more wants the signal.
+    fn join(&mut self, signal: i32) -> Result<(), i32> {
+        let at = signal as usize;
+        if self.users[at] == 0 {
+            self.install(signal)?;
+        }
+        self.users[at] += 1;
+        Ok(())
+    }
+
+    fn install(&mut self, signal: i32) -> Result<(), i32> {
+        let at = signal as usize;
+        let now = disposition(signal)?;
+        if self.ours[at] && is_function(&now) {
+            // Ours, or one above ours, which calls the handler that it has replaced.
+            return Ok(());
+        }
+        let mut action = now;
+        action.sa_sigaction = our_function();
+        let child = libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT;
+        let kept =
+            if is_function(&now) { child | libc::SA_RESTART | libc::SA_NODEFER } else { child };
+        // Interrupted calls of other threads go on, unless the program's own handler ends them.
+        let restart = if is_function(&now) { 0 } else { libc::SA_RESTART };
+        action.sa_flags = now.sa_flags & kept | restart | libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if signal == libc::SIGCHLD && now.sa_sigaction == libc::SIG_IGN {
+            // To ignore it is to have no zombies (sigaction(2)).
+            action.sa_flags |= libc::SA_NOCLDWAIT;
+        }
+        Table::call_after(at, &now);
+        // SAFETY: all zeroes is a valid `sigaction`.
+        let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: the handler is async-signal-safe; both actions live across the call.
+        check!(unsafe { libc::sigaction(signal, &action, &mut replaced) }).map_err(errno)?;
+        if replaced.sa_sigaction != now.sa_sigaction {
+            // Another thread has installed it meanwhile.
+            Table::call_after(at, &replaced);
+        }
+        self.replaced[at] = Some(replaced);
+        self.ours[at] = true;
+        Ok(())
+    }
+
+    /// Our handler calls this one from now on.
+    fn call_after(at: usize, replaced: &libc::sigaction) {
+        let (function, with_info) = &REPLACED[at];
+        function.store(0, SeqCst);
+        with_info.store(replaced.sa_flags & libc::SA_SIGINFO != 0, SeqCst);
+        if is_function(replaced) {
+            function.store(replaced.sa_sigaction, SeqCst);
+        }
+    }
+
+    /// One less wants the signal: the last one restores what was there. A handler that other code
+    /// has installed above ours stays, and goes on calling ours, which goes on calling the one below.
+    fn leave(&mut self, signal: i32) {
+        let at = signal as usize;
+        self.users[at] -= 1;
+        if self.users[at] > 0 {
+            return;
+        }
+        let Ok(now) = disposition(signal) else { return };
+        if now.sa_sigaction == our_function()
+            && let Some(replaced) = &self.replaced[at]
+        {
+            // SAFETY: the program had set this action itself.
+            unsafe { libc::sigaction(signal, replaced, ptr::null_mut()) };
+            self.ours[at] = false;
+        } else if !is_function(&now) {
+            self.ours[at] = false;
+        }
+    }
+}
+
+/// A free node, or another one.
+fn node() -> &'static Node {
+    let mut next = NODES.load(SeqCst).cast_const();
+    // SAFETY: a node is never freed (N1).
+    while let Some(node) = unsafe { next.as_ref() } {
+        if !node.taken.swap(true, SeqCst) {
+            node.pending.store(0, SeqCst);
+            return node;
+        }
+        next = node.next;
+    }
+    let node = Box::leak(Box::new(Node {
+        next: NODES.load(SeqCst),
+        taken: AtomicBool::new(true),
+        wanted: AtomicU64::new(0),
+        pending: AtomicU64::new(0),
+        writer: AtomicI32::new(-1),
+        forks: AtomicU32::new(0),
+        inside: AtomicU32::new(0),
+    }));
+    loop {
+        let head = node.next.cast_mut();
+        match NODES.compare_exchange(head, node, SeqCst, SeqCst) {
+            Ok(_) => return node,
+            Err(other) => node.next = other,
+        }
+    }
+}
+
+/// Signals of the process, as a descriptor that is readable when one has come.
+pub(crate) struct Signals {
+    node: &'static Node,
+    fd: WakeFd,
+    wanted: u64,
+}
+
+impl Signals {
+    /// From now on these signals come here, and do not have their default effects.
+    ///
+    /// # Errors
+    /// `EINVAL`: none, or one that does not exist, cannot be handled (SIGKILL, SIGSTOP) or must not
+    /// return from its handler (SIGSEGV …). `EMFILE`, `ENFILE`.
+    pub(crate) fn new(signals: &[i32]) -> Result<Signals, i32> {
+        let wanted = set_of(signals)?;
+        fork::watch();
+        let fd = WakeFd::new().map_err(errno)?;
+        let node = node();
+        node.writer.store(fd.writer(), SeqCst);
+        node.forks.store(fork::generation(), SeqCst);
+        // What is installed below finds the node.
+        node.wanted.store(wanted, SeqCst);
+        let mut this = Signals { node, fd, wanted: 0 };
+        for signal in numbers(wanted) {
+            // What has joined leaves when this is dropped.
+            with_table(|table| table.join(signal))?;
+            this.wanted |= 1u64 << (signal - 1);
+        }
+        Ok(this)
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.fd.raw()
+    }
+
+    /// Takes a signal that has come: of several the one with the lowest number.
+    pub(crate) fn take(&self) -> Option<i32> {
+        self.take_pending().or_else(|| {
+            self.fd.drain();
+            self.take_pending()
+        })
+    }
+
+    fn take_pending(&self) -> Option<i32> {
+        let signal = numbers(self.node.pending.load(SeqCst)).next()?;
+        self.node.pending.fetch_and(!(1u64 << (signal - 1)), SeqCst);
+        Some(signal)
+    }
+
+    /// In a forked child: another descriptor, under the same number. Signals that have come to the
+    /// child since the fork are there.
+    ///
+    /// # Errors
+    /// The errno: no descriptor is left.
+    pub(crate) fn renew(&mut self) -> Result<(), i32> {
+        let old = self.node;
+        if old.forks.load(SeqCst) == fork::generation() {
+            return Ok(());
+        }
+        self.fd.renew().map_err(errno)?;
+        // A handler of a thread that the child does not have may stand inside the old node for ever.
+        let node = node();
+        node.writer.store(self.fd.writer(), SeqCst);
+        node.forks.store(fork::generation(), SeqCst);
+        node.wanted.store(self.wanted, SeqCst);
+        old.wanted.store(0, SeqCst);
+        self.node = node;
+        let pending = old.pending.load(SeqCst);
+        if pending != 0 && node.pending.fetch_or(pending, SeqCst) == 0 {
+            wake(self.fd.writer());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for signal in numbers(self.wanted) {
+            with_table(|table| table.leave(signal));
+        }
+        self.node.wanted.store(0, SeqCst);
+        if self.node.forks.load(SeqCst) == fork::generation() {
+            // A handler needs no lock and does not wait: it ends soon.
+            while self.node.inside.load(SeqCst) != 0 {
+                std::thread::yield_now();
+            }
+            self.node.taken.store(false, SeqCst);
+        }
+    }
+}
+
+/// A set of signals that can be handled, at least one.
+///
+/// # Errors
+/// `EINVAL`.
+pub(crate) fn set_of(signals: &[i32]) -> Result<u64, i32> {
+    // A handler of the first two is never called; from one of the others a program cannot return.
+    const NEVER: [i32; 6] =
+        [libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV, libc::SIGBUS];
+    let mut set = 0;
+    for signal in signals {
+        if !(1..=LAST as i32).contains(signal) || NEVER.contains(signal) {
+            return Err(libc::EINVAL);
+        }
+        set |= 1u64 << (signal - 1);
+    }
+    if set == 0 { Err(libc::EINVAL) } else { Ok(set) }
+}
+
+/// The numbers of a set of signals, the lowest first.
+fn numbers(mut set: u64) -> impl Iterator<Item = i32> {
+    std::iter::from_fn(move || {
+        let lowest = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
+        (lowest < 64).then_some(lowest as i32 + 1)
+    })
+}

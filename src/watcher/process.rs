@@ -1,0 +1,96 @@
+//! Sources of what happens to processes.
+
+use super::Watcher;
+use crate::driver::Driver;
+use crate::error::Reason;
+#[cfg(doc)]
+use crate::op::Op;
+use crate::source::Source;
+
+impl<D: Driver> Watcher<D> {
+    /// Makes a source of these signals of the process. [`Op::signal`] takes them from it, one by
+    /// one. From this call on, the signals come to the source and do not have their default effects:
+    /// SIGTERM does not end the process.
+    ///
+    /// Several sources, also of several watchers, can have the same signal: each of them gets it.
+    /// [`signal`](crate::process::signal) has the numbers of the usual signals. The page of
+    /// [`Op::signal`] has an example.
+    ///
+    /// # What it does to the process
+    ///
+    /// The source installs a signal handler (sigaction(2)). It changes the signal mask of no thread.
+    /// A handler that the program had installed before is called for each signal, too. Interrupted
+    /// system calls of other threads go on (`SA_RESTART`), unless that handler was installed without
+    /// this flag. When the last source of a signal ends, what was there before is restored. Signals
+    /// that no operation has taken go with their source. A handler that other code installs later
+    /// must call the one that it replaces, as those of `signal-hook` do.
+    ///
+    /// A signal that every thread blocks does not arrive.
+    ///
+    /// # After a fork
+    ///
+    /// In a forked child the source keeps its signals. It is usable after
+    /// [`reinit_after_fork`](Watcher::reinit_after_fork), which also finds the signals that came
+    /// before. The parent's source loses none.
+    ///
+    /// # Errors
+    ///
+    /// No source is made, with:
+    ///
+    /// - [`Reason::Os`] with `EINVAL`: the list is empty, or contains a number that is no signal
+    ///   (at most 64), SIGKILL or SIGSTOP, which cannot be handled, or SIGILL, SIGFPE, SIGSEGV or
+    ///   SIGBUS, from whose handlers a program cannot return.
+    /// - [`Reason::Os`] with `EMFILE` or `ENFILE`: out of descriptors. Make the source before the
+    ///   first accept.
+    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources).
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: this system is Windows, or a driver of your own has no signals.
+    ///
+    /// # Platforms
+    ///
+    /// The same on every driver of Unix: an eventfd, or a pipe. In the simulation, signals come from
+    /// [`Sim::raise`](crate::sim::Sim::raise).
+    pub fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+        self.driver.signals(signals)
+    }
+
+    /// Makes a source of a child process, by its number ([`std::process::Child::id`]).
+    /// [`Op::child_exit`] waits for the end of the child and reaps it.
+    ///
+    /// Nothing else reaps the child, and the source never takes the exit status of another one. No
+    /// handler of SIGCHLD is needed or installed. The page of [`Op::child_exit`] has an example.
+    ///
+    /// Leave the child to the source: once an operation has reaped it, its number may belong to
+    /// another process. So call neither `wait` nor `kill` of the `std::process::Child` after that
+    /// completion. (If other code reaps the child first, the operation ends with `ECHILD`.) When the
+    /// source is [aborted](Watcher::abort) before its child was reaped, the child runs on, and is
+    /// the program's to wait for.
+    ///
+    /// # After a fork
+    ///
+    /// The source is gone in a forked child, whose children these are not:
+    /// [`reinit_after_fork`](Watcher::reinit_after_fork) ends it.
+    ///
+    /// # Errors
+    ///
+    /// No source is made, with:
+    ///
+    /// - [`Reason::Os`] with `EINVAL`: the number is 0 or above 2^31 - 1, so that it names no
+    ///   process.
+    /// - [`Reason::Os`] with `ECHILD` or `ESRCH`: this process has no such child, or the child was
+    ///   reaped.
+    /// - [`Reason::Os`] with `EMFILE` or `ENFILE`: out of descriptors.
+    /// - [`Reason::Os`] with `ENOSYS` or `EPERM`: Linux before 5.4, or a seccomp filter, has no
+    ///   pidfd. Wait on a thread instead: `Op::run(move || child.wait())`.
+    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources).
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Reason::Unsupported`]: this system is Windows, or a driver of your own has no children.
+    ///
+    /// # Platforms
+    ///
+    /// Linux opens a pidfd, macOS and the BSDs a kqueue with `EVFILT_PROC`, on every driver. In the
+    /// simulation, children come from [`Sim::spawn`](crate::sim::Sim::spawn).
+    pub fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+        self.driver.child(pid)
+    }
+}
