@@ -3,6 +3,7 @@
 //! - An [`Engine`] keeps connections on a watcher that the program owns. Completions go in, events
 //!   come out.
 //! - A [`Server`] has the loop, too, and calls a [`Handler`].
+//! - [`framing`] finds the messages in what a connection sends, and copies only those that are cut.
 //!
 //! Both bound what they keep: the bytes that wait for a slow peer, for one connection and for all
 //! ([`Limits`]), and the time that each phase of a connection takes. Output is sent before a close.
@@ -42,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod engine;
+pub mod framing;
 mod server;
 
 pub use engine::{

@@ -1,0 +1,430 @@
+//! Bytes that were read and not consumed yet.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+
+use windlass::{Buf, Lease};
+
+use super::{Decoder, Scan};
+
+/// An incomplete frame stays in its lease if it is at least one part in so many of the memory that
+/// the lease keeps in use. Otherwise it is copied out.
+const SMALL_SHARE: usize = 4;
+
+/// Memory for a frame that is put together grows by at most what has come, or by these bytes. So a
+/// length that a peer announces costs no memory until the bytes come.
+const LEAST_GROWTH: usize = 4 << 10;
+
+/// The bytes of a connection that no frame has consumed yet.
+///
+/// [`push`](Input::push) what a read has delivered. Then take the frames out with
+/// [`next`](Input::next) until it returns `None`, and push the next read. Frames that the program
+/// leaves in stay in, in their order.
+///
+/// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit of
+/// the decoder bounds. It takes at most four times its length, and 4 KiB: a small part of a lease
+/// is copied out, because it would keep the whole swap buffer in use.
+///
+/// At the end of the stream an input that [is not empty](Input::is_empty) holds a frame that the
+/// peer has not finished.
+///
+/// ```
+/// use windlass::Buf;
+/// use windlass_serve::framing::{Error, Input, Prefix, Prefixed};
+/// let mut input = Input::new();
+/// let mut frames = Prefixed::new(Prefix::U16Be, 1024);
+/// input.push(b"\0\x05he");
+/// assert!(input.next(&mut frames)?.is_none());
+/// assert_eq!((input.len(), input.copied_bytes()), (4, 0));
+/// input.push(b"llo\0\x02me");
+/// let hello: Buf = input.next(&mut frames)?.unwrap().into_buf(); // put together: copied once
+/// let me: Buf = input.next(&mut frames)?.unwrap().into_buf();
+/// assert_eq!((&*hello, &*me), (&b"hello"[..], &b"me"[..]));
+/// assert!(input.next(&mut frames)?.is_none() && input.is_empty());
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Default)]
+pub struct Input {
+    /// The start of a frame that lies in several pieces, copied. Or, if `is_handed_out`, a whole
+    /// frame that `next` has returned.
+    tail: Vec<u8>,
+    is_handed_out: bool,
+    /// What follows. Bytes up to `start` are consumed, the decoder knows those up to `scanned`. It
+    /// also knows all of `tail`.
+    front: Piece,
+    start: usize,
+    scanned: usize,
+    /// How many bytes the incomplete frame is known to lack.
+    missing: usize,
+    more: VecDeque<Piece>,
+    copied: u64,
+}
+
+/// Bytes with one owner.
+enum Piece {
+    Lease(Lease),
+    Buf(Buf),
+    /// Bytes that the input has put together.
+    Own(Vec<u8>),
+}
+
+impl Default for Piece {
+    fn default() -> Piece {
+        Piece::Own(Vec::new())
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Piece::Lease(lease) => lease,
+            Piece::Buf(buf) => buf,
+            Piece::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Piece {
+    /// The bytes of memory that it keeps in use.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Piece::Lease(lease) => lease.held_bytes(),
+            Piece::Buf(buf) => buf.capacity().max(buf.len()),
+            Piece::Own(bytes) => bytes.capacity(),
+        }
+    }
+
+    fn into_buf(self) -> Buf {
+        match self {
+            Piece::Lease(lease) => lease.into(),
+            Piece::Buf(buf) => buf,
+            Piece::Own(bytes) => bytes.into(),
+        }
+    }
+}
+
+impl Input {
+    /// An input without bytes. It allocates nothing.
+    pub fn new() -> Input {
+        Input::default()
+    }
+
+    /// Takes in what a read has delivered, behind what is there. Copies at most an incomplete frame
+    /// in front of it. A [list](Buf::list) is taken in part by part.
+    pub fn push(&mut self, data: impl Into<Buf>) {
+        let data = data.into();
+        if data.is_empty() {
+            return;
+        }
+        if data.as_slice().is_empty() {
+            data.into_parts().for_each(|part| self.push(part));
+            return;
+        }
+        let piece = data.into_lease().map_or_else(Piece::Buf, Piece::Lease);
+        self.forget_handed_out();
+        // A program that stops between two frames leaves bytes that no decoder has looked at.
+        if self.more.is_empty() && self.scanned == self.front.len() {
+            self.proceed(piece);
+        } else {
+            self.more.push_back(piece);
+        }
+    }
+
+    /// Takes out the next frame that `decoder` finds; `None` if all frames that are whole are out.
+    /// The frame is consumed, also if it is dropped.
+    ///
+    /// The decoder must be the same one in all calls, because it remembers what it has seen of an
+    /// incomplete frame. To go on with another one, call [`rescan`](Input::rescan) first.
+    ///
+    /// # Errors
+    /// The decoder's. Nothing is consumed, and the next call fails in the same way: where a frame
+    /// is wrong it is not known where the next one starts.
+    ///
+    /// # Panics
+    /// If the decoder reports more bytes than it was given.
+    #[inline]
+    pub fn next<D: Decoder>(&mut self, decoder: &mut D) -> Result<Option<Frame<'_>>, D::Error> {
+        self.forget_handed_out();
+        loop {
+            let bytes = &self.front[self.scanned..];
+            if bytes.is_empty() {
+                if !self.advance() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            match decoder.scan(bytes)? {
+                Scan::More(missing) => {
+                    self.missing = missing;
+                    self.scanned = self.front.len();
+                }
+                Scan::Frame { taken, head, trail } => {
+                    let end = self.scanned + taken;
+                    return Ok(Some(self.take_frame(end, head, trail)));
+                }
+            }
+        }
+    }
+
+    /// Forgets what the decoder has seen of an incomplete frame: the next call of
+    /// [`next`](Input::next) tells its decoder all bytes again. For a connection that changes its
+    /// protocol. The new decoder must not have seen any byte.
+    pub fn rescan(&mut self) {
+        self.forget_handed_out();
+        if !self.tail.is_empty() {
+            let tail = std::mem::take(&mut self.tail);
+            let front = std::mem::replace(&mut self.front, Piece::Own(tail));
+            if self.start < front.len() {
+                // Only part of it may be left, which `more` cannot say.
+                let rest = front.into_buf().slice(self.start..);
+                self.more.push_front(rest.into_lease().map_or_else(Piece::Buf, Piece::Lease));
+            }
+            self.start = 0;
+        }
+        (self.scanned, self.missing) = (self.start, 0);
+    }
+
+    /// All bytes, one behind the other, for a parser that is no [`Decoder`]. What it has parsed it
+    /// takes out with [`consume`](Input::consume). If the bytes lie in several pieces that do not
+    /// touch, this puts them together, which copies them.
+    ///
+    /// The next call of [`next`](Input::next) tells its decoder all bytes that are left.
+    ///
+    /// ```
+    /// use windlass_serve::framing::Input;
+    /// let mut input = Input::new();
+    /// input.push("a b");
+    /// let word = input.peek().iter().position(|&byte| byte == b' ').unwrap();
+    /// input.consume(word + 1);
+    /// input.push("c");
+    /// assert_eq!(input.peek(), b"bc");
+    /// ```
+    pub fn peek(&mut self) -> &[u8] {
+        self.rescan();
+        while let Some(piece) = self.more.pop_front() {
+            self.proceed(piece);
+        }
+        if !self.tail.is_empty() {
+            self.keep();
+            self.front = Piece::Own(std::mem::take(&mut self.tail));
+        }
+        self.scanned = self.start;
+        &self.front[self.start..]
+    }
+
+    /// Drops the first `count` bytes of those that [`peek`](Input::peek) has returned.
+    ///
+    /// # Panics
+    /// If there are fewer: then nothing was dropped.
+    #[track_caller]
+    pub fn consume(&mut self, count: usize) {
+        let there = self.peek().len();
+        assert!(count <= there, "{count} of {there} bytes are consumed");
+        self.start += count;
+        self.scanned = self.start;
+        if self.start == self.front.len() {
+            self.replace_front(Piece::default());
+        }
+    }
+
+    /// Takes out all bytes that are not consumed, without copying them: a list, if they lie in
+    /// several pieces. For a connection that goes elsewhere.
+    pub fn take_rest(&mut self) -> Buf {
+        self.rescan();
+        let front = std::mem::take(&mut self.front).into_buf().slice(self.start..);
+        let more = std::mem::take(&mut self.more).into_iter().map(Piece::into_buf);
+        self.replace_front(Piece::default());
+        self.tail = Vec::new();
+        let mut parts: Vec<Buf> =
+            std::iter::once(front).chain(more).filter(|part| !part.is_empty()).collect();
+        if parts.len() > 1 { Buf::list(parts) } else { parts.pop().unwrap_or_default() }
+    }
+
+    /// The number of bytes that are not consumed.
+    pub fn len(&self) -> usize {
+        let tail = if self.is_handed_out { 0 } else { self.tail.len() };
+        let more: usize = self.more.iter().map(|piece| piece.len()).sum();
+        tail + self.front.len() - self.start + more
+    }
+
+    /// Whether all bytes are consumed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many bytes were copied to put frames together, since the input was made. A frame that is
+    /// cut counts with all of its bytes.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied
+    }
+
+    /// The bytes of memory that the input keeps in use: whole swap buffers, and its copies. Leases
+    /// that share a swap buffer count it several times.
+    pub fn held_bytes(&self) -> usize {
+        let more: usize = self.more.iter().map(Piece::held_bytes).sum();
+        self.tail.capacity() + self.front.held_bytes() + more
+    }
+
+    #[inline]
+    fn forget_handed_out(&mut self) {
+        if self.is_handed_out {
+            self.is_handed_out = false;
+            self.tail.clear();
+        }
+    }
+
+    /// Consumes the bytes up to `end` of the front: a frame.
+    #[inline]
+    fn take_frame(&mut self, end: usize, head: usize, trail: usize) -> Frame<'_> {
+        self.missing = 0;
+        let start = std::mem::replace(&mut self.start, end);
+        self.scanned = end;
+        if self.tail.is_empty() {
+            return Frame { from: start + head, to: end - trail, input: self };
+        }
+        self.copied += (end - start) as u64;
+        self.tail.extend_from_slice(&self.front[start..end]);
+        self.is_handed_out = true;
+        Frame { from: head, to: self.tail.len() - trail, input: self }
+    }
+
+    /// The decoder has seen the front: goes on to the next piece. False if there is none.
+    fn advance(&mut self) -> bool {
+        if let Some(piece) = self.more.pop_front() {
+            self.proceed(piece);
+            return true;
+        }
+        let rest = self.front.len() - self.start;
+        if rest == 0 {
+            self.replace_front(Piece::default());
+            if self.tail.is_empty() {
+                self.tail = Vec::new();
+            }
+        } else if !self.tail.is_empty() || rest * SMALL_SHARE < self.front.held_bytes() {
+            self.keep();
+        }
+        false
+    }
+
+    /// Makes `piece` the front. What is left of the front before it joins it or is copied.
+    fn proceed(&mut self, piece: Piece) {
+        if self.start == self.front.len() {
+            return self.replace_front(piece);
+        }
+        if !self.tail.is_empty() {
+            self.keep();
+            return self.replace_front(piece);
+        }
+        match (std::mem::take(&mut self.front), piece) {
+            (Piece::Lease(front), Piece::Lease(behind)) => match front.try_join(behind) {
+                Ok(whole) => self.front = Piece::Lease(whole),
+                Err((front, behind)) => {
+                    self.front = Piece::Lease(front);
+                    self.keep();
+                    self.replace_front(Piece::Lease(behind));
+                }
+            },
+            (front, piece) => {
+                self.front = front;
+                self.keep();
+                self.replace_front(piece);
+            }
+        }
+    }
+
+    fn replace_front(&mut self, piece: Piece) {
+        self.front = piece;
+        (self.start, self.scanned) = (0, 0);
+    }
+
+    /// Moves what is left of the front behind the tail.
+    fn keep(&mut self) {
+        let front = std::mem::take(&mut self.front);
+        let start = std::mem::take(&mut self.start);
+        self.scanned = 0;
+        match front {
+            Piece::Own(bytes) if start == 0 && self.tail.is_empty() => self.tail = bytes,
+            front => {
+                let rest = &front[start..];
+                let growth = self.missing.min((self.tail.len() + rest.len()).max(LEAST_GROWTH));
+                self.tail.reserve(rest.len() + growth);
+                self.tail.extend_from_slice(rest);
+                self.copied += rest.len() as u64;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Input({} bytes, {} copied)", self.len(), self.copied)
+    }
+}
+
+/// A frame that [`Input::next`] has taken out, without its prefix and its delimiter.
+///
+/// It dereferences to its bytes. To keep them, or to write them to a connection, make a buffer of
+/// it.
+pub struct Frame<'a> {
+    input: &'a mut Input,
+    from: usize,
+    to: usize,
+}
+
+impl Frame<'_> {
+    /// The frame as a buffer. It is a part of the lease that the frame lies in, or the memory in
+    /// which a frame that was cut has been put together: this copies nothing. Only a frame that
+    /// lies with others in a buffer which is no lease is copied, and
+    /// [`copied_bytes`](Input::copied_bytes) counts it.
+    ///
+    /// A small part of a lease keeps the whole swap buffer in use. So
+    /// [compact](Lease::compact) what you keep for long.
+    pub fn into_buf(self) -> Buf {
+        let Frame { input, from, to } = self;
+        if input.is_handed_out {
+            input.is_handed_out = false;
+            let mut tail = std::mem::take(&mut input.tail);
+            tail.truncate(to);
+            return Buf::from(tail).slice(from..);
+        }
+        if input.start == input.front.len() {
+            let front = std::mem::take(&mut input.front);
+            (input.start, input.scanned) = (0, 0);
+            return front.into_buf().slice(from..to);
+        }
+        match &input.front {
+            Piece::Lease(lease) => lease.slice(from..to).into(),
+            front => {
+                input.copied += (to - from) as u64;
+                front[from..to].to_vec().into()
+            }
+        }
+    }
+}
+
+impl Deref for Frame<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let bytes: &[u8] =
+            if self.input.is_handed_out { &self.input.tail } else { &self.input.front };
+        &bytes[self.from..self.to]
+    }
+}
+
+impl AsRef<[u8]> for Frame<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({} bytes)", self.len())
+    }
+}
