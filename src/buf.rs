@@ -281,6 +281,41 @@ impl Buf {
         })
     }
 
+    /// The lease of a `LEASE`, to look at.
+    ///
+    /// # Safety
+    /// The tag is `LEASE`.
+    unsafe fn lease(&self) -> ManuallyDrop<Lease> {
+        // SAFETY: B1; the token stays that of `self`.
+        ManuallyDrop::new(unsafe { Lease::from_parts(self.chunk(), self.start, self.len) })
+    }
+
+    /// Whether one of its leases is much smaller than the memory that it keeps in use.
+    pub(crate) fn has_small_lease(&self) -> bool {
+        // SAFETY: the tag says so.
+        let is_small = |part: &Buf| part.is_lease() && unsafe { part.lease() }.is_small();
+        self.parts().iter().any(is_small)
+    }
+
+    /// Moves the bytes of small leases into memory of their own: how many leases, and bytes.
+    pub(crate) fn copy_small_leases(&mut self) -> (u64, u64) {
+        let parts = match self.is_list() {
+            true => self.parts_mut(),
+            false => std::slice::from_mut(self),
+        };
+        let (mut leases, mut bytes) = (0, 0);
+        for part in parts.iter_mut().filter(|part| part.has_small_lease()) {
+            // SAFETY: it is a lease: a part is no list.
+            let copy = unsafe { part.lease() }.copied();
+            *part = match part.is_unique_lease() {
+                true => Buf::from(copy),
+                false => Buf::from(copy.freeze()),
+            };
+            (leases, bytes) = (leases + 1, bytes + part.len as u64);
+        }
+        (leases, bytes)
+    }
+
     /// The [`AlignedBuf`] that this buffer was made from, with the length that a read has set.
     ///
     /// # Errors

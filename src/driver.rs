@@ -67,7 +67,10 @@
 //!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
 //!   come back. (A read behind a lease does not: it moves the lease into memory of its own.) An
 //!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
-//!   once its leases hold its source's share of the rest.
+//!   once its leases hold its source's share of the rest. A small lease (less than a quarter of its
+//!   swap buffer) in a write that has waited in its queue for 32 turns, or while reads wait for
+//!   memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any more, and
+//!   the completion gives the copy back. A larger lease stays where it is.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
@@ -582,10 +585,14 @@ pub struct Counters {
     /// The most completions that one wait has delivered.
     pub largest_delivery: u64,
     /// Bytes that the driver copied in addition to the kernel's copy: the part of a message that
-    /// did not fit into the current swap buffer, messages in more parts than one call takes, and
-    /// leases that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended.
-    /// Divided by the bytes moved, this is the number of extra copies per byte.
+    /// did not fit into the current swap buffer, messages in more parts than one call takes, leases
+    /// that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended, and small
+    /// leases of writes that waited (`copied_leases`). Divided by the bytes moved, this is the
+    /// number of extra copies per byte.
     pub copied_bytes: u64,
+    /// Small leases in queued writes that the driver has copied, so that they hold no swap buffer
+    /// (C8).
+    pub copied_leases: u64,
     /// Bytes that [`Lease::compact`](crate::Lease::compact) has copied, on any thread.
     pub compacted_bytes: u64,
     /// File operations that a kernel mechanism returned undone, so that threads did them.

@@ -58,6 +58,7 @@ mod conformance {
     #[cfg(unix)]
     pub mod process;
     pub mod prompt;
+    pub mod queued_leases;
     pub mod quiet;
     pub mod remote;
     pub mod selected;
@@ -300,6 +301,14 @@ macro_rules! portable {
                 leases_that_are_kept_are_a_share_only
                 ten_floods_leave_some
                 one_lease_lets_one_read_go_on
+            }
+            queued_leases {
+                a_small_lease_that_waits_gives_its_buffer_back
+                a_big_lease_that_waits_is_not_copied
+                small_leases_of_a_list_are_copied
+                a_read_that_waits_gets_the_buffer_of_a_write
+                a_copied_lease_comes_back_from_every_end
+                a_small_lease_that_the_kernel_has_is_copied
             }
             quiet {
                 a_quiet_write_that_succeeds_makes_no_completion

@@ -286,6 +286,11 @@ impl Op {
     /// seqpacket socket it sends an empty message. On other sources it sends nothing, and succeeds
     /// even if the peer is gone.
     ///
+    /// A write of a [`Lease`](crate::Lease) keeps a swap buffer in use until it ends. If it has to
+    /// wait for 32 turns, or while reads wait for memory, the driver copies a lease that is smaller
+    /// than a quarter of its swap buffer. The completion returns a lease of the copy, with the same
+    /// bytes.
+    ///
     /// ```
     /// use std::io::Read;
     /// use windlass::{Completions, Done, Op, Watcher};

@@ -30,6 +30,7 @@ mod lost;
 mod os;
 mod process;
 mod questions;
+mod queued_leases;
 mod reads;
 mod rechecks;
 mod report;

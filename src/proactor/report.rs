@@ -31,6 +31,8 @@ pub(super) struct Counts {
     pub(super) hidden: u32,
     /// Bytes that the driver copied in addition to the kernel's copy.
     pub(super) copied_bytes: u64,
+    /// Small leases of queued writes that the driver has copied.
+    pub(super) copied_leases: u64,
     pub(super) deliveries: u64,
     pub(super) largest_delivery: usize,
     /// Sources whose reads their idle timeout has ended.
@@ -70,6 +72,7 @@ impl<K: Kernel> Proactor<K> {
             deliveries: self.counts.deliveries,
             largest_delivery: self.counts.largest_delivery as u64,
             copied_bytes: self.counts.copied_bytes,
+            copied_leases: self.counts.copied_leases,
             compacted_bytes: self.pool.compacted_bytes(),
             fallbacks: self.files.counts.handed_back,
             swap_bytes: self.pool.allocated_bytes() as u64,

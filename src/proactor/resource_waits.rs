@@ -1,4 +1,5 @@
-//! Sources that wait for a resource: memory for a read, a share of it, or room in the table.
+//! Sources that wait for a resource: memory for a read, a share of it, or room in the table. And
+//! writes that hold such memory while they wait (see `queued_leases.rs`).
 //!
 //! Each resource has a first-come, first-served queue. A turn resumes as many sources as it has
 //! resources for, never all: the others would only wait again. A queue holds names of sources; it
@@ -6,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use super::queued_leases::QueuedLeases;
 use super::shares::Shares;
 use crate::source::Source;
 
@@ -27,14 +29,32 @@ pub(super) struct ResourceWaits {
     pub(super) places: WaitQueue,
     /// Multishot reads that wait because they hold their share of the swap buffers.
     pub(super) shares: Shares,
+    /// Writes that hold swap buffers by small leases.
+    pub(super) queued: QueuedLeases,
+    /// Something may wait: one flag for all of the above, because every turn asks.
+    any: bool,
 }
 
 impl ResourceWaits {
+    /// Whether nothing waits. It may say false for a while after the last wait has ended.
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty()
-            && self.buffers.is_empty()
-            && self.places.is_empty()
-            && self.shares.is_idle()
+        !self.any
+    }
+
+    /// Something waits now.
+    pub(super) fn note(&mut self) {
+        self.any = true;
+    }
+
+    /// Looks whether something still waits.
+    pub(super) fn settle(&mut self) {
+        self.any = self.reads_wait() || !self.places.is_empty() || !self.queued.is_empty();
+    }
+
+    /// Whether reads wait for memory.
+    pub(super) fn reads_wait(&self) -> bool {
+        !self.leases.is_empty() || !self.buffers.is_empty() || !self.shares.is_idle()
     }
 
     /// Whether the kernel must be entered before we know for how many more reads it has buffers.

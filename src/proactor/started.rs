@@ -233,6 +233,9 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         self.end_marked(self.sources[index].writes.head);
+        if matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
+            self.copy_returned_leases(index);
+        }
         self.go_on(index);
     }
 

@@ -135,6 +135,7 @@ impl<K: Kernel> Proactor<K> {
         self.note_pause(index);
         let name = self.sources[index].name(index);
         let (count, sources) = (self.sources.len(), &mut self.sources);
+        self.waits.note();
         queue(&mut self.waits).push(name, count, |name| {
             let state = sources.find(name.index(), name.generation());
             state.is_some_and(|state| state.has(WAITING))
@@ -145,6 +146,9 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn retry_waiting(&mut self) {
+        if !self.waits.queued.is_empty() {
+            self.copy_queued_leases(self.waits.reads_wait());
+        }
         let ahead = self.ready.len() + self.bulk.len();
         if !self.waits.places.is_empty() {
             let vacant = self.sources.limit().saturating_sub(self.sources.len());
@@ -161,6 +165,7 @@ impl<K: Kernel> Proactor<K> {
             self.resume_waiting(left, ahead, |waits| &mut waits.leases);
             self.retry_shares();
         }
+        self.waits.settle();
     }
 
     fn resume_waiting(
@@ -243,6 +248,7 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].flags |= WAITING;
             self.note_pause(index);
             self.waits.shares.wait(key);
+            self.waits.note();
             return None;
         }
         let Some(mut own) = self.pool.lend_to(key) else {

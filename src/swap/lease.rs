@@ -21,9 +21,11 @@ const SMALL_SHARE: usize = 4;
 /// the watcher's pool, from any thread. A lease can be the buffer of a write, so that an echo or a
 /// proxy forwards what it has read without a copy. Leases outlive their watcher.
 ///
-/// A lease keeps a part of the pool in use. At the pool's limit, reads without a buffer wait for a
+/// A lease keeps a whole swap buffer in use. At the pool's limit, reads without a buffer wait for a
 /// lease to come back. So give writes to peers that may stall a deadline, and
-/// [compact](Lease::compact) a small lease that you keep.
+/// [compact](Lease::compact) a small lease that you keep. In a write that waits in its queue, the
+/// driver copies a small lease out of its swap buffer
+/// ([`Counters::copied_leases`](crate::Counters::copied_leases)).
 ///
 /// Clones are counted for the whole swap buffer, not for each lease. So no call turns a `Lease`
 /// into a [`LeaseMut`]: nothing could tell whether other leases share its bytes.
@@ -135,15 +137,24 @@ impl Lease {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn compact(&mut self) -> usize {
-        if self.len() * SMALL_SHARE >= self.held_bytes() {
+        if !self.is_small() {
             return 0;
         }
         // SAFETY: a lease keeps its chunk alive (S3).
-        let shared = &unsafe { self.chunk.as_ref() }.pool;
-        shared.compacted.add(self.len());
-        let copy = Chunk::alone(shared, &[self]);
-        *self = copy.freeze();
+        unsafe { self.chunk.as_ref() }.pool.compacted.add(self.len());
+        *self = self.copied().freeze();
         self.len()
+    }
+
+    /// Whether it has less than a quarter of the bytes that it keeps in use.
+    pub(crate) fn is_small(&self) -> bool {
+        self.len() * SMALL_SHARE < self.held_bytes()
+    }
+
+    /// A copy of the bytes in memory of their own, outside the pool.
+    pub(crate) fn copied(&self) -> LeaseMut {
+        // SAFETY: a lease keeps its chunk alive (S3).
+        Chunk::alone(&unsafe { self.chunk.as_ref() }.pool, &[self])
     }
 
     /// The bytes of memory that this lease keeps in use: a whole swap buffer, or its own bytes

@@ -394,6 +394,10 @@ impl<W: World> Model<W> {
             Err(error) => error.buf(),
         };
         match record.code {
+            // A small lease may have been copied; its bytes are compared elsewhere.
+            OpCode::Write if record.lease && self.watcher.counters().copied_leases > 0 => {
+                assert!(back.is_lease(), "no lease: {c:?}");
+            }
             OpCode::ReadInto | OpCode::ReadExact | OpCode::Write => {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }

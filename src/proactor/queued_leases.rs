@@ -1,0 +1,110 @@
+//! Small leases in writes that wait: the driver copies them, so that they hold no swap buffer.
+//!
+//! A peer that does not read keeps the writes to it in their queue. A lease of a hundred bytes in
+//! such a write would keep a whole swap buffer in use. So when a write has been in its queue for
+//! some turns, the driver moves its small leases into memory of their own. It does so at once when
+//! a read waits for a swap buffer.
+//!
+//! A write that the kernel has keeps its memory until the kernel answers. So the driver asks the
+//! kernel for the write back, copies, and starts the write again.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::slots::InFlight;
+
+/// How many turns a write is in its queue before its small leases are copied.
+const PATIENCE: u64 = 32;
+/// Entries of writes that have ended are dropped when there are more than this, and more than twice
+/// as many entries as operations.
+const MOST_GONE: usize = 64;
+
+/// A write with a small lease.
+#[derive(Debug)]
+struct Entry {
+    slot: u32,
+    generation: NonZeroU32,
+    /// The turn in which it joined.
+    turn: u64,
+}
+
+/// The writes that have small leases, the oldest first. Some may have ended.
+#[derive(Debug, Default)]
+pub(super) struct QueuedLeases {
+    writes: VecDeque<Entry>,
+    /// Those for which the kernel was asked. The answer may come too late, or be about a part only.
+    asked: VecDeque<Entry>,
+}
+
+impl QueuedLeases {
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.asked.is_empty()
+    }
+
+    /// Takes an entry for which the time has come.
+    fn next(&mut self, now: u64, patience: u64) -> Option<Entry> {
+        let is_due = |entry: &Entry, patience| entry.turn + patience <= now;
+        if self.asked.front().is_some_and(|entry| is_due(entry, PATIENCE)) {
+            return self.asked.pop_front();
+        }
+        let due = self.writes.front().is_some_and(|entry| is_due(entry, patience));
+        if due { self.writes.pop_front() } else { None }
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// A write may have come to wait in its queue.
+    pub(super) fn note_queued_lease(&mut self, ticket: Ticket) {
+        let (slot, generation) = (ticket.index(), ticket.generation());
+        let op = self.slots.find(slot, generation);
+        if !op.is_some_and(|op| op.buf.has_small_lease()) {
+            return;
+        }
+        let (queued, slots) = (&mut self.waits.queued.writes, &mut self.slots);
+        if queued.len() > MOST_GONE + 2 * slots.len() as usize {
+            queued.retain(|entry| slots.find(entry.slot, entry.generation).is_some());
+        }
+        queued.push_back(Entry { slot, generation, turn: self.counts.turns });
+        self.waits.note();
+    }
+
+    /// Copies the small leases of writes that have waited for long enough. `pressing` says that
+    /// reads wait for a swap buffer.
+    #[cold]
+    pub(super) fn copy_queued_leases(&mut self, pressing: bool) {
+        let patience = if pressing { 0 } else { PATIENCE };
+        let now = self.counts.turns;
+        while let Some(entry) = self.waits.queued.next(now, patience) {
+            let Some(op) = self.slots.find(entry.slot, entry.generation) else { continue };
+            match op.in_flight {
+                InFlight::No => self.copy_leases_of(entry.slot),
+                InFlight::Started if op.buf.has_small_lease() => {
+                    let key = self.sources[op.source].name(op.source).key();
+                    self.kernel.stop(key, true);
+                    self.stops = true;
+                    self.waits.queued.asked.push_back(Entry { turn: now, ..entry });
+                }
+                // It ends with the kernel's answer, or was copied.
+                _ => {}
+            }
+        }
+    }
+
+    /// The kernel has given back the writes of a source.
+    #[cold]
+    pub(super) fn copy_returned_leases(&mut self, index: u32) {
+        let mut slot = self.sources[index].writes.head;
+        while slot != NIL {
+            if self.slots[slot].in_flight == InFlight::No {
+                self.copy_leases_of(slot);
+            }
+            slot = self.slots[slot].next;
+        }
+    }
+
+    fn copy_leases_of(&mut self, slot: u32) {
+        let (leases, bytes) = self.slots[slot].buf.copy_small_leases();
+        self.counts.copied_leases += leases;
+        self.counts.copied_bytes += bytes;
+    }
+}
