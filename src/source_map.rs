@@ -9,7 +9,7 @@ use crate::source::Source;
 ///
 /// It is a vector that [`Source::index`] indexes: a look-up costs a bounds check and a comparison,
 /// and no hash. It compares the whole name, so a stale name finds nothing, even when another source
-/// has taken its index. So does [`Source::NONE`], the source of timers and messages.
+/// has taken its index. So does [`Source::NONE`], the source of messages.
 ///
 /// It takes memory for every index up to the highest one that was inserted. A watcher gives out the
 /// lowest indices first as long as sources only come, and the last vacated one when they also go.

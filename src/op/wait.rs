@@ -47,9 +47,6 @@ impl Op {
     /// Completes with [`Done::Timer`]: never early, and late by no more than the granularity of the
     /// system's wait. Timers with equal times complete in the order of submission. A `span` beyond
     /// 292 years counts as 292 years. A `span` of zero completes at the next wait.
-    /// Completes with [`Done::Timer`]: never early, and late by no more than the granularity of the
-    /// system's wait. Timers with equal times complete in the order of submission. A `span` beyond
-    /// 292 years counts as 292 years. A `span` of zero completes at the next wait.
     /// [`Watcher::reschedule`] gives a timer another time, [`Op::owned_by`] a source that it ends
     /// with.
     ///

@@ -277,7 +277,8 @@ impl Submitter {
         }
     }
 
-    /// Asks for an operation to be cancelled; its completion is the answer.
+    /// Asks for an operation to be cancelled; its completion is the answer. (A
+    /// [quiet](Op::quiet) write that is out when the loop takes the request has none.)
     ///
     /// # Errors
     ///
