@@ -309,9 +309,9 @@ impl<K: Kernel> Proactor<K> {
                 // SAFETY: no bytes.
                 unsafe { buf.set_filled(0) };
                 self.finish_read(index, slot, Ok(Done::Read(buf)));
-                self.note_pause(index);
             }
         }
+        self.note_pause(index);
     }
 
     fn run_accept(&mut self, index: u32, slot: u32) {

@@ -228,6 +228,31 @@ pub fn the_wait_for_a_lease_does_not_count<H: Harness>() {
     }
 }
 
+/// The end of the file ends the read, whatever read it is: the time after it does not count, and
+/// the loop is not woken for it.
+pub fn the_time_after_the_end_of_a_file_does_not_count<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    set(&mut b, here, SHORT);
+    expect_shutdown(b.run(Op::shutdown(there)));
+    for op in [
+        Op::read(here),
+        Op::read(here).multishot(),
+        Op::read_into(here, room(9)),
+        Op::read_exact(here, room(9), 9),
+        Op::read_append(here, room(9)),
+    ] {
+        let code = op.code();
+        let read = b.submit(op);
+        assert_eq!(b.end(read).bytes(), 0);
+        // The sweep looks once more, and finds no clock that runs.
+        b.pass(3 * SHORT + 3 * STEP);
+        assert_eq!(b.watcher.next_timeout(), None, "{code:?}");
+    }
+    assert_eq!(b.watcher.counters().idle_timeouts, 0);
+    b.expect_all_ended();
+}
+
 /// No timeout and a century: the shortest counts as a millisecond, the longest never comes.
 pub fn timeouts_of_zero_and_of_a_century<H: Harness>() {
     let mut b = H::bench();
