@@ -414,8 +414,11 @@ impl<K: Kernel> Proactor<K> {
         let usable = match self.usable(source) {
             // A source whose connect has failed has nothing to flush.
             Err(Reason::Os(_)) if self.is_unconnected(source) => {
-                self.end_timers(source.index());
-                Ok(source.index())
+                // Before it changes anything.
+                self.check_completions().map(|()| {
+                    self.end_timers(source.index());
+                    source.index()
+                })
             }
             usable => usable,
         };

@@ -194,6 +194,28 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// A close that is refused changes nothing: a timer of the source goes on.
+pub fn a_refused_close_ends_no_timer<H: Harness>() {
+    let mut b = H::bench();
+    let silent = Silent::new(&mut b, H::address());
+    let (here, connect) = b.connect_source([silent.at.clone()], options());
+    let timer = b.submit(Op::timer(Duration::from_secs(3600)).owned_by(here));
+    assert!(b.watcher.cancel(connect));
+    expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+    let full = loop {
+        match b.try_submit(Op::nop()) {
+            Ok(_) => {}
+            Err((reason, _)) => break reason,
+        }
+    };
+    assert_eq!(b.refuse(Op::close(here)).0, full);
+    b.now();
+    assert!(b.is_open(timer), "the close was refused");
+    expect_closed(b.run(Op::close(here)));
+    expect_unmoved(b.end(timer), ErrorKind::Aborted);
+    b.expect_all_ended();
+}
+
 pub fn an_empty_list_of_addresses_is_refused<H: Harness>() {
     let mut b = H::bench();
     let none: [Address; 0] = [];
