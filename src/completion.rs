@@ -22,8 +22,9 @@ use crate::source::{Handle, Source, Ticket};
 /// has any number of completions with [`has_more`](Completion::has_more) set. Dropping a completion
 /// unread leaks nothing: buffers, leases and descriptors in it are released.
 pub struct Completion {
-    /// The source of the operation; [`Source::NONE`] for timers, nops,
-    /// [`Op::connect`](crate::Op::connect) and messages. The source may have ended since.
+    /// The source of the operation; [`Source::NONE`] for timers without an
+    /// [owner](crate::Op::owned_by), nops, [`Op::connect`](crate::Op::connect) and messages. The
+    /// source may have ended since.
     pub source: Source,
     /// The operation's token, unchanged.
     pub token: u64,
@@ -161,7 +162,9 @@ impl Completion {
     /// All else stays as it is, but [`bytes`](Completion::bytes) of what was read is 0 then.
     pub fn take_buf(&mut self) -> Buf {
         match &mut self.result {
-            Ok(Done::Read(buf) | Done::Written { buf, .. }) => buf.take(),
+            Ok(Done::Read(buf) | Done::Written { buf, .. } | Done::Appended { buf, .. }) => {
+                buf.take()
+            }
             Ok(Done::Received { data, .. } | Done::Descriptors { data, .. }) => data.take(),
             Ok(_) => Buf::NONE,
             Err(error) => error.take_buf(),

@@ -397,7 +397,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     fn counters(&self) -> Counters;
 
     /// As [`complete`](Complete::complete), but it returns when at least `least` items were
-    /// delivered, or `wait` is over, or the driver has no room for more of them: see
+    /// delivered, or `wait` is over, or those that wait keep the driver from making more: see
     /// [`Watcher::wait_at_least`](crate::Watcher::wait_at_least). The default asks `complete` again
     /// and again; so connections of one answer count as attached when it asks for the next.
     ///
@@ -425,7 +425,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     ///
     /// # Errors
     /// [`Reason::Stale`]: no completion of this ticket is to come. [`Reason::Full`] with
-    /// [`Limit::Completions`](crate::Limit::Completions): too many others wait. As for `complete`.
+    /// [`Limit::Completions`](crate::Limit::Completions): too many others wait; with
+    /// [`Limit::SwapBytes`](crate::Limit::SwapBytes) or [`Limit::Sources`](crate::Limit::Sources):
+    /// others may hold what the operation waits for. As for `complete`.
     fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
         let _ = ticket;
         Err(Reason::Unsupported.into())

@@ -29,8 +29,10 @@ pub enum Limit {
     /// Names of sources and operations that the loop keeps ready for other threads:
     /// [`Builder::id_reserve`](crate::Builder::id_reserve).
     IdReserve,
-    /// Bytes of swap buffers: [`Builder::swap_limit`](crate::Builder::swap_limit). Only
-    /// [`Watcher::lease`](crate::Watcher::lease) is refused: reads wait.
+    /// Bytes of swap buffers: [`Builder::swap_limit`](crate::Builder::swap_limit).
+    /// [`Watcher::lease`](crate::Watcher::lease) is refused, and a
+    /// [`wait_for`](crate::Watcher::wait_for) a read that waits for leases of other completions.
+    /// Reads are never refused: they wait.
     SwapBytes,
     /// Jobs for worker threads in flight: [`Builder::max_jobs`](crate::Builder::max_jobs).
     Jobs,

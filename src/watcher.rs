@@ -328,8 +328,9 @@ impl<D: Driver> Watcher<D> {
     /// before does not count. With a `least` of 0 it does not block.
     ///
     /// Until it returns, the completions wait in the driver: leases and accepted sockets in them
-    /// are in use. When so many wait that submissions would be refused
-    /// ([`Limit::Completions`](crate::Limit::Completions)), it returns with them.
+    /// are in use. So it returns with fewer when a read waits for a lease, or an accept for room in
+    /// the source table; and when so many wait that submissions would be refused
+    /// ([`Limit::Completions`](crate::Limit::Completions)).
     ///
     /// ```
     /// use std::time::Duration;
@@ -393,6 +394,10 @@ impl<D: Driver> Watcher<D> {
     ///   [`Reason::Closed`].
     /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): so many other
     ///   completions wait that submissions would be refused. Take them, then wait again.
+    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease while other
+    ///   completions wait, which may hold all of them. With [`Limit::Sources`]: the accept waits
+    ///   for room in the source table, which accepted sockets in them may need. Take them, then
+    ///   wait again.
     /// - [`Reason::Unsupported`]: a driver of your own does not do this.
     /// - As for [`wait`](Watcher::wait).
     ///
@@ -673,8 +678,6 @@ impl<D: Driver> Watcher<D> {
     /// Gives a timer a new time, or another operation in flight a new [`timeout`](Op::timeout),
     /// counted from now. The operation may have moved bytes already, and need not have had a
     /// deadline. A timer that has a deadline besides its own time keeps that deadline. Among equal
-    /// counted from now. The operation may have moved bytes already, and need not have had a
-    /// deadline. A timer that has a deadline besides its own time keeps that deadline. Among equal
     /// times, the new one comes last. The call moves one entry in a heap.
     ///
     /// A `span` of zero ends the operation at the next wait. The operation is tried once more
@@ -692,7 +695,6 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
     /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
     /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
     /// - [`Reason::Unsupported`]: a driver of your own does not reschedule.

@@ -177,6 +177,7 @@ macro_rules! portable {
                 a_source_is_there_before_its_connection
                 every_operation_waits_for_the_connection
                 a_refused_connect_ends_what_waits_for_it
+                a_refused_close_ends_no_timer
                 an_empty_list_of_addresses_is_refused
                 a_source_that_connects_has_no_descriptor_yet
                 a_connect_to_what_never_answers_ends_in_every_way
@@ -332,6 +333,8 @@ macro_rules! portable {
                 a_wait_for_one_is_bounded
                 a_wait_for_a_number_is_one_wait
                 many_reads_are_one_wait
+                a_wait_does_not_wait_for_what_it_holds_itself
+                a_wait_for_an_accept_needs_a_place
                 a_wait_for_another_threads_operation
                 a_visit_takes_what_it_needs
             }
@@ -363,6 +366,7 @@ macro_rules! portable {
                 an_idle_read_keeps_its_bytes
                 the_time_without_a_read_does_not_count
                 the_wait_for_a_lease_does_not_count
+                the_time_after_the_end_of_a_file_does_not_count
                 timeouts_of_zero_and_of_a_century
                 bad_idle_timeouts_are_refused
                 different_idle_timeouts_are_bounded

@@ -1,6 +1,7 @@
 //! Waits for more than the next completion: for a number of them, or for that of one operation.
 
 use super::*;
+use crate::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers when at least `least` completions are there, `wait` is over, or submissions would
@@ -26,7 +27,7 @@ impl<K: Kernel> Proactor<K> {
         if ticket.index() & RESTS == 0 {
             self.take_submitted(ticket);
         }
-        let mut seen = 0;
+        let (mut seen, mut tried) = (0, false);
         loop {
             if let Some(done) = self.batch.take_final(ticket, seen) {
                 self.handed = usize::from(matches!(done.result, Ok(Done::Accepted(_))));
@@ -36,14 +37,47 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(done);
             }
             self.check_in_flight(ticket)?;
+            let held_up = self.why_held_up(ticket);
+            if tried && let Some(reason) = held_up {
+                return Err(reason.into());
+            }
             // What is found later stands behind what was looked through.
             seen = self.batch.len();
+            // What it waits for may have come back meanwhile.
+            tried = held_up.is_some();
+            let wait = if tried { Wait::Now } else { Wait::Forever };
             if self.closed {
-                self.turn_closed(Wait::Forever)?;
+                self.turn_closed(wait)?;
             } else {
-                self.turn(Wait::Forever, seen + 1)?;
+                self.turn(wait, seen + 1)?;
             }
         }
+    }
+
+    /// Whether completions that were not delivered may hold the leases, or the places of
+    /// connections, that something waits for.
+    pub(super) fn may_hold_up(&self) -> bool {
+        !self.batch.is_empty() && !self.waits.is_empty()
+    }
+
+    /// The limit at which an operation waits for what such completions may hold, if it does.
+    fn why_held_up(&mut self, ticket: Ticket) -> Option<Reason> {
+        if !self.may_hold_up() {
+            return None;
+        }
+        let index = match ticket.index() & RESTS {
+            0 => {
+                let op = self.slots.find(ticket.index(), ticket.generation())?;
+                if op.code.is_read() { op.source } else { return None }
+            }
+            _ => ticket.index() & !RESTS,
+        };
+        let state = self.sources.peek(index).filter(|state| state.has(WAITING))?;
+        if state.kind() == SourceKind::Listener {
+            return Some(self.full_of_sources());
+        }
+        let count = u32::try_from(self.pool.limit_bytes()).unwrap_or(u32::MAX);
+        Some(Reason::Full { limit: Limit::SwapBytes, count })
     }
 
     /// Whether a completion of this ticket is to come, and there is room for others before it.

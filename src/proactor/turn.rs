@@ -28,7 +28,8 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 
 impl<K: Kernel> Proactor<K> {
     /// Turns until there are `least` completions to deliver (or so many that submissions are
-    /// refused) or `wait` says that it is enough.
+    /// refused, or some that may hold what a read or an accept waits for) or `wait` says that it is
+    /// enough.
     pub(super) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
@@ -42,6 +43,7 @@ impl<K: Kernel> Proactor<K> {
             return if self.batch.is_empty() { Err(Reason::Closed.into()) } else { Ok(()) };
         }
         loop {
+            let least = if least > 1 && self.may_hold_up() { 1 } else { least };
             self.turn(wait, least)?;
             if self.batch.len() >= least || self.batch.is_full() {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Reason};
+use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Reason, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -200,6 +200,99 @@ pub fn many_reads_are_one_wait<H: Harness>() {
     }
 }
 
+/// The leases of completions that wait are in use. At the limit of the pool a read waits for one
+/// of them: then a wait for more comes back with what there is, and a wait for this read says so.
+pub fn a_wait_does_not_wait_for_what_it_holds_itself<H: Harness>() {
+    let builder = Watcher::builder().buffer_size(1024).swap_limit(2048);
+    let mut b = H::bench_with(builder);
+    let pairs = b.pairs(6);
+    for &(_, there) in &pairs {
+        b.write(there, pattern(1024, 1));
+    }
+    for &(here, _) in &pairs {
+        b.watcher.submit(Op::read(here)).unwrap();
+    }
+    let mut done = Completions::new();
+    let mut left = pairs.len();
+    let start = b.watcher.update_now();
+    while left > 0 {
+        let got = b.watcher.wait_at_least(&mut done, left, BOUND).unwrap();
+        assert!(got > 0, "{left} reads have waited for themselves");
+        left -= got;
+        for c in done.drain(..) {
+            assert!(!expect_read(c).is_empty());
+        }
+    }
+    assert!(b.watcher.update_now() - start < BOUND, "a wait has waited for itself");
+    for &(here, there) in &pairs {
+        b.watcher.abort(here);
+        b.watcher.abort(there);
+    }
+    b.watcher.try_wait(&mut done).unwrap();
+    done.clear();
+    // One operation: the others must be taken first.
+    let pairs = b.pairs(3);
+    for &(_, there) in &pairs {
+        b.write(there, pattern(1024, 2));
+    }
+    let reads: Vec<_> =
+        pairs.iter().map(|&(here, _)| b.watcher.submit(Op::read(here)).unwrap()).collect();
+    b.watcher.submit(Op::nop()).unwrap();
+    let mut held = Vec::new();
+    let mut refused = Vec::new();
+    for read in reads {
+        match b.watcher.wait_for(read) {
+            Ok(c) => held.push(expect_read(c)),
+            Err(error) => {
+                let full = Reason::Full { limit: Limit::SwapBytes, count: 2048 };
+                assert_eq!(Reason::of(&error), Some(full));
+                refused.push(read);
+            }
+        }
+    }
+    assert!(!refused.is_empty() || H::STAMP == "faults", "{held:?}");
+    // What holds the leases goes, one of them in a completion.
+    held.clear();
+    b.watcher.wait(&mut done).unwrap();
+    let came: Vec<Ticket> = done.drain(..).map(|c| c.ticket()).collect();
+    for read in refused {
+        if !came.contains(&read) {
+            assert!(!expect_read(b.watcher.wait_for(read).unwrap()).is_empty());
+        }
+    }
+}
+
+/// So it is with an accept, and the places of the connections that wait.
+pub fn a_wait_for_an_accept_needs_a_place<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().max_sources(3));
+    let (listener, at) = b.listen();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let connect = b.submit(Op::connect(at.clone()));
+        clients.push(expect_connected(b.end(connect)));
+    }
+    let accepts: Vec<_> = (0..4).map(|_| b.watcher.submit(Op::accept(listener)).unwrap()).collect();
+    let mut done = Completions::new();
+    let start = b.watcher.update_now();
+    assert_eq!(b.watcher.wait_at_least(&mut done, 4, BOUND).unwrap(), 2);
+    assert!(b.watcher.update_now() - start < BOUND, "it has waited for itself");
+    done.clear();
+    assert_eq!(b.watcher.wait_for(accepts[2]).unwrap().ticket(), accepts[2]);
+    assert_eq!(b.watcher.wait_for(accepts[3]).unwrap().ticket(), accepts[3]);
+    // Now those that wait have the places.
+    for _ in 0..4 {
+        let connect = b.submit(Op::connect(at.clone()));
+        clients.push(expect_connected(b.end(connect)));
+    }
+    let accepts: Vec<_> = (0..4).map(|_| b.watcher.submit(Op::accept(listener)).unwrap()).collect();
+    let error = b.watcher.wait_for(accepts[3]).unwrap_err();
+    let full = Reason::Full { limit: Limit::Sources, count: 3 };
+    assert_eq!(Reason::of(&error), Some(full));
+    assert_eq!(b.watcher.wait(&mut done).unwrap(), 2);
+    done.clear();
+    assert_eq!(b.watcher.wait_for(accepts[3]).unwrap().ticket(), accepts[3]);
+}
+
 /// What another thread has submitted can be waited for before the loop has taken it.
 pub fn a_wait_for_another_threads_operation<H: Harness>() {
     let mut b = H::bench();
@@ -222,8 +315,15 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
     b.watcher.submit(Op::accept(listener).token(4)).unwrap();
     let timer = b.watcher.submit(Op::timer(Duration::from_secs(99)).token(5)).unwrap();
     assert!(b.watcher.cancel(timer));
+    let append = Op::read_append(there, {
+        let mut vec = room(9);
+        vec.extend_from_slice(b"old ");
+        vec
+    });
+    b.watcher.submit(append.token(6)).unwrap();
+    b.watcher.submit(Op::write(here, "new").quiet()).unwrap();
     let mut seen = 0;
-    while seen != 31 {
+    while seen != 63 {
         b.watcher.wait_timeout(&mut done, BOUND).unwrap();
         let mut visit = done.visit();
         while let Some(c) = visit.next() {
@@ -240,6 +340,11 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
                     assert!(c.take_read().is_none());
                     assert_eq!(c.take_buf().into_vec(), b"written");
                     assert_eq!((c.bytes(), c.take_buf().len()), (7, 0));
+                }
+                6 => {
+                    let bytes = c.bytes();
+                    let all = c.take_buf().into_vec();
+                    assert_eq!((&all[..4], all.len(), c.bytes()), (&b"old "[..], 4 + bytes, bytes));
                 }
                 5 => {
                     assert_eq!(c.take_buf().len(), 0);
