@@ -2,7 +2,8 @@
 //!
 //! - An [`Engine`] keeps connections on a watcher that the program owns. Completions go in, events
 //!   come out.
-//! - A [`Server`] has the loop, too, and calls a [`Handler`].
+//! - A [`Server`] has the loop, or several, too, and calls a [`Handler`].
+//! - [`serve`] is one function with four closures, as shiny has it.
 //! - [`framing`] finds the messages in what a connection sends, and copies only those that are cut.
 //!
 //! Both bound what they keep: the bytes that wait for a slow peer, for one connection and for all
@@ -45,8 +46,13 @@
 mod engine;
 pub mod framing;
 mod server;
+mod sys;
 
 pub use engine::{
-    Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Refusal, Refused,
+    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Refusal,
+    Refused, Remote,
 };
-pub use server::{Action, Closed, Conn, Context, Detached, Handler, Left, Report, Running, Server};
+pub use server::{
+    Action, Closed, Conn, Context, Detached, Handler, Left, Loops, Report, Running, Server, Waker,
+    serve,
+};

@@ -43,7 +43,6 @@ impl Budget {
     }
 
     /// Charges `bytes` unless they exceed the limit.
-    #[allow(dead_code)] // until other threads write
     pub(crate) fn try_charge(&self, bytes: u32) -> bool {
         let before = self.0.used.fetch_add(bytes as usize, Ordering::Relaxed);
         let fits = before.saturating_add(bytes as usize) <= self.0.limit;

@@ -78,7 +78,6 @@ pub(crate) struct Head {
 #[derive(Clone, Default)]
 pub(crate) struct Heads(Arc<RwLock<Vec<Arc<[Head]>>>>);
 
-#[allow(dead_code)] // until other threads write
 impl Heads {
     /// Charges `bytes` to a connection, unless its charge would exceed `cap`.
     pub(crate) fn charge(&self, id: Id, bytes: u32, cap: u32) -> Result<(), Refusal> {
@@ -285,9 +284,13 @@ impl<S> Table<S> {
         }
     }
 
-    #[allow(dead_code)] // until other threads write
     pub(crate) fn heads(&self) -> Heads {
         self.shared.clone()
+    }
+
+    /// The number of the loop.
+    pub(crate) fn loop_index(&self) -> usize {
+        (self.next & ((1 << LOOP_BITS) - 1)) as usize
     }
 
     /// A place for a connection; `None` if there are too many.

@@ -135,6 +135,8 @@ pub(crate) enum Pending {
     Drained(Id),
     Wake(Id),
     Opened(Id, Option<SocketAddr>),
+    /// A connection that another loop has accepted, and the number of its listener.
+    Adopt(Handle, usize),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
 }
 
@@ -171,7 +173,7 @@ impl<S: Default> Engine<S> {
     pub fn next_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         loop {
             if !self.pending.is_empty()
-                && let Some(event) = self.next_pending()
+                && let Some(event) = self.next_pending(watcher)
             {
                 return Some(event);
             }
@@ -291,14 +293,17 @@ impl<S: Default> Engine<S> {
                 }
                 None
             }
-            WAKE => None,
+            WAKE => {
+                self.look_into_inbox();
+                None
+            }
             _ => self.accepted(watcher, (index - LISTENERS) as usize, completion),
         }
     }
 
     /// What `flush`, the program and other threads have caused.
     #[inline(never)]
-    fn next_pending(&mut self) -> Option<Event<S>> {
+    fn next_pending<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         while let Some(pending) = self.pending.pop_front() {
             match pending {
                 Pending::Gone => {
@@ -325,10 +330,16 @@ impl<S: Default> Engine<S> {
                     return Some(Event::Opened { id, origin: Origin { listener: None, peer } });
                 }
                 Pending::Opened(..) => {}
+                Pending::Adopt(handle, listener) => {
+                    if let Some(event) = self.open(watcher, handle, listener) {
+                        return Some(event);
+                    }
+                }
                 Pending::Detached(parts) => {
                     let (id, handle, ahead, ended) = *parts;
                     // The state stays in the table until here.
                     let state = self.table.remove(id.index())?;
+                    self.count_load(-1);
                     return Some(Event::Detached { id, handle, ahead, ended, state });
                 }
             }
@@ -454,6 +465,7 @@ impl<S> Engine<S> {
         let age = self.table.age(index, watcher.now());
         let Some(state) = self.table.remove(index) else { return };
         self.counts.closed(cause);
+        self.count_load(-1);
         self.gone.push_back(Gone { id, cause, unsent, age, state });
         self.pending.push_back(Pending::Gone);
     }

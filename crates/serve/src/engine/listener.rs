@@ -77,6 +77,11 @@ impl<S: Default> Engine<S> {
         &self.listeners
     }
 
+    /// Leaves a number out, so that an address has the same one in every loop.
+    pub(crate) fn skip_listener(&mut self) {
+        self.listeners.push(Source::NONE);
+    }
+
     /// Closes the listeners. Connections that were accepted go on.
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         for source in &mut self.listeners {
@@ -103,7 +108,10 @@ impl<S: Default> Engine<S> {
                 if !more {
                     let _ = watcher.submit(Op::accept(source).multishot().token(token));
                 }
-                self.open(watcher, handle, listener)
+                match self.balance(handle, listener) {
+                    Some(handle) => self.open(watcher, handle, listener),
+                    None => None,
+                }
             }
             // The listener was closed.
             Err(_) if source.is_none() => None,
@@ -120,17 +128,24 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    fn open<D: Driver>(
+    /// Opens a connection that this loop, or another one, has accepted and counted.
+    pub(crate) fn open<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         handle: Handle,
         listener: usize,
     ) -> Option<Event<S>> {
+        if self.refuses {
+            self.counts.refused += 1;
+            self.count_load(-1);
+            return None;
+        }
         let origin = Origin { listener: Some(listener), peer: handle.peer() };
         let source = match watcher.attach(handle) {
             Ok(source) => source,
             Err(_) => {
                 self.counts.refused += 1;
+                self.count_load(-1);
                 return None;
             }
         };
@@ -151,6 +166,7 @@ impl<S: Default> Engine<S> {
     #[cold]
     fn refuse<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
         self.counts.refused += 1;
+        self.count_load(-1);
         let (token, farewell) = (self.token(REFUSED), self.config.farewell);
         if !farewell.is_empty() {
             let write = Op::write(source, farewell).quiet();
@@ -181,6 +197,7 @@ impl<S: Default> Engine<S> {
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
             unreachable!("there are fewer than 2^24")
         };
+        self.count_load(1);
         let addresses = addresses.into_iter().map(Into::into).collect();
         self.request(Request::Connect(id, addresses, options));
         Ok(id)
@@ -198,6 +215,7 @@ impl<S: Default> Engine<S> {
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
             unreachable!("there are fewer than 2^24")
         };
+        self.count_load(1);
         self.request(Request::Attach(id, handle));
         Ok(id)
     }

@@ -7,10 +7,13 @@
 //! listener.rs  accepts, connects, given descriptors
 //! output.rs    writes: one for each connection and turn
 //! ends.rs      closes, half-closes, detaches
+//! remote.rs    wakes, writes and closes of other threads
 //! sweep.rs     limits of time, and the budget of bytes
+//! balance.rs   which loop gets an accepted connection
 //! limits.rs    the limits           budget.rs  the budget
 //! ```
 
+mod balance;
 mod budget;
 mod conn;
 mod ends;
@@ -18,10 +21,12 @@ mod events;
 mod limits;
 mod listener;
 mod output;
+mod remote;
 mod sweep;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -31,10 +36,14 @@ pub use budget::Budget;
 pub use conn::{Id, Refusal, Refused};
 pub use events::{Cause, Event, Origin};
 pub use limits::Limits;
+pub use remote::Remote;
 
+pub use balance::Balance;
+pub(crate) use balance::Balancer;
 use conn::{ABORT, DIRTY, HELD, LOOP_BITS, PAUSED, Table, WOKEN};
 use events::{Gone, Pending};
 use listener::Request;
+pub(crate) use remote::{Command, Shared};
 
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.
@@ -112,6 +121,14 @@ pub struct Engine<S> {
     sweep_from: usize,
     throttled: Vec<Id>,
     counts: Counts,
+    /// What other threads see of this engine.
+    shared: Option<Arc<Shared>>,
+    /// Whether another thread has asked for the end.
+    stop_asked: bool,
+    /// Whether connections that come now are closed.
+    refuses: bool,
+    /// Where accepted connections go.
+    balancer: Option<Balancer>,
 }
 
 /// How an engine works, besides its limits.
@@ -172,6 +189,8 @@ pub struct Counts {
     pub refused: u64,
     /// Failures of listeners.
     pub accept_errors: u64,
+    /// Writes of other threads that met a connection which had ended meanwhile.
+    pub stale_writes: u64,
     /// Writes submitted: at most one for each connection and turn.
     pub writes: u64,
     /// How often a connection stopped reading because the server had too many bytes.
@@ -209,6 +228,30 @@ pub struct Ends {
 }
 
 impl Counts {
+    /// Adds the counts of another engine.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.accepted += other.accepted;
+        self.connected += other.connected;
+        self.attached += other.attached;
+        self.refused += other.refused;
+        self.accept_errors += other.accept_errors;
+        self.writes += other.writes;
+        self.throttles += other.throttles;
+        self.detached += other.detached;
+        self.stale_writes += other.stale_writes;
+        let (ends, others) = (&mut self.ends, &other.ends);
+        ends.eof += others.eof;
+        ends.closed += others.closed;
+        ends.aborted += others.aborted;
+        ends.idle += others.idle;
+        ends.write_stall += others.write_stall;
+        ends.shed += others.shed;
+        ends.overflow += others.overflow;
+        ends.panicked += others.panicked;
+        ends.shutdown += others.shutdown;
+        ends.failed += others.failed;
+    }
+
     fn closed(&mut self, cause: Cause) {
         let ends = &mut self.ends;
         *match cause {
@@ -267,7 +310,26 @@ impl<S> Engine<S> {
             sweep_from: 0,
             throttled: Vec::new(),
             counts: Counts::default(),
+            shared: None,
+            stop_asked: false,
+            refuses: false,
+            balancer: None,
         }
+    }
+
+    /// Whether another thread has asked for the end.
+    pub(crate) fn is_stop_asked(&self) -> bool {
+        self.stop_asked
+    }
+
+    /// Closes connections that come from now on.
+    pub(crate) fn refuse_all(&mut self) {
+        self.refuses = true;
+    }
+
+    /// Distributes what the listeners accept.
+    pub(crate) fn set_balancer(&mut self, balancer: Balancer) {
+        self.balancer = Some(balancer);
     }
 
     /// The name of the connection that has a place.

@@ -114,12 +114,17 @@ impl<S> Engine<S> {
         match self.may_write(id, len) {
             Ok(()) if len == 0 => Ok(()),
             Ok(()) => {
-                self.table.activate(id.index()).cork(data);
-                self.dirty(id.index());
+                self.cork(id.index(), data);
                 Ok(())
             }
             Err(reason) => Err(Refused { data, reason }),
         }
+    }
+
+    #[inline]
+    pub(crate) fn cork(&mut self, index: u32, data: Buf) {
+        self.table.activate(index).cork(data);
+        self.dirty(index);
     }
 
     /// Copies bytes to a connection: for short answers that are made in place. They leave with
@@ -167,6 +172,7 @@ impl<S> Engine<S> {
     /// closes, connects … It delivers nothing: if it has events, it sees to it that the next wait
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.look_into_inbox();
         while let Some(index) = self.next_dirty() {
             self.send(watcher, index);
             self.carry_out(watcher, index);

@@ -15,6 +15,8 @@ pub(crate) enum Place {
     Unix(PathBuf),
     /// A listener that the program has made.
     Listener(Handle),
+    /// No listener: another loop has it.
+    Nowhere,
 }
 
 /// An address, and whether several listeners share it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass::{Address, Buf, Handle};
 
-use crate::engine::{Cause, Engine, Id, Origin};
+use crate::engine::{Cause, Engine, Id, Origin, Remote};
 
 /// What a callback asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub enum Action {
 /// The callbacks of a server. Each loop has a handler of its own, which stays on its thread.
 ///
 /// A connection has `opened`, then any number of the others, and `closed` or `detached` exactly
-/// once and last. No callback is called while another one of its loop runs. A panic in a callback ends
-/// its connection with [`Cause::Panicked`]; the server goes on.
+/// once and last. No callback is called while another one of its loop runs. A panic in a callback
+/// ends its connection with [`Cause::Panicked`]; the server goes on.
 ///
 /// ```
 /// use windlass::Buf;
@@ -114,7 +114,7 @@ pub trait Handler: Sized {
         (None, Action::None)
     }
 
-    /// The program has [woken](Context::wake) the connection. The default calls
+    /// The program has [woken](Remote::wake) the connection. The default calls
     /// [`data`](Handler::data) without bytes.
     fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         self.data(c, Buf::default())
@@ -154,9 +154,15 @@ pub struct Detached<S> {
 /// A server's loop, in a callback that is of no connection.
 pub struct Context<'a, S> {
     pub(crate) engine: &'a mut Engine<S>,
+    pub(crate) remote: &'a Remote,
 }
 
 impl<S> Context<'_, S> {
+    /// Reaches the connections of all loops, from any thread.
+    pub fn remote(&self) -> &Remote {
+        self.remote
+    }
+
     /// The engine of this loop: every other connection of it.
     pub fn engine(&mut self) -> &mut Engine<S> {
         self.engine
@@ -165,7 +171,7 @@ impl<S> Context<'_, S> {
     /// The connection with this name, if it is one of this loop and lives.
     pub fn conn(&mut self, id: Id) -> Option<Conn<'_, S>> {
         self.engine.state(id)?;
-        Some(Conn { engine: self.engine, id })
+        Some(Conn { engine: self.engine, remote: self.remote, id })
     }
 }
 
@@ -178,6 +184,7 @@ impl<S> fmt::Debug for Context<'_, S> {
 /// A connection, in its callback.
 pub struct Conn<'a, S> {
     pub(crate) engine: &'a mut Engine<S>,
+    pub(crate) remote: &'a Remote,
     pub(crate) id: Id,
 }
 
@@ -251,6 +258,11 @@ impl<S> Conn<'_, S> {
     /// The engine of this loop: every other connection of it.
     pub fn engine(&mut self) -> &mut Engine<S> {
         self.engine
+    }
+
+    /// Reaches the connections of all loops, from any thread.
+    pub fn remote(&self) -> &Remote {
+        self.remote
     }
 }
 

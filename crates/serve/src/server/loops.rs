@@ -5,11 +5,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Completion, Completions, Watcher};
+use windlass::{Address, Completion, Completions, Watcher};
 
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Left, Report};
-use crate::engine::{Cause, Engine, Event, Id};
+use crate::engine::{Cause, Engine, Event, Id, Remote};
+use crate::sys::BoundPath;
 
 /// How many times one turn looks for events that its own flush has made.
 const ROUNDS: usize = 16;
@@ -17,24 +18,33 @@ const ROUNDS: usize = 16;
 /// A server on a watcher of the program's: for a loop that serves other things, too, and for
 /// simulated tests. [`Server::start_on`](crate::Server::start_on) makes it.
 pub struct Running<H: Handler> {
-    pub(crate) engine: Engine<H::State>,
+    engine: Engine<H::State>,
     handler: H,
+    remote: Remote,
+    /// The Unix paths of its listeners.
+    paths: Vec<BoundPath>,
     /// The connection of the callback that runs.
     current: Option<Id>,
     /// Whether a callback has asked for the shutdown.
     stops: bool,
     /// Whether the shutdown has begun.
     stopping: bool,
-    /// When the next tick is due, as a span since the last one.
     panics: u64,
     left: Vec<Left>,
 }
 
 impl<H: Handler> Running<H> {
-    pub(crate) fn new(engine: Engine<H::State>, handler: H) -> Running<H> {
+    pub(crate) fn new(
+        engine: Engine<H::State>,
+        handler: H,
+        remote: Remote,
+        paths: Vec<BoundPath>,
+    ) -> Running<H> {
         Running {
             engine,
             handler,
+            remote,
+            paths,
             current: None,
             stops: false,
             stopping: false,
@@ -44,18 +54,14 @@ impl<H: Handler> Running<H> {
     }
 
     /// The first callbacks: a tick, then `serving`.
-    pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> io::Result<()> {
-        let sources = self.engine.listeners().to_vec();
-        let addresses = sources.iter().map(|source| watcher.local_address(*source));
-        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, addresses: &[Address]) {
         self.guarded(|this| this.tick());
         self.guarded(|this| {
-            let mut context = Context { engine: &mut this.engine };
-            let action = this.handler.serving(&mut context, &addresses);
+            let mut context = Context { engine: &mut this.engine, remote: &this.remote };
+            let action = this.handler.serving(&mut context, addresses);
             this.act(None, action);
         });
         self.turn(watcher);
-        Ok(())
     }
 
     /// Takes a completion in, or hands back one that is not the server's. Follow it with
@@ -70,13 +76,14 @@ impl<H: Handler> Running<H> {
 
     /// Calls the callbacks for what has happened, and sends what they have written.
     pub fn turn<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.engine.look_into_inbox();
         for _ in 0..ROUNDS {
             self.guarded(|this| {
                 while let Some(event) = this.engine.next_event(watcher) {
                     this.dispatch(event);
                 }
             });
-            if self.stops && !self.stopping {
+            if (self.stops || self.engine.is_stop_asked()) && !self.stopping {
                 self.stop(watcher);
             }
             self.guarded(|this| this.flush(watcher));
@@ -126,7 +133,7 @@ impl<H: Handler> Running<H> {
         match event {
             Event::Data { id, data } => {
                 self.current = Some(id);
-                let mut conn = Conn { engine: &mut self.engine, id };
+                let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
                 let action = self.handler.data(&mut conn, data);
                 self.act(Some(id), action);
             }
@@ -136,27 +143,27 @@ impl<H: Handler> Running<H> {
 
     #[inline(never)]
     fn dispatch_other(&mut self, event: Event<H::State>) {
-        let (handler, engine) = (&mut self.handler, &mut self.engine);
+        let (handler, engine, remote) = (&mut self.handler, &mut self.engine, &self.remote);
         let (id, action) = match event {
             Event::Opened { id, origin } => {
                 self.current = Some(id);
-                (Some(id), handler.opened(&mut Conn { engine, id }, origin))
+                (Some(id), handler.opened(&mut Conn { engine, remote, id }, origin))
             }
             Event::Data { id, data } => {
                 self.current = Some(id);
-                (Some(id), handler.data(&mut Conn { engine, id }, data))
+                (Some(id), handler.data(&mut Conn { engine, remote, id }, data))
             }
             Event::Ended { id } => {
                 self.current = Some(id);
-                (Some(id), handler.ended(&mut Conn { engine, id }))
+                (Some(id), handler.ended(&mut Conn { engine, remote, id }))
             }
             Event::Drained { id } => {
                 self.current = Some(id);
-                (Some(id), handler.drained(&mut Conn { engine, id }))
+                (Some(id), handler.drained(&mut Conn { engine, remote, id }))
             }
             Event::Wake { id } => {
                 self.current = Some(id);
-                (Some(id), handler.wake(&mut Conn { engine, id }))
+                (Some(id), handler.wake(&mut Conn { engine, remote, id }))
             }
             Event::Closed { id, cause, unsent, state, age } => {
                 if self.stopping && unsent > 0 {
@@ -164,12 +171,12 @@ impl<H: Handler> Running<H> {
                 }
                 self.current = Some(id);
                 let closed = Closed { id, cause, unsent, state };
-                (None, handler.closed(&mut Context { engine }, closed))
+                (None, handler.closed(&mut Context { engine, remote }, closed))
             }
             Event::Detached { id, handle, ahead, ended, state } => {
                 self.current = Some(id);
                 let detached = Detached { id, handle, ahead, ended, state };
-                (None, handler.detached(&mut Context { engine }, detached))
+                (None, handler.detached(&mut Context { engine, remote }, detached))
             }
             Event::Tick => return self.tick(),
             Event::AcceptFailed { .. } => return,
@@ -196,7 +203,7 @@ impl<H: Handler> Running<H> {
 
     fn tick(&mut self) {
         self.current = None;
-        let mut context = Context { engine: &mut self.engine };
+        let mut context = Context { engine: &mut self.engine, remote: &self.remote };
         let (delay, action) = self.handler.tick(&mut context);
         if let Some(delay) = delay
             && !self.stopping
@@ -217,13 +224,15 @@ impl<H: Handler> Running<H> {
             }
             let id = self.engine.id_at(index);
             self.current = Some(id);
-            let action = self.handler.prewrite(&mut Conn { engine: &mut self.engine, id }, amount);
+            let action = self
+                .handler
+                .prewrite(&mut Conn { engine: &mut self.engine, remote: &self.remote, id }, amount);
             self.act(Some(id), action);
             let amount = self.engine.corked(index);
             self.engine.send(watcher, index);
             if self.engine.state(id).is_some() {
                 let remaining = self.engine.waiting(id);
-                let mut conn = Conn { engine: &mut self.engine, id };
+                let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
                 let action = self.handler.postwrite(&mut conn, amount, remaining);
                 self.act(Some(id), action);
                 self.engine.carry_out(watcher, index);
@@ -235,11 +244,20 @@ impl<H: Handler> Running<H> {
     /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         (self.stops, self.stopping) = (true, true);
+        // Every loop shuts down. This one may be the first to know.
+        self.remote.shutdown();
+        self.paths.clear();
+        self.engine.refuse_all();
         self.engine.stop_listening(watcher);
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);
         }
+    }
+
+    /// Reaches the connections of all loops, from any thread.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
     }
 
     /// Whether the server has shut down, and told of every connection.

@@ -3,7 +3,8 @@
 //! ```text
 //! mod.rs      the type `Server`: what it is told before it runs
 //! handler.rs  the callbacks, and what they are given
-//! loops.rs    one loop: events into callbacks
+//! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
+//! serve.rs    one function and four closures
 //! address.rs  addresses to listen at     report.rs  what a server tells in the end
 //! ```
 
@@ -11,19 +12,23 @@ mod address;
 mod handler;
 mod loops;
 mod report;
+mod serve;
+mod threads;
 
-use std::fmt;
-use std::io;
+use std::sync::Arc;
+use std::{fmt, io, mem, thread};
 
 use windlass::driver::Driver;
 use windlass::net::ListenOptions;
 use windlass::{Address, Builder, Handle, Watcher};
 
-use crate::engine::{Budget, Config, Engine, Limits};
+use crate::engine::{Balance, Balancer, Budget, Config, Engine, Limits, Remote};
+use crate::sys::BoundPath;
 use address::{Listen, Place};
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
 pub use loops::Running;
 pub use report::{Left, Report};
+pub use serve::{Waker, serve};
 
 /// A server with callbacks: a [`Handler`], addresses, and loops.
 ///
@@ -49,18 +54,50 @@ pub struct Server<F> {
     listens: Vec<Listen>,
     config: Config,
     builder: Builder,
+    loops: Loops,
+    balance: Balance,
+}
+
+/// How many loops a server has. A number counts as [`Count`](Loops::Count).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Loops {
+    /// One, on the thread that calls [`run`](Server::run).
+    #[default]
+    One,
+    /// So many, each on a thread of its own: 1 to 1024. 0 and 1 count as one loop, on the thread
+    /// that calls `run`.
+    Count(usize),
+    /// One for each processor that the process may use, each bound to its own where the system can
+    /// do that.
+    PerCpu,
+}
+
+impl From<usize> for Loops {
+    fn from(count: usize) -> Loops {
+        Loops::Count(count)
+    }
 }
 
 impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// A server that makes the handler of each loop by `make`, which is given the number of the
-    /// loop.
+    /// loop. The handler stays on the thread of its loop.
     pub fn new(make: F) -> Server<F> {
-        Server { make, listens: Vec::new(), config: Config::default(), builder: Watcher::builder() }
+        Server {
+            make,
+            listens: Vec::new(),
+            config: Config::default(),
+            builder: Watcher::builder(),
+            loops: Loops::One,
+            balance: Balance::default(),
+        }
     }
 
     /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://` or `unix://PATH`. Without a host it
     /// listens on all interfaces, and without a port the system chooses one. `?reuseport=true`
     /// behind it lets several servers share a port.
+    ///
+    /// A Unix path on which no process listens any more is replaced, and the server removes its
+    /// path in the end.
     ///
     /// # Errors
     /// `InvalidInput`: the scheme is unknown, the host has no address, or a setting is unknown.
@@ -73,6 +110,18 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
         let place = Place::Listener(listener.into());
         self.listens.push(Listen { place, reuse_port: false });
+        self
+    }
+
+    /// Sets the number of loops. Default [`Loops::One`].
+    pub fn loops(mut self, loops: impl Into<Loops>) -> Server<F> {
+        self.loops = loops.into();
+        self
+    }
+
+    /// Sets how connections are distributed over the loops. Default [`Balance::RoundRobin`].
+    pub fn balance(mut self, balance: Balance) -> Server<F> {
+        self.balance = balance;
         self
     }
 
@@ -94,67 +143,183 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Serves until a callback answers [`Action::Shutdown`]. Then the server stops accepting, sends
-    /// the output of every connection and closes it. What is not out after
-    /// [`Limits::close`] is given up, and stands in the report.
+    /// Serves until a callback answers [`Action::Shutdown`], or [`Remote::shutdown`] is called.
+    /// Then every loop stops accepting, sends the output of every connection and closes it. What is
+    /// not out after [`Limits::close`] is given up, and stands in the report.
     ///
     /// # Errors
-    /// As for [`start_on`](Server::start_on), and of [`Watcher::wait`].
-    pub fn run(mut self) -> io::Result<Report> {
-        let mut watcher = std::mem::take(&mut self.builder).build()?;
+    ///
+    /// - As for [`start_on`](Server::start_on), [`Builder::build`] and [`Watcher::wait`]. Then the
+    ///   other loops have shut down, too.
+    /// - `InvalidInput`: more than 1024 loops.
+    /// - `EAGAIN`: the system starts no more threads.
+    pub fn run(mut self) -> io::Result<Report>
+    where
+        F: Sync,
+    {
+        let (count, bind) = match self.loops {
+            Loops::One => (1, false),
+            Loops::Count(count) => (count.max(1), false),
+            Loops::PerCpu => (thread::available_parallelism().map_or(1, usize::from), true),
+        };
+        if count > MOST_LOOPS {
+            return Err(invalid("more than 1024 loops"));
+        }
+        if count > 1 {
+            return threads::run(self, count, bind);
+        }
+        let mut watcher = mem::take(&mut self.builder).build()?;
         let mut running = self.start_on(&mut watcher)?;
         running.run(&mut watcher)?;
         Ok(running.report())
     }
 
-    /// Starts the server on a watcher of the program's, which hands over the completions.
+    /// Starts the server on a watcher of the program's, which hands over the completions: see
+    /// [`Running`]. It has one loop, whatever [`loops`](Server::loops) says.
     ///
     /// # Errors
-    /// `InvalidInput`: there is nothing to serve. As for [`Watcher::listen`]: an address cannot be
-    /// had.
+    ///
+    /// - `InvalidInput`: there is nothing to serve.
+    /// - As for [`Watcher::listen`]: an address cannot be had.
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<Running<H>> {
+        let mut started = self.start_on_each(std::slice::from_mut(watcher))?;
+        Ok(started.remove(0))
+    }
+
+    /// Starts a server of several loops, each on a watcher of the program's: for simulated tests.
+    /// The first loop has the listeners.
+    ///
+    /// # Errors
+    /// As for [`start_on`](Server::start_on).
+    ///
+    /// # Panics
+    /// If there are no watchers, or more than 1024.
+    pub fn start_on_each<D: Driver>(
+        self,
+        watchers: &mut [Watcher<D>],
+    ) -> io::Result<Vec<Running<H>>> {
+        assert!((1..=MOST_LOOPS).contains(&watchers.len()), "1 to 1024 watchers");
         if self.listens.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "nothing to serve"));
+            return Err(invalid("nothing to serve"));
         }
         let budget = Budget::new(self.config.limits.memory);
-        let mut engine = Engine::of_loop(self.config, 0, budget);
-        for listen in self.listens {
-            begin(&mut engine, watcher, listen)?;
+        let mut listens = Some(self.listens);
+        let mut loops = Vec::new();
+        for (index, watcher) in watchers.iter_mut().enumerate() {
+            let listens = listens.take().unwrap_or_default();
+            loops.push(Prepared::new(index, watcher, self.config, budget.clone(), listens)?);
         }
-        let mut running = Running::new(engine, (self.make)(0));
-        running.begin(watcher)?;
-        Ok(running)
+        let addresses = loops[0].addresses.clone();
+        let remote = Remote::of_loops(loops.iter().map(|prepared| prepared.remote.clone()));
+        let balance =
+            if self.balance == Balance::ReusePort { Balance::RoundRobin } else { self.balance };
+        let mut all = Vec::new();
+        for (index, (prepared, watcher)) in loops.into_iter().zip(watchers).enumerate() {
+            let handler = (self.make)(index);
+            all.push(prepared.start(watcher, handler, &remote, balance, &addresses));
+        }
+        Ok(all)
     }
 }
 
-/// Listens at one address.
-fn begin<S: Default, D: Driver>(
-    engine: &mut Engine<S>,
-    watcher: &mut Watcher<D>,
-    listen: Listen,
-) -> io::Result<()> {
-    let options = ListenOptions::default().reuse_port(listen.reuse_port);
-    match listen.place {
-        Place::Tcp(addresses) => {
-            let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-            for address in addresses {
-                match engine.listen(watcher, address, options) {
-                    Ok(_) => return Ok(()),
-                    Err(error) => last = error,
+/// As many loops as ids have numbers for.
+const MOST_LOOPS: usize = 1024;
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// A loop that listens, and does not serve yet.
+struct Prepared<S> {
+    engine: Engine<S>,
+    remote: Remote,
+    addresses: Vec<Address>,
+    paths: Vec<BoundPath>,
+    /// The listeners that share their port with those of other loops.
+    shared: Vec<bool>,
+}
+
+impl<S: Default> Prepared<S> {
+    fn new<D: Driver>(
+        index: usize,
+        watcher: &mut Watcher<D>,
+        config: Config,
+        budget: Budget,
+        listens: Vec<Listen>,
+    ) -> io::Result<Prepared<S>> {
+        let mut engine = Engine::of_loop(config, index, budget);
+        let remote = engine.remote(watcher);
+        let mut prepared = Prepared {
+            engine,
+            remote,
+            addresses: Vec::new(),
+            paths: Vec::new(),
+            shared: Vec::new(),
+        };
+        for listen in listens {
+            prepared.listen(watcher, listen)?;
+        }
+        for source in prepared.engine.listeners().iter().filter(|source| !source.is_none()) {
+            prepared.addresses.push(watcher.local_address(*source)?);
+        }
+        Ok(prepared)
+    }
+
+    /// Listens at one address.
+    fn listen<D: Driver>(&mut self, watcher: &mut Watcher<D>, listen: Listen) -> io::Result<()> {
+        let options = ListenOptions::default().reuse_port(listen.reuse_port);
+        self.shared.push(listen.reuse_port);
+        match listen.place {
+            Place::Tcp(addresses) => {
+                let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+                for address in addresses {
+                    match self.engine.listen(watcher, address, options) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => last = error,
+                    }
                 }
+                Err(last)
             }
-            Err(last)
-        }
-        Place::Unix(path) => {
-            engine.listen(watcher, Address::unix(path)?, options)?;
-            Ok(())
-        }
-        Place::Listener(handle) => {
-            engine.add_listener(watcher, handle)?;
-            Ok(())
+            Place::Unix(path) => {
+                self.engine.listen(watcher, Address::unix(&path)?, options)?;
+                self.paths.push(BoundPath::new(path));
+                Ok(())
+            }
+            Place::Listener(handle) => self.engine.add_listener(watcher, handle).map(|_| ()),
+            Place::Nowhere => {
+                self.engine.skip_listener();
+                Ok(())
+            }
         }
     }
+
+    fn start<D: Driver, H: Handler<State = S>>(
+        mut self,
+        watcher: &mut Watcher<D>,
+        handler: H,
+        remote: &Remote,
+        policy: Balance,
+        addresses: &[Address],
+    ) -> Running<H> {
+        if remote.loops() > 1 {
+            let own =
+                remote.loops.iter().position(|shared| Arc::ptr_eq(shared, &self.remote.loops[0]));
+            let kept = match policy {
+                Balance::ReusePort => self.shared,
+                _ => Vec::new(),
+            };
+            let loops = Arc::clone(&remote.loops);
+            let own = own.expect("the loop is one of the server's");
+            self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED });
+        }
+        let mut running = Running::new(self.engine, handler, remote.clone(), self.paths);
+        running.begin(watcher, addresses);
+        running
+    }
 }
+
+/// Where the balancer begins. It needs no secret: a peer does not gain by its choice of a loop.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl<F> fmt::Debug for Server<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,3 +27,12 @@ pub struct Left {
     /// How many bytes of output were not sent.
     pub unsent: usize,
 }
+
+impl Report {
+    /// Adds the report of another loop.
+    pub(crate) fn add(&mut self, other: Report) {
+        self.counts.add(&other.counts);
+        self.panics += other.panics;
+        self.left.extend(other.left);
+    }
+}

@@ -113,6 +113,8 @@ pub struct Client {
     pub eof: bool,
     /// How its reads or its connect have failed.
     pub error: Option<ErrorKind>,
+    /// Whether it never reads.
+    pub is_deaf: bool,
     /// Bytes of its writes that are out.
     pub said: usize,
 }
@@ -148,7 +150,10 @@ impl Clients {
                 client.heard.extend_from_slice(data);
                 client.eof |= data.is_eof();
             }
+            // It was deafened.
+            (OpCode::Read, Err(error)) if error.kind() == ErrorKind::Cancelled => {}
             (OpCode::Read | OpCode::Connect, Err(error)) => client.error = Some(failed(error)),
+            (OpCode::Connect, Ok(_)) if client.is_deaf => {}
             (OpCode::Connect, Ok(_)) => {
                 let read = Op::read(c.source).multishot().token(CLIENT);
                 watcher.submit(read).expect("a read");
@@ -192,6 +197,13 @@ impl<D: Driver, H: Handler> Bench<D, H> {
         self.connect_to(address)
     }
 
+    /// A client that connects, and never reads.
+    pub fn connect_deaf(&mut self) -> Source {
+        let client = self.connect();
+        self.clients.all.get_mut(&client).expect("right from above").is_deaf = true;
+        client
+    }
+
     /// A client that connects there.
     pub fn connect_to(&mut self, address: Address) -> Source {
         let options = ConnectOptions::default().token(CLIENT);
@@ -211,7 +223,7 @@ impl<D: Driver, H: Handler> Bench<D, H> {
         self.watcher.submit(Op::shutdown(client).token(CLIENT)).expect("a shutdown");
     }
 
-    /// A client stops reading, from its connect on.
+    /// A client stops reading.
     pub fn deafen(&mut self, client: Source) {
         self.watcher.cancel_all(client);
     }

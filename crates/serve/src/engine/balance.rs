@@ -1,0 +1,92 @@
+//! Which loop gets an accepted connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use windlass::Handle;
+
+use super::{Command, Engine, Shared};
+
+/// How the connections of a server with several loops are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Balance {
+    /// One loop after the other.
+    #[default]
+    RoundRobin,
+    /// A loop at random.
+    Random,
+    /// The loop with the fewest connections.
+    LeastConnections,
+    /// The kernel distributes them: each loop has a listener of its own at each TCP address
+    /// (`SO_REUSEPORT`). Connections of other listeners go one loop after the other.
+    ReusePort,
+}
+
+/// Chooses a loop for each accepted connection.
+pub(crate) struct Balancer {
+    pub(crate) loops: Arc<[Arc<Shared>]>,
+    pub(crate) policy: Balance,
+    /// The number of this loop.
+    pub(crate) own: usize,
+    /// The listeners of which this loop has each connection that it accepts.
+    pub(crate) kept: Vec<bool>,
+    pub(crate) next: u64,
+}
+
+impl Balancer {
+    fn choose(&mut self) -> usize {
+        let count = self.loops.len() as u64;
+        let choice = match self.policy {
+            Balance::Random => {
+                // xorshift64
+                self.next ^= self.next << 13;
+                self.next ^= self.next >> 7;
+                self.next ^= self.next << 17;
+                self.next % count
+            }
+            Balance::LeastConnections => {
+                let load = |at: &usize| self.loops[*at].load.load(Ordering::Relaxed);
+                return (0..self.loops.len()).min_by_key(load).unwrap_or(0);
+            }
+            Balance::RoundRobin | Balance::ReusePort => {
+                self.next = self.next.wrapping_add(1);
+                self.next % count
+            }
+        };
+        choice as usize
+    }
+}
+
+impl<S> Engine<S> {
+    /// Chooses the loop of an accepted connection. It comes back if that is this one.
+    pub(crate) fn balance(&mut self, handle: Handle, listener: usize) -> Option<Handle> {
+        let Some(balancer) = &mut self.balancer else {
+            self.count_load(1);
+            return Some(handle);
+        };
+        if balancer.kept.get(listener) == Some(&true) {
+            self.count_load(1);
+            return Some(handle);
+        }
+        let chosen = balancer.choose();
+        let shared = &balancer.loops[chosen];
+        shared.load.fetch_add(1, Ordering::Relaxed);
+        if chosen == balancer.own {
+            return Some(handle);
+        }
+        // A loop that is over refuses: the whole server shuts down, and the connection closes.
+        if shared.post(Command::Adopt(handle, listener)).is_err() {
+            shared.load.fetch_sub(1, Ordering::Relaxed);
+            self.counts.refused += 1;
+        }
+        None
+    }
+
+    /// Counts a connection for the choices of the balancer.
+    pub(crate) fn count_load(&self, change: isize) {
+        if let Some(shared) = &self.shared {
+            shared.load.fetch_add(change as usize, Ordering::Relaxed);
+        }
+    }
+}

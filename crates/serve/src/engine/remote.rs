@@ -1,0 +1,275 @@
+//! What other threads ask of connections: wakes, writes and closes.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use windlass::driver::Driver;
+use windlass::{Buf, Handle, Submitter, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::{Budget, Engine};
+
+/// Reaches the connections of a server, or of one engine, from any thread.
+///
+/// What one thread asks for is done in its order, in the next turn of the connection's loop. A
+/// write is charged to its connection and to the server's memory before it is queued.
+///
+/// ```
+/// use windlass_serve::{Id, Remote};
+/// fn tell_all(remote: &Remote, members: &mut Vec<Id>, news: &std::sync::Arc<[u8]>) {
+///     // One copy of the bytes for all of them. Those that have left are forgotten.
+///     members.retain(|id| remote.write(*id, news.clone()).is_ok());
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Remote {
+    pub(crate) loops: Arc<[Arc<Shared>]>,
+}
+
+/// A loop, as other threads see it.
+pub(crate) struct Shared {
+    heads: Heads,
+    budget: Budget,
+    cap: u32,
+    loop_index: usize,
+    inbox: Mutex<Inbox>,
+    /// Whether the loop was woken and has not looked into its inbox since.
+    posted: AtomicBool,
+    submitter: Submitter,
+    token: u64,
+    /// Connections that the loop has, or is about to get.
+    pub(crate) load: AtomicUsize,
+    /// Writes that met a connection which had ended meanwhile.
+    stale_writes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inbox {
+    commands: Vec<Command>,
+    /// Connections with a wake in `commands`, by number.
+    waking: HashSet<u64>,
+    /// The loop is over: nothing looks into the inbox any more.
+    closed: bool,
+}
+
+pub(crate) enum Command {
+    Wake(Id),
+    Write(Id, Buf),
+    Close(Id),
+    /// A connection that another loop has accepted, and the number of its listener.
+    Adopt(Handle, usize),
+    Stop,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Queues a command; it comes back if the loop is over.
+    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
+        let mut inbox = self.lock();
+        if inbox.closed {
+            return Err(command);
+        }
+        if let Command::Wake(id) = &command
+            && !inbox.waking.insert(id.number())
+        {
+            return Ok(());
+        }
+        inbox.commands.push(command);
+        drop(inbox);
+        if !self.posted.swap(true, Ordering::AcqRel) {
+            // Refused if the watcher is closed, or its queue is full. A loop whose queue is full is
+            // awake, and looks into its inbox in each turn.
+            let _ = self.submitter.wake(self.token);
+        }
+        Ok(())
+    }
+}
+
+impl Remote {
+    fn of(&self, id: Id) -> Option<&Shared> {
+        self.loops
+            .iter()
+            .find(|shared| shared.loop_index == id.loop_index())
+            .map(|shared| &**shared)
+    }
+
+    /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
+    /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
+    /// one. False for a stale name.
+    pub fn wake(&self, id: Id) -> bool {
+        let Some(shared) = self.of(id) else { return false };
+        shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
+    }
+
+    /// Writes to a connection, as [`Engine::write`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the buffer back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection has ended. If it ends, or closes, before its loop has
+    ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
+    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
+    ///   in the whole server.
+    pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
+        let data = data.into();
+        let refused = |data, reason| Err(Refused { data, reason });
+        let Some(shared) = self.of(id) else { return refused(data, Refusal::Stale) };
+        let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
+        if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
+            return refused(data, reason);
+        }
+        if !shared.budget.try_charge(bytes) {
+            shared.heads.discharge(id, bytes);
+            return refused(data, Refusal::Memory);
+        }
+        match shared.post(Command::Write(id, data)) {
+            Ok(()) => Ok(()),
+            Err(command) => {
+                shared.heads.discharge(id, bytes);
+                shared.budget.change(bytes, 0);
+                let Command::Write(_, data) = command else { unreachable!("it comes back") };
+                refused(data, Refusal::Stale)
+            }
+        }
+    }
+
+    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale name.
+    pub fn close(&self, id: Id) -> bool {
+        let Some(shared) = self.of(id) else { return false };
+        shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
+    }
+
+    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
+    /// engine without a server closes its connections; its listeners are the program's.
+    pub fn shutdown(&self) {
+        for shared in &*self.loops {
+            let _ = shared.post(Command::Stop);
+        }
+    }
+
+    /// How many loops it reaches.
+    pub fn loops(&self) -> usize {
+        self.loops.len()
+    }
+
+    /// The remote of several loops.
+    pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
+        Remote { loops: loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect() }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("loops", &self.loops.len()).finish()
+    }
+}
+
+impl<S> Engine<S> {
+    /// A handle for other threads.
+    pub fn remote<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Remote {
+        let token = self.token(super::WAKE);
+        let shared = self.shared.get_or_insert_with(|| {
+            Arc::new(Shared {
+                heads: self.table.heads(),
+                budget: self.budget.clone(),
+                cap: u32::try_from(self.config.limits.cap).unwrap_or(u32::MAX),
+                loop_index: self.table.loop_index(),
+                inbox: Mutex::default(),
+                posted: AtomicBool::new(false),
+                submitter: watcher.submitter(),
+                token,
+                load: AtomicUsize::new(self.table.len),
+                stale_writes: AtomicU64::new(0),
+            })
+        });
+        Remote { loops: [Arc::clone(shared)].into() }
+    }
+
+    /// Does what other threads have asked for.
+    #[inline]
+    pub(crate) fn look_into_inbox(&mut self) {
+        if let Some(shared) = &self.shared
+            && shared.posted.load(Ordering::Relaxed)
+        {
+            self.empty_inbox();
+        }
+    }
+
+    #[inline(never)]
+    fn empty_inbox(&mut self) {
+        let Some(shared) = self.shared.clone() else { return };
+        // Before the look: what is posted after it wakes the loop again.
+        shared.posted.store(false, Ordering::SeqCst);
+        let mut inbox = shared.lock();
+        inbox.waking.clear();
+        let mut commands = std::mem::take(&mut inbox.commands);
+        drop(inbox);
+        for command in commands.drain(..) {
+            match command {
+                Command::Wake(id) => _ = self.wake(id),
+                Command::Close(id) => _ = self.close(id),
+                Command::Write(id, data) => self.write_charged(&shared, id, data),
+                Command::Adopt(handle, listener) => {
+                    self.pending.push_back(Pending::Adopt(handle, listener));
+                }
+                Command::Stop => self.stop_asked = true,
+            }
+        }
+        let mut inbox = shared.lock();
+        if inbox.commands.is_empty() {
+            // The memory is used again.
+            inbox.commands = commands;
+        }
+    }
+
+    /// A write of another thread, which had to pass the limits before it was queued.
+    fn write_charged(&mut self, shared: &Shared, id: Id, data: Buf) {
+        let bytes = data.len() as u32;
+        // From here on the loop's own charge counts.
+        shared.heads.discharge(id, bytes);
+        shared.budget.change(bytes, 0);
+        let stays = OVER | SHUT | SHUTTING | DETACH;
+        if self.table.get(id).is_none_or(|place| place.flags & stays != 0) {
+            shared.stale_writes.fetch_add(1, Ordering::Relaxed);
+            self.counts.stale_writes += 1;
+        } else if bytes > 0 {
+            self.cork(id.index(), data);
+        }
+    }
+
+    /// Nothing looks into the inbox any more: what is in it is dropped, and what follows refused.
+    pub(crate) fn close_inbox(&mut self) {
+        self.look_into_inbox();
+        let Some(shared) = &self.shared else { return };
+        let mut inbox = shared.lock();
+        inbox.closed = true;
+        let commands = std::mem::take(&mut inbox.commands);
+        drop(inbox);
+        for command in commands {
+            if let Command::Write(id, data) = command {
+                let shared = Arc::clone(shared);
+                shared.heads.discharge(id, data.len() as u32);
+                shared.budget.change(data.len() as u32, 0);
+                self.counts.stale_writes += 1;
+            }
+        }
+    }
+}
+
+impl<S> Drop for Engine<S> {
+    fn drop(&mut self) {
+        self.close_inbox();
+        // What waits in its connections is gone with them.
+        for active in &self.table.active {
+            self.budget.change(active.charged, 0);
+        }
+    }
+}

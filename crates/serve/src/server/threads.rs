@@ -1,0 +1,155 @@
+//! Several loops, each on a thread of its own.
+
+use std::io;
+use std::mem;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use windlass::{Address, Builder, Watcher};
+
+use super::address::{Listen, Place};
+use super::handler::Handler;
+use super::report::Report;
+use super::{Prepared, Server, invalid};
+use crate::engine::{Balance, Budget, Config, Remote};
+
+/// What a loop tells before it serves, and what it hears then. If it hears nothing, another loop
+/// could not start.
+type Told = io::Result<(Remote, Vec<Address>)>;
+type Heard = (Remote, Vec<Address>);
+
+/// Runs a server of several loops.
+pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
+    mut server: Server<F>,
+    count: usize,
+    bind: bool,
+) -> io::Result<Report> {
+    let mut listens = mem::take(&mut server.listens);
+    if listens.is_empty() {
+        return Err(invalid("nothing to serve"));
+    }
+    let shares = server.balance == Balance::ReusePort;
+    if shares {
+        for listen in &mut listens {
+            listen.reuse_port |= matches!(listen.place, Place::Tcp(_));
+        }
+    }
+    let budget = Budget::new(server.config.limits.memory);
+    let is_shared: Vec<bool> =
+        listens.iter().map(|listen| matches!(listen.place, Place::Tcp(_))).collect();
+    thread::scope(|scope| {
+        let mut loops = Vec::new();
+        let mut begin = |index: usize, listens: Vec<Listen>| -> io::Result<Heard> {
+            let one = Loop {
+                index,
+                builder: server.builder.clone(),
+                config: server.config,
+                budget: budget.clone(),
+                balance: server.balance,
+                bind,
+                listens,
+                make: &server.make,
+            };
+            let (tell, told) = channel();
+            let (go, wait) = channel();
+            let builder = thread::Builder::new().name(format!("loop {index}"));
+            let thread = builder.spawn_scoped(scope, move || one.run(tell, wait))?;
+            let heard = told.recv().unwrap_or_else(|_| Err(io::Error::other("a loop panicked")));
+            loops.push((go, thread));
+            heard
+        };
+        // The first one has the listeners. At its ports the others listen, too, if they share them.
+        let (first, addresses) = begin(0, listens)?;
+        let mut remotes = vec![first];
+        for index in 1..count {
+            let listens = if shares { again(&addresses, &is_shared) } else { Vec::new() };
+            remotes.push(begin(index, listens)?.0);
+        }
+        let remote = Remote::of_loops(remotes);
+        // Before a `go` is dropped, every loop has heard.
+        for (go, _) in &loops {
+            let _ = go.send((remote.clone(), addresses.clone()));
+        }
+        let mut report = Report::default();
+        let mut failed = None;
+        for (_, thread) in loops {
+            match thread.join() {
+                Ok(Ok(one)) => report.add(one),
+                Ok(Err(error)) => failed = failed.or(Some(error)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        failed.map_or(Ok(report), Err)
+    })
+}
+
+/// The listeners of a further loop, at the same ports.
+fn again(addresses: &[Address], is_shared: &[bool]) -> Vec<Listen> {
+    let listen = |(address, shared): (&Address, &bool)| match address.ip() {
+        Some(ip) if *shared => Listen { place: Place::Tcp(vec![ip]), reuse_port: true },
+        _ => Listen { place: Place::Nowhere, reuse_port: false },
+    };
+    addresses.iter().zip(is_shared).map(listen).collect()
+}
+
+struct Loop<'a, F> {
+    index: usize,
+    builder: Builder,
+    config: Config,
+    budget: Budget,
+    balance: Balance,
+    bind: bool,
+    listens: Vec<Listen>,
+    make: &'a F,
+}
+
+/// Shuts the other loops down when this one ends, however it ends.
+struct EndsAll(Remote);
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        self.0.shutdown();
+    }
+}
+
+impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
+    fn run(self, tell: Sender<Told>, wait: Receiver<Heard>) -> io::Result<Report> {
+        let prepared = self.builder.build().and_then(|mut watcher| {
+            if self.bind {
+                bind_to(&mut watcher, self.index);
+            }
+            let (config, budget) = (self.config, self.budget);
+            let made = Prepared::new(self.index, &mut watcher, config, budget, self.listens)?;
+            Ok((watcher, made))
+        });
+        let (mut watcher, prepared) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // `run` waits for it.
+                let _ = tell.send(Err(error));
+                return Ok(Report::default());
+            }
+        };
+        let _ = tell.send(Ok((prepared.remote.clone(), prepared.addresses.clone())));
+        let Ok((remote, addresses)) = wait.recv() else { return Ok(Report::default()) };
+        let _ends_all = EndsAll(remote.clone());
+        let handler = (self.make)(self.index);
+        let mut running = prepared.start(&mut watcher, handler, &remote, self.balance, &addresses);
+        running.run(&mut watcher)?;
+        Ok(running.report())
+    }
+}
+
+/// Binds the thread to the processor number `index` of those that the process may use.
+fn bind_to(watcher: &mut Watcher, index: usize) {
+    let mut found = 0;
+    // Other systems bind no threads, and refuse the first one.
+    for cpu in 0..1024 {
+        if watcher.set_affinity(cpu).is_ok() {
+            found += 1;
+        }
+        if found > index {
+            return;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What differs between systems.
+
+use std::path::{Path, PathBuf};
+
+/// A Unix path at which this process listens. It is removed when this is dropped, unless another
+/// socket has taken its name meanwhile.
+#[derive(Debug)]
+pub(crate) struct BoundPath {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl BoundPath {
+    /// Right after the bind. A simulated path is no file, and nothing is removed.
+    pub(crate) fn new(path: PathBuf) -> BoundPath {
+        let identity = identity(&path);
+        BoundPath { path, identity }
+    }
+}
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            // The directory may have become read-only: then the next bind finds a stale socket.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The device and the number of a socket's file.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let found = std::fs::symlink_metadata(path).ok()?;
+    found.file_type().is_socket().then(|| (found.dev(), found.ino()))
+}
+
+/// Unix sockets are refused there.
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<(u64, u64)> {
+    None
+}
