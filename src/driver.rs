@@ -249,9 +249,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Makes a source of a child process, for [`Op::child_exit`].
     ///
     /// # Errors
-    /// [`Reason::Os`] with `EINVAL` for a number that is no process, `ECHILD` or `ESRCH` for what is
-    /// no child of this process, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is full; the driver
-    /// is closed.
+    /// [`Reason::Os`] with `EINVAL` for a number that is no process, `ECHILD` or `ESRCH` for what
+    /// is no child of this process, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is full; the
+    /// driver is closed.
     fn child(&mut self, pid: u32) -> Result<Source, Reason> {
         let _ = pid;
         Err(Reason::Unsupported)

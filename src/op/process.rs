@@ -81,13 +81,13 @@ impl Op {
     /// # Platforms
     ///
     /// Linux tells the end by a pidfd, macOS and the BSDs by `EVFILT_PROC`. In the simulation,
-    /// children end by [`Sim::exit`](crate::sim::Sim::exit) and [`Sim::kill`](crate::sim::Sim::kill).
-    /// Windows has no such sources.
+    /// children end by [`Sim::exit`](crate::sim::Sim::exit) and
+    /// [`Sim::kill`](crate::sim::Sim::kill). Windows has no such sources.
     ///
     /// # Cancellation
     ///
-    /// A cancelled operation has reaped nothing. The child runs on: a cancel, an abort and a deadline
-    /// do not end it.
+    /// A cancelled operation has reaped nothing. The child runs on: a cancel, an abort and a
+    /// deadline do not end it.
     pub const fn child_exit(source: Source) -> Op {
         Op::plain(OpCode::ChildExit, source)
     }

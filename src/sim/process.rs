@@ -139,8 +139,8 @@ impl Watched {
 impl Sim {
     /// Sends a signal to the simulated process: every source of
     /// [`Watcher::signals`](crate::Watcher::signals) that has it gets it. Returns how many sources
-    /// these are. With none, a real process would have met the signal's default effect: most signals
-    /// end it.
+    /// these are. With none, a real process would have met the signal's default effect: most
+    /// signals end it.
     ///
     /// ```
     /// use windlass::process::signal::SIGTERM;
@@ -166,8 +166,9 @@ impl Sim {
         heard
     }
 
-    /// Starts a simulated child process, which runs until [`exit`](Sim::exit) or [`kill`](Sim::kill)
-    /// ends it. Returns its number, for [`Watcher::child`](crate::Watcher::child).
+    /// Starts a simulated child process, which runs until [`exit`](Sim::exit) or
+    /// [`kill`](Sim::kill) ends it. Returns its number, for
+    /// [`Watcher::child`](crate::Watcher::child).
     ///
     /// ```
     /// use windlass::sim::Sim;

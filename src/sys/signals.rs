@@ -233,7 +233,8 @@ impl Table {
     }
 
     /// One less wants the signal: the last one restores what was there. A handler that other code
-    /// has installed above ours stays, and goes on calling ours, which goes on calling the one below.
+    /// has installed above ours stays, and goes on calling ours, which goes on calling the one
+    /// below.
     fn leave(&mut self, signal: i32) {
         let at = signal as usize;
         self.users[at] -= 1;
@@ -342,7 +343,8 @@ impl Signals {
             return Ok(());
         }
         self.fd.renew().map_err(errno)?;
-        // A handler of a thread that the child does not have may stand inside the old node for ever.
+        // A handler of a thread that the child does not have may stand inside the old node for
+        // ever.
         let node = node();
         node.writer.store(self.fd.writer(), SeqCst);
         node.forks.store(fork::generation(), SeqCst);

@@ -9,8 +9,8 @@ use crate::source::Source;
 
 impl<D: Driver> Watcher<D> {
     /// Makes a source of these signals of the process. [`Op::signal`] takes them from it, one by
-    /// one. From this call on, the signals come to the source and do not have their default effects:
-    /// SIGTERM does not end the process.
+    /// one. From this call on, the signals come to the source and do not have their default
+    /// effects: SIGTERM does not end the process.
     ///
     /// Several sources, also of several watchers, can have the same signal: each of them gets it.
     /// [`signal`](crate::process::signal) has the numbers of the usual signals. The page of
@@ -18,12 +18,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # What it does to the process
     ///
-    /// The source installs a signal handler (sigaction(2)). It changes the signal mask of no thread.
-    /// A handler that the program had installed before is called for each signal, too. Interrupted
-    /// system calls of other threads go on (`SA_RESTART`), unless that handler was installed without
-    /// this flag. When the last source of a signal ends, what was there before is restored. Signals
-    /// that no operation has taken go with their source. A handler that other code installs later
-    /// must call the one that it replaces, as those of `signal-hook` do.
+    /// The source installs a signal handler (sigaction(2)). It changes the signal mask of no
+    /// thread. A handler that the program had installed before is called for each signal, too.
+    /// Interrupted system calls of other threads go on (`SA_RESTART`), unless that handler was
+    /// installed without this flag. When the last source of a signal ends, what was there before is
+    /// restored. Signals that no operation has taken go with their source. A handler that other
+    /// code installs later must call the one that it replaces, as those of `signal-hook` do.
     ///
     /// A signal that every thread blocks does not arrive.
     ///
@@ -48,8 +48,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Platforms
     ///
-    /// The same on every driver of Unix: an eventfd, or a pipe. In the simulation, signals come from
-    /// [`Sim::raise`](crate::sim::Sim::raise).
+    /// The same on every driver of Unix: an eventfd, or a pipe. In the simulation, signals come
+    /// from [`Sim::raise`](crate::sim::Sim::raise).
     pub fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
         self.driver.signals(signals)
     }
@@ -62,9 +62,9 @@ impl<D: Driver> Watcher<D> {
     ///
     /// Leave the child to the source: once an operation has reaped it, its number may belong to
     /// another process. So call neither `wait` nor `kill` of the `std::process::Child` after that
-    /// completion. (If other code reaps the child first, the operation ends with `ECHILD`.) When the
-    /// source is [aborted](Watcher::abort) before its child was reaped, the child runs on, and is
-    /// the program's to wait for.
+    /// completion. (If other code reaps the child first, the operation ends with `ECHILD`.) When
+    /// the source is [aborted](Watcher::abort) before its child was reaped, the child runs on, and
+    /// is the program's to wait for.
     ///
     /// # After a fork
     ///
