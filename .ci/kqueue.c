@@ -7,6 +7,7 @@
  *   - a socket that can send no more, also by its own shutdown(2), is at its end for EVFILT_WRITE;
  *   - each acknowledgement wakes EVFILT_WRITE of a TCP socket that has room (EV_CLEAR does not keep
  *     it from that): here, where data has come, an acknowledgement has;
+ *   - a process that has ended refuses EVFILT_PROC with ESRCH, though it was not reaped;
  *   - a pipe without a reader refuses EVFILT_WRITE with EPIPE; the filter of a direction that an
  *     end of a pipe does not have is accepted, and never tells anything.
  *
@@ -39,12 +40,13 @@ struct kevent {
 };
 _Static_assert(sizeof(struct kevent) == 32, "the layout of macOS");
 
-enum { READ = -1, WRITE = -2, USER = -10 };
+enum { READ = -1, WRITE = -2, PROC = -5, USER = -10 };
 enum { ADD = 1, DELETE = 2, ONESHOT = 0x10, CLEAR = 0x20, RECEIPT = 0x40, OOBAND = 0x2000,
        ERROR = 0x4000, END = 0x8000 };
-static const uint32_t TRIGGER = 0x01000000;
+static const uint32_t TRIGGER = 0x01000000, EXIT = 0x80000000;
 
-/* A knote; its duplicate (of a user event: its eventfd) is registered, unless it is mute: -1. */
+/* A knote; its duplicate (of a user event: its eventfd, of a process: its pidfd) is registered,
+ * unless it is mute: -1. */
 struct note {
     int queue, fd;
     /* A forked child has the numbers, but no queue. */
@@ -58,6 +60,9 @@ enum { LISTS = 1 << 14 };
 /* By their descriptor. */
 static struct note *lists[LISTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Descriptors that are queues: close(2) ends what is in them. */
+static char is_queue[LISTS];
+
 static int really_close(int fd)
 {
     return syscall(SYS_close, fd);
@@ -75,15 +80,32 @@ static void end(struct note **at)
     free(note);
 }
 
-/* Ends the filters of a descriptor, in every queue. */
+/* Ends everything in a queue of ours. */
+static void empty(int queue, pid_t self)
+{
+    for (int i = 0; i < LISTS; i++)
+        for (struct note **at = &lists[i], *note; (note = *at);)
+            if (note->queue == queue && note->owner == self)
+                end(at);
+            else
+                at = &note->next;
+}
+
+/* Ends the filters of a descriptor, in every queue. (The number of a process may be the same.) */
 int close(int fd)
 {
+    if (fd >= 0 && is_queue[fd % LISTS]) {
+        pthread_mutex_lock(&lock);
+        empty(fd, getpid());
+        is_queue[fd % LISTS] = 0;
+        pthread_mutex_unlock(&lock);
+    }
     if (fd >= 0 && lists[fd % LISTS]) {
         pid_t self = getpid();
         pthread_mutex_lock(&lock);
         for (struct note **at = &lists[fd % LISTS], *note; (note = *at);)
-            if (note->event.filter != USER && note->event.ident == (uintptr_t)fd
-                && note->owner == self)
+            if (note->event.filter != USER && note->event.filter != PROC
+                && note->event.ident == (uintptr_t)fd && note->owner == self)
                 end(at);
             else
                 at = &note->next;
@@ -98,14 +120,24 @@ int kqueue(void)
     int queue = epoll_create1(0);
     pid_t self = getpid();
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < LISTS; i++)
-        for (struct note **at = &lists[i], *note; (note = *at);)
-            if (note->queue == queue && note->owner == self)
-                end(at);
-            else
-                at = &note->next;
+    empty(queue, self);
+    if (queue >= 0)
+        is_queue[queue % LISTS] = 1;
     pthread_mutex_unlock(&lock);
     return queue;
+}
+
+/* A descriptor that is readable when the process has ended; -1 and ESRCH if it has already. */
+static int process(pid_t pid)
+{
+    int fd = syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd asked = {fd, POLLIN, 0};
+    if (fd >= 0 && poll(&asked, 1, 0) > 0) {
+        really_close(fd);
+        errno = ESRCH;
+        return -1;
+    }
+    return fd;
 }
 
 static int kind_of(int fd)
@@ -160,17 +192,18 @@ static int apply(int queue, const struct kevent *change)
     if (!note) {
         if (!(change->flags & ADD))
             return ENOENT;
-        int user = change->filter == USER, mute = 0;
-        int error = user ? 0 : look_at_pipe((int)change->ident, change->filter, &mute);
+        int user = change->filter == USER, proc = change->filter == PROC, mute = 0;
+        int error = user || proc ? 0 : look_at_pipe((int)change->ident, change->filter, &mute);
         if (error)
             return error;
         int fd = mute   ? -1
                  : user ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+                 : proc ? process((pid_t)change->ident)
                         : fcntl((int)change->ident, F_DUPFD_CLOEXEC, 0);
         if (fd < 0 && !mute)
             return errno;
         note = malloc(sizeof *note);
-        *note = (struct note){queue, fd, getpid(), user ? OTHER : kind_of(fd), *change, *list};
+        *note = (struct note){queue, fd, getpid(), user || proc ? OTHER : kind_of(fd), *change, *list};
         struct epoll_event event = {bits(change), {.ptr = note}};
         if (!mute && epoll_ctl(queue, EPOLL_CTL_ADD, fd, &event)) {
             error = errno;
@@ -199,6 +232,11 @@ static struct kevent told(struct note *note, uint32_t events)
     event.flags &= CLEAR | ONESHOT;
     event.fflags = 0;
     event.data = 1;
+    if (event.filter == PROC) {
+        event.flags |= END;
+        event.fflags = EXIT;
+        return event;
+    }
     if (event.filter == READ && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         event.flags |= END;
     if (event.filter == WRITE && (events & (EPOLLHUP | EPOLLERR) || is_shut(note)))

@@ -416,13 +416,45 @@ macro_rules! prompt {
     };
 }
 
+/// And signals and children, which Windows does not have.
+#[cfg(unix)]
+macro_rules! with_processes {
+    ($stamp:ident $driver:ident $harness:ident $($more:tt)*) => {
+        $stamp! { $driver $harness
+            process {
+                a_signal_completes_its_operation
+                signals_wait_for_their_operation
+                a_multishot_signal_goes_on
+                every_source_gets_each_signal
+                signals_end_as_other_operations
+                an_abort_ends_them
+                they_do_nothing_else
+                what_is_no_signal_is_refused
+                what_is_no_child_is_refused
+                a_child_says_how_it_ends
+                an_exit_is_told_again_and_again
+                children_end_in_any_order
+                an_exit_before_the_source_is_told
+                the_table_of_sources_bounds_them
+            }
+            $($more)*
+        }
+    };
+}
+#[cfg(windows)]
+macro_rules! with_processes {
+    ($stamp:ident $driver:ident $harness:ident $($more:tt)*) => {
+        $stamp! { $driver $harness $($more)* }
+    };
+}
+
 /// And what needs descriptors of the system: pipes, UDP, Unix sockets, SCM_RIGHTS, poll(2),
 /// embedding, std's sockets, threads that run while the loop waits, system calls that are
 /// counted. A simulated kernel has none of these.
 #[cfg(unix)]
 macro_rules! system {
     ($driver:ident $harness:ident $($more:tt)*) => {
-        prompt! { $driver $harness
+        with_processes! { prompt $driver $harness
             bad_input {
                 files_and_directories_are_unsupported
                 settings_without_measure_are_bounded
@@ -860,45 +892,6 @@ macro_rules! all_files {
     };
 }
 
-/// Signals and children: not on Windows.
-#[cfg(unix)]
-macro_rules! processes {
-    ($driver:ident $harness:ident $($more:tt)*) => {
-        stamp! { $driver $harness:
-            process {
-                a_signal_completes_its_operation
-                signals_wait_for_their_operation
-                a_multishot_signal_goes_on
-                every_source_gets_each_signal
-                signals_end_as_other_operations
-                an_abort_ends_them
-                they_do_nothing_else
-                what_is_no_signal_is_refused
-                what_is_no_child_is_refused
-                a_child_says_how_it_ends
-                an_exit_is_told_again_and_again
-                children_end_in_any_order
-                an_exit_before_the_source_is_told
-                the_table_of_sources_bounds_them
-            }
-            $($more)*
-        }
-    };
-}
-
-#[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
-processes!(epoll_process Epoll);
-#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-processes!(uring_process Uring);
-#[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
-processes!(kqueue_process Kqueue);
-#[cfg(unix)]
-processes!(poll_process Poll);
-#[cfg(unix)]
-processes!(sim_process Simulated);
-#[cfg(unix)]
-processes!(faults_process Faulty);
-
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]
 selecting!(epoll Epoll);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
@@ -906,8 +899,8 @@ everything!(uring Uring);
 #[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android", windows))))]
 selecting!(kqueue Kqueue);
 selecting!(poll Poll);
-prompt!(sim Simulated budgets { shares_of_bytes_are_served_in_turn });
-portable!(faults Faulty);
+with_processes!(prompt sim Simulated budgets { shares_of_bytes_are_served_in_turn });
+with_processes!(portable faults Faulty);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(epoll_aio EpollAio);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
