@@ -549,6 +549,7 @@ fn a_forked_child_has_signals_of_its_own() {
         let signal = b.submit(Op::signal(signals));
         b.look();
         let before = known(&action(SIGUSR1));
+        let (mut told, tell) = std::io::pipe().unwrap();
         let mut both = Some(b);
         // SAFETY: this process has no other thread that uses what the child does.
         let forked = match unsafe { libc::fork() } {
@@ -557,6 +558,7 @@ fn a_forked_child_has_signals_of_its_own() {
                 unsafe { libc::alarm(60) };
                 let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     let mut b = both.take().expect("it is there");
+                    std::io::Read::read_exact(&mut told, &mut [0]).unwrap();
                     raise(SIGUSR2);
                     b.watcher.reinit_after_fork().unwrap();
                     for ticket in [signal, exit] {
@@ -583,15 +585,21 @@ fn a_forked_child_has_signals_of_its_own() {
             }
             pid => pid,
         };
+        // Before the child looks at its signals: it must not take this wake-up away.
+        raise(SIGUSR1);
+        std::io::Write::write_all(&mut &tell, b"!").unwrap();
         let mut status = -1;
         // SAFETY: room for one status.
         assert_eq!(unsafe { libc::waitpid(forked, &mut status, 0) }, forked);
         assert_eq!(status, 0, "the child has failed");
-        // The child's signals were not the parent's, and it has not taken the parent's wake-ups.
         let mut b = both.take().expect("the child's copy is gone");
-        b.expect_quiet();
-        raise(SIGUSR1);
         expect_signal(b.end(signal), SIGUSR1);
+        // The child's signals were not the parent's.
+        let pending = b.submit(Op::signal(signals));
+        b.look();
+        assert!(b.is_open(pending), "the child's signal");
+        raise(SIGUSR2);
+        expect_signal(b.end(pending), SIGUSR2);
         drop(shell.stdin.take());
         expect_code(b.end(exit), 3);
         b.expect_all_ended();

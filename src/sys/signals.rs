@@ -55,6 +55,9 @@ struct Node {
     inside: AtomicU32,
 }
 
+// SAFETY: the pointer never changes after the node is in the list; the rest are atomics.
+unsafe impl Sync for Node {}
+
 /// The head of the list of nodes.
 static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
@@ -400,4 +403,68 @@ fn numbers(mut set: u64) -> impl Iterator<Item = i32> {
         set &= set.wrapping_sub(1);
         (lowest < 64).then_some(lowest as i32 + 1)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use libc::SIGURG;
+
+    use super::*;
+
+    /// N1: a handler may stand between its look at the mask and its write.
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no signals")]
+    fn the_descriptor_outlives_the_handlers_inside() {
+        static LEFT: AtomicBool = AtomicBool::new(false);
+        let signals = Signals::new(&[SIGWINCH]).unwrap();
+        let node = signals.node;
+        node.inside.fetch_add(1, SeqCst);
+        let handler = std::thread::spawn(move || {
+            // The drop has begun, and has reached its wait or is about to.
+            while node.wanted.load(SeqCst) != 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            LEFT.store(true, SeqCst);
+            node.inside.fetch_sub(1, SeqCst);
+        });
+        drop(signals);
+        assert!(LEFT.load(SeqCst), "closed under a handler");
+        handler.join().unwrap();
+    }
+
+    #[test]
+    fn sets_are_read_from_the_lowest_signal_on() {
+        let set = set_of(&[64, 3, 1, 3]).unwrap();
+        assert_eq!(numbers(set).collect::<Vec<_>>(), [1, 3, 64]);
+        assert_eq!(numbers(0).next(), None);
+        for signal in [0, -1, 65, libc::SIGKILL, libc::SIGSEGV] {
+            assert_eq!(set_of(&[1, signal]), Err(libc::EINVAL));
+        }
+    }
+
+    /// N2: what is taken leaves no edge behind that would be missed, however often it is written.
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no signals")]
+    fn a_descriptor_is_readable_until_nothing_is_pending() {
+        let readable = |fd| {
+            let on = crate::interest::Ready::READABLE;
+            !crate::sys::descriptor::poll_now(fd, on).unwrap().is_empty()
+        };
+        let signals = Signals::new(&[SIGURG, SIGWINCH]).unwrap();
+        assert!(!readable(signals.raw()) && signals.take().is_none());
+        for _ in 0..3 {
+            for signal in [SIGURG, SIGWINCH] {
+                // SAFETY: no memory is passed.
+                assert_eq!(unsafe { libc::raise(signal) }, 0);
+            }
+            assert!(readable(signals.raw()));
+            let both = [signals.take(), signals.take()].map(|signal| signal.unwrap());
+            assert!(both.contains(&SIGURG) && both.contains(&SIGWINCH));
+            assert_eq!(signals.take(), None);
+            assert!(!readable(signals.raw()), "it is drained");
+        }
+    }
 }
