@@ -7,17 +7,18 @@
 //! | 1 | [how the loop works](how_the_loop_works) | write a loop of operations and completions |
 //! | 2 | [state per connection](state_per_connection) | find what belongs to a completion's source |
 //! | 3 | [framing] | cut messages out of what reads bring |
-//! | 4 | [deadlines and idle connections](deadlines_and_idle_connections) | limit how long anything takes |
-//! | 5 | [back-pressure](back_pressure) | bound what slow peers cost |
-//! | 6 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
-//! | 7 | [signals] | stop a loop on SIGTERM |
-//! | 8 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
-//! | 9 | [a simulatable server](a_simulatable_server) | test a server with virtual time and faults |
-//! | 10 | [files and durability](files_and_durability) | know when a write is on the disk |
-//! | 11 | [platforms] | choose a driver, and know what differs between systems |
-//! | 12 | [tuning] | set up a server for very many connections |
-//! | 13 | [limits] | plan for what windlass does not do |
-//! | 14 | [moving over](moving) | port a program from gaio, evio, nbio, libuv or mio |
+//! | 4 | [buffers] | choose the buffer of each operation, and know what it costs |
+//! | 5 | [deadlines and idle connections](deadlines_and_idle_connections) | limit how long anything takes |
+//! | 6 | [back-pressure](back_pressure) | bound what slow peers cost |
+//! | 7 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
+//! | 8 | [signals] | stop a loop on SIGTERM |
+//! | 9 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
+//! | 10 | [a simulatable server](a_simulatable_server) | test a server with virtual time and faults |
+//! | 11 | [files and durability](files_and_durability) | know when a write is on the disk |
+//! | 12 | [platforms] | choose a driver, and know what differs between systems |
+//! | 13 | [tuning] | set up a server for very many connections |
+//! | 14 | [limits] | plan for what windlass does not do |
+//! | 15 | [moving over](moving) | port a program from gaio, evio, nbio, libuv or mio |
 //!
 //! The code on these pages is compiled and run with the tests. Whole programs to start from are in
 //! the directory `examples` of the repository; its README says what each of them shows.
@@ -36,6 +37,7 @@ pages! {
     how_the_loop_works = "how-the-loop-works.md";
     state_per_connection = "state-per-connection.md";
     framing = "framing.md";
+    buffers = "buffers.md";
     deadlines_and_idle_connections = "deadlines-and-idle-connections.md";
     back_pressure = "back-pressure.md";
     graceful_shutdown = "graceful-shutdown.md";
