@@ -181,6 +181,7 @@ macro_rules! portable {
                 an_empty_list_of_addresses_is_refused
                 a_source_that_connects_has_no_descriptor_yet
                 a_connect_to_what_never_answers_ends_in_every_way
+                a_source_that_connects_can_be_idle
                 the_first_address_that_answers_wins
                 a_connect_fails_when_every_address_has
                 the_deadline_of_a_connect_moves
@@ -262,6 +263,8 @@ macro_rules! portable {
                 parts_of_owners_that_panic
                 reads_append_to_a_vector
                 reads_append_to_a_lease
+                a_request_that_arrives_whole_is_not_copied
+                a_request_cut_in_two_costs_a_copy_of_its_tail
                 appends_wait_for_no_lease
             }
             order {
@@ -474,6 +477,7 @@ macro_rules! system {
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                datagrams_count_for_the_idle_timeout
                 an_empty_datagram_does_not_end_a_multishot_read
                 empty_datagrams_have_their_share
                 a_batch_arrives_in_order
@@ -586,6 +590,7 @@ macro_rules! everything {
         prompt! { $driver $harness
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                datagrams_count_for_the_idle_timeout
                 an_empty_datagram_does_not_end_a_multishot_read
                 empty_datagrams_have_their_share
                 a_batch_arrives_in_order
@@ -685,6 +690,7 @@ macro_rules! all_files {
             }
             send_file {
                 ranges_of_a_file_are_sent
+                the_bytes_of_a_file_count_for_the_idle_timeout
                 a_socket_that_goes_meanwhile_is_stale
                 a_slow_reader_gets_everything
                 a_file_has_its_place_among_the_writes
@@ -827,6 +833,7 @@ macro_rules! files {
             }
             send_file {
                 ranges_of_a_file_are_sent
+                the_bytes_of_a_file_count_for_the_idle_timeout
                 a_socket_that_goes_meanwhile_is_stale
                 a_slow_reader_gets_everything
                 a_file_has_its_place_among_the_writes

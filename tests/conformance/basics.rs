@@ -261,7 +261,7 @@ pub fn a_source_has_a_token_for_its_operations<H: Harness>() {
     b.watcher.set_token(here, 7).unwrap();
     b.watcher.set_token(there, 9).unwrap();
     for round in 0..3 {
-        // A read that waits, for a byte that no network tears; and reads of what is there.
+        // The first read waits for one byte, which arrives whole. The later ones find their bytes.
         let read = b.submit(Op::read(there));
         b.write(here, "w");
         assert_eq!(b.end(read).token, 9, "round {round}");

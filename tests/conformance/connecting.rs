@@ -320,6 +320,42 @@ pub fn a_connect_to_what_never_answers_ends_in_every_way<H: Harness>() {
     assert_eq!(b.open(), 0);
 }
 
+/// A read that waits for the connection is idle: its idle timeout ends it, and the connect goes on.
+pub fn a_source_that_connects_can_be_idle<H: Harness>() {
+    let mut b = H::bench();
+    let silent = Silent::new(&mut b, H::address());
+    let (here, connect) = b.connect_source([silent.at.clone()], options());
+    let timeout = Duration::from_millis(20);
+    b.watcher.set_idle_timeout(here, Some(timeout)).unwrap();
+    for op in [Op::read(here), Op::read_exact(here, room(9), 9)] {
+        let start = b.watcher.update_now();
+        let read = b.submit(op);
+        expect_unmoved(b.end(read), ErrorKind::Deadline);
+        assert!(b.watcher.now() >= start + timeout, "early");
+    }
+    // Without a read nothing is idle.
+    let write = b.submit(Op::write(here, "hello"));
+    b.pass(3 * timeout + Duration::from_millis(100));
+    assert!(b.is_open(connect) && b.is_open(write), "neither is a read");
+    assert_eq!(b.watcher.counters().idle_timeouts, 2);
+    assert!(b.watcher.abort(here));
+    expect_unmoved(b.end(connect), ErrorKind::Aborted);
+    expect_unmoved(b.end(write), ErrorKind::Aborted);
+    // The timeout holds for the connection that comes about.
+    let (listener, at) = b.listen();
+    let (here, connect) = b.connect_source([at], options());
+    b.watcher.set_idle_timeout(here, Some(timeout)).unwrap();
+    let read = b.submit(Op::read(here).multishot());
+    let accept = b.submit(Op::accept(listener));
+    let ends = [b.end(connect), b.end(accept)];
+    assert!(ends.iter().all(|c| c.result.is_ok()), "{ends:?}");
+    expect_unmoved(b.end(read), ErrorKind::Deadline);
+    assert_eq!(b.watcher.counters().idle_timeouts, 3);
+    drop(ends);
+    b.expect_all_ended();
+    b.watcher.abort(silent.listener);
+}
+
 /// RFC 8305: the next address at once after a failure, or beside an attempt that takes too long.
 pub fn the_first_address_that_answers_wins<H: Harness>() {
     let mut b = H::bench();

@@ -412,3 +412,47 @@ pub fn a_message_of_very_many_parts_stays_one<H: Harness>() {
     assert_eq!(b.read(there), b"last");
     b.expect_all_ended();
 }
+
+/// Datagrams of either direction begin the idle time anew, an empty one as well.
+pub fn datagrams_count_for_the_idle_timeout<H: Harness>() {
+    let mut b = H::bench();
+    let (here, here_at) = udp(&mut b);
+    let (there, there_at) = udp(&mut b);
+    let timeout = Duration::from_millis(400);
+    b.watcher.set_idle_timeout(here, Some(timeout)).unwrap();
+    let start = b.watcher.update_now();
+    let mut receive = b.submit(Op::recv_from(here));
+    for round in 0.. {
+        // A round that a loaded machine stretches proves nothing.
+        let began = b.watcher.update_now();
+        if began > start + 3 * timeout {
+            break;
+        }
+        let size = round % 3;
+        if round % 2 == 0 {
+            let send = b.submit(Op::send_to(there, pattern(size, 1), here_at.clone()));
+            expect_written(b.end(send));
+            let (data, ..) = received(b.end(receive));
+            assert_eq!(data.len(), size);
+            receive = b.submit(Op::recv_from(here));
+        } else {
+            let send = b.submit(Op::send_to(here, pattern(size, 1), there_at.clone()));
+            expect_written(b.end(send));
+        }
+        b.pass(timeout / 4);
+        if b.watcher.now() > began + timeout {
+            return;
+        }
+        assert!(b.is_open(receive), "a datagram has moved in round {round}");
+    }
+    let last = b.watcher.now() - timeout / 2;
+    expect_unmoved(b.end(receive), ErrorKind::Deadline);
+    assert!(b.watcher.now() >= last + timeout, "early");
+    assert_eq!(b.watcher.counters().idle_timeouts, 1);
+    // The source is as usable as before.
+    let send = b.submit(Op::send_to(there, "x", here_at));
+    expect_written(b.end(send));
+    let receive = b.submit(Op::recv_from(here));
+    assert_eq!(&*received(b.end(receive)).0, b"x");
+    b.expect_all_ended();
+}

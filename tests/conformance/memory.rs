@@ -475,3 +475,81 @@ pub fn parts_of_owners_that_panic<H: Harness>() {
     assert_eq!(panic_of(|| drop(part)), "drop");
     assert_eq!(gone.load(Ordering::SeqCst), 3);
 }
+
+/// Requests that arrive whole cost no copy, on many connections at once: a multishot read brings
+/// them, and parts of its leases are what the program keeps and writes.
+pub fn a_request_that_arrives_whole_is_not_copied<H: Harness>() {
+    let mut b = H::bench();
+    let pairs = b.pairs(8);
+    for &(here, _) in &pairs {
+        b.submit(Op::read(here).multishot());
+    }
+    let mut moved = 0;
+    for round in 0..40 {
+        for (i, &(here, there)) in pairs.iter().enumerate() {
+            let request = pattern(1 + 150 * i + round, round as u64);
+            b.write(there, request.clone());
+            let mut whole: Option<LeaseMut> = None;
+            let mut parts = Vec::new();
+            while parts.iter().chain(&whole).map(|part| part.len()).sum::<usize>() < request.len() {
+                let c = b.next();
+                assert_eq!((c.source, c.has_more()), (here, true));
+                let part = expect_read(c).into_lease_mut().expect("unique");
+                // Parts that touch are one again without a copy.
+                whole = Some(match whole.take() {
+                    None => part,
+                    Some(before) => before.try_join(part).unwrap_or_else(|(before, part)| {
+                        parts.push(before);
+                        part
+                    }),
+                });
+            }
+            parts.extend(whole);
+            moved += request.len();
+            let parts: Vec<Buf> = parts.into_iter().map(Buf::from).collect();
+            let write = b.submit(Op::write_vectored(here, parts));
+            expect_same(&b.read_exact(there, request.len()), &request);
+            b.end(write);
+        }
+    }
+    assert!(moved > 100_000);
+    assert_eq!(b.watcher.counters().copied_bytes, 0, "of {moved}");
+    for &(here, _) in &pairs {
+        assert_eq!(b.watcher.cancel_all(here), 1);
+    }
+    b.take(pairs.len());
+    b.expect_all_ended();
+}
+
+/// A request that arrives in two parts costs at most one copy of the second.
+pub fn a_request_cut_in_two_costs_a_copy_of_its_tail<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let through_a_ring = b.watcher.explain().driver == "io_uring";
+    let mut tails = 0;
+    for round in 0..60 {
+        let request = pattern(2 + 31 * round, round as u64);
+        let (head, tail) = request.split_at(1 + 13 * round);
+        b.write(there, head.to_vec());
+        let mut lease = read_unique(&mut b, here);
+        // A network that misbehaves cuts it into more parts.
+        tails += request.len() - lease.len();
+        let read = b.submit(Op::read_append(here, lease));
+        b.look();
+        b.write(there, tail.to_vec());
+        lease = expect_appended(b.end(read)).0.into_lease_mut().expect("unique");
+        while lease.len() < request.len() {
+            let read = b.submit(Op::read_append(here, lease));
+            lease = expect_appended(b.end(read)).0.into_lease_mut().expect("unique");
+        }
+        expect_same(&lease, &request);
+    }
+    let copied = b.watcher.counters().copied_bytes as usize;
+    println!("{}: {copied} bytes copied of {tails} in tails", H::NAME);
+    if through_a_ring {
+        assert!(copied <= tails, "{copied} of {tails}");
+    } else {
+        assert_eq!(copied, 0, "of {tails}");
+    }
+    b.expect_all_ended();
+}

@@ -360,3 +360,34 @@ fn pending() -> (bool, bool) {
     let has = |set: &libc::sigset_t| unsafe { libc::sigismember(set, libc::SIGPIPE) == 1 };
     (has(&blocked), has(&waits))
 }
+
+/// The bytes of a file that go out begin the idle time anew.
+pub fn the_bytes_of_a_file_count_for_the_idle_timeout<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(1000);
+    let timeout = Duration::from_millis(400);
+    for pair in pairs() {
+        let (here, there) = attach(&mut b, pair);
+        let before = b.watcher.counters().idle_timeouts;
+        b.watcher.set_idle_timeout(here, Some(timeout)).unwrap();
+        let read = b.submit(Op::read(here));
+        let start = b.watcher.update_now();
+        while b.watcher.update_now() < start + 2 * timeout {
+            // A round that a loaded machine stretches proves nothing.
+            let began = b.watcher.now();
+            let send = b.submit(Op::send_file(here, file, 0, 1000));
+            assert_eq!(expect_sent(b.end(send)), 1000);
+            b.read_exact(there, 1000);
+            b.pass(timeout / 4);
+            if b.watcher.now() > began + timeout {
+                return;
+            }
+            assert!(b.is_open(read), "bytes have gone out");
+        }
+        let last = b.watcher.now() - timeout / 2;
+        expect_unmoved(b.end(read), ErrorKind::Deadline);
+        assert!(b.watcher.now() >= last + timeout, "early");
+        assert_eq!(b.watcher.counters().idle_timeouts, before + 1);
+        b.expect_alive(here, there);
+    }
+    b.expect_all_ended();
+}
