@@ -69,8 +69,8 @@
 //!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
 //!   once its leases hold its source's share of the rest. A small lease (less than a quarter of its
 //!   swap buffer) in a write that has waited in its queue for 32 turns, or while reads wait for
-//!   memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any more, and
-//!   the completion gives the copy back. A larger lease stays where it is.
+//!   memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any more,
+//!   and the completion gives the copy back. A larger lease stays where it is.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
@@ -588,9 +588,9 @@ pub struct Counters {
     pub largest_delivery: u64,
     /// Bytes that the driver copied in addition to the kernel's copy: the part of a message that
     /// did not fit into the current swap buffer, messages in more parts than one call takes, leases
-    /// that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended, and small
-    /// leases of writes that waited (`copied_leases`). Divided by the bytes moved, this is the
-    /// number of extra copies per byte.
+    /// that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended, and
+    /// small leases of writes that waited (`copied_leases`). Divided by the bytes moved, this is
+    /// the number of extra copies per byte.
     pub copied_bytes: u64,
     /// Small leases in queued writes that the driver has copied, so that they hold no swap buffer
     /// (C8).

@@ -40,7 +40,7 @@ pub enum OpCode {
     Read,
     /// Reads the bytes that have arrived into the operation's buffer.
     ReadInto,
-    /// Reads what is there behind the bytes of the operation's buffer.
+    /// Reads the bytes that have arrived, and puts them behind those of the operation's buffer.
     ReadAppend,
     /// Fills `count` bytes of the operation's buffer.
     ReadExact,

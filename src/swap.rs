@@ -75,7 +75,7 @@ struct Shared {
     returned: AtomicPtr<Chunk>,
     /// Set while a read waits for a chunk.
     starving: AtomicBool,
-    /// Set when the pool is gone: who returns a chunk then frees it.
+    /// Set when the pool is gone: the thread that returns a chunk then frees it.
     closed: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
     /// Bytes that leases have copied to give their chunk back.
@@ -107,7 +107,7 @@ fn layout(size: u32) -> Layout {
 unsafe fn free_chunk(chunk: NonNull<Chunk>) {
     // SAFETY: the chunk is alive until the `dealloc` below.
     let size = unsafe { chunk.as_ref() }.size;
-    // SAFETY: S3: nobody else can reach the header; it is dropped once.
+    // SAFETY: S3: nothing else can reach the header; it is dropped once.
     unsafe { ptr::drop_in_place(chunk.as_ptr()) };
     // SAFETY: allocated in `Pool::allocate` with this layout.
     unsafe { dealloc(chunk.as_ptr().cast(), layout(size)) };
@@ -353,14 +353,14 @@ impl Pool {
     #[cold]
     pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<LeaseMut, Vec<u8>> {
         let (start, room) = (self.start, self.room as usize);
-        // SAFETY: written, says the caller; nobody writes there before this function does (S2), and
-        // chunks are not freed while the pool lives, also if the refill below retires this one.
+        // SAFETY: written, says the caller. Nothing writes there before this function does (S2).
+        // Chunks are not freed while the pool lives, also if the refill below retires this one.
         let first: &[u8] = unsafe { std::slice::from_raw_parts(start, room) };
         let whole = [first, rest].concat();
         let Some((start, room)) = self.refill() else { return Err(whole) };
         debug_assert!(whole.len() <= room as usize);
         let len = whole.len().min(room as usize);
-        // SAFETY: S2: the space is `room` bytes that nobody else sees.
+        // SAFETY: S2: the space is `room` bytes that belong to the pool alone.
         unsafe { ptr::copy_nonoverlapping(whole.as_ptr(), start, len) };
         // SAFETY: `len` bytes were written right above.
         Ok(unsafe { self.commit(len as u32) })
@@ -371,7 +371,7 @@ impl Pool {
     pub fn copy(&mut self, bytes: &[u8]) -> Option<LeaseMut> {
         let (start, room) = self.space()?;
         let len = bytes.len().min(room as usize);
-        // SAFETY: S2: the space is `room` bytes that nobody else sees.
+        // SAFETY: S2: the space is `room` bytes that belong to the pool alone.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, len) };
         // SAFETY: `len` bytes were written right above.
         Some(unsafe { self.commit(len as u32) })
@@ -386,7 +386,7 @@ impl Pool {
     /// is as it was.
     pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<LeaseMut> {
         let (start, room) = self.space()?;
-        // SAFETY: S2: the space is `room` initialised bytes that nobody else sees.
+        // SAFETY: S2: the space is `room` initialised bytes that belong to the pool alone.
         let space = unsafe { std::slice::from_raw_parts_mut(start, room as usize) };
         let len = fill(space);
         assert!(len <= room as usize, "{len} bytes were said to be in a space of {room}");

@@ -111,8 +111,8 @@ impl Buf {
         IntoParts { list }
     }
 
-    /// The targets of a list, from byte `from` of its capacity on, at most `bytes` bytes: as many as
-    /// `targets` has places. Returns their number.
+    /// The targets of a list, from byte `from` of its capacity on, at most `bytes` bytes: as many
+    /// as `targets` has places. Returns their number.
     pub(crate) fn targets<'a>(
         &'a mut self,
         mut from: usize,

@@ -1,5 +1,7 @@
 //! Buffers: what goes in comes out, and parts of it.
 
+use std::cell::RefCell;
+
 use super::*;
 
 #[test]
@@ -136,7 +138,9 @@ fn a_list_can_go_with_its_thread() {
             drop(Buf::list(["made", "late"]));
         }
     }
-    thread_local!(static LAST: std::cell::RefCell<Last> = const { std::cell::RefCell::new(Last(None)) });
+    thread_local! {
+        static LAST: RefCell<Last> = const { RefCell::new(Last(None)) };
+    }
     let alive: Arc<[u8]> = Arc::from(&b"alive"[..]);
     let buf = Buf::from(Arc::clone(&alive));
     let thread = std::thread::spawn(move || {

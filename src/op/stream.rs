@@ -156,8 +156,8 @@ impl Op {
         Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
-    /// Reads what is there, at least one byte, behind the bytes that `buf` has: the rest of a
-    /// request that has arrived in part.
+    /// Reads the bytes that have arrived, at least one, and puts them behind the bytes that `buf`
+    /// has: the rest of a request that has arrived in part.
     ///
     /// Completes with [`Done::Appended`]: the buffer with the new bytes, and how many are new, 0 at
     /// the end of the file. `buf` is one of:

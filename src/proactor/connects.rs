@@ -97,7 +97,7 @@ impl<K: Kernel> Proactor<K> {
         let source = Source::from_parts(index, generation);
         self.remote.opened(source);
         if options.token != 0 {
-            self.give_token(source, options.token)?;
+            self.put_token(index, options.token);
         }
         let now_ns = self.kernel.now_ns();
         let race = Race {

@@ -274,7 +274,7 @@ impl<K: Kernel> Proactor<K> {
             self.idle.sources -= 1;
             self.idle.join(index, class);
             self.sources[index].flags |= QUIET;
-            self.idle_goes_on(index);
+            self.set_idle_clock(index);
         } else {
             self.idle.leave(index);
             self.sources[index].flags &= !QUIET;
@@ -292,51 +292,42 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     pub(super) fn note_read(&mut self, index: u32) {
         if self.sources[index].has(QUIET) {
-            self.idle_goes_on(index);
+            self.set_idle_clock(index);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn idle_goes_on(&mut self, index: u32) {
-        let counts = self.counts_idle(index);
-        let now_ns = self.kernel.now_ns();
-        let Some(entry) = self.idle.entry(index).filter(|entry| entry.class > 0) else { return };
-        if !counts || entry.clock != Clock::Stands {
-            return;
-        }
-        let Entry { stamp: idle, class, .. } = *entry;
-        let number = usize::from(class) - 1;
-        let class = &mut self.idle.classes[number];
-        class.began_ns = now_ns;
-        let stamp = class.begin(now_ns, idle);
-        if let Some(entry) = self.idle.entry(index) {
-            (entry.stamp, entry.clock) = (stamp, Clock::Begins);
-        }
-        self.wake_class(number, now_ns);
     }
 
     /// A read has ended without bytes, or waits for a lease.
     #[inline]
     pub(super) fn note_pause(&mut self, index: u32) {
         if self.sources[index].has(QUIET) {
-            self.idle_stands(index);
+            self.set_idle_clock(index);
         }
     }
 
+    /// Lets the clock of a quiet source run or stand (I1).
     #[cold]
     #[inline(never)]
-    fn idle_stands(&mut self, index: u32) {
+    fn set_idle_clock(&mut self, index: u32) {
         let counts = self.counts_idle(index);
         let now_ns = self.kernel.now_ns();
         let Some(entry) = self.idle.entry(index).filter(|entry| entry.class > 0) else { return };
-        if counts || entry.clock == Clock::Stands {
+        if counts != (entry.clock == Clock::Stands) {
             return;
         }
         let (stamp, number) = (entry.stamp, usize::from(entry.class) - 1);
-        let idle = self.idle.classes[number].idle(now_ns, stamp);
+        let class = &mut self.idle.classes[number];
+        let new = match counts {
+            true => (class.begin(now_ns, stamp), Clock::Begins),
+            false => (class.idle(now_ns, stamp), Clock::Stands),
+        };
+        if counts {
+            class.began_ns = now_ns;
+        }
         if let Some(entry) = self.idle.entry(index) {
-            (entry.stamp, entry.clock) = (idle, Clock::Stands);
+            (entry.stamp, entry.clock) = new;
+        }
+        if counts {
+            self.wake_class(number, now_ns);
         }
     }
 

@@ -25,18 +25,24 @@ impl<K: Kernel> Proactor<K> {
         self.take_arrived(source);
         let stale = self.why_missing(source);
         let state = self.state(source).filter(|state| !state.has(RESERVED | CONNECTING));
-        let state = state.ok_or(stale)?;
-        let index = source.index() as usize;
+        state.ok_or(stale)?;
+        self.put_token(source.index(), token);
+        Ok(())
+    }
+
+    /// As `give_token`, to a source that is there.
+    pub(super) fn put_token(&mut self, index: u32, token: u64) {
+        let state = &mut self.sources[index];
+        let index = index as usize;
         let plain = token == 0 && state.has(PREPARED) && state.takes_bytes();
         state.flags = state.flags & !BYTES | if plain { BYTES } else { 0 };
         if index >= self.tokens.len() {
             if token == 0 {
-                return Ok(());
+                return;
             }
             self.tokens.resize(index + 1, 0);
         }
         self.tokens[index] = token;
-        Ok(())
     }
 
     /// A source is prepared: if it has a token, its operations take the longer way.

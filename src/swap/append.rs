@@ -125,7 +125,7 @@ impl Pool {
             let copied = whole.len();
             return (whole, copied);
         };
-        // SAFETY: S2: the space has room for them, and nobody else sees it.
+        // SAFETY: S2: the space has room for them, and belongs to the pool alone.
         unsafe { copy_all(&[bytes], behind.start) };
         // SAFETY: written right above.
         let (whole, moved) = unsafe { self.commit_behind(lease, behind, bytes.len() as u32) };

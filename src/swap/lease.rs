@@ -308,15 +308,10 @@ impl LeaseMut {
     /// # Errors
     /// Both leases come back, this one first, if their bytes do not touch.
     pub fn try_join(self, behind: LeaseMut) -> Result<LeaseMut, (LeaseMut, LeaseMut)> {
-        if behind.is_empty() {
-            return Ok(self);
-        }
-        if self.is_empty() {
-            return Ok(behind);
-        }
         let (first, last) = (self.is_last, behind.is_last);
+        let of_whole = if behind.is_empty() { first } else { last };
         match self.lease.try_join(behind.lease) {
-            Ok(lease) => Ok(LeaseMut { lease, is_last: last }),
+            Ok(lease) => Ok(LeaseMut { lease, is_last: of_whole }),
             Err((lease, behind)) => {
                 Err((LeaseMut { lease, is_last: first }, LeaseMut { lease: behind, is_last: last }))
             }

@@ -1,8 +1,8 @@
-//! Tokens of a chunk: who may still look at its bytes, in one atomic number.
+//! Tokens of a chunk: one atomic number counts the holders that may look at its bytes.
 //!
 //! The one that fills a chunk (the pool, or what it has lent) holds `FULL` tokens, less one for
 //! each lease that it has handed out. Handing a lease out costs no atomic operation, and dropping
-//! it costs one. Who brings the count to zero owns the chunk.
+//! it costs one. The holder that brings the count to zero owns the chunk.
 //!
 //! Invariant: (T1) a drop of a token releases, and what finds the others gone acquires: whatever a
 //! holder of a token has read or written in the chunk happens before the chunk is written again.
@@ -141,8 +141,8 @@ mod loom_tests {
         });
     }
 
-    /// S3: a retired chunk has one owner, whoever drops the last token, and that one sees what
-    /// every writer has left.
+    /// S3: of the holders of a retired chunk, one drops the last token. It owns the chunk, and sees
+    /// all that the others have written.
     #[test]
     fn the_last_token_owns_the_chunk() {
         loom::model(|| {
