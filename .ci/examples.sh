@@ -190,4 +190,49 @@ gate_examples() {
         || { cat "$scratch/own_driver"; die "own_driver does not see six operations and their ends"; }
 
     limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
+
+    serve_redis
+}
+
+# Real clients of the example serve_redis: its replies, its log, an incomplete command at its end.
+serve_redis() {
+    local log=$scratch/redis.aof python=$scratch/python/bin/python
+    limit 600 cargo build -p windlass-serve --example serve_redis
+    start serve_redis --loops 2 --appendonly yes --appendfilename "$log"
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'SET key one\r\n*2\r\n$3\r\nGET\r\n$3\r\nkey\r\nQUIT\r\n' >&3
+    timeout 10 cat <&3 >"$scratch/heard" || true
+    exec 3>&-
+    printf '+OK\r\n$3\r\none\r\n+OK\r\n' | cmp - "$scratch/heard" || die "serve_redis: other replies"
+
+    if ! command -v redis-cli >/dev/null && ! packages redis-tools; then
+        skip "serve_redis: redis-tools (redis-cli, redis-benchmark) could not be installed"
+    else
+        [ "$(redis-cli -p "$port" get key)" = one ] || die "redis-cli gets another value"
+        redis-cli -p "$port" wake | grep -qx OK || die "redis-cli cannot wake"
+        limit 120 redis-benchmark -p "$port" -P 16 -c 20 -n 20000 -t ping,set,get --csv
+    fi
+    if ! { python3 -m venv "$scratch/python" && timeout 120 "$scratch/python/bin/pip" install -q \
+        --disable-pip-version-check redis; } >/dev/null 2>&1; then
+        skip "serve_redis: the client library redis (PyPI) could not be installed"
+    else
+        limit 120 "$python" .ci/redis_client.py "$port"
+    fi
+
+    # A SET of "two", and then a crash within the next one.
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'SET key two\r\nSET key three\r\nSHUTDOWN\r\n' >&3
+    timeout 10 cat <&3 >/dev/null || true
+    exec 3>&-
+    wait "$pid" || die "serve_redis ends with $? after SHUTDOWN"
+    truncate -s -3 "$log"
+    start serve_redis --appendonly yes --appendfilename "$log"
+    grep -q "cut off 30 bytes of an incomplete command" "$scratch/serve_redis" \
+        || { cat "$scratch/serve_redis"; die "serve_redis does not tell of an incomplete command"; }
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'GET key\r\nQUIT\r\n' >&3
+    timeout 10 cat <&3 >"$scratch/heard" || true
+    exec 3>&-
+    printf '$3\r\ntwo\r\n+OK\r\n' | cmp - "$scratch/heard" || die "serve_redis lost a write"
+    stop serve_redis "$pid"
 }

@@ -22,9 +22,9 @@ const LEAST_GROWTH: usize = 4 << 10;
 /// [`next`](Input::next) until it returns `None`, and push the next read. Frames that the program
 /// leaves in stay in, in their order.
 ///
-/// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit of
-/// the decoder bounds. It takes at most four times its length, and 4 KiB: a small part of a lease
-/// is copied out, because it would keep the whole swap buffer in use.
+/// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit
+/// of the decoder bounds. It takes at most four times its length, and 4 KiB: a small part of a
+/// lease is copied out, because it would keep the whole swap buffer in use.
 ///
 /// At the end of the stream an input that [is not empty](Input::is_empty) holds a frame that the
 /// peer has not finished.

@@ -27,7 +27,7 @@ pub enum Prefix {
     /// Eight bytes, the least significant one first.
     U64Le,
     /// One to ten bytes with seven bits each, the least significant ones first; all bytes but the
-    /// last have their high bit set (LEB128, as in Protocol Buffers). Zeros at the end are accepted.
+    /// last have their high bit set (LEB128, as in Protocol Buffers). It may end with zeros.
     Varint,
 }
 

@@ -56,7 +56,7 @@ impl Lines {
     /// `out` stays as it was.
     ///
     /// - [`Error::TooLong`]: the line is longer than the limit.
-    /// - [`Error::ContainsEnd`]: it contains an LF, or it ends with a CR, which would be taken for a
+    /// - [`Error::ContainsEnd`]: it contains an LF, or it ends with a CR, which would count as a
     ///   part of the ending.
     pub fn encode(&self, line: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         if line.len() > self.limit {

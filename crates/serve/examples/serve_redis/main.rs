@@ -1,0 +1,107 @@
+//! A store of keys and values in memory that speaks the protocol of Redis.
+//!
+//! ```text
+//! cargo run --release -p windlass-serve --example serve_redis -- [--port N] [--loops N] \
+//!     [--appendonly yes|no] [--appendfilename FILE]
+//! redis-cli -p 6380 set key value
+//! redis-benchmark -p 6380 -P 128 -t ping,set,get -q
+//! ```
+//!
+//! Commands: GET, SET, DEL, ECHO, PING, WAKE (wakes the connection from outside of its turn), QUIT
+//! and SHUTDOWN, as arrays or inline. The replies to all commands that arrive together leave as one
+//! write. All loops share one store.
+//!
+//! With `--appendonly yes` the server logs every write, and reads the log when it starts. It cuts
+//! off an incomplete command at the end, which a crash may have left. A thread of its own writes
+//! and syncs the log. All writes that come meanwhile are the next group. A reply that tells of a
+//! write leaves when this write is on the disk, so that no client hears of a value that a crash
+//! takes back. If the log cannot be written, the server ends.
+//!
+//! | file | |
+//! |---|---|
+//! | `resp.rs` | the protocol, as a decoder of [`windlass_serve::framing`] |
+//! | `store.rs` | the keys, the commands, the groups of writes |
+//! | `log.rs` | the log: replay, and the thread that writes it |
+//! | `client.rs` | the state of a connection |
+//! | `redis.rs` | the callbacks |
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use windlass_serve::Server;
+
+use log::Shared;
+use redis::Redis;
+use store::Store;
+
+mod client;
+#[path = "../common/mod.rs"]
+mod common;
+mod log;
+mod redis;
+mod resp;
+mod store;
+
+fn main() -> io::Result<()> {
+    let mut options = common::Options::new(
+        "serve_redis [--port N] [--loops N] [--appendonly yes|no] [--appendfilename FILE]",
+    );
+    let port: u16 = options.take("--port", 6380);
+    let loops: usize = options.take("--loops", 1);
+    let appends = options.take("--appendonly", Switch(false));
+    let path = options.take("--appendfilename", PathBuf::from("appendonly.aof"));
+    options.end();
+
+    let started = common::end_on_signals()?;
+    let (store, file) = if appends.0 {
+        let about = |error| io::Error::other(format!("{}: {error}", path.display()));
+        let (file, store, cut) = log::open(&path).map_err(about)?;
+        if cut > 0 {
+            let path = path.display();
+            println!("{path}: cut off {cut} bytes of an incomplete command at the end");
+        }
+        (store, Some(file))
+    } else {
+        (Store::default(), None)
+    };
+    let shared = Arc::new(Shared::new(store));
+    let log = file.map(|file| {
+        let (shared, started) = (Arc::clone(&shared), Arc::clone(&started));
+        thread::spawn(move || {
+            let server = || started.get().expect("commands come when the server has started");
+            let ended = shared.commit(file, |id| {
+                server().wake(id);
+            });
+            // Nothing is acknowledged any more.
+            ended.inspect_err(|_| server().shutdown())
+        })
+    });
+    let report = Server::new(|_loop| Redis::new(Arc::clone(&shared), Arc::clone(&started)))
+        .config(redis::config())
+        .loops(loops)
+        .listen(&format!("tcp://127.0.0.1:{port}"))?
+        .run()?;
+    shared.end();
+    if let Some(log) = log {
+        log.join().expect("no panic")?;
+    }
+    println!("{} connections", report.counts.accepted);
+    Ok(())
+}
+
+/// `yes` or `no`.
+struct Switch(bool);
+
+impl std::str::FromStr for Switch {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Switch, ()> {
+        match text {
+            "yes" => Ok(Switch(true)),
+            "no" => Ok(Switch(false)),
+            _ => Err(()),
+        }
+    }
+}

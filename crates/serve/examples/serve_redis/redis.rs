@@ -1,0 +1,97 @@
+//! The callbacks of the server.
+
+use std::sync::Arc;
+
+use windlass::{Address, Buf};
+use windlass_serve::{Action, Config, Conn, Context, Handler, Limits};
+
+use crate::client::{Client, End, MOST_REPLIES};
+use crate::common::{self, Started};
+use crate::log::Shared;
+
+/// Replies up to this length are copied into the output of the turn, longer ones are moved.
+const COPIED: usize = 16 << 10;
+
+/// The handler of a loop.
+pub(crate) struct Redis {
+    shared: Arc<Shared>,
+    started: Started,
+    /// Memory for replies.
+    out: Vec<u8>,
+}
+
+/// A client that has sent all its commands still gets the replies. A client that has as many
+/// replies as may wait is told to `drained` when it has read most of them.
+pub(crate) fn config() -> Config {
+    let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1);
+    Config::new().close_on_eof(false).limits(limits)
+}
+
+impl Redis {
+    pub(crate) fn new(shared: Arc<Shared>, started: Started) -> Redis {
+        Redis { shared, started, out: Vec::new() }
+    }
+
+    fn serve(&mut self, c: &mut Conn<'_, Client>) -> Action {
+        let (id, waiting) = (c.id(), c.waiting());
+        self.out.clear();
+        let turn = c.state().serve(&self.shared, id, waiting, &mut self.out);
+        // A connection that takes no more output is about to end, and `closed` tells why.
+        if self.out.len() > COPIED {
+            c.write(std::mem::take(&mut self.out));
+        } else {
+            c.write_slice(&self.out);
+        }
+        if turn.wakes {
+            c.remote().wake(id);
+        }
+        // What the client sends meanwhile stays in its socket.
+        if c.state().has_more() {
+            c.pause();
+        } else {
+            c.resume();
+        }
+        match turn.end {
+            None => Action::None,
+            Some(End::Connection) => Action::Close,
+            Some(End::Server) => Action::Shutdown,
+        }
+    }
+}
+
+impl Handler for Redis {
+    type State = Client;
+
+    fn serving(&mut self, server: &mut Context<'_, Client>, addresses: &[Address]) -> Action {
+        common::serving(&self.started, server.remote(), addresses);
+        Action::None
+    }
+
+    fn data(&mut self, c: &mut Conn<'_, Client>, data: Buf) -> Action {
+        c.state().push(data);
+        self.serve(c)
+    }
+
+    fn ended(&mut self, c: &mut Conn<'_, Client>) -> Action {
+        c.state().finish();
+        self.serve(c)
+    }
+
+    fn drained(&mut self, c: &mut Conn<'_, Client>) -> Action {
+        self.serve(c)
+    }
+
+    /// The log has synced, or replies were sent at once.
+    fn wake(&mut self, c: &mut Conn<'_, Client>) -> Action {
+        self.serve(c)
+    }
+
+    fn postwrite(&mut self, c: &mut Conn<'_, Client>, _amount: usize, remaining: usize) -> Action {
+        // Where more remains, `drained` follows.
+        if remaining <= MOST_REPLIES && c.state().has_more() && !c.state().waits_for_log() {
+            let id = c.id();
+            c.engine().wake(id);
+        }
+        Action::None
+    }
+}
