@@ -61,7 +61,7 @@ pub enum Limit {
 /// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`](crate::Watcher::connect) to an empty list |
 /// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | the descriptor, or the kind of the buffer, does not fit the operation |
 /// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of a simulation on the system's kernel, or the other way round |
-/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work and jobs in the simulation |
+/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work in the simulation |
 /// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`](crate::Watcher::set_affinity), [`Builder::affinity`](crate::Builder::affinity) |
 /// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`](crate::Watcher::detach) with operations in flight |
 /// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's own thread waits on its [`Submitter`](crate::Submitter) |
@@ -102,8 +102,7 @@ pub enum Reason {
     /// own handles, the system's kernel takes none of them, and a simulated source has no
     /// descriptor to lend out.
     NoDescriptor,
-    /// The driver's kernel has no files, and no threads for jobs and look-ups. A simulation is such
-    /// a kernel.
+    /// The driver's kernel has no files, as a simulation, or no threads for jobs and look-ups.
     NoFiles,
     /// The processor does not exist, or the process may not use it.
     NoProcessor(u32),

@@ -110,6 +110,7 @@ const fn calm() -> Faults {
         denied: 0.0,
         reset: 0.0,
         connect_refused: 0.0,
+        lookup_failed: 0.0,
         latency: Duration::ZERO,
     }
 }

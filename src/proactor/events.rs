@@ -38,6 +38,9 @@ impl<K: Kernel> Proactor<K> {
         if self.files.in_kernel > 0 {
             self.take_file_answers();
         }
+        if K::TASKS && self.files.tasks > 0 {
+            self.take_tasks();
+        }
         if K::COMPLETES && !self.recovering && self.kernel.has_lost() {
             self.recover();
         }

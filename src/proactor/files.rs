@@ -45,6 +45,8 @@ pub(super) struct Files {
     pub(super) lists: HashMap<u32, Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
+    /// Jobs and look-ups that the kernel has.
+    pub(super) tasks: usize,
     /// What threads read for sockets, by the sockets' places.
     pub(super) fetches: HashMap<u32, Fetch>,
     /// The files, by place, whose descriptors threads have for that, by the number of the fetch.
@@ -71,9 +73,9 @@ pub(super) struct FileCounts {
 }
 
 impl Files {
-    /// Operations that threads have or wait for.
+    /// Operations that threads have or wait for, and tasks that the kernel has.
     pub(super) fn at_work(&self) -> usize {
-        self.jobs.len() + self.parked.len()
+        self.jobs.len() + self.parked.len() + self.tasks
     }
 
     /// Takes a job back that was not begun; true when it was not.
@@ -321,6 +323,10 @@ impl<K: Kernel> Proactor<K> {
 
     /// Which mechanism serves which work on files.
     pub(super) fn explain_files(&self, explain: &mut Explain) {
+        if K::TASKS {
+            let virtually = "no threads: the kernel runs them in its own time";
+            explain.row("jobs, look-ups", "the kernel", virtually, self.files.counts.jobs);
+        }
         if !K::FILES {
             return explain.row("files", "none", "this kernel has no files", 0);
         }
@@ -490,6 +496,9 @@ impl<K: Kernel> Proactor<K> {
     /// Takes back what workers have not begun, or asks the kernel to stop; true when the operation
     /// is the caller's again, its buffer in its place.
     pub(super) fn withdraw(&mut self, slot: u32) -> bool {
+        if K::TASKS {
+            return self.withdraw_task(slot);
+        }
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
             files.parked.remove(at);

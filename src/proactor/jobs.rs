@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::file::Arguments;
 use crate::file::work::{Outcome, WorkItem};
+use crate::file::{Arguments, Task};
 use crate::file::{HIGH, LOW};
 use crate::parts;
 use crate::slots::InFlight;
@@ -41,7 +41,7 @@ impl<K: Kernel> Proactor<K> {
             // The program has put it together from parts without one.
             return Err(Reason::Unsupported);
         };
-        let (index, ticket) = match self.place_task(source, token, task.needs_file()) {
+        let (index, ticket) = match self.place_task(source, token, &task) {
             Ok(place) => place,
             Err(reason) => {
                 *extra = Extra::from(Box::new(Arguments::Task(task)));
@@ -54,18 +54,31 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].push_poll(&mut self.slots, slot);
             fd = self.sources[index].fd;
         }
+        if K::TASKS {
+            if let Err((task, reason)) = self.give_to_kernel(slot, task) {
+                return Err(self.refuse_task(slot, task, reason, extra));
+            }
+            self.set_deadline(ticket, due_ns);
+            return Ok(ticket);
+        }
         let class = if task.is_slow() { Class::Slow } else { Class::Quick };
         let work = WorkItem::Task { fd, task };
         if let Err((work, reason)) = self.employ(slot, lane_of(flags), class, work) {
             let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
-            *extra = Extra::from(Box::new(Arguments::Task(task)));
-            self.counts.submitted[OpCode::Task as usize] -= 1;
-            self.unlink(slot);
-            self.slots.vacate(slot);
-            return Err(reason);
+            return Err(self.refuse_task(slot, task, reason, extra));
         }
         self.set_deadline(ticket, due_ns);
         Ok(ticket)
+    }
+
+    /// Gives the place of a task up that is refused, and puts the task back into its operation.
+    #[cold]
+    fn refuse_task(&mut self, slot: u32, task: Task, reason: Reason, extra: &mut Extra) -> Reason {
+        *extra = Extra::from(Box::new(Arguments::Task(task)));
+        self.counts.submitted[OpCode::Task as usize] -= 1;
+        self.unlink(slot);
+        self.slots.vacate(slot);
+        reason
     }
 
     /// Takes a place for a task: the index of its file, if it has one, and its ticket.
@@ -73,17 +86,17 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         token: u64,
-        needs_file: bool,
+        task: &Task,
     ) -> Result<(u32, Ticket), Reason> {
         self.check_fork()?;
         if self.closed {
             return Err(Reason::Closed);
         }
-        if !K::FILES {
+        if !K::FILES && !(K::TASKS && task.is_slow()) {
             return Err(Reason::NoFiles);
         }
         let index = match source.is_none() {
-            true if needs_file => return Err(Reason::Stale),
+            true if task.needs_file() => return Err(Reason::Stale),
             true => NIL,
             false => self.file(source)?,
         };

@@ -12,10 +12,11 @@ use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
 use crate::clock;
+use crate::completion::Done;
 use crate::config::Config;
 use crate::driver::{Explain, ListenOptions};
-use crate::error::Reason;
-use crate::file::{FileAnswer, FileFacts, FileList, FileRequest};
+use crate::error::{Error, Reason};
+use crate::file::{FileAnswer, FileFacts, FileList, FileRequest, Task};
 use crate::interest::Ready;
 use crate::remote::Wake;
 use crate::source::{Handle, SourceKind};
@@ -122,6 +123,9 @@ pub unsafe trait Kernel {
 
     /// Whether there are files and threads.
     const FILES: bool = false;
+
+    /// Whether it does jobs and look-ups of the program without threads.
+    const TASKS: bool = false;
 
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
@@ -311,6 +315,33 @@ pub unsafe trait Kernel {
     /// Asks for the end of such work; its answer tells.
     fn stop_file(&mut self, key: u64) {
         let _ = key;
+    }
+
+    /// Takes a job or a look-up over, which one of its `select`s ends. Called where
+    /// [`TASKS`](Kernel::TASKS) is true only.
+    ///
+    /// # Errors
+    /// Gives a task back that it does not do.
+    fn start_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
+        let _ = key;
+        Err(task)
+    }
+
+    /// Gives a task back that was not begun.
+    fn cancel_task(&mut self, key: u64) -> Option<Task> {
+        let _ = key;
+        None
+    }
+
+    /// The key and the result of the next task that has ended. Asked for after each `select` until
+    /// there is none.
+    fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+        None
+    }
+
+    /// How many tasks were not begun, and how many have begun and not ended.
+    fn task_counts(&self) -> (u64, u64) {
+        (0, 0)
     }
 
     /// Sees to it that calls without a flag for it do not block on a stream socket; answers whether

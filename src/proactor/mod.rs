@@ -42,6 +42,7 @@ mod shares;
 mod started;
 mod state;
 mod submit;
+mod tasks;
 mod timers;
 mod tokens;
 mod turn;

@@ -47,6 +47,7 @@ impl<K: Kernel> Proactor<K> {
         // table.
         let made = self.counts.completed + self.batch.len() as u64;
         let ended = made - self.counts.went_on + self.counts.quiet_done;
+        let tasks = self.kernel.task_counts();
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
@@ -84,8 +85,8 @@ impl<K: Kernel> Proactor<K> {
             ready_sources: (self.ready.len() + self.bulk.len()) as u64,
             waiting_sources: self.waits.len() as u64,
             undelivered: self.batch.len() as u64,
-            queued_jobs: jobs.queued + self.files.parked.len() as u64,
-            running_jobs: jobs.running,
+            queued_jobs: jobs.queued + tasks.0 + self.files.parked.len() as u64,
+            running_jobs: jobs.running + tasks.1,
             system_calls: self.kernel.system_calls(),
         }
     }
@@ -99,6 +100,29 @@ impl<K: Kernel> Proactor<K> {
         let in_flight = self.slots.len() as usize + with(RESTING) - reserved - attempts;
         let sources = self.sources.len() as usize - with(RESERVED | ABORTING) - attempts;
         (in_flight as u64, sources as u64)
+    }
+
+    /// The operations in flight: code, source and token of each.
+    pub(crate) fn pending(&self) -> Vec<(OpCode, Source, u64)> {
+        let resting = self.sources.occupied().filter_map(|index| {
+            let state = &self.sources[index];
+            state.has(RESTING).then(|| (OpCode::Read, state.name(index), state.read_token))
+        });
+        let placed = self.slots.occupied().filter_map(|slot| {
+            let op = &self.slots[slot];
+            let is_attempt = op.code == OpCode::Connect && op.count == connects::ATTEMPT;
+            let source = match op.source {
+                NIL => Source::NONE,
+                index => self.sources[index].name(index),
+            };
+            (!op.reserved && !is_attempt).then_some((op.code, source, op.token))
+        });
+        resting.chain(placed).collect()
+    }
+
+    /// The kernel that it runs on.
+    pub(crate) fn kernel(&self) -> &K {
+        &self.kernel
     }
 
     /// A source of the table no longer belongs to the program.

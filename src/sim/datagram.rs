@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 
 use super::faults::Fault;
 use super::names::{Name, os, wildcards};
@@ -14,7 +15,7 @@ use crate::sys::fd::RawFd;
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;
 /// What a datagram takes up besides its bytes, so that a queue of empty ones is bounded, too.
-const LETTER_BYTES: usize = 64;
+pub(super) const LETTER_BYTES: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
@@ -25,8 +26,8 @@ pub(super) struct Mailbox {
 }
 
 impl World {
-    pub(super) fn datagram(&mut self, at: &Address) -> io::Result<RawFd> {
-        let name = self.bind(at)?;
+    pub(super) fn datagram(&mut self, at: &Address, home: Option<IpAddr>) -> io::Result<RawFd> {
+        let name = self.bind(at, home)?;
         if self.mailboxes.contains_key(&name) {
             return Err(os(libc::EADDRINUSE));
         }
@@ -84,13 +85,20 @@ impl World {
         }
     }
 
-    pub(super) fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
+    pub(super) fn send_to(
+        &mut self,
+        fd: RawFd,
+        bytes: &[u8],
+        to: &Address,
+        home: Option<IpAddr>,
+    ) -> isize {
         let index = fd as u32;
-        let fault = if self.dice.hits(Fault::Eintr) {
+        let place = self.sockets[fd as usize].place;
+        let fault = if self.dice.hits(place, Fault::Eintr) {
             libc::EINTR
-        } else if self.dice.hits(Fault::Enobufs) {
+        } else if self.dice.hits(place, Fault::Enobufs) {
             libc::ENOBUFS
-        } else if self.dice.hits(Fault::Eagain) {
+        } else if self.dice.hits(place, Fault::Eagain) {
             self.edge(index);
             libc::EAGAIN
         } else {
@@ -110,7 +118,8 @@ impl World {
             return -(errno as isize);
         }
         let (name, generation) = (sender.local.clone(), sender.generation);
-        let Some(receiver) = self.mailbox_at(&Name::of(to)) else {
+        let at = Name::of(to).on(home).specified();
+        let Some(receiver) = self.mailbox_at(&at) else {
             // A datagram to nobody is lost; a Unix socket knows.
             let internet = sender.flags & INTERNET != 0;
             let refused = -(libc::ECONNREFUSED as isize);
@@ -119,11 +128,16 @@ impl World {
         let limit = self.buffer;
         if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {
             let size = bytes.len() + LETTER_BYTES;
-            if !mailbox.letters.is_empty() && mailbox.bytes + size > limit {
+            if mailbox.bytes > 0 && mailbox.bytes + size > limit {
                 mailbox.waiting.push((index, generation));
                 return -(libc::EAGAIN as isize);
             }
             mailbox.bytes += size;
+        }
+        if self.post(receiver, &at, &name, bytes) {
+            return bytes.len() as isize;
+        }
+        if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {
             mailbox.letters.push_back((name, bytes.into()));
         }
         self.edge(receiver);

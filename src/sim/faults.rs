@@ -1,7 +1,9 @@
 //! What can go wrong, how often it does, and how often it did.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::names::Name;
 use super::rng::Rng;
 
 macro_rules! faults {
@@ -62,6 +64,10 @@ macro_rules! faults {
                 vec![$((stringify!($field), self.$field)),*]
             }
 
+            fn add(&mut self, other: &Injected) {
+                $(self.$field += other.$field;)*
+            }
+
             fn count(&mut self, fault: Fault) {
                 match fault {
                     $(Fault::$fault => self.$field += 1,)*
@@ -97,6 +103,8 @@ faults! {
     reset: Reset,
     /// A connect is refused although a socket listens (`ECONNREFUSED`).
     connect_refused: ConnectRefused,
+    /// A look-up reaches no name server (`EAGAIN`).
+    lookup_failed: LookupFailed,
 }
 
 impl Faults {
@@ -114,6 +122,7 @@ impl Faults {
             denied: 0.0,
             reset: 0.0,
             connect_refused: 0.0,
+            lookup_failed: 0.0,
             ..Faults::all(probability)
         }
     }
@@ -126,45 +135,96 @@ impl Default for Faults {
     }
 }
 
+/// The place of faults that happen wherever nothing else is said.
+pub(super) const ANYWHERE: u16 = 0;
+
+/// What goes wrong at a place, and what did.
+struct Place {
+    faults: Faults,
+    injected: Injected,
+}
+
 /// Decides what goes wrong.
 pub(super) struct Dice {
     pub(super) rng: Rng,
     /// Whether anything can go wrong: asked first, on every attempt.
     pub(super) on: bool,
-    pub(super) injected: Injected,
-    faults: Faults,
+    /// `ANYWHERE`, then those with addresses.
+    places: Vec<Place>,
+    addresses: BTreeMap<Name, u16>,
 }
 
 impl Dice {
     pub(super) fn new(seed: u64, faults: Faults) -> Dice {
-        let mut dice = Dice {
-            rng: Rng::new(seed),
-            on: false,
-            injected: Injected::default(),
-            faults: Faults::none(),
-        };
-        dice.set_faults(faults);
+        let mut dice =
+            Dice { rng: Rng::new(seed), on: false, places: Vec::new(), addresses: BTreeMap::new() };
+        dice.add_place();
+        dice.set_faults(ANYWHERE, faults);
         dice
     }
 
-    pub(super) fn set_faults(&mut self, faults: Faults) {
-        let none = Faults { latency: faults.latency, ..Faults::none() };
-        self.on = faults != none;
-        self.faults = faults;
+    fn add_place(&mut self) -> u16 {
+        let place = Place { faults: Faults::none(), injected: Injected::default() };
+        self.places.push(place);
+        self.places.len() as u16 - 1
+    }
+
+    pub(super) fn set_faults(&mut self, place: u16, faults: Faults) {
+        self.places[usize::from(place)].faults = faults;
+        self.on = self.places.iter().any(|place| {
+            let none = Faults { latency: place.faults.latency, ..Faults::none() };
+            place.faults != none
+        });
+    }
+
+    /// The place of an address, which is made unless it is there.
+    pub(super) fn place_at(&mut self, address: Name) -> u16 {
+        if let Some(place) = self.addresses.get(&address) {
+            return *place;
+        }
+        let place = self.add_place();
+        self.addresses.insert(address, place);
+        place
+    }
+
+    /// The place of a socket with these addresses: the more exact, then its own, comes first.
+    pub(super) fn place_of(&self, local: &Name, remote: &Name) -> u16 {
+        if self.addresses.is_empty() {
+            return ANYWHERE;
+        }
+        let hosts = [local.every_port(), remote.every_port()];
+        let mut all = [local, remote].into_iter().chain(&hosts);
+        all.find_map(|name| self.addresses.get(name)).copied().unwrap_or(ANYWHERE)
+    }
+
+    pub(super) fn injected(&self) -> Injected {
+        let mut sum = Injected::default();
+        self.places.iter().for_each(|place| sum.add(&place.injected));
+        sum
+    }
+
+    pub(super) fn injected_at(&self, address: &Name) -> Injected {
+        let place = self.addresses.get(address);
+        place.map_or_else(Injected::default, |place| self.places[usize::from(*place)].injected)
     }
 
     /// Whether this fault happens here, where it has a chance; counts it.
-    pub(super) fn hits(&mut self, fault: Fault) -> bool {
-        let hit = self.on && self.rng.chance(self.faults.rate(fault));
+    pub(super) fn hits(&mut self, place: u16, fault: Fault) -> bool {
+        if !self.on {
+            return false;
+        }
+        let place = &mut self.places[usize::from(place)];
+        let hit = self.rng.chance(place.faults.rate(fault));
         if hit {
-            self.injected.count(fault);
+            place.injected.count(fault);
         }
         hit
     }
 
     /// How late a delayed readiness is, in nanoseconds; at least 1.
-    pub(super) fn latency_ns(&mut self) -> u64 {
-        let most = crate::clock::ns_of_duration(self.faults.latency);
+    pub(super) fn latency_ns(&mut self, place: u16) -> u64 {
+        let latency = self.places[usize::from(place)].faults.latency;
+        let most = crate::clock::ns_of_duration(latency);
         1 + self.rng.below(most.max(1))
     }
 }

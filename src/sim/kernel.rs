@@ -16,8 +16,10 @@ use super::schedule::Waited;
 use super::world::World;
 use crate::address::Address;
 use crate::buf::Target;
+use crate::completion::Done;
 use crate::driver::{Explain, ListenOptions};
-use crate::error::Reason;
+use crate::error::{Error, Reason};
+use crate::file::Task;
 use crate::interest::Ready;
 use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
@@ -42,6 +44,8 @@ pub(super) enum Call {
     GetSockOpt,
     SigAction,
     WaitId,
+    Job,
+    LookUp,
     Kill,
     Spawn,
     Exit,
@@ -49,7 +53,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Those that the watchers make; the others are the test's.
-    pub(super) const COUNT: usize = Call::WaitId as usize + 1;
+    pub(super) const COUNT: usize = Call::LookUp as usize + 1;
     /// The names that the system's kernel counts them under.
     const NAMES: [&'static str; Call::COUNT] = [
         "wait",
@@ -66,6 +70,8 @@ impl Call {
         "getsockopt",
         "sigaction",
         "waitid",
+        "job",
+        "lookup",
     ];
 
     /// What the trace takes of a call on this number.
@@ -75,7 +81,7 @@ impl Call {
 }
 
 /// An answer, as the trace takes it.
-trait Answer {
+pub(super) trait Answer {
     fn code(&self) -> i64;
 }
 
@@ -120,7 +126,12 @@ impl<T> Answer for Result<T, i32> {
 impl Sim {
     /// Counts a call on `fd`, makes it in the world, and traces it with its answer.
     #[inline(always)]
-    fn call<A: Answer>(&mut self, call: Call, fd: RawFd, make: impl FnOnce(&mut World) -> A) -> A {
+    pub(super) fn call<A: Answer>(
+        &mut self,
+        call: Call,
+        fd: RawFd,
+        make: impl FnOnce(&mut World) -> A,
+    ) -> A {
         self.calls[call as usize] += 1;
         let world = &mut *self.enter();
         let answer = make(world);
@@ -131,6 +142,8 @@ impl Sim {
 
 // SAFETY: the world answers the sum of what `Target::write` has written, part by part.
 unsafe impl Kernel for Sim {
+    const TASKS: bool = true;
+
     fn name(&self) -> &'static str {
         "sim"
     }
@@ -180,6 +193,22 @@ unsafe impl Kernel for Sim {
 
     fn deregister(&mut self, fd: RawFd, _key: u64) {
         self.call(Call::Register, fd, |world| world.deregister(fd as u32))
+    }
+
+    fn start_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
+        self.queue_task(key, task)
+    }
+
+    fn cancel_task(&mut self, key: u64) -> Option<Task> {
+        self.withdraw_task(key)
+    }
+
+    fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+        self.next_task_answer()
+    }
+
+    fn task_counts(&self) -> (u64, u64) {
+        self.jobs.counts()
     }
 
     fn waker(&self) -> Arc<dyn Wake> {
@@ -239,7 +268,8 @@ unsafe impl Kernel for Sim {
     }
 
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
-        self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to))
+        let home = self.home;
+        self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to, home))
     }
 
     fn recv_descriptors(
@@ -275,9 +305,9 @@ unsafe impl Kernel for Sim {
         if prepared.is_some() {
             return Err(libc::EOPNOTSUPP);
         }
-        let selector = self.selector as RawFd;
+        let (selector, home) = (self.selector as RawFd, self.home);
         self.call(Call::Connect, selector, |world| {
-            let answer = world.connect(to);
+            let answer = world.connect(to, home);
             answer.map(|(fd, goes_on)| {
                 let how = if goes_on { Connecting::GoesOn } else { Connecting::Done };
                 (fd, Sim::kind_of(world, fd), how)
@@ -315,7 +345,7 @@ unsafe impl Kernel for Sim {
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
-        let fd = self.enter().listen(at, options)?;
+        let fd = self.enter().listen(at, options, self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Listener, None, self.owner()))
     }
 

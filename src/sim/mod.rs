@@ -49,7 +49,17 @@
 //! path is only a name), with bounded buffers and backlogs, half-close and reset as on Linux;
 //! [pairs](Sim::pair) and [datagram sockets](Sim::datagram); edge-triggered readiness as epoll's.
 //! [Signals](Sim::raise) and [child processes](Sim::spawn) come from the test. Passing descriptors
-//! is not simulated: it fails with `EOPNOTSUPP`.
+//! is not simulated: it fails with `EOPNOTSUPP`. Files are not, either: they are refused with
+//! [`Reason::NoFiles`](crate::Reason::NoFiles).
+//!
+//! [Jobs](crate::Op::run) run on the loop's thread, at virtual times that the seed draws
+//! ([`Sim::set_job_time`]). Look-ups answer from a table that the test fills ([`Sim::host`]).
+//!
+//! # Hosts and links
+//!
+//! [`Sim::at`] gives watchers an address, as if they ran on a host of their own. Between two hosts,
+//! [`Sim::set_link`] sets latency, jitter and bandwidth. [`Sim::cut`] separates them: connections
+//! stall until [`Sim::heal`]. [`Sim::set_faults_at`] sets the faults of one address.
 //!
 //! # Time
 //!
@@ -62,33 +72,19 @@
 //! # Several watchers
 //!
 //! Several watchers in one thread share the network and the clock. A watcher that blocks keeps the
-//! others from running. So let them take turns without blocking, and advance the time when none has
-//! work:
-//!
-//! ```
-//! # use windlass::sim::Sim;
-//! # use windlass::{Completions, Watcher};
-//! # let sim = Sim::new(1);
-//! # let (mut a, mut b) = (Watcher::simulated(&sim), Watcher::simulated(&sim));
-//! # let mut done = Completions::new();
-//! # a.submit(windlass::Op::timer(std::time::Duration::from_secs(60)))?;
-//! loop {
-//!     if a.try_wait(&mut done)? + b.try_wait(&mut done)? > 0 {
-//!         // Look at what is done.
-//! #       done.clear();
-//!     } else if !sim.advance_to_next([a.next_timeout(), b.next_timeout()]) {
-//!         break; // Nothing will ever happen again.
-//!     }
-//! }
-//! # Ok::<(), std::io::Error>(())
-//! ```
+//! others from running. So [`Sim::run`] lets them take turns, and hands each completion to the
+//! program. A loop of your own calls [`Watcher::try_wait`](crate::Watcher::try_wait) of each, and
+//! [`Sim::advance_to_next`] when none has work.
 
 mod datagram;
 mod faults;
+mod jobs;
 mod kernel;
+mod links;
 mod names;
 mod outside;
 mod process;
+mod report;
 mod ring;
 mod rng;
 mod schedule;
@@ -102,11 +98,14 @@ mod world;
 use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use faults::{Faults, Injected};
+pub use links::{Link, Traffic};
+pub(crate) use report::add_lines;
 
 use crate::address::Address;
 use crate::clock;
@@ -114,6 +113,8 @@ use crate::config::Config;
 use crate::interest::Ready;
 use crate::proactor::Proactor;
 use crate::source::{Handle, SourceKind};
+use faults::ANYWHERE;
+use jobs::Jobs;
 use kernel::Call;
 use names::Name;
 use outside::Outside;
@@ -131,6 +132,9 @@ pub struct Sim {
     events: Vec<(u64, Ready)>,
     most_events: usize,
     calls: [u64; Call::COUNT],
+    jobs: Jobs,
+    /// The address of the host that it is on, if the test has said one.
+    home: Option<IpAddr>,
 }
 
 impl Sim {
@@ -155,12 +159,58 @@ impl Sim {
             events: Vec::new(),
             most_events: Config::default().events_per_wait,
             calls: [0; Call::COUNT],
+            jobs: Jobs::default(),
+            home: None,
         }
     }
 
-    /// Changes what goes wrong from now on.
+    /// The same network, seen from the host with this address: for watchers that run there. Their
+    /// connections come from it, and they listen only at it. No address, and loopback, stand for
+    /// it.
+    ///
+    /// Without this, a watcher may listen at any address, and a connection comes from the address
+    /// that it goes to, as on one machine.
+    ///
+    /// ```
+    /// use windlass::sim::Sim;
+    /// use windlass::Watcher;
+    /// let sim = Sim::new(1);
+    /// let mut server = Watcher::simulated(&sim.at([10, 0, 0, 1]));
+    /// let listener = server.listen(([0, 0, 0, 0], 80))?;
+    /// assert_eq!(server.local_address(listener).unwrap().to_string(), "10.0.0.1:80");
+    /// assert!(server.listen(([10, 0, 0, 2], 80)).is_err()); // EADDRNOTAVAIL
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn at(&self, host: impl Into<IpAddr>) -> Sim {
+        let mut sim = self.clone();
+        sim.home = Some(host.into());
+        sim
+    }
+
+    /// Changes what goes wrong from now on, except where
+    /// [an address has faults of its own](Sim::set_faults_at).
     pub fn set_faults(&self, faults: Faults) {
-        self.enter().dice.set_faults(faults);
+        self.enter().dice.set_faults(ANYWHERE, faults);
+    }
+
+    /// Changes what goes wrong from now on at an address: with its listener or its datagram socket,
+    /// and with both ends of every connection of which it is one end. Port 0 stands for every port
+    /// of a host. Of several addresses that fit, one with a port comes first, then an end's own
+    /// address before its peer's. [`injected_at`](Sim::injected_at) counts these faults.
+    ///
+    /// ```
+    /// use windlass::sim::{Faults, Sim};
+    /// let sim = Sim::with_faults(1, Faults::transient(0.1));
+    /// sim.set_faults_at(([10, 0, 0, 5], 5432), Faults { reset: 0.01, ..Faults::all(0.2) });
+    /// sim.set_faults_at(([10, 0, 0, 6], 0), Faults::none()); // this host works
+    /// assert_eq!(sim.injected_at(([10, 0, 0, 5], 5432)).reset, 0); // none yet
+    /// ```
+    pub fn set_faults_at(&self, address: impl Into<Address>, faults: Faults) {
+        let mut world = self.enter();
+        let name = Name::of(&address.into());
+        let place = world.dice.place_at(name);
+        world.dice.set_faults(place, faults);
+        world.place_sockets();
     }
 
     /// How many bytes a socket that is made from now on takes in before its reader reads them: at
@@ -181,6 +231,50 @@ impl Sim {
     /// threads sets zero, and finds the deadlock at once.
     pub fn set_patience(&self, patience: Duration) {
         self.enter().patience = patience;
+    }
+
+    /// How much virtual time a [`run`](Sim::run) takes at most: it fails with `TimedOut` then. So
+    /// a test also ends when timers keep it busy and what it waits for does not come. Default: no
+    /// limit.
+    pub fn set_time_limit(&self, limit: Duration) {
+        self.enter().time_limit = Some(limit);
+    }
+
+    /// A number that the seed draws, for the program under test or for its test. The numbers are
+    /// apart from those of the faults: a program that draws one more meets the same faults. Not for
+    /// secrets.
+    ///
+    /// ```
+    /// use windlass::sim::Sim;
+    /// let (a, b) = (Sim::new(7), Sim::new(7));
+    /// assert_eq!(a.random(), b.random());
+    /// assert!(a.random_below(6) < 6); // a die
+    /// ```
+    pub fn random(&self) -> u64 {
+        self.enter().numbers.next()
+    }
+
+    /// A number below `bound`, drawn as by [`random`](Sim::random).
+    ///
+    /// # Panics
+    /// If `bound` is 0.
+    pub fn random_below(&self, bound: u64) -> u64 {
+        assert!(bound > 0, "no number is below 0");
+        self.enter().numbers.below(bound)
+    }
+
+    /// Takes something that the program or the test has done into the [hash](Sim::trace_hash) of
+    /// the run: two runs with equal hashes have made the same notes at the same places.
+    ///
+    /// ```
+    /// use windlass::sim::Sim;
+    /// let (a, b) = (Sim::new(7), Sim::new(7));
+    /// a.note("elected: 3");
+    /// b.note("elected: 4");
+    /// assert_ne!(a.trace_hash(), b.trace_hash());
+    /// ```
+    pub fn note(&self, what: impl AsRef<[u8]>) {
+        self.enter().note(what.as_ref());
     }
 
     /// Two connected stream sockets, as socketpair(2) makes them.
@@ -215,7 +309,7 @@ impl Sim {
     /// # Errors
     /// `EADDRINUSE` when there is one already, `EINVAL` for no address.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {
-        let fd = self.enter().datagram(&at.into())?;
+        let fd = self.enter().datagram(&at.into(), self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
     }
 
@@ -253,7 +347,12 @@ impl Sim {
 
     /// How many faults of each kind there were.
     pub fn injected(&self) -> Injected {
-        self.enter().dice.injected
+        self.enter().dice.injected()
+    }
+
+    /// How many of them there were by [`set_faults_at`](Sim::set_faults_at) of this address.
+    pub fn injected_at(&self, address: impl Into<Address>) -> Injected {
+        self.enter().dice.injected_at(&Name::of(&address.into()))
     }
 
     /// A hash of everything that has happened, in order: attempts with their answers, events with
@@ -272,6 +371,50 @@ impl Sim {
         world
     }
 
+    /// Whether both are of one network.
+    pub(crate) fn is_same(&self, other: &Sim) -> bool {
+        Rc::ptr_eq(&self.world, &other.world)
+    }
+
+    /// The number of the watcher whose kernel this is.
+    pub(crate) fn selector(&self) -> u32 {
+        self.selector
+    }
+
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.enter().time_limit
+    }
+
+    /// The virtual time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.enter().schedule.elapsed_ns())
+    }
+
+    /// Draws an order.
+    pub(crate) fn shuffle(&self, order: &mut [usize]) {
+        let mut world = self.enter();
+        for last in (1..order.len()).rev() {
+            let other = world.dice.rng.below(last as u64 + 1) as usize;
+            order.swap(last, other);
+        }
+    }
+
+    /// When something happens by itself: zero when one of these watchers has events to take.
+    pub(crate) fn next_for(&self, selectors: &[u32]) -> Option<Duration> {
+        let schedule = &self.enter().schedule;
+        if selectors.iter().any(|&selector| schedule.has_ready_for(selector)) {
+            return Some(Duration::ZERO);
+        }
+        let next = schedule.next_ns()?;
+        Some(Duration::from_nanos(next.saturating_sub(schedule.now_ns)))
+    }
+
+    /// Waits in real time for other threads; false when they do nothing for the patience.
+    pub(crate) fn wait_for_threads(&self) -> bool {
+        let patience = self.enter().patience;
+        self.outside.wait(patience)
+    }
+
     /// The kind of a stream socket.
     fn kind_of(world: &World, fd: i32) -> SourceKind {
         if world.sockets[fd as usize].flags & INTERNET != 0 {
@@ -284,12 +427,15 @@ impl Sim {
 
 impl Clone for Sim {
     fn clone(&self) -> Sim {
-        Sim::open(Rc::clone(&self.world), Arc::clone(&self.outside))
+        let mut sim = Sim::open(Rc::clone(&self.world), Arc::clone(&self.outside));
+        sim.home = self.home;
+        sim
     }
 }
 
 impl Drop for Sim {
     fn drop(&mut self) {
+        self.jobs.discard();
         self.enter().close_selector(self.selector);
     }
 }

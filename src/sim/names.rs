@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::faults::Fault;
+use super::links::Packet;
 use super::world::*;
 use crate::address::Address;
 use crate::driver::ListenOptions;
@@ -30,6 +31,39 @@ impl Name {
             (Some(ip), _) => Name::Ip(ip),
             (None, Some(path)) => Name::Path(path),
             (None, None) => Name::None,
+        }
+    }
+
+    /// What this name means on a host, if it is this machine's: no address, and loopback, stand for
+    /// the host's address.
+    pub(super) fn on(self, home: Option<IpAddr>) -> Name {
+        match (self, home) {
+            (Name::Ip(ip), Some(home)) if ip.ip().is_unspecified() || ip.ip().is_loopback() => {
+                Name::Ip((home, ip.port()).into())
+            }
+            (name, _) => name,
+        }
+    }
+
+    /// As a system: no address to send to stands for this machine.
+    pub(super) fn specified(self) -> Name {
+        match self {
+            Name::Ip(ip) if ip.ip().is_unspecified() => {
+                let here: IpAddr = match ip {
+                    SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                    SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+                };
+                Name::Ip((here, ip.port()).into())
+            }
+            name => name,
+        }
+    }
+
+    /// All ports of a host.
+    pub(super) fn every_port(&self) -> Name {
+        match self {
+            Name::Ip(ip) => Name::Ip((ip.ip(), 0).into()),
+            _ => Name::None,
         }
     }
 
@@ -88,16 +122,25 @@ impl World {
         }
     }
 
-    pub(super) fn bind(&mut self, at: &Address) -> io::Result<Name> {
-        match Name::of(at) {
+    /// The name that a socket gets on a host.
+    pub(super) fn bind(&mut self, at: &Address, home: Option<IpAddr>) -> io::Result<Name> {
+        match Name::of(at).on(home) {
             Name::None => Err(os(libc::EINVAL)),
+            Name::Ip(ip) if home.is_some_and(|home| ip.ip() != home) => {
+                Err(os(libc::EADDRNOTAVAIL))
+            }
             Name::Ip(ip) if ip.port() == 0 => Ok(Name::Ip(self.free_port(ip.ip()))),
             name => Ok(name),
         }
     }
 
-    pub(super) fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<RawFd> {
-        let name = self.bind(at)?;
+    pub(super) fn listen(
+        &mut self,
+        at: &Address,
+        options: ListenOptions,
+        home: Option<IpAddr>,
+    ) -> io::Result<RawFd> {
+        let name = self.bind(at, home)?;
         let sharing = self.listeners.get(&name).map_or(&[][..], Vec::as_slice);
         let shares = |&other: &u32| match &self.sockets[other as usize].role {
             Role::Listener(listener) => options.reuse_port && listener.shared,
@@ -127,35 +170,52 @@ impl World {
 
     /// Opens a socket and connects it; answers whether the connection goes on. As on Linux, a Unix
     /// socket knows at once, and an internet socket when its edge comes.
-    pub(super) fn connect(&mut self, to: &Address) -> Result<(RawFd, bool), i32> {
-        let remote = Name::of(to);
-        let listener = self.listener_at(&remote).map(<[u32]>::to_vec);
-        let refused = listener.is_some() && self.dice.hits(Fault::ConnectRefused);
-        let listener = match listener {
-            Some(sharing) if !refused => {
-                let which = match sharing.len() {
-                    1 => 0,
-                    count => self.dice.rng.below(count as u64) as usize,
-                };
-                Some(sharing[which])
-            }
-            _ => None,
-        };
-        let local = match &remote {
-            Name::Ip(ip) => Name::Ip(self.free_port(ip.ip())),
-            _ => Name::None,
-        };
-        let internet = matches!(remote, Name::Ip(_));
-        let is_full = listener.is_some_and(|listener| self.is_full(listener));
-        match listener {
-            None if !internet => return Err(libc::ECONNREFUSED),
-            Some(_) if !internet && is_full => return Err(libc::EAGAIN),
-            _ => {}
-        }
+    pub(super) fn connect(
+        &mut self,
+        to: &Address,
+        home: Option<IpAddr>,
+    ) -> Result<(RawFd, bool), i32> {
+        let remote = Name::of(to).on(home).specified();
+        let Name::Ip(ip) = remote else { return self.connect_unix(remote) };
+        let local = Name::Ip(self.free_port(home.unwrap_or(ip.ip())));
         let client = self.open(Role::Stream, local, remote);
-        match listener {
-            None => self.sever(client, libc::ECONNREFUSED),
-            Some(listener) if is_full => {
+        if !self.ask_over_link(client) {
+            self.ask_listener(client);
+        }
+        Ok((client as RawFd, true))
+    }
+
+    fn connect_unix(&mut self, remote: Name) -> Result<(RawFd, bool), i32> {
+        let place = self.dice.place_of(&Name::None, &remote);
+        let listener = self.find_listener(&remote, place).ok_or(libc::ECONNREFUSED)?;
+        if self.is_full(listener) {
+            return Err(libc::EAGAIN);
+        }
+        let client = self.open(Role::Stream, Name::None, remote);
+        self.establish(client, listener);
+        Ok((client as RawFd, false))
+    }
+
+    /// The listener that a connect to `remote` reaches, if it is not refused.
+    fn find_listener(&mut self, remote: &Name, place: u16) -> Option<u32> {
+        let sharing = self.listener_at(remote)?.to_vec();
+        if self.dice.hits(place, Fault::ConnectRefused) {
+            return None;
+        }
+        let which = match sharing.len() {
+            1 => 0,
+            count => self.dice.rng.below(count as u64) as usize,
+        };
+        Some(sharing[which])
+    }
+
+    /// An internet socket asks for its connection: it is made, refused, or waits for room.
+    pub(super) fn ask_listener(&mut self, client: u32) {
+        let socket = &self.sockets[client as usize];
+        let (remote, place) = (socket.remote.clone(), socket.place);
+        match self.find_listener(&remote, place) {
+            None => self.tell(client, Packet::Reset(libc::ECONNREFUSED)),
+            Some(listener) if self.is_full(listener) => {
                 let socket = &mut self.sockets[client as usize];
                 socket.flags |= WAITING;
                 socket.peer = listener;
@@ -165,7 +225,6 @@ impl World {
             }
             Some(listener) => self.establish(client, listener),
         }
-        Ok((client as RawFd, internet))
     }
 
     fn is_full(&self, listener: u32) -> bool {
@@ -181,42 +240,44 @@ impl World {
         socket.flags &= !WAITING;
         let (local, remote) = (socket.remote.clone(), socket.local.clone());
         let end = self.open(Role::Stream, local, remote);
+        self.use_link(end);
         self.link(client, end);
         if let Role::Listener(listener) = &mut self.sockets[listener as usize].role {
             listener.backlog.push_back(end);
         }
         self.edge(listener);
-        self.edge(client);
+        self.tell(client, Packet::Opened);
     }
 
     /// How a connection that went on has ended.
     pub(super) fn connect_result(&mut self, fd: RawFd) -> i32 {
         let socket = &mut self.sockets[fd as usize];
         match std::mem::take(&mut socket.error) {
-            0 if socket.flags & WAITING != 0 => libc::EINPROGRESS,
+            0 if socket.flags & (WAITING | OPENING) != 0 => libc::EINPROGRESS,
             errno => errno,
         }
     }
 
     pub(super) fn accept(&mut self, fd: RawFd) -> Result<RawFd, i32> {
         let end = self.head_of_backlog(fd)?;
+        let place = self.sockets[fd as usize].place;
         if self.dice.on {
-            if self.dice.hits(Fault::Eintr) {
+            if self.dice.hits(place, Fault::Eintr) {
                 return Err(libc::EINTR);
             }
-            if self.dice.hits(Fault::Emfile) {
+            if self.dice.hits(place, Fault::Emfile) {
                 return Err(libc::EMFILE);
             }
-            if self.dice.hits(Fault::Eagain) {
+            if self.dice.hits(place, Fault::Eagain) {
                 self.edge(fd as u32);
                 return Err(libc::EAGAIN);
             }
-            if self.dice.hits(Fault::Denied) {
+            if self.dice.hits(place, Fault::Denied) {
                 return Err(libc::EPERM);
             }
         }
         self.take_from_backlog(fd);
-        if self.dice.hits(Fault::Aborted) {
+        if self.dice.hits(place, Fault::Aborted) {
             self.abort(end);
             return Err(libc::ECONNABORTED);
         }

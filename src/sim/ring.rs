@@ -11,12 +11,14 @@ pub(super) struct Ring {
     bytes: Vec<u8>,
     head: usize,
     len: usize,
+    /// How many of its last bytes have not arrived yet.
+    hidden: usize,
     limit: usize,
 }
 
 impl Ring {
     pub(super) const fn new(limit: usize) -> Ring {
-        Ring { bytes: Vec::new(), head: 0, len: 0, limit }
+        Ring { bytes: Vec::new(), head: 0, len: 0, hidden: 0, limit }
     }
 
     #[inline(always)]
@@ -24,9 +26,26 @@ impl Ring {
         self.len
     }
 
+    /// How many bytes a reader finds.
+    #[inline(always)]
+    pub(super) fn readable(&self) -> usize {
+        self.len - self.hidden
+    }
+
+    /// Whether a reader finds none.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len == self.hidden
+    }
+
+    /// The last bytes have not arrived yet.
+    pub(super) fn hide(&mut self, count: usize) {
+        self.hidden += count;
+    }
+
+    /// The first of those bytes have.
+    pub(super) fn show(&mut self, count: usize) {
+        self.hidden -= count;
     }
 
     /// How many bytes fit.
@@ -63,7 +82,7 @@ impl Ring {
     /// Moves bytes from the start to `to`, at most `most`; answers how many.
     #[inline(always)]
     pub(super) fn pop(&mut self, to: &mut Target<'_>, most: usize) -> usize {
-        let count = self.len.min(most).min(to.len());
+        let count = self.readable().min(most).min(to.len());
         let first = count.min(self.bytes.len() - self.head);
         to.write(&self.bytes[self.head..self.head + first]);
         if first < count {

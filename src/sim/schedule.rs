@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::faults::Fault;
+use super::faults::{ANYWHERE, Fault};
 use super::world::{NOBODY, QUEUED, REGISTERED, WRITES_REGISTERED, World};
 use crate::interest::Ready;
-use crate::proactor::WAKE;
+use crate::proactor::{FILES, WAKE};
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;
@@ -23,9 +23,28 @@ pub(super) struct Selector {
     ready: VecDeque<u32>,
     /// Another thread ends the next wait.
     pub(super) woken: bool,
+    /// A job of the watcher makes a step: this ends the next wait.
+    job_due: bool,
     /// Keys whose registration has ended.
     gone: VecDeque<u64>,
     in_use: bool,
+}
+
+impl Selector {
+    fn has_ready(&self) -> bool {
+        self.woken || self.job_due || !self.ready.is_empty()
+    }
+}
+
+/// What happens by itself at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// This use of a socket's place is reported.
+    Report { socket: u32, generation: u32 },
+    /// Something arrives at this use of a socket's place.
+    Arrive { socket: u32, generation: u32 },
+    /// A job of a watcher makes a step.
+    Job { selector: u32 },
 }
 
 /// The clock and the agenda.
@@ -34,9 +53,8 @@ pub(super) struct Schedule {
     /// The virtual time of a turn; never 0.
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
-    /// When which socket (and which use of its place) is reported late. The running number keeps
-    /// what falls on one time in order.
-    late: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
+    /// What happens when. The running number keeps what falls on one time in order.
+    late: BinaryHeap<Reverse<(u64, u64, Event)>>,
     number: u64,
 }
 
@@ -84,8 +102,22 @@ impl Schedule {
 
     pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
         let at_ns = self.now_ns.saturating_add(delay_ns);
+        self.add(at_ns, Event::Report { socket, generation });
+    }
+
+    /// Has something arrive at a socket at a time.
+    pub(super) fn arrive_at(&mut self, at_ns: u64, socket: u32, generation: u32) {
+        self.add(at_ns, Event::Arrive { socket, generation });
+    }
+
+    /// Ends a wait of this watcher at a time.
+    pub(super) fn wake_at(&mut self, at_ns: u64, selector: u32) {
+        self.add(at_ns, Event::Job { selector });
+    }
+
+    fn add(&mut self, at_ns: u64, event: Event) {
         self.number += 1;
-        self.late.push(Reverse((at_ns, self.number, socket, generation)));
+        self.late.push(Reverse((at_ns, self.number, event)));
     }
 
     pub(super) fn remember_gone(&mut self, selector: u32, key: u64) {
@@ -98,7 +130,17 @@ impl Schedule {
 
     /// Whether a selector has something to report.
     pub(super) fn has_ready(&self) -> bool {
-        self.selectors.iter().any(|selector| selector.woken || !selector.ready.is_empty())
+        self.selectors.iter().any(Selector::has_ready)
+    }
+
+    /// Whether this one has.
+    pub(super) fn has_ready_for(&self, selector: u32) -> bool {
+        self.selectors[selector as usize].has_ready()
+    }
+
+    /// The time since the start.
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        self.now_ns - START_NS
     }
 
     /// When something is reported by itself.
@@ -160,12 +202,21 @@ impl World {
 
     /// Puts what was delayed until now where its selector finds it.
     fn report_due(&mut self) {
-        while let Some(&Reverse((at_ns, _, socket, generation))) = self.schedule.late.peek()
+        while let Some(&Reverse((at_ns, _, event))) = self.schedule.late.peek()
             && at_ns <= self.schedule.now_ns
         {
             self.schedule.late.pop();
-            if self.sockets[socket as usize].generation == generation {
-                self.report(socket);
+            match event {
+                Event::Report { socket, generation } => {
+                    if self.sockets[socket as usize].generation == generation {
+                        self.report(socket);
+                    }
+                }
+                Event::Arrive { socket, generation } => self.arrive(socket, generation),
+                Event::Job { selector } => {
+                    let selector = &mut self.schedule.selectors[selector as usize];
+                    selector.job_due = selector.in_use;
+                }
             }
         }
     }
@@ -185,6 +236,9 @@ impl World {
     fn collect(&mut self, selector: u32, most: usize, events: &mut Vec<(u64, Ready)>) {
         if std::mem::take(&mut self.schedule.selectors[selector as usize].woken) {
             events.push((WAKE, Ready::READABLE));
+        }
+        if std::mem::take(&mut self.schedule.selectors[selector as usize].job_due) {
+            events.push((FILES, Ready::READABLE));
         }
         while events.len() < most
             && let Some(index) = self.schedule.selectors[selector as usize].ready.pop_front()
@@ -211,10 +265,10 @@ impl World {
         if !self.dice.on {
             return false;
         }
-        let Some(key) = self.key_to_report(selector) else {
+        let Some((key, place)) = self.key_to_report(selector) else {
             return false;
         };
-        let hit = self.dice.hits(Fault::SpuriousReadiness);
+        let hit = self.dice.hits(place, Fault::SpuriousReadiness);
         if hit {
             events.push((key, Ready::READABLE | Ready::WRITABLE));
         }
@@ -222,18 +276,18 @@ impl World {
     }
 
     /// A key of this selector, of a registration that lives or of one that is gone.
-    fn key_to_report(&mut self, selector: u32) -> Option<u64> {
+    fn key_to_report(&mut self, selector: u32) -> Option<(u64, u16)> {
         let rng = &mut self.dice.rng;
         let gone = &self.schedule.selectors[selector as usize].gone;
         if !gone.is_empty() && rng.chance(0.25) {
-            return Some(gone[rng.below(gone.len() as u64) as usize]);
+            return Some((gone[rng.below(gone.len() as u64) as usize], ANYWHERE));
         }
         let count = self.sockets.len() as u64;
         let start = rng.below(count.max(1));
         (0..count)
             .map(|i| &self.sockets[((start + i) % count) as usize])
             .find(|socket| socket.flags & REGISTERED != 0 && socket.selector == selector)
-            .map(|socket| socket.key)
+            .map(|socket| (socket.key, socket.place))
     }
 
     /// Ends the registration of a socket.

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 
 use super::faults::Fault;
+use super::links::Packet;
 use super::names::Name;
 use super::world::*;
 use crate::buf::Target;
@@ -44,19 +45,20 @@ impl World {
     /// What goes wrong with a read: an errno, or how many bytes it takes at most.
     #[cold]
     pub(super) fn recv_faults(&mut self, fd: RawFd, to: &[Target<'_>]) -> Result<usize, i32> {
-        if self.dice.hits(Fault::Eintr) {
+        let place = self.sockets[fd as usize].place;
+        if self.dice.hits(place, Fault::Eintr) {
             return Err(libc::EINTR);
         }
         self.reset_by_chance(fd as u32);
         let socket = &self.sockets[fd as usize];
         let has_message = matches!(&socket.role, Role::Datagram(m) if !m.letters.is_empty());
         let works = !socket.ring.is_empty() || socket.flags & ENDED != 0 || has_message;
-        let count = socket.ring.len().min(to.iter().map(Target::len).sum());
-        if works && self.dice.hits(Fault::Eagain) {
+        let count = socket.ring.readable().min(to.iter().map(Target::len).sum());
+        if works && self.dice.hits(place, Fault::Eagain) {
             self.edge(fd as u32);
             return Err(libc::EAGAIN);
         }
-        if count > 1 && self.dice.hits(Fault::PartialRead) {
+        if count > 1 && self.dice.hits(place, Fault::PartialRead) {
             return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
         }
         Ok(usize::MAX)
@@ -95,7 +97,7 @@ impl World {
             socket.flags &= !AWAITED;
             if socket.flags & (CONNECTED | GONE) == CONNECTED {
                 let peer = socket.peer;
-                self.edge(peer);
+                self.tell(peer, Packet::Room);
             }
         }
     }
@@ -130,7 +132,12 @@ impl World {
         if left == room {
             return -(libc::EAGAIN as isize);
         }
-        self.edge(to);
+        if peer.flags & LINKED == 0 {
+            self.edge(to);
+        } else {
+            peer.ring.hide(room - left);
+            self.tell(to, Packet::Bytes(room - left));
+        }
         if most != usize::MAX {
             // There is room "again".
             self.edge(fd as u32);
@@ -141,10 +148,11 @@ impl World {
     /// What goes wrong with a write: an errno, or how many bytes it takes at most.
     #[cold]
     fn send_faults(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> Result<usize, i32> {
-        if self.dice.hits(Fault::Eintr) {
+        let place = self.sockets[fd as usize].place;
+        if self.dice.hits(place, Fault::Eintr) {
             return Err(libc::EINTR);
         }
-        if self.dice.hits(Fault::Enobufs) {
+        if self.dice.hits(place, Fault::Enobufs) {
             return Err(libc::ENOBUFS);
         }
         self.reset_by_chance(fd as u32);
@@ -154,11 +162,11 @@ impl World {
         }
         let room = self.sockets[socket.peer as usize].ring.room();
         let count = room.min(parts.iter().map(|part| part.len()).sum());
-        if count > 0 && self.dice.hits(Fault::Eagain) {
+        if count > 0 && self.dice.hits(place, Fault::Eagain) {
             self.edge(fd as u32);
             return Err(libc::EAGAIN);
         }
-        if count > 1 && self.dice.hits(Fault::PartialWrite) {
+        if count > 1 && self.dice.hits(place, Fault::PartialWrite) {
             return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
         }
         Ok(usize::MAX)
@@ -177,10 +185,9 @@ impl World {
             (Role::Stream, 0) if socket.flags & GONE == 0 => libc::ENOTCONN,
             (Role::Stream, 0) if socket.flags & INTERNET == 0 => libc::EPIPE,
             (Role::Stream, 0) => {
-                // TCP learns from the answer to this segment that nobody is there.
-                self.sever(fd as u32, libc::EPIPE);
-                let sent: usize = parts.iter().map(|part| part.len()).sum();
-                return sent as isize;
+                // TCP learns from the answer to this segment that the peer is closed.
+                let bytes = parts.iter().map(|part| part.len()).sum();
+                return self.send_into_void(fd as u32, bytes);
             }
             (Role::Stream, errno) => errno,
         };
@@ -198,10 +205,14 @@ impl World {
     #[cold]
     fn reset_by_chance(&mut self, index: u32) {
         let socket = &self.sockets[index as usize];
-        if socket.flags & (CONNECTED | GONE | BROKEN) == CONNECTED && self.dice.hits(Fault::Reset) {
+        let place = socket.place;
+        if socket.flags & (CONNECTED | GONE | BROKEN) == CONNECTED
+            && self.dice.hits(place, Fault::Reset)
+        {
             let peer = socket.peer;
             self.sever(index, libc::ECONNRESET);
-            self.sever(peer, libc::ECONNRESET);
+            self.sockets[peer as usize].flags |= GONE;
+            self.tell(peer, Packet::Reset(libc::ECONNRESET));
         }
     }
 
@@ -216,8 +227,7 @@ impl World {
         socket.flags |= SHUT;
         let (peer, flags) = (socket.peer, socket.flags);
         if flags & GONE == 0 {
-            self.sockets[peer as usize].flags |= ENDED;
-            self.edge(peer);
+            self.tell(peer, Packet::End);
         }
         if flags & ENDED != 0 {
             self.edge(fd as u32);

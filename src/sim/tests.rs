@@ -13,10 +13,15 @@ use crate::op::Op;
 use crate::source::{Handle, Source};
 use crate::watcher::Watcher;
 
+mod addresses;
+mod costs;
 mod counters;
+mod jobs;
+mod links;
 mod places;
 mod refusals;
 mod time;
+mod turns;
 
 type Simulated = Watcher;
 
@@ -172,7 +177,9 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
     let mut watcher = watcher(sim);
     let listener = watcher.listen(ADDRESS).unwrap();
     watcher.submit(Op::accept(listener).token(ACCEPT).multishot()).unwrap();
-    watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
+    sim.host("server", [ADDRESS.0]);
+    let look_up = || Op::lookup_host("server", ADDRESS.1).token(CONNECT);
+    watcher.submit(look_up()).unwrap();
     let mut echoed = Vec::new();
     let mut client = Source::NONE;
     let mut heard = Vec::new();
@@ -194,6 +201,9 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                 }
                 (SERVE, _) => {
                     watcher.abort(c.source);
+                }
+                (CONNECT, Ok(Done::Addresses(found))) => {
+                    watcher.submit(Op::connect(found[0]).token(CONNECT)).unwrap();
                 }
                 (CONNECT, Ok(Done::Connected(socket))) => {
                     client = watcher.attach(socket).unwrap();
@@ -221,7 +231,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                 (CONNECT | ASK, _) => {
                     watcher.abort(client);
                     client = Source::NONE;
-                    watcher.submit(Op::connect(ADDRESS).token(CONNECT)).unwrap();
+                    watcher.submit(look_up()).unwrap();
                 }
                 (token, other) => panic!("{token}: {other:?}"),
             }
@@ -285,6 +295,7 @@ fn every_fault_happens() {
             "denied" => &mut faults.denied,
             "reset" => &mut faults.reset,
             "connect_refused" => &mut faults.connect_refused,
+            "lookup_failed" => &mut faults.lookup_failed,
             other => panic!("{other}"),
         };
         *field = 0.5;
@@ -647,39 +658,5 @@ fn datagrams_are_cut_and_bounded() {
         };
         let Done::Received { data, truncated, .. } = received else { panic!("{received:?}") };
         assert_eq!((&*data, truncated), (&[i; 60][..], true));
-    }
-}
-
-/// What an operation costs: `cargo test --release --lib costs -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn costs() {
-    const BATCH: usize = 64;
-    const ROUNDS: u32 = 100_000;
-    let sim = Sim::new(1);
-    let mut watcher = watcher(&sim);
-    let pairs: Vec<_> = (0..BATCH).map(|_| attach_pair(&mut watcher, &sim)).collect();
-    let mut done = Completions::new();
-    for reads_first in [false, true] {
-        let start = std::time::Instant::now();
-        for _ in 0..ROUNDS {
-            for (a, b) in &pairs {
-                if reads_first {
-                    watcher.submit(Op::read(*b)).unwrap();
-                }
-                watcher.submit(Op::write(*a, &[7u8; 64][..])).unwrap();
-                if !reads_first {
-                    watcher.submit(Op::read(*b)).unwrap();
-                }
-            }
-            let mut seen = 0;
-            while seen < 2 * BATCH {
-                seen += watcher.wait(&mut done).unwrap();
-                done.clear();
-            }
-        }
-        let spent = start.elapsed().as_nanos() as f64 / f64::from(ROUNDS);
-        let each = spent / (2 * BATCH) as f64;
-        println!("{each:.1} ns per operation, reads first: {reads_first}");
     }
 }

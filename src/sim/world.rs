@@ -3,21 +3,29 @@
 //! A stream is two sockets that name each other; what one sends stands at once in the ring of the
 //! other. What a selector reports of a socket, and when, is as on Linux.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::datagram::Mailbox;
 use super::faults::{Dice, Fault, Faults};
+use super::jobs::Resolver;
+use super::links::{Links, Packet};
 use super::names::{self, Listener, Name, os};
 use super::process::{Processes, Watched};
 use super::ring::Ring;
+use super::rng::Rng;
 use super::schedule::Schedule;
 use crate::address::Address;
 use crate::interest::Ready;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
+
+/// The seed of the program's numbers differs from that of the faults by this.
+const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
+/// What the trace takes for a note.
+const NOTE: u64 = 1 << 63;
 
 /// No socket, no selector.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -45,6 +53,11 @@ pub(super) const INTERNET: u16 = 1 << 8;
 /// Waits for room in the backlog of the listener that `peer` names.
 pub(super) const WAITING: u16 = 1 << 9;
 
+/// What goes to this socket travels over a link.
+pub(super) const LINKED: u16 = 1 << 11;
+/// Asks for a connection over a link, and has not heard of it.
+pub(super) const OPENING: u16 = 1 << 12;
+
 pub(super) enum Role {
     Vacant,
     Stream,
@@ -69,6 +82,12 @@ pub(super) struct Socket {
     pub(super) generation: u32,
     /// An errno that the next attempt takes.
     pub(super) error: i32,
+    /// The direction of a link that ends here, while `LINKED`.
+    pub(super) line: u32,
+    /// What travels here, by the time of its arrival.
+    pub(super) on_way: VecDeque<(u64, Packet)>,
+    /// Which faults happen here.
+    pub(super) place: u16,
     pub(super) role: Role,
     pub(super) local: Name,
     pub(super) remote: Name,
@@ -87,6 +106,11 @@ pub(super) struct World {
     pub(super) buffer: usize,
     pub(super) patience: Duration,
     pub(super) port: u16,
+    pub(super) resolver: Resolver,
+    pub(super) links: Links,
+    /// The numbers for the program under test.
+    pub(super) numbers: Rng,
+    pub(super) time_limit: Option<Duration>,
 }
 
 pub(super) fn refuse(errno: i32) -> Received {
@@ -107,6 +131,10 @@ impl World {
             buffer: 64 << 10,
             patience: Duration::from_secs(10),
             port: names::FIRST_PORT,
+            resolver: Resolver::default(),
+            links: Links::default(),
+            numbers: Rng::new(seed ^ NUMBERS),
+            time_limit: None,
         }
     }
 
@@ -115,6 +143,16 @@ impl World {
     pub(super) fn trace(&mut self, what: u64, answer: u64) {
         let mixed = self.trace.rotate_left(5) ^ what.rotate_left(32) ^ answer;
         self.trace = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// Takes a note into that hash: its length and all of its bytes.
+    pub(super) fn note(&mut self, what: &[u8]) {
+        self.trace(NOTE, what.len() as u64);
+        for part in what.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..part.len()].copy_from_slice(part);
+            self.trace(NOTE, u64::from_le_bytes(bytes));
+        }
     }
 
     pub(super) fn open(&mut self, role: Role, local: Name, remote: Name) -> u32 {
@@ -127,6 +165,9 @@ impl World {
                 key: 0,
                 generation: 0,
                 error: 0,
+                line: NOBODY,
+                on_way: VecDeque::new(),
+                place: 0,
                 role: Role::Vacant,
                 local: Name::None,
                 remote: Name::None,
@@ -137,8 +178,16 @@ impl World {
         let socket = &mut self.sockets[index as usize];
         socket.flags = if internet { INTERNET } else { 0 };
         socket.ring = Ring::new(self.buffer);
+        socket.place = self.dice.place_of(&local, &remote);
         (socket.role, socket.local, socket.remote) = (role, local, remote);
         index
+    }
+
+    /// Finds out anew which faults happen where.
+    pub(super) fn place_sockets(&mut self) {
+        for socket in &mut self.sockets {
+            socket.place = self.dice.place_of(&socket.local, &socket.remote);
+        }
     }
 
     pub(super) fn link(&mut self, a: u32, b: u32) {
@@ -161,12 +210,13 @@ impl World {
     #[cold]
     fn edge_is_late(&mut self, index: u32) -> bool {
         let socket = &self.sockets[index as usize];
+        let place = socket.place;
         if socket.flags & (REGISTERED | QUEUED) != REGISTERED
-            || !self.dice.hits(Fault::DelayedReadiness)
+            || !self.dice.hits(place, Fault::DelayedReadiness)
         {
             return false;
         }
-        let delay_ns = self.dice.latency_ns();
+        let delay_ns = self.dice.latency_ns(place);
         self.schedule.report_late(delay_ns, index, socket.generation);
         true
     }
@@ -204,7 +254,7 @@ impl World {
         }
         if flags & (SHUT | GONE) != 0 {
             ready |= Ready::WRITABLE;
-        } else if flags & CONNECTED != 0 {
+        } else if flags & (CONNECTED | OPENING) == CONNECTED {
             let peer = &mut self.sockets[peer as usize];
             if peer.ring.is_roomy() {
                 ready |= Ready::WRITABLE;
@@ -243,11 +293,13 @@ impl World {
         let socket = &mut self.sockets[fd as usize];
         let role = std::mem::replace(&mut socket.role, Role::Vacant);
         let (flags, peer) = (socket.flags, socket.peer);
-        let unread = !socket.ring.is_empty();
+        let unread = socket.ring.len() > 0;
         let local = std::mem::take(&mut socket.local);
         socket.flags = 0;
         socket.peer = NOBODY;
         socket.error = 0;
+        socket.line = NOBODY;
+        socket.on_way = VecDeque::new();
         socket.ring = Ring::new(0);
         socket.remote = Name::None;
         socket.generation = socket.generation.wrapping_add(1);
@@ -266,7 +318,7 @@ impl World {
                 }
                 for client in listener.waiting {
                     self.sockets[client as usize].flags &= !WAITING;
-                    self.sever(client, libc::ECONNREFUSED);
+                    self.tell(client, Packet::Reset(libc::ECONNREFUSED));
                 }
             }
             Role::Datagram(mailbox) => {
@@ -280,10 +332,9 @@ impl World {
             }
             Role::Stream if flags & (CONNECTED | GONE) != CONNECTED => {}
             // Bytes that nobody will read are lost: the peer must know.
-            Role::Stream if unread => self.sever(peer, libc::ECONNRESET),
             Role::Stream => {
-                self.sockets[peer as usize].flags |= ENDED | GONE;
-                self.edge(peer);
+                self.sockets[peer as usize].flags |= GONE;
+                self.tell(peer, if unread { Packet::Reset(libc::ECONNRESET) } else { Packet::End });
             }
         }
         self.vacant.push(index);
@@ -294,7 +345,8 @@ impl World {
         let socket = &self.sockets[index as usize];
         if socket.flags & (CONNECTED | GONE) == CONNECTED {
             let peer = socket.peer;
-            self.sever(peer, libc::ECONNRESET);
+            self.sockets[peer as usize].flags |= GONE;
+            self.tell(peer, Packet::Reset(libc::ECONNRESET));
             self.sockets[index as usize].flags |= GONE;
         }
         self.close(index as RawFd);

@@ -1,10 +1,16 @@
-//! Watchers on a simulated network.
+//! Watchers on a simulated network, and the turns that several of them take.
+
+use std::fmt::Write;
+use std::io;
+use std::time::Duration;
 
 use super::Watcher;
 use crate::auto::Auto;
+use crate::completion::{Completion, Completions};
 use crate::config::Config;
+use crate::error::Reason;
 use crate::proactor::Proactor;
-use crate::sim::Sim;
+use crate::sim::{Sim, add_lines};
 
 impl Watcher {
     /// A watcher on a simulated network, with the default settings. It has the type of every
@@ -27,5 +33,148 @@ impl Watcher {
     pub fn simulated_with(sim: &Sim, config: Config) -> Watcher {
         let driver = Proactor::simulated(sim, config);
         Watcher::with_driver(Auto::Simulated(Box::new(driver)))
+    }
+
+    /// The proactor of a simulated watcher.
+    fn proactor(&self) -> Option<&Proactor<Sim>> {
+        match self.driver() {
+            Auto::Simulated(proactor) => Some(proactor),
+            _ => None,
+        }
+    }
+
+    /// What is in flight here, as text.
+    fn describe(&self) -> String {
+        let Some(proactor) = self.proactor() else { return String::new() };
+        let pending = proactor.pending();
+        let mut text = format!("{} operations in flight\n", pending.len());
+        let lines = pending.into_iter().map(|(code, source, token)| {
+            let mut line = format!("{code:?}");
+            if !source.is_none() {
+                // Writing to a string does not fail.
+                let _ = write!(line, " on {source:?}");
+                if let Ok(at) = self.local_address(source) {
+                    let _ = write!(line, ", {at}");
+                }
+                if let Ok(peer) = self.peer_address(source) {
+                    let _ = write!(line, " -> {peer}");
+                }
+            }
+            let _ = write!(line, ", token {token}");
+            line
+        });
+        add_lines(&mut text, lines);
+        text
+    }
+}
+
+impl Sim {
+    /// Lets watchers of this simulation take turns in one thread until `handle` returns a value.
+    ///
+    /// In each round every watcher takes a turn without blocking; the seed draws their order.
+    /// `handle` gets each completion, with the watcher and its place in the list. When no watcher
+    /// has anything to do, time passes until something happens: see
+    /// [`advance_to_next`](Sim::advance_to_next).
+    ///
+    /// ```
+    /// use windlass::sim::Sim;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let sim = Sim::new(1);
+    /// let (mut server, mut client) = (Watcher::simulated(&sim), Watcher::simulated(&sim));
+    /// let listener = server.listen(([10, 0, 0, 1], 80))?;
+    /// server.submit(Op::accept(listener))?;
+    /// client.submit(Op::connect(([10, 0, 0, 1], 80)))?;
+    /// let heard = sim.run(&mut [&mut server, &mut client], |who, watcher, c| {
+    ///     match c.result? {
+    ///         Done::Accepted(socket) => {
+    ///             let source = watcher.attach(socket)?;
+    ///             watcher.submit(Op::read(source))?;
+    ///         }
+    ///         Done::Connected(socket) => {
+    ///             let source = watcher.attach(socket)?;
+    ///             watcher.submit(Op::write(source, "hello"))?;
+    ///         }
+    ///         Done::Read(data) => {
+    ///             assert_eq!(who, 0);
+    ///             return Ok(Some(data.into_vec())); // this ends the run
+    ///         }
+    ///         _ => {}
+    ///     }
+    ///     Ok(None)
+    /// })?;
+    /// assert_eq!(heard, b"hello");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - What `handle` returns.
+    /// - `Deadlock`: nothing can happen any more, and no other thread does anything for the
+    ///   [patience](Sim::set_patience) of the simulation. The text says what is in flight in each
+    ///   watcher, and what waits on the network.
+    /// - `TimedOut`, with the same text: the [time limit](Sim::set_time_limit) has passed.
+    /// - [`Reason::Closed`]: all watchers are closed.
+    /// - `InvalidInput`: a watcher does not run on this simulation.
+    pub fn run<T>(
+        &self,
+        watchers: &mut [&mut Watcher],
+        mut handle: impl FnMut(usize, &mut Watcher, Completion) -> io::Result<Option<T>>,
+    ) -> io::Result<T> {
+        let mut selectors = Vec::new();
+        for (who, watcher) in watchers.iter().enumerate() {
+            let kernel = watcher.proactor().map(Proactor::kernel);
+            let Some(kernel) = kernel.filter(|kernel| self.is_same(kernel)) else {
+                let text = format!("watcher {who} does not run on this simulation");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            };
+            selectors.push(kernel.selector());
+        }
+        let mut order: Vec<usize> = (0..watchers.len()).collect();
+        let mut done = Completions::new();
+        let until = self.time_limit().and_then(|limit| self.now().checked_add(limit));
+        loop {
+            let (mut moved, mut closed) = (false, 0);
+            self.shuffle(&mut order);
+            for &who in &order {
+                match watchers[who].try_wait(&mut done) {
+                    Err(error) if Reason::of(&error) == Some(Reason::Closed) => closed += 1,
+                    count => moved |= count? > 0,
+                }
+                for c in done.drain(..) {
+                    if let Some(value) = handle(who, watchers[who], c)? {
+                        return Ok(value);
+                    }
+                }
+            }
+            if closed == watchers.len() {
+                return Err(Reason::Closed.into());
+            }
+            if until.is_some_and(|until| self.now() >= until) {
+                let text = "the time limit of the simulation has passed";
+                return Err(self.stands_still(io::ErrorKind::TimedOut, text, watchers));
+            }
+            if moved {
+                continue;
+            }
+            let timeouts = watchers.iter_mut().filter_map(|watcher| watcher.next_timeout());
+            let next: Option<Duration> = timeouts.chain(self.next_for(&selectors)).min();
+            match next {
+                Some(span) => self.advance(span),
+                None if self.wait_for_threads() => {}
+                None => {
+                    let text = "the simulation stands still: nothing is left that could happen";
+                    return Err(self.stands_still(io::ErrorKind::Deadlock, text, watchers));
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn stands_still(&self, kind: io::ErrorKind, why: &str, all: &[&mut Watcher]) -> io::Error {
+        let mut text = format!("{why}, {:?} after its start\n", self.elapsed());
+        for (who, watcher) in all.iter().enumerate() {
+            let _ = write!(text, "watcher {who}: {}", watcher.describe());
+        }
+        text.push_str(&self.report());
+        io::Error::new(kind, text)
     }
 }

@@ -43,7 +43,8 @@ impl Op {
     /// # Platforms
     ///
     /// getaddrinfo(3) on every system, with its configuration (`/etc/hosts`, `/etc/resolv.conf`).
-    /// Look-ups and jobs run on half of the threads at most.
+    /// Look-ups and jobs run on half of the threads at most. The simulation answers from
+    /// [the test's table](crate::sim::Sim::host).
     ///
     /// # Cancellation
     ///
@@ -110,8 +111,8 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// The same everywhere, except in the simulation. It has no threads, and refuses a job with
-    /// [`Reason::NoFiles`].
+    /// The same everywhere. In the simulation the job runs on the loop's thread, at a virtual time
+    /// that the seed draws, so it must not wait for another thread or for the watcher.
     ///
     /// # Cancellation
     ///

@@ -1,0 +1,204 @@
+//! Jobs and look-ups: they run on the loop's thread, at times that the seed draws.
+//!
+//! A job waits, begins, and ends: each takes virtual time. Its closure runs when it begins. So it
+//! can be cancelled until then, and ends late when it is cancelled after that.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::Sim;
+use super::faults::{ANYWHERE, Fault};
+use super::kernel::Call;
+use super::world::World;
+use crate::buf::Buf;
+use crate::clock;
+use crate::completion::Done;
+use crate::discard::discard;
+use crate::error::{Error, ErrorKind};
+use crate::file::{HostName, Task};
+
+/// How long a job waits, and how long it runs, at most, if the test does not say.
+const JOB_NS: u64 = 1_000_000;
+
+/// The jobs and look-ups of one watcher, by the time of their next step and their order.
+#[derive(Default)]
+pub(super) struct Jobs {
+    queued: BTreeMap<(u64, u64), (u64, Task)>,
+    begun: BTreeMap<(u64, u64), (u64, Result<Done, Error>)>,
+    number: u64,
+}
+
+impl Jobs {
+    /// How many have not begun, and how many have not ended.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.queued.len() as u64, self.begun.len() as u64)
+    }
+
+    /// Drops what belongs to the program.
+    pub(super) fn discard(&mut self) {
+        for (_, task) in std::mem::take(&mut self.queued).into_values() {
+            discard(task);
+        }
+        for (_, result) in std::mem::take(&mut self.begun).into_values() {
+            discard(result);
+        }
+    }
+}
+
+/// The hosts that look-ups know, and how long jobs take.
+pub(super) struct Resolver {
+    hosts: BTreeMap<String, Vec<IpAddr>>,
+    job_ns: u64,
+}
+
+impl Default for Resolver {
+    fn default() -> Resolver {
+        let localhost = ("localhost".into(), vec![Ipv4Addr::LOCALHOST.into()]);
+        Resolver { hosts: BTreeMap::from([localhost]), job_ns: JOB_NS }
+    }
+}
+
+/// Names are the same in capitals, and with the dot of the root.
+fn normal(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+impl World {
+    fn addresses(&mut self, host: &str, port: u16) -> Result<Vec<SocketAddr>, i32> {
+        if host.contains('\0') {
+            return Err(libc::EINVAL);
+        }
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            // No name server is asked.
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        if self.dice.hits(ANYWHERE, Fault::LookupFailed) {
+            return Err(libc::EAGAIN);
+        }
+        let found = self.resolver.hosts.get(&normal(host)).ok_or(libc::ENOENT)?;
+        Ok(found.iter().map(|ip| SocketAddr::new(*ip, port)).collect())
+    }
+
+    fn names(&mut self, address: SocketAddr) -> Result<HostName, i32> {
+        if self.dice.hits(ANYWHERE, Fault::LookupFailed) {
+            return Err(libc::EAGAIN);
+        }
+        let mut hosts = self.resolver.hosts.iter();
+        let known = hosts.find(|(_, addresses)| addresses.contains(&address.ip()));
+        let host = known.map_or_else(|| address.ip().to_string(), |(name, _)| name.clone());
+        Ok(HostName { host, service: address.port().to_string() })
+    }
+
+    /// A time of a job's next step.
+    fn job_step_ns(&mut self) -> u64 {
+        let span_ns = 1 + self.dice.rng.below(self.resolver.job_ns.max(1));
+        self.schedule.now_ns.saturating_add(span_ns)
+    }
+}
+
+impl Sim {
+    /// Gives a host its addresses, for [`Op::lookup_host`](crate::Op::lookup_host) and
+    /// [`Op::lookup_addr`](crate::Op::lookup_addr). An empty list takes the name away. At the start
+    /// only `localhost` is known, as 127.0.0.1.
+    ///
+    /// A look-up of an unknown name ends with `ENOENT`, as getaddrinfo(3) has it. Addresses as text
+    /// need no entry. A port has no name: `lookup_addr` gives it as its number.
+    ///
+    /// ```
+    /// use windlass::sim::Sim;
+    /// use windlass::{Completions, Done, ErrorKind, Op, Watcher};
+    /// let sim = Sim::new(1);
+    /// sim.host("db.example", [[10, 0, 0, 2], [10, 0, 0, 3]]);
+    /// let mut watcher = Watcher::simulated(&sim);
+    /// let mut done = Completions::new();
+    /// watcher.submit(Op::lookup_host("DB.example", 5432))?;
+    /// watcher.wait(&mut done)?;
+    /// let Ok(Done::Addresses(found)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// assert_eq!(found, [([10, 0, 0, 2], 5432).into(), ([10, 0, 0, 3], 5432).into()]);
+    /// watcher.submit(Op::lookup_host("other.example", 80))?;
+    /// watcher.wait(&mut done)?;
+    /// let unknown = done.drain(..).next().unwrap().error_kind();
+    /// assert_eq!(unknown, Some(ErrorKind::Os(2))); // ENOENT
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn host(&self, name: &str, addresses: impl IntoIterator<Item = impl Into<IpAddr>>) {
+        let hosts = &mut self.enter().resolver.hosts;
+        let addresses: Vec<IpAddr> = addresses.into_iter().map(Into::into).collect();
+        match addresses.is_empty() {
+            true => hosts.remove(&normal(name)),
+            false => hosts.insert(normal(name), addresses),
+        };
+    }
+
+    /// How long a job or a look-up waits before it begins, and how long it runs, at most: the seed
+    /// draws both. Default 1 ms, at least 1 ns.
+    ///
+    /// A job runs on the loop's thread, whatever its priority, beside any number of others. Its
+    /// closure runs in no virtual time, at the beginning.
+    pub fn set_job_time(&self, most: Duration) {
+        self.enter().resolver.job_ns = clock::ns_of_duration(most);
+    }
+
+    pub(super) fn queue_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
+        let call = match &task {
+            Task::Run(_) => Call::Job,
+            Task::LookupHost { .. } | Task::LookupAddr { .. } => Call::LookUp,
+            _ => return Err(task),
+        };
+        let begin_ns = self.plan(call, key);
+        self.jobs.number += 1;
+        self.jobs.queued.insert((begin_ns, self.jobs.number), (key, task));
+        Ok(())
+    }
+
+    /// Draws when a job makes its next step, and has the next select end then.
+    fn plan(&mut self, call: Call, key: u64) -> u64 {
+        let selector = self.selector;
+        let mut at_ns = 0;
+        self.call(call, key as u32 as i32, |world| {
+            at_ns = world.job_step_ns();
+            world.schedule.wake_at(at_ns, selector);
+            at_ns as isize
+        });
+        at_ns
+    }
+
+    pub(super) fn withdraw_task(&mut self, key: u64) -> Option<Task> {
+        let mut queued = self.jobs.queued.iter();
+        let at = queued.find(|(_, (other, _))| *other == key).map(|(at, _)| *at)?;
+        self.jobs.queued.remove(&at).map(|(_, task)| task)
+    }
+
+    /// Begins the jobs whose time has come, and takes one that has ended.
+    pub(super) fn next_task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+        let now_ns = self.enter().schedule.now_ns;
+        while let Some(first) = self.jobs.queued.first_entry()
+            && first.key().0 <= now_ns
+        {
+            let (key, task) = first.remove();
+            let (call, result) = self.perform(task);
+            let end_ns = self.plan(call, key);
+            self.jobs.number += 1;
+            self.jobs.begun.insert((end_ns, self.jobs.number), (key, result));
+        }
+        let first = self.jobs.begun.first_entry()?;
+        if first.key().0 <= now_ns { Some(first.remove()) } else { None }
+    }
+
+    fn perform(&mut self, task: Task) -> (Call, Result<Done, Error>) {
+        let found = match task {
+            Task::LookupHost { host, port } => {
+                self.enter().addresses(&host, port).map(Done::Addresses)
+            }
+            Task::LookupAddr { address } => {
+                let names = self.enter().names(address);
+                names.map(|names| Done::HostName(Box::new(names)))
+            }
+            // The world is not borrowed: a job may drop a handle.
+            job => return (Call::Job, job.run(None)),
+        };
+        let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);
+        (Call::LookUp, found.map_err(failed))
+    }
+}

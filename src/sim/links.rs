@@ -1,0 +1,440 @@
+//! Links between hosts: what is sent arrives later, or waits until a cut is healed.
+//!
+//! A link has two directions. What travels stands in a queue of the socket that it goes to, in
+//! order; the bytes among it stand in the socket's ring already, where no reader finds them yet.
+//!
+//! Invariants: (L1) the packets of a stream arrive in the order in which they were sent. (L2) A
+//! packet has an event at its time, unless a cut holds it up: then it has one when that is healed.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Sim;
+use super::datagram::LETTER_BYTES;
+use super::names::Name;
+use super::world::*;
+use crate::clock;
+
+/// How bytes travel between two hosts: at once, unless something else is said.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::sim::Link;
+/// let far = Link::default().latency(Duration::from_millis(80)).bandwidth(1_000_000);
+/// assert_eq!(far.jitter, Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Link {
+    /// How long a byte travels, in one direction. Default zero.
+    pub latency: Duration,
+    /// How much longer it travels at most: the seed draws it for each message. The bytes of a
+    /// connection stay in their order; datagrams may overtake. Default zero.
+    pub jitter: Duration,
+    /// How many bytes a second each direction carries, all connections together. Default 0: any
+    /// number.
+    pub bandwidth: u64,
+}
+
+impl Link {
+    /// Sets [`latency`](Link::latency).
+    pub fn latency(mut self, span: Duration) -> Link {
+        self.latency = span;
+        self
+    }
+
+    /// Sets [`jitter`](Link::jitter).
+    pub fn jitter(mut self, span: Duration) -> Link {
+        self.jitter = span;
+        self
+    }
+
+    /// Sets [`bandwidth`](Link::bandwidth), in bytes per second; 0 is any number.
+    pub fn bandwidth(mut self, bytes: u64) -> Link {
+        self.bandwidth = bytes;
+        self
+    }
+}
+
+/// What links have done with what was sent: see [`Sim::traffic`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Messages that have arrived later than they were sent.
+    pub delayed: u64,
+    /// Messages of connections, and connects, that a cut has held up.
+    pub stalled: u64,
+    /// Datagrams that a cut has lost.
+    pub lost: u64,
+}
+
+/// What travels to a socket.
+pub(super) enum Packet {
+    /// So many bytes, which stand in the ring.
+    Bytes(usize),
+    /// No byte comes any more.
+    End,
+    /// The connection breaks, or is refused.
+    Reset(i32),
+    /// This socket asks a listener for a connection.
+    Ask,
+    /// The connection is made.
+    Opened,
+    /// There is room for bytes again.
+    Room,
+    /// A datagram and its sender.
+    Letter(Name, Box<[u8]>),
+}
+
+/// One direction of a link.
+struct Line {
+    link: Link,
+    cut: bool,
+    /// When the bytes that were sent last have left.
+    free_ns: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Links {
+    /// By where it comes from and where it goes to.
+    numbers: BTreeMap<(IpAddr, IpAddr), u32>,
+    lines: Vec<Line>,
+    pub(super) traffic: Traffic,
+}
+
+impl Links {
+    pub(super) fn between(&self, from: &Name, to: &Name) -> Option<u32> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        self.numbers.get(&(from.ip()?.ip(), to.ip()?.ip())).copied()
+    }
+
+    fn both(&mut self, a: IpAddr, b: IpAddr) -> [u32; 2] {
+        [(a, b), (b, a)].map(|ends| {
+            *self.numbers.entry(ends).or_insert_with(|| {
+                self.lines.push(Line { link: Link::default(), cut: false, free_ns: 0 });
+                self.lines.len() as u32 - 1
+            })
+        })
+    }
+
+    fn is_cut(&self, line: u32) -> bool {
+        self.lines.get(line as usize).is_some_and(|line| line.cut)
+    }
+
+    /// The hosts that are cut off from each other, each pair once.
+    pub(super) fn cuts(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> {
+        let ends = self.numbers.iter();
+        ends.filter(|((a, b), line)| a <= b && self.is_cut(**line)).map(|(ends, _)| *ends)
+    }
+}
+
+impl World {
+    /// When a message arrives that goes out now, over a line.
+    fn arrival_ns(&mut self, line: u32, bytes: usize) -> u64 {
+        let now_ns = self.schedule.now_ns;
+        let Some(line) = self.links.lines.get_mut(line as usize) else { return now_ns };
+        let Link { latency, jitter, bandwidth } = line.link;
+        let mut at_ns = now_ns;
+        if bandwidth > 0 {
+            let span_ns = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(bandwidth));
+            let span_ns = u64::try_from(span_ns).unwrap_or(u64::MAX);
+            line.free_ns = line.free_ns.max(now_ns).saturating_add(span_ns);
+            at_ns = line.free_ns;
+        }
+        at_ns = at_ns.saturating_add(clock::ns_of_duration(latency));
+        let jitter_ns = clock::ns_of_duration(jitter);
+        if jitter_ns > 0 {
+            at_ns = at_ns.saturating_add(self.dice.rng.below(jitter_ns));
+        }
+        at_ns
+    }
+
+    /// Tells a stream something: over its line, or at once where it has none.
+    pub(super) fn tell(&mut self, to: u32, packet: Packet) {
+        let socket = &self.sockets[to as usize];
+        if socket.flags & LINKED == 0 {
+            return self.arrived(to, packet);
+        }
+        let line = socket.line;
+        let bytes = if let Packet::Bytes(count) = packet { count } else { 0 };
+        let at_ns = self.arrival_ns(line, bytes);
+        self.send_at(to, at_ns, packet);
+    }
+
+    /// Puts a packet onto its way: behind what is on its way to a stream; a datagram may overtake.
+    fn send_at(&mut self, to: u32, at_ns: u64, packet: Packet) {
+        let is_cut = self.is_held_up(to, &packet);
+        let now_ns = self.schedule.now_ns;
+        let socket = &mut self.sockets[to as usize];
+        let on_way = &mut socket.on_way;
+        let mut place = on_way.len();
+        let mut at_ns = at_ns;
+        if matches!(packet, Packet::Letter(..)) {
+            while place > 0 && on_way[place - 1].0 > at_ns {
+                place -= 1;
+            }
+        } else {
+            at_ns = on_way.back().map_or(at_ns, |(last, _)| at_ns.max(*last));
+            if on_way.is_empty() && at_ns <= now_ns && !is_cut {
+                return self.arrived(to, packet);
+            }
+        }
+        on_way.insert(place, (at_ns, packet));
+        let generation = socket.generation;
+        self.links.traffic.delayed += 1;
+        self.schedule.arrive_at(at_ns, to, generation);
+    }
+
+    /// Whether a cut holds up what goes to a socket.
+    fn is_held_up(&self, to: u32, packet: &Packet) -> bool {
+        let socket = &self.sockets[to as usize];
+        match packet {
+            Packet::Letter(from, _) => {
+                let line = self.links.between(from, &socket.local);
+                line.is_some_and(|line| self.links.is_cut(line))
+            }
+            _ => self.links.is_cut(socket.line),
+        }
+    }
+
+    /// The time of something on its way to a socket has come.
+    pub(super) fn arrive(&mut self, to: u32, generation: u32) {
+        let now_ns = self.schedule.now_ns;
+        loop {
+            let socket = &self.sockets[to as usize];
+            // The socket may have been closed by what has arrived.
+            if socket.generation != generation {
+                return;
+            }
+            let Some((at_ns, packet)) = socket.on_way.front() else { return };
+            if *at_ns > now_ns {
+                return;
+            }
+            let held_up = self.is_held_up(to, packet);
+            let is_letter = matches!(packet, Packet::Letter(..));
+            if held_up && !is_letter {
+                self.links.traffic.stalled += 1;
+                return;
+            }
+            let Some((_, packet)) = self.sockets[to as usize].on_way.pop_front() else { return };
+            if held_up {
+                self.lose(to, packet);
+            } else {
+                self.arrived(to, packet);
+            }
+        }
+    }
+
+    /// A datagram does not arrive.
+    fn lose(&mut self, to: u32, packet: Packet) {
+        self.links.traffic.lost += 1;
+        if let Packet::Letter(_, bytes) = packet
+            && let Role::Datagram(mailbox) = &mut self.sockets[to as usize].role
+        {
+            mailbox.bytes -= bytes.len() + LETTER_BYTES;
+            let waiting = std::mem::take(&mut mailbox.waiting);
+            self.tell_senders(waiting);
+        }
+    }
+
+    /// Something has arrived at a socket.
+    fn arrived(&mut self, to: u32, packet: Packet) {
+        let socket = &mut self.sockets[to as usize];
+        match packet {
+            Packet::Bytes(count) => socket.ring.show(count),
+            Packet::End => socket.flags |= ENDED,
+            Packet::Reset(errno) => {
+                socket.flags &= !OPENING;
+                return self.sever(to, errno);
+            }
+            Packet::Ask => return self.ask_listener(to),
+            Packet::Opened => socket.flags &= !OPENING,
+            Packet::Room => {}
+            Packet::Letter(from, bytes) => {
+                if let Role::Datagram(mailbox) = &mut socket.role {
+                    mailbox.letters.push_back((from, bytes));
+                }
+            }
+        }
+        self.edge(to);
+    }
+
+    /// Sends a datagram over its link, if there is one; false if there is none. Its room in the
+    /// mailbox is taken.
+    pub(super) fn post(&mut self, to: u32, at: &Name, from: &Name, bytes: &[u8]) -> bool {
+        let Some(line) = self.links.between(from, at) else { return false };
+        let at_ns = self.arrival_ns(line, bytes.len());
+        let letter = Packet::Letter(from.clone(), bytes.into());
+        if self.links.is_cut(line) {
+            self.lose(to, letter);
+        } else {
+            self.send_at(to, at_ns, letter);
+        }
+        true
+    }
+
+    /// Has a stream use the link between its ends, if there is one.
+    pub(super) fn use_link(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        if !matches!(socket.role, Role::Stream) {
+            return;
+        }
+        if let Some(line) = self.links.between(&socket.remote, &socket.local) {
+            let socket = &mut self.sockets[index as usize];
+            socket.line = line;
+            socket.flags |= LINKED;
+        }
+    }
+
+    /// Asks a listener for a connection, over the link; false if there is none.
+    pub(super) fn ask_over_link(&mut self, client: u32) -> bool {
+        self.use_link(client);
+        let socket = &mut self.sockets[client as usize];
+        if socket.flags & LINKED == 0 {
+            return false;
+        }
+        socket.flags |= OPENING;
+        let line = self.links.between(&socket.local, &socket.remote).unwrap_or(socket.line);
+        let at_ns = self.arrival_ns(line, 0);
+        self.send_at(client, at_ns, Packet::Ask);
+        true
+    }
+
+    /// The peer of this end is closed, which the peer's host says to the first bytes that come.
+    pub(super) fn send_into_void(&mut self, index: u32, bytes: usize) -> isize {
+        let socket = &self.sockets[index as usize];
+        if socket.flags & LINKED == 0 {
+            self.sever(index, libc::EPIPE);
+            return bytes as isize;
+        }
+        if socket.on_way.iter().any(|(_, packet)| matches!(packet, Packet::Reset(_))) {
+            return -(libc::EAGAIN as isize);
+        }
+        let line = socket.line;
+        let there_ns = self.links.between(&socket.local, &socket.remote);
+        let there_ns = there_ns.map_or(0, |line| self.arrival_ns(line, bytes));
+        let travels_ns = there_ns.saturating_sub(self.schedule.now_ns);
+        let at_ns = self.arrival_ns(line, 0).saturating_add(travels_ns);
+        self.send_at(index, at_ns, Packet::Reset(libc::EPIPE));
+        bytes as isize
+    }
+
+    fn change_links(&mut self, a: IpAddr, b: IpAddr, change: impl Fn(&mut Link, &mut bool)) {
+        let lines = self.links.both(a, b);
+        for line in lines {
+            let line = &mut self.links.lines[line as usize];
+            change(&mut line.link, &mut line.cut);
+        }
+        for index in 0..self.sockets.len() as u32 {
+            self.use_link(index);
+            let socket = &self.sockets[index as usize];
+            if lines.contains(&socket.line) && !socket.on_way.is_empty() {
+                self.resume(index);
+            }
+        }
+    }
+
+    /// What was held up on its way to a socket goes on, unless it is still held up.
+    fn resume(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        let (line, generation) = (socket.line, socket.generation);
+        if self.links.is_cut(line) {
+            return;
+        }
+        let now_ns = self.schedule.now_ns;
+        let again_ns = self.arrival_ns(line, 0);
+        let mut last_ns = 0;
+        let mut times = Vec::new();
+        for (at_ns, _) in &mut self.sockets[index as usize].on_way {
+            let held_up = *at_ns <= now_ns;
+            let due_ns = if held_up { again_ns } else { *at_ns }.max(last_ns);
+            last_ns = due_ns;
+            if due_ns != *at_ns || held_up {
+                *at_ns = due_ns;
+                times.push(due_ns);
+            }
+        }
+        for at_ns in times {
+            self.schedule.arrive_at(at_ns, index, generation);
+        }
+    }
+}
+
+impl Sim {
+    /// Says how bytes travel between two hosts, in both directions, from now on. The seed draws the
+    /// jitter. Connections that there are use the link, too; what is on its way arrives as it would
+    /// have.
+    ///
+    /// A connect takes a round trip. A host is an address that sockets have: give each watcher its
+    /// own with [`Sim::at`], or the clients of a server at 10.0.0.1 have this address themselves,
+    /// and use the link from it to itself. Unix sockets and [pairs](Sim::pair) have no links.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::sim::{Link, Sim};
+    /// use windlass::{Completions, Op, Watcher};
+    /// let sim = Sim::new(1);
+    /// let far = Link::default().latency(Duration::from_millis(40));
+    /// sim.set_link([10, 0, 0, 1], [10, 0, 0, 2], far);
+    /// let mut server = Watcher::simulated(&sim.at([10, 0, 0, 1]));
+    /// let mut client = Watcher::simulated(&sim.at([10, 0, 0, 2]));
+    /// server.listen(([10, 0, 0, 1], 80))?;
+    /// let start = sim.now();
+    /// client.submit(Op::connect(([10, 0, 0, 1], 80)))?;
+    /// client.wait(&mut Completions::new())?;
+    /// assert!(sim.now() >= start + Duration::from_millis(80));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_link(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>, link: Link) {
+        self.enter().change_links(a.into(), b.into(), |of, _| *of = link);
+    }
+
+    /// Cuts two hosts off from each other, until they are [healed](Sim::heal). No connection
+    /// breaks: bytes, ends, resets and connects stall, those on their way included. Datagrams are
+    /// lost. [`Sim::traffic`] counts both.
+    ///
+    /// A connect that stalls never fails here. A system gives up after minutes: use a timeout.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::sim::Sim;
+    /// use windlass::{Completions, Done, ErrorKind, Op, Watcher};
+    /// let sim = Sim::new(1);
+    /// let mut server = Watcher::simulated(&sim.at([10, 0, 0, 1]));
+    /// let mut client = Watcher::simulated(&sim.at([10, 0, 0, 2]));
+    /// server.listen(([10, 0, 0, 1], 80))?;
+    /// sim.cut([10, 0, 0, 1], [10, 0, 0, 2]);
+    /// let connect = || Op::connect(([10, 0, 0, 1], 80)).timeout(Duration::from_secs(5));
+    /// let mut done = Completions::new();
+    /// client.submit(connect())?;
+    /// client.wait(&mut done)?;
+    /// assert_eq!(done.drain(..).next().unwrap().error_kind(), Some(ErrorKind::Deadline));
+    /// sim.heal([10, 0, 0, 1], [10, 0, 0, 2]);
+    /// client.submit(connect())?;
+    /// client.wait(&mut done)?;
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Connected(_))));
+    /// assert!(sim.traffic().stalled > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn cut(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>) {
+        let mut world = self.enter();
+        world.note(b"cut");
+        world.change_links(a.into(), b.into(), |_, cut| *cut = true);
+    }
+
+    /// Ends a [cut](Sim::cut): what has stalled goes on, in its order. Nothing is lost, except
+    /// datagrams.
+    pub fn heal(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>) {
+        let mut world = self.enter();
+        world.note(b"heal");
+        world.change_links(a.into(), b.into(), |_, cut| *cut = false);
+    }
+
+    /// What links have done with what was sent.
+    pub fn traffic(&self) -> Traffic {
+        self.enter().links.traffic
+    }
+}
