@@ -53,6 +53,14 @@ macro_rules! faults {
             }
         }
 
+        impl Fault {
+            fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => stringify!($field),)*
+                }
+            }
+        }
+
         impl Injected {
             /// How many faults there were.
             pub fn total(&self) -> u64 {
@@ -152,12 +160,21 @@ pub(super) struct Dice {
     /// `ANYWHERE`, then those with addresses.
     places: Vec<Place>,
     addresses: BTreeMap<Name, u16>,
+    /// Whether faults are named, and the names of those that have happened in this call.
+    pub(super) names_hits: bool,
+    pub(super) hit_names: Vec<&'static str>,
 }
 
 impl Dice {
     pub(super) fn new(seed: u64, faults: Faults) -> Dice {
-        let mut dice =
-            Dice { rng: Rng::new(seed), on: false, places: Vec::new(), addresses: BTreeMap::new() };
+        let mut dice = Dice {
+            rng: Rng::new(seed),
+            on: false,
+            places: Vec::new(),
+            addresses: BTreeMap::new(),
+            names_hits: false,
+            hit_names: Vec::new(),
+        };
         dice.add_place();
         dice.set_faults(ANYWHERE, faults);
         dice
@@ -217,6 +234,9 @@ impl Dice {
         let hit = self.rng.chance(place.faults.rate(fault));
         if hit {
             place.injected.count(fault);
+            if self.names_hits {
+                self.hit_names.push(fault.name());
+            }
         }
         hit
     }

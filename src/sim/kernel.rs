@@ -74,6 +74,10 @@ impl Call {
         "lookup",
     ];
 
+    pub(super) fn name(self) -> &'static str {
+        Call::NAMES[self as usize]
+    }
+
     /// What the trace takes of a call on this number.
     pub(super) fn of(self, number: i32) -> u64 {
         (self as u64) << 32 | u64::from(number as u32)
@@ -133,9 +137,15 @@ impl Sim {
         make: impl FnOnce(&mut World) -> A,
     ) -> A {
         self.calls[call as usize] += 1;
+        let selector = self.selector;
         let world = &mut *self.enter();
+        let on = world.history.is_on();
+        let title = if on { Some(world.begin_step(selector, call, fd)) } else { None };
         let answer = make(world);
         world.trace(call.of(fd), answer.code() as u64);
+        if let Some(title) = title {
+            world.end_step(call, &title, answer.code());
+        }
         answer
     }
 }

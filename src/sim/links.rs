@@ -70,6 +70,7 @@ pub struct Traffic {
 }
 
 /// What travels to a socket.
+#[derive(Debug)]
 pub(super) enum Packet {
     /// So many bytes, which stand in the ring.
     Bytes(usize),
@@ -242,6 +243,10 @@ impl World {
 
     /// Something has arrived at a socket.
     fn arrived(&mut self, to: u32, packet: Packet) {
+        if self.history.is_on() && self.sockets[to as usize].flags & LINKED != 0 {
+            let title = self.title(to);
+            self.add_step(format_args!("arrives at {title}: {packet:?}"));
+        }
         let socket = &mut self.sockets[to as usize];
         match packet {
             Packet::Bytes(count) => socket.ring.show(count),
@@ -421,16 +426,18 @@ impl Sim {
     /// ```
     pub fn cut(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>) {
         let mut world = self.enter();
-        world.note(b"cut");
-        world.change_links(a.into(), b.into(), |_, cut| *cut = true);
+        let (a, b) = (a.into(), b.into());
+        world.note(format!("cut {a} and {b}").as_bytes());
+        world.change_links(a, b, |_, cut| *cut = true);
     }
 
     /// Ends a [cut](Sim::cut): what has stalled goes on, in its order. Nothing is lost, except
     /// datagrams.
     pub fn heal(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>) {
         let mut world = self.enter();
-        world.note(b"heal");
-        world.change_links(a.into(), b.into(), |_, cut| *cut = false);
+        let (a, b) = (a.into(), b.into());
+        world.note(format!("heal {a} and {b}").as_bytes());
+        world.change_links(a, b, |_, cut| *cut = false);
     }
 
     /// What links have done with what was sent.

@@ -78,6 +78,7 @@
 
 mod datagram;
 mod faults;
+mod history;
 mod jobs;
 mod kernel;
 mod links;

@@ -179,6 +179,10 @@ impl World {
         let Name::Ip(ip) = remote else { return self.connect_unix(remote) };
         let local = Name::Ip(self.free_port(home.unwrap_or(ip.ip())));
         let client = self.open(Role::Stream, local, remote);
+        if self.history.is_on() {
+            let title = self.title(client);
+            self.add_step(format_args!("a socket is opened: {title}"));
+        }
         if !self.ask_over_link(client) {
             self.ask_listener(client);
         }

@@ -256,6 +256,10 @@ impl World {
             }
             if !ready.is_empty() {
                 events.push((key, ready));
+                if self.history.is_on() {
+                    let title = self.title(index);
+                    self.add_step(format_args!("watcher {selector}: event {title}: {ready:?}"));
+                }
             }
         }
     }
@@ -270,6 +274,9 @@ impl World {
         };
         let hit = self.dice.hits(place, Fault::SpuriousReadiness);
         if hit {
+            if self.history.is_on() {
+                self.add_step(format_args!("watcher {selector}: a false event"));
+            }
             events.push((key, Ready::READABLE | Ready::WRITABLE));
         }
         hit

@@ -16,6 +16,7 @@ use crate::watcher::Watcher;
 mod addresses;
 mod costs;
 mod counters;
+mod history;
 mod jobs;
 mod links;
 mod places;

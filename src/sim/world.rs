@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::datagram::Mailbox;
 use super::faults::{Dice, Fault, Faults};
+use super::history::History;
 use super::jobs::Resolver;
 use super::links::{Links, Packet};
 use super::names::{self, Listener, Name, os};
@@ -108,6 +109,7 @@ pub(super) struct World {
     pub(super) port: u16,
     pub(super) resolver: Resolver,
     pub(super) links: Links,
+    pub(super) history: History,
     /// The numbers for the program under test.
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
@@ -133,6 +135,7 @@ impl World {
             port: names::FIRST_PORT,
             resolver: Resolver::default(),
             links: Links::default(),
+            history: History::default(),
             numbers: Rng::new(seed ^ NUMBERS),
             time_limit: None,
         }
@@ -147,6 +150,9 @@ impl World {
 
     /// Takes a note into that hash: its length and all of its bytes.
     pub(super) fn note(&mut self, what: &[u8]) {
+        if self.history.is_on() {
+            self.add_step(format_args!("note: {}", String::from_utf8_lossy(what).escape_debug()));
+        }
         self.trace(NOTE, what.len() as u64);
         for part in what.chunks(8) {
             let mut bytes = [0; 8];

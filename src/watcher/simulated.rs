@@ -110,7 +110,7 @@ impl Sim {
     /// - What `handle` returns.
     /// - `Deadlock`: nothing can happen any more, and no other thread does anything for the
     ///   [patience](Sim::set_patience) of the simulation. The text says what is in flight in each
-    ///   watcher, and what waits on the network.
+    ///   watcher, and what waits on the network, with the [history](Sim::history) if it is on.
     /// - `TimedOut`, with the same text: the [time limit](Sim::set_time_limit) has passed.
     /// - [`Reason::Closed`]: all watchers are closed.
     /// - `InvalidInput`: a watcher does not run on this simulation.
@@ -140,6 +140,7 @@ impl Sim {
                     count => moved |= count? > 0,
                 }
                 for c in done.drain(..) {
+                    self.tell_completion(who, &c);
                     if let Some(value) = handle(who, watchers[who], c)? {
                         return Ok(value);
                     }
@@ -175,6 +176,10 @@ impl Sim {
             let _ = write!(text, "watcher {who}: {}", watcher.describe());
         }
         text.push_str(&self.report());
+        let history = self.history();
+        if !history.is_empty() {
+            let _ = write!(text, "the last steps:\n{history}");
+        }
         io::Error::new(kind, text)
     }
 }
