@@ -48,6 +48,7 @@ mod conformance {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
     pub mod memory;
+    pub mod mixture;
     #[cfg(unix)]
     pub mod names;
     pub mod order;
@@ -266,6 +267,9 @@ macro_rules! portable {
                 a_request_that_arrives_whole_is_not_copied
                 a_request_cut_in_two_costs_a_copy_of_its_tail
                 appends_wait_for_no_lease
+            }
+            mixture {
+                random_programs_end_everything_once
             }
             order {
                 a_hundred_reads_take_bytes_in_order
