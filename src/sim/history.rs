@@ -1,7 +1,7 @@
-//! The last steps of a run, as text: for who reads why a seed fails.
+//! The last steps of a run, as text, to find out why a seed fails.
 //!
-//! Memory is bounded: so many lines, each of at most [`MOST_CHARS`] characters. Nothing is formatted
-//! while the history is off.
+//! Memory is bounded: so many lines, each of at most [`MOST_CHARS`] characters. Nothing is
+//! formatted while the history is off.
 
 use std::collections::VecDeque;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! What holds on a network, as text: for whoever reads why a test stands still.
+//! What waits on a network, as text, to find out why a test stands still.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +19,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Adds lines with an indent, as many as a reader bears.
+/// Adds lines with an indent, [`MOST_LINES`] at most.
 pub(crate) fn add_lines(text: &mut String, lines: impl IntoIterator<Item = String>) {
     let mut lines = lines.into_iter();
     for line in lines.by_ref().take(MOST_LINES) {

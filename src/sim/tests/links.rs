@@ -43,7 +43,7 @@ impl Two {
         (client, server.unwrap())
     }
 
-    /// Runs until `count` bytes were read, by anyone: the time that it took, and the bytes.
+    /// Runs until `count` bytes were read, at either end: the time that it took, and the bytes.
     fn read(&mut self, count: usize) -> (Duration, Vec<u8>) {
         let start = self.sim.now();
         let mut heard = Vec::new();
