@@ -329,6 +329,7 @@ impl World {
 
     fn change_links(&mut self, a: IpAddr, b: IpAddr, change: impl Fn(&mut Link, &mut bool)) {
         let lines = self.links.both(a, b);
+        let was_cut = self.links.is_cut(lines[0]);
         for line in lines {
             let line = &mut self.links.lines[line as usize];
             change(&mut line.link, &mut line.cut);
@@ -336,7 +337,7 @@ impl World {
         for index in 0..self.sockets.len() as u32 {
             self.use_link(index);
             let socket = &self.sockets[index as usize];
-            if lines.contains(&socket.line) && !socket.on_way.is_empty() {
+            if was_cut && lines.contains(&socket.line) && !socket.on_way.is_empty() {
                 self.resume(index);
             }
         }

@@ -160,6 +160,27 @@ fn a_link_carries_so_many_bytes_a_second() {
     assert_eq!(heard, bytes);
 }
 
+/// What is on its way arrives as it would have, also when it is due already.
+#[test]
+fn a_slower_link_does_not_delay_what_is_on_its_way() {
+    for late in [false, true] {
+        let mut two = Two::new(1, Faults::none());
+        let (client, server) = two.connect();
+        two.sim.set_link(SERVER, CLIENT, Link::default().latency(MS * 50));
+        two.client.submit(Op::write(client, "first")).unwrap();
+        two.sim.advance(if late { MS * 60 } else { MS });
+        two.sim.set_link(SERVER, CLIENT, Link::default().latency(MS * 500));
+        two.sim.heal(SERVER, CLIENT); // nothing was cut
+        two.server.submit(Op::read(server)).unwrap();
+        two.client.submit(Op::write(client, "second")).unwrap();
+        let (span, heard) = two.read(5);
+        assert!(span < if late { MS } else { MS * 50 }, "{span:?}");
+        assert_eq!(heard, b"first");
+        two.server.submit(Op::read(server)).unwrap();
+        assert_eq!(two.read(6).1, b"second");
+    }
+}
+
 /// Bytes of a connection keep their order on a link with jitter, under faults, whatever is cut.
 #[test]
 fn a_stream_survives_jitter_cuts_and_faults() {
