@@ -191,13 +191,43 @@ gate_examples() {
 
     limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
 
+    limit 600 cargo build -p windlass-serve --examples
     serve_redis
+
+    start echo
+    echo_pid=$pid echo_port=$port
+    start serve_proxy --to "127.0.0.1:$echo_port" --loops 2
+    for i in 1 2 3; do
+        expect_echo "$port" "through the proxy with callbacks $i"
+    done
+    stop serve_proxy "$pid"
+    stop echo "$echo_pid"
+
+    start serve_broadcast --interval 20 --loops 2
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    for i in 1 2 3; do
+        read -r -t 10 line <&3 || die "serve_broadcast sends nothing"
+    done
+    [[ $line == "message "* ]] || die "serve_broadcast sends '$line'"
+    exec 3>&-
+    stop serve_broadcast "$pid"
+
+    # Two loops take turns: the clients are on different ones.
+    start serve_chat --loops 2
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    read -r -t 10 line <&3 || die "serve_chat does not greet"
+    [[ $line == "you are "* ]] || die "serve_chat greets with '$line'"
+    exec 4<>"/dev/tcp/127.0.0.1/$port"
+    read -r -t 10 line <&3 && [[ $line == *" is here" ]] || die "serve_chat tells of no other client"
+    echo "good day" >&4
+    read -r -t 10 line <&3 && [[ $line == *": good day" ]] || die "serve_chat says '$line'"
+    exec 3>&- 4>&-
+    stop serve_chat "$pid"
 }
 
 # Real clients of the example serve_redis: its replies, its log, an incomplete command at its end.
 serve_redis() {
     local log=$scratch/redis.aof python=$scratch/python/bin/python
-    limit 600 cargo build -p windlass-serve --example serve_redis
     start serve_redis --loops 2 --appendonly yes --appendfilename "$log"
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     printf 'SET key one\r\n*2\r\n$3\r\nGET\r\n$3\r\nkey\r\nQUIT\r\n' >&3

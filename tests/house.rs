@@ -249,6 +249,39 @@ fn examples_are_in_their_index() {
     }
 }
 
+/// Examples have names of their own in the whole repository, and those of a member are in its index.
+#[test]
+fn examples_of_members_are_in_their_indices() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut names: BTreeSet<String> =
+        examples().iter().filter_map(|(path, _)| example_name(path)).collect();
+    let mut of_members = 0;
+    for member in std::fs::read_dir(root.join("crates")).expect("the members") {
+        let at = member.expect("a member").path().join("examples");
+        let mut files = Vec::new();
+        if at.exists() {
+            walk(&at, &at, &mut files);
+        }
+        for (path, _) in files {
+            let Some(name) = example_name(&path) else { continue };
+            let index = std::fs::read_to_string(at.join("README.md")).expect("an index");
+            assert!(index.contains(&format!("]({})", path.display())), "{name} is in no index");
+            assert!(names.insert(name.clone()), "two examples are called {name}");
+            of_members += 1;
+        }
+    }
+    assert!(of_members > 3);
+}
+
+/// The name of the example that a file starts: the file itself, or the main.rs of a folder.
+fn example_name(path: &Path) -> Option<String> {
+    let is_main = path.ends_with("main.rs");
+    let of = if is_main { path.parent()? } else { path };
+    let depth = path.components().count();
+    let name = of.file_stem()?.to_str()?.to_owned();
+    (depth == 1 || is_main && depth == 2).then_some(name)
+}
+
 /// What an implementation of a trait is for, in this source: the names of the types.
 fn implementers<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let of = format!(" {name} for ");
