@@ -341,6 +341,7 @@ macro_rules! portable {
                 a_wait_for_a_number_is_one_wait
                 many_reads_are_one_wait
                 a_wait_does_not_wait_for_what_it_holds_itself
+                a_lease_in_a_write_ends_no_wait_for_many
                 a_wait_for_an_accept_needs_a_place
                 a_wait_for_another_threads_operation
                 a_visit_takes_what_it_needs

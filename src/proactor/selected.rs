@@ -57,7 +57,7 @@ impl<K: Kernel> Proactor<K> {
     /// Whether completions that were not delivered may hold the leases, or the places of
     /// connections, that something waits for.
     pub(super) fn may_hold_up(&self) -> bool {
-        !self.batch.is_empty() && !self.waits.is_empty()
+        !self.batch.is_empty() && (self.waits.reads_wait() || self.waits.has_accepts())
     }
 
     /// The limit at which an operation waits for what such completions may hold, if it does.

@@ -262,6 +262,19 @@ pub fn a_wait_does_not_wait_for_what_it_holds_itself<H: Harness>() {
     }
 }
 
+/// A small lease in a write that waits, which the driver copies one day, holds nothing up.
+pub fn a_lease_in_a_write_ends_no_wait_for_many<H: Harness>() {
+    let mut b = H::bench();
+    let stuck = b.small_stuck();
+    let lease = b.watcher.lease(|space| space.len().min(9)).unwrap();
+    b.submit_quiet(Op::write(stuck.writer, lease));
+    b.watcher.submit(Op::nop()).unwrap();
+    let start = b.watcher.update_now();
+    let mut done = Completions::new();
+    assert_eq!(b.watcher.wait_at_least(&mut done, 2, SOON).unwrap(), 1);
+    assert!(b.watcher.update_now() - start >= SOON, "it waits for the second");
+}
+
 /// So it is with an accept, and the places of the connections that wait.
 pub fn a_wait_for_an_accept_needs_a_place<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().max_sources(3));
