@@ -93,7 +93,29 @@ id! {
     Ticket
 }
 
+/// The index of tickets whose operations had ended when `submit` returned them. (The highest bit
+/// and an index beyond every table: no operation in flight has it.)
+pub(crate) const ENDED: u32 = 1 << 31 | crate::slots::MOST;
+
 impl Ticket {
+    /// Whether the operation had ended when `submit` returned this ticket: a write that the kernel
+    /// took at once, for example. If that was a [quiet](crate::Op::quiet) one, it was successful, and
+    /// nothing follows. False says nothing.
+    ///
+    /// ```
+    /// use windlass::{Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// assert!(watcher.submit(Op::write(source, "hello").quiet())?.had_ended());
+    /// assert!(!watcher.submit(Op::write(source, vec![0; 4 << 20]).quiet())?.had_ended());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[inline(always)]
+    pub const fn had_ended(self) -> bool {
+        self.index == ENDED
+    }
+
     /// The ticket with this [`key`](Ticket::key).
     #[inline(always)]
     pub(crate) fn of_key(key: u64) -> Ticket {

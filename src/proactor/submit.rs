@@ -29,7 +29,7 @@ pub(super) fn check_most(len: usize) -> Result<(), Reason> {
 }
 
 /// The index in the tickets of operations that ended at once, which have no place.
-const LOOSE: u32 = RESTS | crate::slots::MOST;
+const LOOSE: u32 = crate::source::ENDED;
 
 /// A source with one of these takes no operations.
 const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;

@@ -13,9 +13,10 @@ every_driver! {
     a_shutdown_closes_every_connection
 }
 
-/// Echoes; `quit` and `shutdown` are commands.
+/// Echoes. If it has a command, the byte `!` at the end of the data ends the server.
 #[derive(Default)]
 struct Echo {
+    has_command: bool,
     opened: usize,
     ended: Vec<Cause>,
 }
@@ -32,14 +33,11 @@ impl Handler for Echo {
 
     fn data(&mut self, c: &mut Conn<'_, usize>, data: Buf) -> Action {
         *c.state() += data.len();
-        match &*data {
-            b"quit" => Action::Close,
-            b"shutdown" => Action::Shutdown,
-            _ => {
-                c.write(data);
-                Action::None
-            }
+        if self.has_command && data.ends_with(b"!") {
+            return Action::Shutdown;
         }
+        c.write(data);
+        Action::None
     }
 
     fn closed(&mut self, _: &mut Context<'_, usize>, closed: Closed<usize>) -> Action {
@@ -99,6 +97,7 @@ fn the_output_is_out_before_the_close<T: Harness>() {
 
 fn a_shutdown_closes_every_connection<T: Harness>() {
     let mut bench = bench::<T, _, _>(server());
+    bench.running.handler().has_command = true;
     let clients: Vec<_> = (0..10).map(|_| bench.connect()).collect();
     for client in &clients {
         bench.say(*client, "hello");
@@ -106,7 +105,7 @@ fn a_shutdown_closes_every_connection<T: Harness>() {
     bench.until("all have heard", |bench| {
         bench.clients.all.values().all(|client| client.heard == b"welcome\nhello")
     });
-    bench.say(clients[3], "shutdown");
+    bench.say(clients[3], "!");
     bench.until("it is over", |bench| bench.running.is_over());
     bench.until("all have seen it", |bench| bench.clients.all.values().all(|c| c.is_over()));
     assert_eq!(bench.running.handler().ended, [Cause::Shutdown; 10]);

@@ -14,13 +14,14 @@ pub struct Budget(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     limit: usize,
+    high: usize,
     used: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Budget {
-        Budget(Arc::new(Shared { limit, used: AtomicUsize::new(0) }))
+        Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used: AtomicUsize::new(0) }))
     }
 
     /// The limit.
@@ -55,7 +56,7 @@ impl Budget {
     /// Whether connections must stop reading.
     #[inline]
     pub(crate) fn is_high(&self) -> bool {
-        self.used() > self.0.limit / 4 * 3
+        self.used() > self.0.high
     }
 
     /// Whether connections that have stopped may read again.

@@ -52,7 +52,11 @@ impl fmt::Display for Id {
 }
 
 /// No place in a table.
-pub(crate) const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX >> 1;
+
+/// In `Place::active`: the connection has one buffer to send, at this place in `Engine::fresh`, and
+/// no active part.
+pub(crate) const FRESH: u32 = 1 << 31;
 
 /// Places are given out in chunks of this many.
 const CHUNK: usize = 256;
@@ -76,7 +80,7 @@ pub(crate) struct Head {
 
 /// The places as other threads see them.
 #[derive(Clone, Default)]
-pub(crate) struct Heads(Arc<RwLock<Vec<Arc<[Head]>>>>);
+pub(crate) struct Heads(Arc<RwLock<Vec<Arc<[Head; CHUNK]>>>>);
 
 impl Heads {
     /// Charges `bytes` to a connection, unless its charge would exceed `cap`.
@@ -246,11 +250,16 @@ impl Active {
     }
 }
 
+/// Places, and what other threads see of them.
+struct Chunk<S> {
+    heads: Arc<[Head; CHUNK]>,
+    places: Box<[Place<S>; CHUNK]>,
+}
+
 /// Connections by their places.
 pub(crate) struct Table<S> {
-    heads: Vec<Arc<[Head]>>,
+    chunks: Vec<Chunk<S>>,
     shared: Heads,
-    places: Vec<Box<[Place<S>]>>,
     pub(crate) active: Vec<Active>,
     free_active: Vec<u32>,
     /// The first vacant place.
@@ -272,9 +281,8 @@ const KEPT: usize = 16 << 10;
 impl<S> Table<S> {
     pub(crate) fn new(loop_index: usize) -> Table<S> {
         Table {
-            heads: Vec::new(),
+            chunks: Vec::new(),
             shared: Heads::default(),
-            places: Vec::new(),
             active: Vec::new(),
             free_active: Vec::new(),
             vacant: NIL,
@@ -314,7 +322,7 @@ impl<S> Table<S> {
 
     #[cold]
     fn grow(&mut self) -> Option<()> {
-        let first = (self.places.len() * CHUNK) as u32;
+        let first = (self.chunks.len() * CHUNK) as u32;
         if first >= MOST {
             return None;
         }
@@ -325,9 +333,9 @@ impl<S> Table<S> {
             flags: 0,
             state: None,
         };
-        self.places.push((first..=last).map(place).collect());
-        let heads: Arc<[Head]> = (0..CHUNK).map(|_| Head::default()).collect();
-        self.heads.push(Arc::clone(&heads));
+        let places = Box::new(std::array::from_fn(|at| place(first + at as u32)));
+        let heads: Arc<[Head; CHUNK]> = Arc::new(std::array::from_fn(|_| Head::default()));
+        self.chunks.push(Chunk { heads: Arc::clone(&heads), places });
         self.shared.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).push(heads);
         self.vacant = first;
         Some(())
@@ -360,25 +368,50 @@ impl<S> Table<S> {
 
     #[inline]
     fn head(&self, index: u32) -> &Head {
-        &self.heads[index as usize / CHUNK][index as usize % CHUNK]
+        &self.chunks[index as usize / CHUNK].heads[index as usize % CHUNK]
     }
 
     #[inline]
     pub(crate) fn place(&self, index: u32) -> &Place<S> {
-        &self.places[index as usize / CHUNK][index as usize % CHUNK]
+        &self.chunks[index as usize / CHUNK].places[index as usize % CHUNK]
     }
 
     #[inline]
     pub(crate) fn place_mut(&mut self, index: u32) -> &mut Place<S> {
-        &mut self.places[index as usize / CHUNK][index as usize % CHUNK]
+        &mut self.chunks[index as usize / CHUNK].places[index as usize % CHUNK]
     }
 
     /// The place of a source, by the index in the token of its operation.
     #[inline]
     pub(crate) fn find(&self, index: u32, source: Source) -> Option<&Place<S>> {
-        let place = self.places.get(index as usize / CHUNK)?;
-        let place = &place[index as usize % CHUNK];
-        (place.source == source && place.state.is_some()).then_some(place)
+        let place = &self.chunks.get(index as usize / CHUNK)?.places[index as usize % CHUNK];
+        // No operation is on the source of a vacant place, which is none.
+        (place.source == source).then_some(place)
+    }
+
+    /// The name of the connection that reads from a source, if nothing is in the way of its data.
+    #[inline(always)]
+    pub(crate) fn reads(&self, index: u32, source: Source) -> Option<Id> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?;
+        let at = index as usize % CHUNK;
+        let place = &chunk.places[at];
+        if place.source != source || place.flags & (OVER | STOPPED | HELD) != 0 {
+            return None;
+        }
+        Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
+    }
+
+    /// A connection's place, and the bytes that are charged to it; `None` for a stale name.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, id: Id) -> Option<(&mut Place<S>, u32)> {
+        let chunk = self.chunks.get_mut(id.index as usize / CHUNK)?;
+        let at = id.index as usize % CHUNK;
+        let head = &chunk.heads[at];
+        if head.number.load(Ordering::Relaxed) != id.number {
+            return None;
+        }
+        let charged = head.charged.load(Ordering::Relaxed);
+        Some((&mut chunk.places[at], charged))
     }
 
     /// The name of the connection that has a place.
@@ -400,21 +433,15 @@ impl<S> Table<S> {
 
     #[inline]
     fn lives(&self, id: Id) -> bool {
-        let chunk = self.heads.get(id.index as usize / CHUNK);
-        let head = chunk.map(|chunk| &chunk[id.index as usize % CHUNK]);
+        let chunk = self.chunks.get(id.index as usize / CHUNK);
+        let head = chunk.map(|chunk| &chunk.heads[id.index as usize % CHUNK]);
         head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
     }
 
     /// All connections, by place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> {
-        let indices = 0..(self.places.len() * CHUNK) as u32;
+        let indices = 0..(self.chunks.len() * CHUNK) as u32;
         indices.filter(|&index| self.place(index).state.is_some()).map(|index| self.id(index))
-    }
-
-    /// Bytes that are charged to a connection.
-    #[inline]
-    pub(crate) fn charged(&self, index: u32) -> u32 {
-        self.head(index).charged.load(Ordering::Relaxed)
     }
 
     /// Changes the charge of a connection.
@@ -426,6 +453,7 @@ impl<S> Table<S> {
     #[inline]
     pub(crate) fn activate(&mut self, index: u32) -> &mut Active {
         let at = self.place(index).active;
+        debug_assert!(at & FRESH == 0, "a fresh buffer is moved first");
         let at = if at == NIL { self.new_active(index) } else { at };
         &mut self.active[at as usize]
     }
@@ -517,7 +545,7 @@ mod tests {
         assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));
         assert_eq!(heads.charge(id, 40, 100), Ok(()));
         heads.discharge(id, 60);
-        assert_eq!(table.charged(id.index()), 40);
+        assert_eq!(table.look(id).unwrap().1, 40);
         table.remove(id.index());
         assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
     }

@@ -19,7 +19,7 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= CLOSE;
-            self.table.activate(id.index()).cause.get_or_insert(cause);
+            self.activate(id.index()).cause.get_or_insert(cause);
             self.dirty(id.index());
         }
         true
@@ -97,7 +97,7 @@ impl<S> Engine<S> {
 
     /// The time of the close runs from here.
     fn begin_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        self.table.activate(index).since = Some(watcher.now());
+        self.activate(index).since = Some(watcher.now());
         self.sweep_later(watcher, index);
     }
 

@@ -126,6 +126,12 @@ pub enum Cause {
     Refused,
 }
 
+/// A completion of the engine's that `next_event` has not delivered.
+pub(crate) enum Item {
+    Data(Id, Buf),
+    Other(Completion),
+}
+
 /// What `next_event` delivers besides what completions say.
 pub(crate) enum Pending {
     /// The state and the end are in `gone`.
@@ -158,14 +164,37 @@ impl<S: Default> Engine<S> {
     pub fn complete<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        completion: Completion,
+        mut completion: Completion,
     ) -> Option<Completion> {
         let _ = watcher;
         if (completion.token >> 32) as u32 != self.tag {
             return Some(completion);
         }
-        self.queue.push_back(completion);
+        let item = match self.data_of(&mut completion) {
+            Some((id, data)) => Item::Data(id, data),
+            None => Item::Other(completion),
+        };
+        self.queue.push_back(item);
         None
+    }
+
+    /// The data of a completion of this engine, if nothing is in its way.
+    #[inline(always)]
+    fn data_of(&self, completion: &mut Completion) -> Option<(Id, Buf)> {
+        if !completion.has_more() || self.is_high {
+            return None;
+        }
+        let id = self.table.reads(completion.token as u32, completion.source)?;
+        Some((id, completion.take_read()?))
+    }
+
+    /// The data of a completion, if no other event comes before it.
+    #[inline(always)]
+    pub(crate) fn next_data(&self, completion: &mut Completion) -> Option<(Id, Buf)> {
+        if (completion.token >> 32) as u32 != self.tag || self.has_events() {
+            return None;
+        }
+        self.data_of(completion)
     }
 
     /// Takes the next event out. Call it until it returns `None`, then [`flush`](Engine::flush).
@@ -177,32 +206,23 @@ impl<S: Default> Engine<S> {
             {
                 return Some(event);
             }
-            let completion = self.queue.pop_front()?;
-            if let Some(event) = self.take(watcher, completion) {
-                return Some(event);
+            let event = match self.queue.pop_front()? {
+                Item::Data(id, data) => match self.table.look(id) {
+                    Some((place, _)) if place.flags & (OVER | PAUSED | HELD | DETACH) == 0 => {
+                        return Some(Event::Data { id, data });
+                    }
+                    Some(_) => self.arrived(id.index(), data),
+                    None => None,
+                },
+                Item::Other(completion) => {
+                    let (index, source) = (completion.token as u32, completion.source);
+                    self.take_other(watcher, index, source, completion)
+                }
+            };
+            if event.is_some() {
+                return event;
             }
         }
-    }
-
-    /// Turns one completion of the engine's into an event.
-    #[inline]
-    pub(crate) fn take<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        mut completion: Completion,
-    ) -> Option<Event<S>> {
-        let (index, source) = (completion.token as u32, completion.source);
-        if completion.has_more()
-            && let Some(place) = self.table.find(index, source)
-            && place.flags & (OVER | STOPPED | HELD) == 0
-            && let Some(data) = completion.take_read()
-        {
-            if self.budget.is_high() {
-                self.throttle(index);
-            }
-            return Some(Event::Data { id: self.table.id(index), data });
-        }
-        self.take_other(watcher, index, source, completion)
     }
 
     #[inline(never)]
@@ -223,9 +243,14 @@ impl<S: Default> Engine<S> {
             OpCode::Read => {
                 if !more {
                     self.table.place_mut(index).flags &= !READING;
-                } else if flags & STOPPED != 0 {
-                    // It stops at the first data that arrives, so that a short pause costs nothing.
-                    watcher.cancel(completion.ticket());
+                } else {
+                    if self.is_high && flags & THROTTLED == 0 {
+                        self.throttle(index);
+                    }
+                    if self.table.place(index).flags & STOPPED != 0 {
+                        // It stops at the first data that arrives: so a short pause costs nothing.
+                        watcher.cancel(completion.ticket());
+                    }
                 }
                 match completion.result {
                     Ok(Done::Read(data)) => self.arrived(index, data),
@@ -239,7 +264,7 @@ impl<S: Default> Engine<S> {
             OpCode::Write => {
                 // Quiet writes complete if they fail only.
                 let left = completion.take_buf().len() - completion.bytes();
-                self.table.activate(index).unsent += left;
+                self.activate(index).unsent += left;
                 let kind = completion.error_kind()?;
                 self.write_failed(watcher, index, kind);
                 None
@@ -361,7 +386,7 @@ impl<S: Default> Engine<S> {
         let place = self.table.place_mut(index);
         if place.flags & (PAUSED | HELD | DETACH) != 0 {
             place.flags |= HELD;
-            let active = self.table.activate(index);
+            let active = self.activate(index);
             active.held_bytes += data.len();
             active.held.push_back(data);
             self.recharge(index);
@@ -452,6 +477,7 @@ impl<S> Engine<S> {
         queued: usize,
     ) {
         let id = self.table.id(index);
+        self.thaw(index);
         self.unsweep(index);
         let (mut cause, mut unsent) = (cause, queued);
         if let Some(active) = self.table.active_of(index) {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use windlass::{Completion, Source, Ticket};
+use windlass::{Buf, Source, Ticket};
 
 pub use budget::Budget;
 pub use conn::{Id, Refusal, Refused};
@@ -41,7 +41,7 @@ pub use remote::Remote;
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
 use conn::{ABORT, DIRTY, HELD, LOOP_BITS, PAUSED, Table, WOKEN};
-use events::{Gone, Pending};
+use events::{Gone, Item, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
 
@@ -104,10 +104,14 @@ pub struct Engine<S> {
     /// The upper half of the tokens of this engine's operations.
     tag: u32,
     /// The engine's completions that `next_event` has not looked at.
-    queue: VecDeque<Completion>,
+    queue: VecDeque<Item>,
     /// What it delivers before those.
     pending: VecDeque<Pending>,
     gone: VecDeque<Gone<S>>,
+    /// What was written in this turn to connections that have nothing else in motion.
+    fresh: Vec<(Id, Buf)>,
+    /// Whether connections stop reading, because the server has too many bytes.
+    is_high: bool,
     /// Connections that `flush` looks at.
     dirty: Vec<Id>,
     /// What else it does.
@@ -300,6 +304,8 @@ impl<S> Engine<S> {
             queue: VecDeque::new(),
             pending: VecDeque::new(),
             gone: VecDeque::new(),
+            fresh: Vec::new(),
+            is_high: false,
             dirty: Vec::new(),
             wanted: Vec::new(),
             requests: false,
@@ -443,7 +449,7 @@ impl<S> Engine<S> {
     pub(crate) fn abort_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= ABORT;
-        self.table.activate(id.index()).cause.get_or_insert(cause);
+        self.activate(id.index()).cause.get_or_insert(cause);
         self.dirty(id.index());
         true
     }

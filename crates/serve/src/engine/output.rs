@@ -13,6 +13,9 @@ const SMALL: usize = 512;
 /// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
 const LARGE: usize = 32 << 10;
 
+/// It takes no more output.
+const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
+
 impl Active {
     /// Puts a buffer behind what was written in this turn.
     #[inline]
@@ -110,6 +113,25 @@ impl<S> Engine<S> {
     #[inline]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
+        let at = self.fresh.len() as u32 | FRESH;
+        match self.table.look(id) {
+            // Nothing else is in motion: the buffer needs no more than its place in a list.
+            Some((place, charged))
+                if place.active == NIL
+                    && place.flags & NO_MORE == 0
+                    && charged as usize + data.len() <= self.config.limits.cap
+                    && !data.is_empty() =>
+            {
+                place.active = at;
+                self.fresh.push((id, data));
+                Ok(())
+            }
+            _ => self.write_more(id, data),
+        }
+    }
+
+    #[inline(never)]
+    fn write_more(&mut self, id: Id, data: Buf) -> Result<(), Refused> {
         let len = data.len();
         match self.may_write(id, len) {
             Ok(()) if len == 0 => Ok(()),
@@ -123,7 +145,7 @@ impl<S> Engine<S> {
 
     #[inline]
     pub(crate) fn cork(&mut self, index: u32, data: Buf) {
-        self.table.activate(index).cork(data);
+        self.activate(index).cork(data);
         self.dirty(index);
     }
 
@@ -134,9 +156,26 @@ impl<S> Engine<S> {
     /// As for [`write`](Engine::write).
     #[inline]
     pub fn write_slice(&mut self, id: Id, bytes: &[u8]) -> Result<(), Refusal> {
+        let (place, charged) = self.table.look(id).ok_or(Refusal::Stale)?;
+        let (flags, at) = (place.flags, place.active as usize);
+        if flags & (NO_MORE | DIRTY) == DIRTY
+            && let Some(active) = self.table.active.get_mut(at)
+            && charged as usize + active.corked + bytes.len() <= self.config.limits.cap
+            && active.copied.len() + bytes.len() < LARGE
+            && !active.copied.is_empty()
+        {
+            active.corked += bytes.len();
+            active.copied.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.write_slice_more(id, bytes)
+    }
+
+    #[inline(never)]
+    fn write_slice_more(&mut self, id: Id, bytes: &[u8]) -> Result<(), Refusal> {
         self.may_write(id, bytes.len())?;
         if !bytes.is_empty() {
-            let active = self.table.activate(id.index());
+            let active = self.activate(id.index());
             active.corked += bytes.len();
             active.copy(bytes);
             self.dirty(id.index());
@@ -145,18 +184,33 @@ impl<S> Engine<S> {
     }
 
     /// Whether a connection takes so many more bytes.
-    #[inline]
     fn may_write(&mut self, id: Id, len: usize) -> Result<(), Refusal> {
-        let place = self.table.get(id).ok_or(Refusal::Stale)?;
-        if place.flags & (OVER | SHUT | SHUTTING | DETACH) != 0 {
+        let Some((place, charged)) = self.table.look(id) else { return Err(Refusal::Stale) };
+        if place.flags & NO_MORE != 0 {
             return Err(Refusal::Stale);
         }
-        let waits = self.table.charged(id.index()) as usize;
-        let corked = self.table.active_of(id.index()).map_or(0, |active| active.corked);
-        if waits + corked + len > self.config.limits.cap {
+        if charged as usize + self.corked(id.index()) + len > self.config.limits.cap {
             return Err(Refusal::Cap);
         }
         Ok(())
+    }
+
+    /// The active part of a connection, made where there is none.
+    pub(crate) fn activate(&mut self, index: u32) -> &mut Active {
+        self.thaw(index);
+        self.table.activate(index)
+    }
+
+    /// Moves a connection's only buffer into its active part, because more is in motion now.
+    pub(crate) fn thaw(&mut self, index: u32) {
+        let place = self.table.place_mut(index);
+        if place.active & FRESH == 0 {
+            return;
+        }
+        let at = std::mem::replace(&mut place.active, NIL) & !FRESH;
+        let data = std::mem::take(&mut self.fresh[at as usize].1);
+        self.table.activate(index).cork(data);
+        self.dirty(index);
     }
 
     /// How many bytes of output wait for a connection, those of this turn included. 0 for a stale
@@ -165,7 +219,8 @@ impl<S> Engine<S> {
         if self.table.get(id).is_none() {
             return 0;
         }
-        self.table.active_of(id.index()).map_or(0, |active| active.corked + active.queued)
+        let queued = self.table.active_of(id.index()).map_or(0, |active| active.queued);
+        queued + self.corked(id.index())
     }
 
     /// Sends the output of this turn, and carries out what the program has asked for: pauses,
@@ -173,6 +228,10 @@ impl<S> Engine<S> {
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.look_into_inbox();
+        for at in 0..self.fresh.len() {
+            self.send_fresh(watcher, at);
+        }
+        self.fresh.clear();
         while let Some(index) = self.next_dirty() {
             self.send(watcher, index);
             self.carry_out(watcher, index);
@@ -189,7 +248,8 @@ impl<S> Engine<S> {
         if self.requests {
             self.carry_out_requests(watcher);
         }
-        if self.budget.is_over() {
+        self.is_high = self.budget.is_high();
+        if self.is_high && self.budget.is_over() {
             self.shed(watcher);
         }
         if !self.throttled.is_empty() && self.budget.is_low() {
@@ -215,18 +275,100 @@ impl<S> Engine<S> {
     }
 
     /// How many bytes a connection is about to send.
-    #[inline]
     pub(crate) fn corked(&mut self, index: u32) -> usize {
+        let at = self.table.place(index).active;
+        if at & FRESH != 0 {
+            return self.fresh[(at & !FRESH) as usize].1.len();
+        }
         self.table.active_of(index).map_or(0, |active| active.corked)
+    }
+
+    /// How many connections have one buffer to send, and nothing else in motion.
+    #[inline]
+    pub(crate) fn fresh_len(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// The connection of such a buffer, and its bytes; `None` if it has gone another way.
+    #[inline]
+    pub(crate) fn fresh_at(&mut self, at: usize) -> Option<(Id, usize)> {
+        let (id, data) = &self.fresh[at];
+        let (place, _) = self.table.look(*id)?;
+        (place.active == at as u32 | FRESH).then_some((*id, data.len()))
+    }
+
+    /// Forgets the buffers that were sent.
+    #[inline]
+    pub(crate) fn clear_fresh(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// Sends such a buffer; how many bytes wait then. `None` if it has gone another way.
+    #[inline]
+    pub(crate) fn send_fresh<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        at: usize,
+    ) -> Option<usize> {
+        let (id, data) = &mut self.fresh[at];
+        let id = *id;
+        let (place, _) = self.table.look(id)?;
+        if place.active != at as u32 | FRESH {
+            return None;
+        }
+        if place.flags & CONNECTING != 0 {
+            self.thaw(id.index());
+            return None;
+        }
+        place.active = NIL;
+        let (source, data) = (place.source, std::mem::take(data));
+        let write = Op::write(source, data).token(self.token(id.index())).quiet();
+        match watcher.submit(write) {
+            Ok(ticket) => {
+                self.counts.writes += 1;
+                if ticket.had_ended() { Some(0) } else { Some(self.begin_to_wait(watcher, id)) }
+            }
+            Err(refused) => self.refused(watcher, id.index(), refused.value),
+        }
+    }
+
+    #[cold]
+    fn refused<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        write: Op,
+    ) -> Option<usize> {
+        self.activate(index).unsent += write.into_buf().len();
+        self.fail(watcher, index, Cause::Refused);
+        None
+    }
+
+    #[inline(never)]
+    fn begin_to_wait<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) -> usize {
+        let source = self.table.place(id.index()).source;
+        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        if queued > 0 {
+            self.activate(id.index());
+            self.wait_for_output(watcher, id.index(), queued);
+        }
+        queued
+    }
+
+    /// Whether what was written to a connection can be sent now.
+    pub(crate) fn may_send(&self, index: u32) -> bool {
+        self.table.place(index).flags & (CONNECTING | ABORT) == 0
     }
 
     /// Sends what was written to a connection in this turn; how much was sent, and how much waits.
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        if place.active == NIL || place.flags & (CONNECTING | ABORT) != 0 {
+        if place.active == NIL || !self.may_send(index) {
             return;
         }
+        self.thaw(index);
+        let place = self.table.place(index);
         let (source, token) = (place.source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return };
         if active.corked > 0 {

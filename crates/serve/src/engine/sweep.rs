@@ -16,7 +16,7 @@ impl<S> Engine<S> {
     pub(crate) fn sweep_later<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let now = watcher.now();
         let at = self.swept.len() as u32;
-        let active = self.table.activate(index);
+        let active = self.activate(index);
         active.since.get_or_insert(now);
         if active.swept.is_none() {
             active.swept = Some(at);

@@ -4,8 +4,8 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use windlass::driver::Driver;
-use windlass::{Address, Completion, Completions, Watcher};
+use windlass::driver::{Driver, OpCode};
+use windlass::{Address, Buf, Completion, Completions, Done, Source, Ticket, Watcher};
 
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Left, Report};
@@ -29,6 +29,8 @@ pub struct Running<H: Handler> {
     stops: bool,
     /// Whether the shutdown has begun.
     stopping: bool,
+    /// How far the flush is, in case that a callback panics.
+    next_fresh: usize,
     panics: u64,
     left: Vec<Left>,
 }
@@ -48,6 +50,7 @@ impl<H: Handler> Running<H> {
             current: None,
             stops: false,
             stopping: false,
+            next_fresh: 0,
             panics: 0,
             left: Vec::new(),
         }
@@ -99,19 +102,44 @@ impl<H: Handler> Running<H> {
         let mut done = Completions::new();
         while !self.is_over() {
             watcher.wait(&mut done)?;
-            let mut batch = done.drain(..);
-            self.guarded(|this| {
-                for completion in batch.by_ref() {
-                    let _foreign = this.engine.complete(watcher, completion);
-                    while let Some(event) = this.engine.next_event(watcher) {
-                        this.dispatch(event);
-                    }
-                }
-            });
-            drop(batch);
-            self.turn(watcher);
+            self.serve(watcher, &mut done);
         }
         Ok(())
+    }
+
+    /// Serves a whole batch: for a loop that serves nothing else. As
+    /// [`complete`](Running::complete) for each completion and then [`turn`](Running::turn), but
+    /// completions that are not the server's are dropped.
+    pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
+        let mut visit = done.visit();
+        self.guarded(|this| {
+            while let Some(completion) = visit.next() {
+                match this.engine.next_data(completion) {
+                    Some((id, data)) => this.data(id, data),
+                    None => this.serve_other(watcher, completion),
+                }
+            }
+        });
+        drop(visit);
+        self.turn(watcher);
+    }
+
+    #[inline(always)]
+    fn data(&mut self, id: Id, data: Buf) {
+        self.current = Some(id);
+        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
+        let action = self.handler.data(&mut conn, data);
+        self.act(Some(id), action);
+    }
+
+    #[inline(never)]
+    fn serve_other<D: Driver>(&mut self, watcher: &mut Watcher<D>, completion: &mut Completion) {
+        let empty = Completion::new(OpCode::Nop, Source::NONE, Ticket::NONE, 0, Ok(Done::Nop));
+        let completion = std::mem::replace(completion, empty);
+        let _foreign = self.engine.complete(watcher, completion);
+        while let Some(event) = self.engine.next_event(watcher) {
+            self.dispatch(event);
+        }
     }
 
     /// Runs callbacks. A panic ends the connection that it belongs to, and `work` goes on.
@@ -131,12 +159,7 @@ impl<H: Handler> Running<H> {
     #[inline]
     fn dispatch(&mut self, event: Event<H::State>) {
         match event {
-            Event::Data { id, data } => {
-                self.current = Some(id);
-                let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-                let action = self.handler.data(&mut conn, data);
-                self.act(Some(id), action);
-            }
+            Event::Data { id, data } => self.data(id, data),
             event => self.dispatch_other(event),
         }
     }
@@ -215,30 +238,57 @@ impl<H: Handler> Running<H> {
 
     /// As `Engine::flush`, with the callbacks around each write.
     fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        while self.next_fresh < self.engine.fresh_len() {
+            let at = self.next_fresh;
+            self.next_fresh += 1;
+            self.flush_fresh(watcher, at);
+        }
+        self.engine.clear_fresh();
+        self.next_fresh = 0;
         while let Some(index) = self.engine.next_dirty() {
-            let amount = self.engine.corked(index);
-            if amount == 0 {
-                self.engine.send(watcher, index);
-                self.engine.carry_out(watcher, index);
-                continue;
-            }
-            let id = self.engine.id_at(index);
-            self.current = Some(id);
-            let action = self
-                .handler
-                .prewrite(&mut Conn { engine: &mut self.engine, remote: &self.remote, id }, amount);
-            self.act(Some(id), action);
-            let amount = self.engine.corked(index);
-            self.engine.send(watcher, index);
-            if self.engine.state(id).is_some() {
-                let remaining = self.engine.waiting(id);
-                let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-                let action = self.handler.postwrite(&mut conn, amount, remaining);
-                self.act(Some(id), action);
-                self.engine.carry_out(watcher, index);
-            }
+            self.flush_dirty(watcher, index);
         }
         self.engine.finish_flush(watcher);
+    }
+
+    /// Sends the only buffer of a connection.
+    #[inline]
+    fn flush_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize) {
+        let Some((id, amount)) = self.engine.fresh_at(at) else { return };
+        self.current = Some(id);
+        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
+        let action = self.handler.prewrite(&mut conn, amount);
+        self.act(Some(id), action);
+        // If the callback has written more, the buffer has gone the other way.
+        let Some(remaining) = self.engine.send_fresh(watcher, at) else { return };
+        if self.engine.state(id).is_some() {
+            let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
+            let action = self.handler.postwrite(&mut conn, amount, remaining);
+            self.act(Some(id), action);
+        }
+    }
+
+    fn flush_dirty<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let amount = self.engine.corked(index);
+        if amount == 0 || !self.engine.may_send(index) {
+            self.engine.send(watcher, index);
+            self.engine.carry_out(watcher, index);
+            return;
+        }
+        let id = self.engine.id_at(index);
+        self.current = Some(id);
+        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
+        let action = self.handler.prewrite(&mut conn, amount);
+        self.act(Some(id), action);
+        let amount = self.engine.corked(index);
+        self.engine.send(watcher, index);
+        if self.engine.state(id).is_some() {
+            let remaining = self.engine.waiting(id);
+            let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
+            let action = self.handler.postwrite(&mut conn, amount, remaining);
+            self.act(Some(id), action);
+            self.engine.carry_out(watcher, index);
+        }
     }
 
     /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
