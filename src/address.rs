@@ -51,6 +51,26 @@ impl Address {
         Ok(Address(Box::new(Body { raw, descriptors: Vec::new() })))
     }
 
+    /// The address of a Unix socket with this abstract name, which may have any bytes. It is no
+    /// file: nothing has to be removed, and file permissions do not protect it.
+    ///
+    /// ```
+    /// use windlass::Address;
+    /// # if cfg!(any(target_os = "linux", target_os = "android")) {
+    /// let address = Address::unix_abstract(b"echo")?;
+    /// assert_eq!((address.abstract_name(), address.path()), (Some(&b"echo"[..]), None));
+    /// assert_eq!(address.to_string(), "@echo");
+    /// # }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` when the name has more than 107 bytes; `Unsupported` on other systems than
+    /// Linux and Android.
+    pub fn unix_abstract(name: impl AsRef<[u8]>) -> io::Result<Address> {
+        Ok(Address::from_raw(RawAddress::unix_abstract(name.as_ref())?))
+    }
+
     /// No address, as an unnamed Unix socket has.
     pub fn unspecified() -> Address {
         Address(Box::default())
@@ -64,6 +84,11 @@ impl Address {
     /// The path of a Unix address, if it is one with a path.
     pub fn path(&self) -> Option<PathBuf> {
         self.0.raw.path()
+    }
+
+    /// The name of an abstract Unix address, if it is one.
+    pub fn abstract_name(&self) -> Option<&[u8]> {
+        self.0.raw.abstract_name()
     }
 
     /// Whether it is the address of nothing: an unnamed Unix socket.
@@ -129,7 +154,10 @@ impl fmt::Display for Address {
         match (self.ip(), self.path()) {
             (Some(ip), _) => ip.fmt(f),
             (None, Some(path)) => path.display().fmt(f),
-            (None, None) => f.write_str("(unnamed)"),
+            (None, None) => match self.abstract_name() {
+                Some(name) => write!(f, "@{}", name.escape_ascii()),
+                None => f.write_str("(unnamed)"),
+            },
         }
     }
 }

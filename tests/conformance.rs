@@ -549,6 +549,7 @@ macro_rules! system {
                 a_reset_ends_queued_writes
                 urgent_data_loses_and_reorders_nothing
                 unix_streams
+                abstract_unix_streams
                 a_connect_that_hangs_expires_and_is_cancelled
                 a_connect_with_a_passed_deadline_ends
                 a_connect_in_flight_has_no_name

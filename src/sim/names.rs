@@ -23,6 +23,7 @@ pub(super) enum Name {
     None,
     Ip(SocketAddr),
     Path(PathBuf),
+    Abstract(Vec<u8>),
 }
 
 impl Name {
@@ -30,7 +31,10 @@ impl Name {
         match (address.ip(), address.path()) {
             (Some(ip), _) => Name::Ip(ip),
             (None, Some(path)) => Name::Path(path),
-            (None, None) => Name::None,
+            (None, None) => {
+                let name = address.abstract_name();
+                name.map_or(Name::None, |name| Name::Abstract(name.to_vec()))
+            }
         }
     }
 
@@ -80,6 +84,9 @@ impl Name {
             Name::Ip(ip) => Address::from(*ip),
             // It came out of an address, so it fits into one.
             Name::Path(path) => Address::unix(path).unwrap_or_else(|_| Address::unspecified()),
+            Name::Abstract(name) => {
+                Address::unix_abstract(name).unwrap_or_else(|_| Address::unspecified())
+            }
         }
     }
 }

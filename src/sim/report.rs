@@ -15,6 +15,7 @@ impl fmt::Display for Name {
             Name::None => f.write_str("(unnamed)"),
             Name::Ip(ip) => ip.fmt(f),
             Name::Path(path) => path.display().fmt(f),
+            Name::Abstract(name) => write!(f, "@{}", name.escape_ascii()),
         }
     }
 }

@@ -46,13 +46,45 @@ impl RawAddress {
             ));
         }
         let mut raw = RawAddress::default();
-        raw.storage.ss_family = c::AF_UNIX as c::sa_family_t;
-        let start = (&raw mut raw.storage).cast::<u8>().wrapping_add(PATH);
         // SAFETY: `bytes` fit behind the family, checked above; the NUL is there already.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        unsafe { raw.put_unix(0, bytes) };
         raw.len = (PATH + bytes.len() + 1) as c::socklen_t;
         raw.note_len();
         Ok(raw)
+    }
+
+    /// A name that is no file: behind a NUL, and with a length instead of a NUL at its end.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn unix_abstract(name: &[u8]) -> io::Result<RawAddress> {
+        let room = size_of::<c::sockaddr_un>() - PATH;
+        if name.len() >= room {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("an abstract Unix name has at most {} bytes", room - 1),
+            ));
+        }
+        let mut raw = RawAddress::default();
+        // SAFETY: `name` fits behind the family and the NUL, checked above.
+        unsafe { raw.put_unix(1, name) };
+        raw.len = (PATH + 1 + name.len()) as c::socklen_t;
+        Ok(raw)
+    }
+
+    /// Only Linux has such names.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) fn unix_abstract(_: &[u8]) -> io::Result<RawAddress> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has abstract Unix names"))
+    }
+
+    /// Writes `bytes` behind the family of a Unix address and `skip` bytes more.
+    ///
+    /// # Safety
+    /// They fit into the storage.
+    unsafe fn put_unix(&mut self, skip: usize, bytes: &[u8]) {
+        self.storage.ss_family = c::AF_UNIX as c::sa_family_t;
+        let start = (&raw mut self.storage).cast::<u8>().wrapping_add(PATH + skip);
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
     }
 
     /// BSD's addresses begin with their length.
@@ -110,6 +142,15 @@ impl RawAddress {
         let bytes = &self.as_bytes()[PATH..];
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         (end > 0).then(|| path_of(&bytes[..end]))
+    }
+
+    /// The name of an abstract Unix address, without its NUL.
+    pub(crate) fn abstract_name(&self) -> Option<&[u8]> {
+        const LINUX: bool = cfg!(any(target_os = "linux", target_os = "android"));
+        if !LINUX || self.family() != c::AF_UNIX {
+            return None;
+        }
+        self.as_bytes().get(PATH..)?.strip_prefix(&[0])
     }
 
     /// The bytes in use.
@@ -210,6 +251,19 @@ mod tests {
         assert_eq!(unix.path().unwrap(), Path::new("/tmp/a"));
         assert!(unix.ip().is_none());
         assert!(RawAddress::default().is_unspecified());
+        assert!(unix.abstract_name().is_none() && RawAddress::default().abstract_name().is_none());
+    }
+
+    #[test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn abstract_names_may_have_any_byte() {
+        for name in [&b""[..], b"a", b"\0b\0", &[255; 107]] {
+            let address = RawAddress::unix_abstract(name).unwrap();
+            assert_eq!((address.abstract_name(), address.path()), (Some(name), None));
+            assert!(!address.is_unspecified());
+        }
+        let error = RawAddress::unix_abstract(&[1; 108]).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

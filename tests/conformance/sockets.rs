@@ -106,6 +106,31 @@ pub fn unix_streams<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// Unix sockets with abstract names, which are no files.
+pub fn abstract_unix_streams<H: Harness>() {
+    let mut b = H::bench();
+    let name = format!("windlass\0{}-{:?}", std::process::id(), std::thread::current().id());
+    let at = match Address::unix_abstract(&name) {
+        Ok(at) => at,
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+            return;
+        }
+    };
+    let refused = b.submit(Op::connect(at.clone()));
+    expect_errno(b.end(refused), &[libc::ECONNREFUSED, libc::ENOENT]);
+    let listener = b.watcher.listen(at.clone()).expect("a free name");
+    let error = b.watcher.listen(at.clone()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    let (here, there) = b.connect(listener, &at);
+    assert_eq!(b.watcher.local_address(listener), Ok(at.clone()));
+    let peer = b.watcher.peer_address(here).unwrap();
+    assert_eq!((peer.abstract_name(), peer.path()), (Some(name.as_bytes()), None));
+    b.cross(here, there, &pattern(30_000, 1));
+    b.expect_alive(here, there);
+    b.expect_all_ended();
+}
+
 /// A listener whose backlog is full lets connects hang: (listener, its address, the connections
 /// that fill it).
 #[cfg(unix)] // Windows refuses where there is no room
