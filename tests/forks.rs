@@ -457,3 +457,47 @@ fn in_child(mut b: Bench<Auto>, before: Before, files: FileBackend, directory: &
     assert!(expect_unmoved(b.end(read), ErrorKind::Cancelled).is_empty());
     assert!(b.watcher.detach(before.stuck.writer).is_ok());
 }
+
+/// Idle timeouts hold in both processes: the child's sources keep theirs.
+#[test]
+fn idle_timeouts_hold_in_both() {
+    on_each("idle_timeouts_hold_in_both", |driver| {
+        let mut b = bench(driver);
+        let (here, there) = b.pair();
+        let (other, _far) = b.pair();
+        let timeout = Duration::from_millis(150);
+        b.watcher.set_idle_timeout(here, Some(timeout)).unwrap();
+        b.watcher.set_idle_timeout(other, Some(Duration::from_secs(3600))).unwrap();
+        let read = b.submit(Op::read(here).multishot());
+        let second = b.submit(Op::read(other));
+        b.look();
+        let mut both = Some(b);
+        let child = fork(|| {
+            let mut b = both.take().expect("it is there");
+            b.watcher.reinit_after_fork().unwrap();
+            expect_unmoved(b.end(read), ErrorKind::Forked);
+            expect_unmoved(b.end(second), ErrorKind::Forked);
+            for _ in 0..2 {
+                let start = b.watcher.update_now();
+                let reads = [b.submit(Op::read(here)), b.submit(Op::read(other))];
+                expect_unmoved(b.end(reads[0]), ErrorKind::Deadline);
+                // The idle time before the fork counts the first time.
+                assert!(b.watcher.now() >= start, "time goes on");
+                assert!(b.is_open(reads[1]), "an hour has not passed");
+                assert!(b.watcher.cancel(reads[1]));
+                expect_unmoved(b.end(reads[1]), ErrorKind::Cancelled);
+            }
+            assert_eq!(b.watcher.counters().idle_timeouts, 2);
+            b.watcher.set_idle_timeout(here, None).unwrap();
+            let read = b.submit(Op::read(here));
+            b.pass(2 * timeout);
+            assert!(b.is_open(read), "it has no timeout any more");
+        });
+        let mut b = both.take().expect("the child's copy is its own");
+        expect_unmoved(b.end(read), ErrorKind::Deadline);
+        assert_eq!(b.watcher.counters().idle_timeouts, 1);
+        assert!(b.is_open(second), "an hour has not passed");
+        child.end();
+        b.expect_alive(here, there);
+    });
+}

@@ -93,7 +93,7 @@ fn descriptors_of<W: World>() -> usize {
 }
 
 /// The programs are worth something only if all of this happens in them.
-const HAPPENS: [&str; 35] = [
+const HAPPENS: [&str; 41] = [
     "Read Done",
     "Read Nothing",
     "Read Failed(Deadline)",
@@ -104,6 +104,12 @@ const HAPPENS: [&str; 35] = [
     "ReadExact Done",
     "ReadExact Deadline after bytes",
     "ReadExact Cancelled after bytes",
+    "ReadAppend Done",
+    "ReadAppend Nothing",
+    "ReadAppend Failed(Cancelled)",
+    "ReadAppend Failed(Deadline)",
+    "rescheduled",
+    "idle timeouts set",
     "Write Done",
     "Write quiet",
     "Write Cancelled after bytes",

@@ -111,7 +111,8 @@ impl<W: World> Model<W> {
     /// batch, if it is not empty, may hold leases.
     fn check_quiet(&self, batch_is_empty: bool) {
         let leases = self.pending().any(|op| self.ops[op].lease);
-        let pool_is_free = self.held.is_empty() && batch_is_empty && !leases;
+        let held = !self.held.is_empty() || !self.unique.is_empty();
+        let pool_is_free = !held && batch_is_empty && !leases;
         for port in 0..self.ports.len() {
             let head = |list: usize| {
                 let list = self.ports[port].lists[list].iter();
@@ -209,6 +210,8 @@ impl<W: World> Model<W> {
         let record = &mut self.ops[index];
         match &c.result {
             Ok(Done::Read(data)) => record.data.extend(data.parts().iter().flat_map(|p| &**p)),
+            Ok(Done::Appended { buf, .. }) => record.data.extend(&buf[record.prefix.len()..]),
+            Err(_) if record.code == OpCode::ReadAppend => {}
             Err(error) if direction(record.code) == Some(READS) => {
                 record.data.extend(error.buf().parts().iter().flat_map(|p| &**p));
             }
@@ -231,10 +234,10 @@ impl<W: World> Model<W> {
             (OpCode::Close, End::Done) => self.aborted(port),
             (OpCode::Shutdown, End::Done) => self.ports[port].shut = true,
             (OpCode::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
-            (OpCode::Read | OpCode::ReadInto, End::Nothing)
+            (OpCode::Read | OpCode::ReadInto | OpCode::ReadAppend, End::Nothing)
             | (OpCode::ReadExact, End::Failed(ErrorKind::Eof))
             | (
-                OpCode::Read | OpCode::ReadInto | OpCode::ReadExact,
+                OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend,
                 End::Failed(ErrorKind::Os(_)),
             ) => self.ports[port].over = true,
             _ => {}
@@ -283,6 +286,10 @@ impl<W: World> Model<W> {
                 lease && more && bytes <= self.limits.chunk as usize
             }
             (OpCode::ReadInto, Ok(Done::Read(_))) => true,
+            (OpCode::ReadAppend, Ok(Done::Appended { buf, bytes })) => {
+                let whole = buf.len() == record.prefix.len() + *bytes as usize;
+                whole && buf.is_lease() == record.lease && buf.starts_with(&record.prefix)
+            }
             (OpCode::ReadExact, Ok(Done::Read(_))) => bytes == record.wanted,
             (OpCode::Write, Ok(Done::Written { buf, bytes })) => {
                 *bytes as usize == record.payload.len() && same(buf, &record.payload)
@@ -297,6 +304,7 @@ impl<W: World> Model<W> {
             }
             (OpCode::WaitDrained, Ok(Done::Drained)) => true,
             (_, Ok(_)) => false,
+            (OpCode::ReadAppend, Err(error)) => bytes == 0 && **error.buf() == *record.prefix,
             (OpCode::ReadExact, Err(error)) => error.buf().len() == bytes && bytes < record.wanted,
             (OpCode::Write, Err(error)) => {
                 bytes < record.payload.len().max(1) && same(error.buf(), &record.payload)
@@ -317,12 +325,17 @@ impl<W: World> Model<W> {
         let has_cause = match end {
             End::Done => true,
             End::Nothing | End::Failed(ErrorKind::Eof) => {
-                matches!(record.code, OpCode::Read | OpCode::ReadInto | OpCode::ReadExact)
+                direction(record.code) == Some(READS)
+                    && record.code != OpCode::Accept
                     && (end == End::Nothing) == (record.code != OpCode::ReadExact)
                     && port.is_some_and(|port| self.may_be_over(port))
             }
             End::Failed(ErrorKind::Deadline) => {
-                record.code != OpCode::Timer && record.due.is_some_and(|due| due <= now)
+                let idle_from = port.and_then(|port| self.ports[port].idle_from);
+                let is_read = direction(record.code) == Some(READS);
+                let was_idle = is_read && idle_from.is_some_and(|from| from <= now);
+                let was_due = record.due.is_some_and(|due| due <= now);
+                record.code != OpCode::Timer && (was_due || was_idle)
             }
             End::Failed(ErrorKind::Cancelled) => record.cancelled_at.is_some(),
             End::Failed(ErrorKind::Aborted) => port.is_some_and(|port| self.ports[port].ending),
@@ -369,7 +382,11 @@ impl<W: World> Model<W> {
                 self.may_be_over(port)
             }
             (
-                OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::Shutdown,
+                OpCode::Read
+                | OpCode::ReadInto
+                | OpCode::ReadExact
+                | OpCode::ReadAppend
+                | OpCode::Shutdown,
                 Some(port),
             ) => BROKEN.contains(&errno) && self.is_disturbed(port),
             _ => false,
@@ -386,7 +403,7 @@ impl<W: World> Model<W> {
         let record = &self.ops[index];
         let back = match &c.result {
             Ok(Done::Read(data)) if record.code != OpCode::Read => data,
-            Ok(Done::Written { buf, .. }) => buf,
+            Ok(Done::Written { buf, .. } | Done::Appended { buf, .. }) => buf,
             Ok(_) => return,
             Err(error) if matches!(record.code, OpCode::Read | OpCode::Accept) => {
                 return assert!(error.buf().is_empty());
@@ -398,7 +415,9 @@ impl<W: World> Model<W> {
             OpCode::Write if record.lease && self.watcher.counters().copied_leases > 0 => {
                 assert!(back.is_lease(), "no lease: {c:?}");
             }
-            OpCode::ReadInto | OpCode::ReadExact | OpCode::Write => {
+            // A lease may have moved.
+            OpCode::ReadAppend if record.lease => assert!(back.is_lease(), "no lease: {c:?}"),
+            OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend | OpCode::Write => {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }
             _ => assert!(back.is_empty()),
@@ -446,13 +465,23 @@ impl<W: World> Model<W> {
         match c.result {
             Ok(Done::Read(data)) if data.is_lease() => {
                 let hold = !self.finishing && index.is_multiple_of(3) && self.held.len() < 20;
+                if !self.finishing && index % 3 == 1 && self.unique.len() < 10 {
+                    return self.unique.push(data);
+                }
                 let lease = data.into_lease().expect("a lease");
                 if hold {
                     let copy = lease.to_vec();
                     self.held.push(Held { lease, copy });
                 }
             }
-            Ok(Done::Read(buf) | Done::Written { buf, .. }) => self.check_vec(index, buf),
+            Ok(Done::Appended { buf, .. }) if buf.is_lease() => {
+                if !self.finishing && self.unique.len() < 10 {
+                    self.unique.push(buf);
+                }
+            }
+            Ok(Done::Read(buf) | Done::Written { buf, .. } | Done::Appended { buf, .. }) => {
+                self.check_vec(index, buf);
+            }
             Ok(Done::Accepted(handle)) => self.connected(handle, 1),
             Ok(Done::Connected(handle)) => self.connected(handle, 0),
             Ok(Done::Message(message)) if !message.is_empty() => {

@@ -55,6 +55,10 @@ fn reading() -> impl Strategy<Value = Step> {
             .prop_map(|(on, rooms, how)| Step::ReadInto { on, rooms, how }),
         4 => (on(), 1..4_000u16, any::<u8>(), how())
             .prop_map(|(on, count, spare, how)| Step::ReadExact { on, count, spare, how }),
+        2 => (on(), 0..3_000u16, 1..3_000u16, how())
+            .prop_map(|(on, len, spare, how)| Step::ReadAppend { on, len, spare, how }),
+        3 => (on(), any::<u8>(), how())
+            .prop_map(|(on, which, how)| Step::AppendLease { on, which, how }),
     ]
 }
 
@@ -100,6 +104,9 @@ fn other() -> impl Strategy<Value = Step> {
         14 => (any::<u16>(), prop::bool::weighted(0.25))
             .prop_map(|(which, remote)| Step::Cancel { which, remote }),
         2 => on().prop_map(|on| Step::CancelAll { on }),
+        6 => (any::<u16>(), due()).prop_map(|(which, due)| Step::Move { which, due }),
+        3 => (on(), prop::option::weighted(0.8, 0..40u16))
+            .prop_map(|(on, ms)| Step::Idle { on, ms }),
         2 => (1..6u8, prop::bool::weighted(0.2))
             .prop_map(|(count, elsewhere)| Step::Post { count, elsewhere }),
         3 => prop::bool::weighted(0.2).prop_map(|elsewhere| Step::Release { elsewhere }),

@@ -32,6 +32,9 @@ impl<W: World> Model<W> {
     pub fn finish(&mut self) {
         self.finishing = true;
         self.release(false);
+        for port in 0..self.ports.len() {
+            self.set_idle(port, None);
+        }
         if !self.requests.is_empty() {
             self.wait(None, Keep::Take);
         }

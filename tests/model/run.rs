@@ -18,6 +18,7 @@ pub struct Plan {
     op: Op,
     port: Option<usize>,
     payload: Vec<u8>,
+    prefix: Vec<u8>,
     wanted: usize,
     target: Option<usize>,
     times: Option<(Option<Instant>, Option<Duration>)>,
@@ -25,8 +26,8 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(op: Op, port: Option<usize>) -> Plan {
-        let payload = Vec::new();
-        Plan { op, port, payload, wanted: 0, target: None, times: None }
+        let (payload, prefix) = (Vec::new(), Vec::new());
+        Plan { op, port, payload, prefix, wanted: 0, target: None, times: None }
     }
 }
 
@@ -182,6 +183,7 @@ impl<W: World> Model<W> {
             place: u64::MAX,
             payload: plan.payload,
             lease,
+            prefix: plan.prefix,
             wanted: plan.wanted,
             interest,
             target: plan.target,
@@ -314,6 +316,43 @@ impl<W: World> Model<W> {
                 plan.wanted = count as usize;
                 self.submit(plan, how);
             }
+            Step::ReadAppend { on, len, spare, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                let prefix: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                let mut room = Vec::with_capacity(len as usize + spare as usize);
+                room.extend_from_slice(&prefix);
+                self.append(port, Buf::from(room), prefix, how);
+            }
+            Step::AppendLease { on, which, how } => {
+                let Some(port) = self.pick(on, false) else {
+                    return;
+                };
+                if self.unique.is_empty() {
+                    return;
+                }
+                let buf = self.unique.swap_remove(which as usize % self.unique.len());
+                let mut prefix = buf.to_vec();
+                let mut lease = buf.into_lease_mut().expect("no other lease has its bytes");
+                if which.is_multiple_of(4) {
+                    // A part of it, and the other part is kept.
+                    let tail = lease.split_off(lease.len() / 2);
+                    prefix.truncate(lease.len());
+                    self.unique.push(Buf::from(tail));
+                }
+                // A swap buffer that is full has no room behind its bytes.
+                if lease.len() < self.limits.chunk as usize {
+                    self.append(port, Buf::from(lease), prefix, how);
+                }
+            }
+            Step::Idle { on, ms } => {
+                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                    return;
+                };
+                self.set_idle(port, ms.map(|ms| Duration::from_millis(ms.into())));
+            }
+            Step::Move { which, due } => self.reschedule(which, due),
             Step::Write { on, len, owner, how } => {
                 let Some(port) = self.pick(on, false) else {
                     return;
@@ -538,6 +577,76 @@ impl<W: World> Model<W> {
         self.submit(plan, how)
     }
 
+    fn append(&mut self, port: usize, buf: Buf, prefix: Vec<u8>, how: How) {
+        let mut plan = Plan::new(Op::read_append(self.ports[port].source, buf), Some(port));
+        plan.prefix = prefix;
+        self.submit(plan, how);
+    }
+
+    pub fn set_idle(&mut self, port: usize, timeout: Option<Duration>) {
+        if self.ports[port].reserved {
+            self.flush();
+        }
+        let now = self.watcher.update_now();
+        match self.watcher.set_idle_timeout(self.ports[port].source, timeout) {
+            Ok(()) => {
+                assert!(self.ports[port].stream.is_some(), "a listener is never idle");
+                if let Some(timeout) = timeout {
+                    let from = now + timeout.max(Duration::from_millis(1));
+                    let before = self.ports[port].idle_from.get_or_insert(from);
+                    *before = from.min(*before);
+                    self.count("idle timeouts set");
+                }
+            }
+            Err(Reason::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
+            Err(Reason::Unsupported) => assert!(self.ports[port].stream.is_none()),
+            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+        }
+    }
+
+    /// Gives an operation another deadline, a timer another time.
+    fn reschedule(&mut self, which: u16, due: Due) {
+        if self.ops.is_empty() || due == Due::Never {
+            return;
+        }
+        self.call += 1;
+        let pending: Vec<usize> = self.pending().collect();
+        let op = match pending.is_empty() || which.is_multiple_of(5) {
+            true => which as usize % self.ops.len(),
+            false => pending[which as usize % pending.len()],
+        };
+        if self.ops[op].queued {
+            // The loop looks at the queue before it says that the ticket is stale.
+            self.flush();
+        }
+        let (at, timeout) = self.when(due);
+        let ticket = self.ops[op].ticket;
+        let before = self.watcher.update_now();
+        let answer = match (at, timeout) {
+            (Some(at), _) => self.watcher.reschedule_at(ticket, at),
+            (None, timeout) => self.watcher.reschedule(ticket, timeout.unwrap_or_default()),
+        };
+        let after = self.watcher.update_now();
+        let port = self.ops[op].end;
+        let ends = port.is_some_and(|port| self.ports[port].aborted);
+        let record = &mut self.ops[op];
+        match answer {
+            Ok(()) => {
+                assert!(record.ended.is_none(), "a stale ticket was rescheduled: {record:?}");
+                record.due = at.or(timeout.map(|timeout| before + timeout));
+                record.overdue = at.or(timeout.map(|timeout| after + timeout));
+                // Among equal times it is now the last.
+                record.timeout = Some(timeout.unwrap_or_default());
+                self.count("rescheduled");
+            }
+            Err(Reason::Stale) => {
+                let asked = record.cancelled_at.is_some() || ends;
+                record.due_now |= record.ended.is_none() && !asked;
+            }
+            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+        }
+    }
+
     fn write(&mut self, port: usize, buf: Buf, payload: Vec<u8>, how: How) {
         let op = Op::write(self.ports[port].source, buf);
         let op = if how.quiet { op.quiet() } else { op };
@@ -743,6 +852,7 @@ impl<W: World> Model<W> {
     /// Drops every lease that is held, here or on another thread.
     pub fn release(&mut self, elsewhere: bool) {
         self.done.clear();
+        self.unique.clear();
         let held = std::mem::take(&mut self.held);
         let release = move || held.into_iter().for_each(Held::release);
         if elsewhere {

@@ -30,6 +30,7 @@ impl End {
     pub fn of(result: &Result<Done, Error>) -> End {
         match result {
             Ok(Done::Read(data)) if data.is_eof() => End::Nothing,
+            Ok(Done::Appended { bytes: 0, .. }) => End::Nothing,
             Ok(_) => End::Done,
             Err(error) => End::Failed(error.kind()),
         }
@@ -63,6 +64,8 @@ pub struct Record {
     /// What it writes, and whether that is a lease.
     pub payload: Vec<u8>,
     pub lease: bool,
+    /// The bytes that its buffer had, behind which a read appends.
+    pub prefix: Vec<u8>,
     /// How many bytes it asks for.
     pub wanted: usize,
     pub interest: u16,
@@ -130,6 +133,8 @@ pub struct Port {
     pub ending: bool,
     /// Another thread has attached it, and the loop may not know yet.
     pub reserved: bool,
+    /// The earliest time at which an idle timeout may end its reads.
+    pub idle_from: Option<Instant>,
     /// Its operations in the order of their submission, by direction.
     pub lists: [Vec<usize>; 2],
     pub next_place: u64,
@@ -150,7 +155,8 @@ pub const WRITES: usize = 1;
 /// Which queue an operation stands in.
 pub fn direction(code: OpCode) -> Option<usize> {
     match code {
-        OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::Accept => Some(READS),
+        OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend => Some(READS),
+        OpCode::Accept => Some(READS),
         OpCode::Write | OpCode::Shutdown | OpCode::Close => Some(WRITES),
         _ => None,
     }
@@ -217,6 +223,8 @@ pub struct Model<W: World> {
     pub next_post: u64,
     pub done: Completions,
     pub held: Vec<Held>,
+    /// Unique leases, to read behind.
+    pub unique: Vec<Buf>,
     /// Counts calls.
     pub call: u64,
     pub last_wait: u64,
@@ -255,6 +263,7 @@ impl<W: World> Model<W> {
             next_post: 0,
             done: Completions::new(),
             held: Vec::new(),
+            unique: Vec::new(),
             call: 0,
             last_wait: 0,
             closed: false,
@@ -320,6 +329,7 @@ impl<W: World> Model<W> {
             aborted: false,
             ending: false,
             reserved: false,
+            idle_from: None,
             lists: [Vec::new(), Vec::new()],
             next_place: 0,
             last_ordered: [None; 2],
