@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
-use windlass::{Completions, Op, Watcher};
+use windlass::{Address, Completions, DriverKind, Op, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Running, Server};
 
 use client::Client;
@@ -39,7 +40,8 @@ mod seeds;
 #[path = "../examples/serve_redis/store.rs"]
 mod store;
 
-const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 6380);
+/// The longest that a run may wait for anything; in the simulation every wait has an end.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The token of the timer that ends a sync of the simulated disk, and of the first client's timer
 /// behind which it reads again.
@@ -227,6 +229,8 @@ struct World {
     watcher: Watcher,
     shared: Arc<Shared>,
     server: Running<Redis>,
+    /// Where it listens.
+    at: Address,
     clients: Engine<Fake>,
     /// Clients by their names, while they are connected, and those that have ended.
     ids: Vec<Option<Id>>,
@@ -235,34 +239,35 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, sim: &Sim) -> io::Result<World> {
+    fn new(seed: u64, mut watcher: Watcher) -> io::Result<World> {
         let mut rng = Rng::with_seed(seed);
-        sim.set_buffer(*rng.choice(&[200, 5000, 64 << 10]).expect("some"));
-        sim.set_patience(Duration::ZERO);
-        let mut watcher = Watcher::simulated(sim);
         let store = Store::default();
         let is_logged = rng.u8(..3) > 0;
         let shared = Arc::new(Shared::new(if is_logged { store.logged() } else { store }));
-        let server = Server::new(|_| Redis::new(Arc::clone(&shared), Started::default()))
+        let mut server = Server::new(|_| Redis::new(Arc::clone(&shared), Started::default()))
             .config(redis::config())
-            .listen("tcp://10.0.0.1:6380")?
+            .listen("tcp://127.0.0.1:0")?
             .start_on(&mut watcher)?;
+        let listener = server.engine().listeners()[0];
+        let at = watcher.local_address(listener)?;
         let clients = Engine::new(Config::new());
         let (ids, gone, disk) = (Vec::new(), Vec::new(), Disk::default());
-        Ok(World { rng, seed, watcher, shared, server, clients, ids, gone, disk })
+        Ok(World { rng, seed, watcher, shared, server, at, clients, ids, gone, disk })
     }
 
     fn connect(&mut self) {
         let fake = Fake::new(self.ids.len(), self.seed);
         let options = ConnectOptions::default();
-        let id = self.clients.connect([ADDRESS], options, fake).expect("few connections");
+        let id = self.clients.connect([self.at.clone()], options, fake).expect("few connections");
         self.ids.push(Some(id));
     }
 
     /// One wait, and what follows from it.
     fn turn(&mut self, met: &mut Met) -> io::Result<()> {
         let mut done = Completions::new();
-        self.watcher.wait(&mut done)?;
+        if self.watcher.wait_timeout(&mut done, PATIENCE)? == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing happens"));
+        }
         for c in done.drain(..) {
             match c.token {
                 SYNC => self.finish_sync(met),
@@ -418,13 +423,23 @@ fn values_of(store: &Store, name: usize) -> Values {
     own.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-fn run(seed: u64, met: &mut Met) -> io::Result<()> {
+/// A run in the simulation.
+fn simulate(seed: u64, met: &mut Met) -> io::Result<()> {
     let mut rng = Rng::with_seed(!seed);
     let transient = Faults::transient(rng.f64() * 0.2);
     let reset = if rng.bool() { 0.001 } else { 0.0 };
     let sim = Sim::with_faults(seed, Faults { reset, ..transient });
-    let mut world = World::new(seed, &sim)?;
-    for _ in 0..rng.u8(1..6) {
+    sim.set_buffer(*rng.choice(&[200, 5000, 64 << 10]).expect("some"));
+    sim.set_patience(Duration::ZERO);
+    run(seed, Watcher::simulated(&sim), met)?;
+    met.faults += sim.injected().total();
+    Ok(())
+}
+
+/// Serves some clients until all have what they want.
+fn run(seed: u64, watcher: Watcher, met: &mut Met) -> io::Result<()> {
+    let mut world = World::new(seed, watcher)?;
+    for _ in 0..world.rng.u8(1..6) {
         world.connect();
     }
     world.clients.flush(&mut world.watcher);
@@ -442,7 +457,6 @@ fn run(seed: u64, met: &mut Met) -> io::Result<()> {
         world.turn(met)?;
     }
     assert_eq!(world.server.report().panics, 0);
-    met.faults += sim.injected().total();
     Ok(())
 }
 
@@ -452,7 +466,7 @@ fn run(seed: u64, met: &mut Met) -> io::Result<()> {
 fn every_reply_is_the_models() {
     let mut met = Met::default();
     seeds::each("redis", 100, 100, |seed| {
-        run(seed, &mut met).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        simulate(seed, &mut met).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     });
     println!("{met:?}");
     let Met { faults, replies, broken, groups, torn, ahead, pauses, stalls } = met;
@@ -461,5 +475,70 @@ fn every_reply_is_the_models() {
         for count in [faults, replies, broken, groups, torn, ahead, pauses, stalls] {
             assert!(count > 0, "something was never met");
         }
+    }
+}
+
+/// The same on real sockets.
+#[test]
+fn every_reply_is_the_models_on_the_systems_drivers() {
+    let mut met = Met::default();
+    for driver in [DriverKind::Epoll, DriverKind::Uring, DriverKind::Poll] {
+        for _ in 0..10 {
+            let Ok(watcher) = Watcher::builder().driver(driver).build() else {
+                eprintln!("SKIP: {driver:?} is not here");
+                break;
+            };
+            let seed = seeds::draw();
+            run(seed, watcher, &mut met)
+                .unwrap_or_else(|error| panic!("{driver:?}, seed {seed}: {error}"));
+        }
+    }
+    assert_eq!(met.broken, 0, "no connection breaks on the loopback interface");
+    assert!(met.replies > 1000 && met.groups > 10 && met.stalls > 10, "{met:?}");
+}
+
+/// The log of a temporary directory.
+fn with_log(content: &[u8], check: impl FnOnce(&Path)) {
+    let path = std::env::temp_dir().join(format!("windlass-redis-{}", seeds::draw()));
+    std::fs::write(&path, content).expect("a file");
+    check(&path);
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n";
+const DEL: &[u8] = b"*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n";
+
+/// A log that is cut anywhere is read up to its last whole command, and goes on behind it.
+#[test]
+fn a_torn_log_is_cut_at_every_byte() {
+    let whole = [SET, DEL, SET].concat();
+    for cut in 0..=whole.len() {
+        let ends = [0, SET.len(), SET.len() + DEL.len(), whole.len()];
+        let end = *ends.iter().rfind(|end| **end <= cut).expect("0 is one");
+        with_log(&whole[..cut], |path| {
+            let (_, store, lost) = log::open(path).expect("a torn log is no error");
+            assert_eq!(lost, (cut - end) as u64);
+            assert_eq!(store.iter().count(), usize::from(end == ends[1] || end == ends[3]));
+            assert_eq!(std::fs::read(path).expect("it is there"), &whole[..end]);
+            assert_eq!(log::open(path).expect("it is whole").2, 0);
+        });
+    }
+}
+
+/// What is no log is not touched, and the error says where it is wrong.
+#[test]
+fn what_is_no_log_is_refused_and_stays() {
+    for (bytes, why) in [
+        (&b"*1\r\n$4\r\nPING\r\n"[..], "not a write"),
+        (b"*1\r\n+\r\n", "expected '$', got '+'"),
+        (b"*x\r\n", "invalid multibulk length"),
+    ] {
+        let content = [SET, bytes].concat();
+        with_log(&content, |path| {
+            let error = log::open(path).err().expect("it is refused").to_string();
+            let expected = format!("byte {} of the log: {why}", SET.len());
+            assert_eq!(error, expected);
+            assert_eq!(std::fs::read(path).expect("it is there"), content);
+        });
     }
 }
