@@ -28,8 +28,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
     watcher.submit(Op::accept(listener).multishot())?;
 
     // A worker formats and prints; leases may be dropped on any thread.
@@ -52,7 +51,7 @@ fn main() -> io::Result<()> {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
             match c.result {
-                Ok(Done::Read(_)) if c.source == signals => break 'serve,
+                Ok(Done::Signal(_)) => break 'serve,
                 Err(error) if c.source == listener => return Err(error.into()),
                 Ok(Done::Accepted(socket)) => {
                     let client = watcher.attach(socket)?; // accepts wait while the table is full

@@ -34,16 +34,14 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
-    let mut copy = Copy { watcher, done: Completions::new(), signals, depth, block, direct };
+    common::signals(&mut watcher)?;
+    let mut copy = Copy { watcher, done: Completions::new(), depth, block, direct };
     copy.file(&from, &to)
 }
 
 struct Copy {
     watcher: Watcher,
     done: Completions,
-    signals: Source,
     depth: usize,
     block: usize,
     direct: bool,
@@ -204,7 +202,7 @@ impl Copy {
     fn wait(&mut self) -> io::Result<Vec<Completion>> {
         self.watcher.wait(&mut self.done)?;
         let come: Vec<Completion> = self.done.drain(..).collect();
-        if come.iter().any(|c| c.source == self.signals) {
+        if come.iter().any(|c| matches!(c.result, Ok(Done::Signal(_)))) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "told to end"));
         }
         Ok(come)

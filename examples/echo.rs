@@ -21,7 +21,6 @@ mod common;
 
 use windlass::{Address, Completions, Done, ErrorKind, Op, Watcher};
 
-const STOP: u64 = 1;
 /// With `--multishot` the server stops reading a connection at `HIGH` queued bytes, and starts
 /// again at `LOW`.
 const HIGH: usize = 4 << 20;
@@ -43,8 +42,7 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::builder().busy_poll(busy_poll).build()?;
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals).token(STOP))?;
+    common::signals(&mut watcher)?;
     let listener = common::listen(&mut watcher, address)?;
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
@@ -63,7 +61,7 @@ fn main() -> io::Result<()> {
         for c in done.drain(..) {
             let (source, ticket) = (c.source, c.ticket());
             let next = match c.result {
-                Ok(Done::Read(_)) if c.token == STOP => {
+                Ok(Done::Signal(_)) => {
                     watcher.abort(listener);
                     stop_by = Some(watcher.now() + Duration::from_secs(5));
                     continue;

@@ -53,9 +53,8 @@ const STOPPING: Duration = Duration::from_secs(5);
 
 /// Tokens. The token of a client is its number.
 const ACCEPT: u64 = 0;
-const STOP: u64 = 1;
-const SWEEP: u64 = 2;
-const FIRST_CLIENT: u64 = 3;
+const SWEEP: u64 = 1;
+const FIRST_CLIENT: u64 = 2;
 
 fn main() -> io::Result<()> {
     let mut options = common::Options::new(
@@ -76,8 +75,7 @@ fn main() -> io::Result<()> {
     let mut watcher = builder.build()?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals).token(STOP))?;
+    common::signals(&mut watcher)?;
     watcher.submit(Op::accept(listener).multishot().token(ACCEPT))?;
     let (clients, files, bufs) = (HashMap::new(), HashMap::new(), Vec::new());
     let (number, stop_by) = (FIRST_CLIENT, None);
@@ -170,9 +168,9 @@ impl Server {
                 self.listen_to(self.number);
                 self.number += 1;
             }
+            (_, Ok(Done::Signal(_))) => self.stop(),
             (ACCEPT, Err(error)) if self.stop_by.is_none() => return Err(error.into()),
             (ACCEPT, _) => {}
-            (STOP, _) => self.stop(),
             (SWEEP, _) => {
                 let now = self.watcher.now();
                 self.files.retain(|_, (_, until)| *until > now);

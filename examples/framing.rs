@@ -64,8 +64,7 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
@@ -77,7 +76,7 @@ fn main() -> io::Result<()> {
         let now = watcher.now();
         for c in done.drain(..) {
             let next = match (c.result, tails.get_mut(c.source)) {
-                (Ok(Done::Read(_)), None) if c.source == signals => return Ok(()),
+                (Ok(Done::Signal(_)), _) => return Ok(()),
                 (Err(error), None) if c.source == listener => return Err(error.into()),
                 (Ok(Done::Accepted(socket)), _) => {
                     let client = watcher.attach(socket)?;

@@ -45,8 +45,7 @@ fn main() -> io::Result<()> {
 
     // Every producer has one record at most on its way.
     let mut watcher = Watcher::builder().remote_queue(producers.max(1) as usize).build()?;
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
     let mut done = Completions::new();
     let options = OpenOptions::new().read(true).write(true).create(true);
     // Names the file, also when the disk is full.
@@ -72,7 +71,7 @@ fn main() -> io::Result<()> {
     while log.acknowledged < all || log.is_busy() {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
-            if c.source == signals {
+            if matches!(c.result, Ok(Done::Signal(_))) {
                 log.ends = true;
             } else {
                 log.take(&mut watcher, c).map_err(about)?;

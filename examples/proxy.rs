@@ -39,8 +39,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
     watcher.submit(Op::accept(listener).multishot())?;
 
     let mut sides: SourceMap<Side> = SourceMap::new();
@@ -51,7 +50,7 @@ fn main() -> io::Result<()> {
             let from = c.source;
             let other = sides.get(from).map(|side| side.other);
             let next = match (c.result, other) {
-                (Ok(Done::Read(_)), None) if from == signals => return Ok(()),
+                (Ok(Done::Signal(_)), _) => return Ok(()),
                 (Err(error), _) if from == listener => return Err(error.into()),
                 (Ok(Done::Accepted(socket)), _) => {
                     let client = watcher.attach(socket)?;

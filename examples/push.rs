@@ -17,8 +17,6 @@ use windlass::{Completions, Done, Op, Source, Watcher};
 
 mod common;
 
-const STOP: u64 = 1;
-
 fn main() -> io::Result<()> {
     let mut options = common::Options::new("push [--port N] [--interval MS]");
     let port: u16 = options.take("--port").unwrap_or(7007);
@@ -28,8 +26,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let listener = common::listen(&mut watcher, ([127, 0, 0, 1], port))?;
     println!("listening on {}", watcher.local_address(listener)?);
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals).token(STOP))?;
+    common::signals(&mut watcher)?;
     watcher.submit(Op::accept(listener).multishot())?;
     // Absolute times, so that ticks do not drift.
     let mut next = watcher.now() + interval;
@@ -62,7 +59,7 @@ fn main() -> io::Result<()> {
                     }
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
-                Ok(Done::Read(_)) if c.token == STOP => return Ok(()),
+                Ok(Done::Signal(_)) => return Ok(()),
                 Ok(Done::Read(data)) if !data.is_eof() => {} // nobody listens to them
                 Ok(Done::Written { .. }) => {}
                 Ok(Done::Read(_)) => drop_peer(&mut watcher, &mut peers, c.source, "has left"),

@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 
 use windlass::driver::Wait;
 use windlass::reactor::{Mode, Reactor, Watch};
-use windlass::{Complete, Completions, Ready, Submit};
+use windlass::{Complete, Completions, Ready, Submit, Watcher};
 
 mod common;
 
@@ -57,7 +57,13 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut reactor = Reactor::new()?;
-    reactor.submit(Watch::new(common::signals()?, Ready::READABLE).token(STOP))?;
+    // The descriptor of a watcher is readable when a wait would find something: here, a signal.
+    let (mut watcher, mut told) = (Watcher::new()?, Completions::new());
+    common::signals(&mut watcher)?;
+    watcher.try_wait(&mut told)?; // as before each sleep on the descriptor
+    if let Ok(signals) = watcher.pollable() {
+        reactor.submit(Watch::dup(&signals, Ready::READABLE)?.token(STOP))?;
+    }
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
     println!("listening on {}", listener.local_addr()?);
@@ -69,7 +75,8 @@ fn main() -> io::Result<()> {
         reactor.complete(Wait::Forever, &mut items)?;
         for item in items.drain(..) {
             match item.token {
-                STOP => return Ok(()),
+                STOP if watcher.try_wait(&mut told)? > 0 => return Ok(()),
+                STOP => {}
                 ACCEPT => match listener.accept() {
                     Ok((socket, _)) => {
                         socket.set_nonblocking(true)?;

@@ -23,8 +23,7 @@ fn main() -> io::Result<()> {
     options.end();
 
     let mut watcher = Watcher::new()?;
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
 
     let mut address = Address::from(([127, 0, 0, 1], port));
     let mut loops = Vec::new();

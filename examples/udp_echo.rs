@@ -27,8 +27,7 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let socket = watcher.attach(UdpSocket::bind(("127.0.0.1", port))?)?;
     println!("listening on {}", watcher.local_address(socket)?);
-    let signals = watcher.attach(common::signals()?)?;
-    watcher.submit(Op::read(signals))?;
+    common::signals(&mut watcher)?;
     for _ in 0..receives {
         watcher.submit(Op::recv_from(socket).token(RECEIVE))?;
     }
@@ -37,7 +36,7 @@ fn main() -> io::Result<()> {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
             match c.result {
-                Ok(Done::Read(_)) => return Ok(()), // a signal
+                Ok(Done::Signal(_)) => return Ok(()),
                 Ok(Done::Received { truncated: true, from, .. }) => {
                     eprintln!("{from}: the datagram is longer than a swap buffer");
                 }

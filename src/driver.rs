@@ -46,7 +46,8 @@
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
-//!   Ids carry a generation: a stale one is an error, never another operation. The ticket of a
+//!   Ids carry a generation: a stale one is an error, never another operation. What has not ended
+//!   has taken no signal and reaped no child. The ticket of a
 //!   quiet write goes stale when the write succeeds, not when a wait returns. A cancel that was
 //!   accepted is always answered: a quiet write that was out all the same then makes its
 //!   completion.
@@ -54,7 +55,9 @@
 //!   [owns](Op::owned_by) among them, then closes its descriptor; completions already delivered
 //!   survive it. `close` ends all operations, they are all delivered,
 //!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
-//!   ordered after the writes queued before it. Dropping the driver closes what is open, asks
+//!   ordered after the writes queued before it. A source of signals restores, when it ends, what it
+//!   has changed in the process; one of a child leaves the child as it is, and to the program.
+//!   Dropping the driver closes what is open, asks
 //!   kernel and threads to end what they have, and waits for that for a bounded time (a second). A
 //!   buffer that the kernel may use for longer is left to it and
 //!   [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes when the

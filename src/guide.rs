@@ -11,7 +11,7 @@
 //! | 5 | [deadlines and idle connections](deadlines_and_idle_connections) | limit how long anything takes |
 //! | 6 | [back-pressure](back_pressure) | bound what slow peers cost |
 //! | 7 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
-//! | 8 | [signals] | stop a loop on SIGTERM |
+//! | 8 | [signals] | stop a loop on SIGTERM, wait for a child process |
 //! | 9 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
 //! | 10 | [a simulatable server](a_simulatable_server) | test a server with virtual time and faults |
 //! | 11 | [files and durability](files_and_durability) | know when a write is on the disk |

@@ -45,7 +45,7 @@
 //! | | |
 //! |---|---|
 //! | the loop | [`Watcher`] and its [`Builder`]; [`Op`] says what can be submitted, [`Completion`] and [`Done`] what comes back |
-//! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd |
+//! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd; signals and children of the [process] |
 //! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what `std::fs` has, and `send_file`; name look-ups and your own jobs |
 //! | files, names, descriptors | [`fs`], [`net`] and [`fd`] have their types |
 //! | on every operation | a token, a deadline or a timeout, and a cancel |

@@ -292,8 +292,8 @@ fn calls_of_other_threads_go_on() {
     });
 }
 
-/// Each of several loops on threads of their own gets each signal, and none is lost: the next one is
-/// sent when all have had the last one.
+/// Each of several loops on threads of their own gets each signal, and none is lost: the next one
+/// is sent when all have had the last one.
 #[test]
 fn loops_on_several_threads_get_every_signal() {
     child::in_child("loops_on_several_threads_get_every_signal", || {

@@ -1,17 +1,12 @@
-//! What the examples share: options on the command line, a listener, signals as a source, and what
+//! What the examples share: options on the command line, a listener, signals, and what
 //! happens to an operation that is refused.
 #![allow(dead_code)] // each example uses its own part
 
 use std::io;
-#[cfg(windows)]
-use std::io::Write;
-#[cfg(windows)]
-use std::net::{TcpListener, TcpStream};
-#[cfg(unix)]
-use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use windlass::process::signal::{SIGINT, SIGTERM};
 use windlass::{Address, Op, Reason, Rejected, Source, Watcher};
 
 /// Listens at an address, before the loop starts. While the address is in use, retries for two
@@ -34,28 +29,16 @@ pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Resul
     }
 }
 
-/// SIGINT and SIGTERM as bytes on a socket: the one place where a program is told to end. Call it
-/// before the first accept: a burst of connections can use up the descriptors that it needs.
-#[cfg(unix)]
-pub(crate) fn signals() -> io::Result<UnixStream> {
-    let (tell, hear) = UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGINT, tell.try_clone()?)?;
-    signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, tell)?;
-    Ok(hear)
-}
-
-/// As on Unix, over a connection to ourselves: Windows has no pairs of sockets.
-#[cfg(windows)]
-#[allow(unsafe_code)]
-pub(crate) fn signals() -> io::Result<TcpStream> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    let tell = TcpStream::connect(listener.local_addr()?)?;
-    let (hear, _) = listener.accept()?;
-    let told = move || (&tell).write_all(b"!").unwrap_or_else(|_gone| std::process::abort());
-    // SAFETY: Windows runs the handler of SIGINT on a thread of its own, where every call is
-    // allowed.
-    unsafe { signal_hook::low_level::register(signal_hook::consts::SIGINT, told)? };
-    Ok(hear)
+/// Takes SIGINT and SIGTERM: the first one completes as `Done::Signal`. Call it before the first
+/// accept: a burst of connections can use up the descriptor that it needs.
+pub(crate) fn signals(watcher: &mut Watcher) -> io::Result<()> {
+    let signals = match watcher.signals(&[SIGINT, SIGTERM]) {
+        // Windows: Ctrl-C ends the program at once.
+        Err(Reason::Unsupported) => return Ok(()),
+        signals => signals?,
+    };
+    watcher.submit(Op::signal(signals))?;
+    Ok(())
 }
 
 /// Submits an operation. If it is refused, its source ends. (Inlined: with a constructor as its

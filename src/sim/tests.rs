@@ -20,6 +20,7 @@ mod history;
 mod jobs;
 mod links;
 mod places;
+mod process;
 mod refusals;
 mod time;
 mod turns;

@@ -24,7 +24,9 @@ fn wait(by: libc::idtype_t, id: u32, how: libc::c_int) -> Result<Option<ExitStat
     // SAFETY: all zeroes is a valid `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the information lives across the call.
-    while let Err(error) = check!(unsafe { libc::waitid(by, id, &mut info, libc::WEXITED | how) }) {
+    while let Err(error) =
+        check!(unsafe { libc::waitid(by, id as libc::id_t, &mut info, libc::WEXITED | how) })
+    {
         match errno(error) {
             libc::EINTR => {}
             // A pidfd that does not block.

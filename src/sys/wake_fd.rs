@@ -79,8 +79,12 @@ impl WakeFd {
 
 /// Puts a duplicate of `new`, closed on exec, under the number `old`.
 fn replace(new: RawFd, old: RawFd) -> io::Result<()> {
+    // The crate libc has no dup3(2) for Android.
     // SAFETY: no memory is passed; the caller owns both numbers.
-    #[cfg(not(target_vendor = "apple"))]
+    #[cfg(target_os = "android")]
+    crate::sys::check!(unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) })?;
+    // SAFETY: as above.
+    #[cfg(not(any(target_vendor = "apple", target_os = "android")))]
     crate::sys::check!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
     // SAFETY: as above.
     #[cfg(target_vendor = "apple")]
