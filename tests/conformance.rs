@@ -201,8 +201,6 @@ macro_rules! portable {
                 a_deadline_that_is_not_needed_never_fires
                 a_huge_timeout_does_not_fire
                 a_thousand_deadlines
-                two_thousand_deadlines
-                four_thousand_deadlines
                 eight_thousand_deadlines
                 what_waits_behind_a_write_expires
                 an_accept_expires_and_the_listener_lives
@@ -358,7 +356,6 @@ macro_rules! portable {
                 a_multishot_read_goes_on_until_the_end
                 echo_1k_connections
                 echo_2k_connections
-                echo_4k_connections
                 echo_8k_connections
                 echo_tiny_on_4k_connections
                 echo_with_a_starved_pool

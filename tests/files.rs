@@ -122,6 +122,11 @@ impl Byte {
         value == self.known || self.perhaps.contains(&value)
     }
 
+    /// Whether this round has not touched it.
+    fn is_certain(&self) -> bool {
+        self.perhaps.is_empty() && self.past.is_empty()
+    }
+
     fn allowed(&self, value: u8) -> bool {
         self.allows(value) || self.past.contains(&value)
     }
@@ -326,6 +331,9 @@ impl<H: Harness> Program<H> {
                 let bytes = std::fs::read(self.directory.at(format!("{file}"))).unwrap();
                 assert_eq!(bytes.len(), BLOCK * BLOCKS);
                 for (i, (byte, value)) in self.model[file].iter_mut().zip(bytes).enumerate() {
+                    if byte.known == value && byte.is_certain() {
+                        continue;
+                    }
                     assert!(byte.allows(value), "byte {i} of file {file} is {value}");
                     // It stays what it is.
                     *byte = Byte { known: value, ..Byte::default() };
@@ -340,7 +348,7 @@ impl<H: Harness> Program<H> {
 
 fn random_programs<H: Harness>() {
     let strategy = prop::collection::vec(round(), 1..6);
-    programs::random(&format!("files, {}", H::STAMP), 24, 24, &strategy, |rounds| {
+    programs::random(&format!("files, {}", H::STAMP), 12, 12, &strategy, |rounds| {
         for directory in directories() {
             if !takes_direct(&directory) {
                 skip(Needs::Direct, format_args!("O_DIRECT in {}", directory.path().display()));

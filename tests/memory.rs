@@ -80,7 +80,7 @@ fn live_bytes() -> isize {
 
 /// Rounds until everything has the memory that it needs, and rounds that must need no more.
 const WARM: u32 = 2_000;
-const ROUNDS: u32 = 10_000;
+const ROUNDS: u32 = 3_000;
 /// A wait that takes longer than this hangs.
 const BOUND: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -179,7 +179,7 @@ macro_rules! on {
             #[test]
             fn random_programs_keep_the_contract() {
                 let _alone = alone();
-                expect_all(&explore::<crate::worlds::$world>(600, 200));
+                expect_all(&explore::<crate::worlds::$world>(200, 60));
             }
         }
     };
@@ -200,7 +200,7 @@ mod sim {
 
     #[test]
     fn random_programs_keep_the_contract() {
-        expect_all(&explore::<Virtual>(400, 200));
+        expect_all(&explore::<Virtual>(150, 50));
     }
 
     /// One program per seed, so that a failure is named by a small number.
@@ -218,7 +218,7 @@ mod sim {
     fn soaks<W: World>(suite: &str) {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         let mut programs = 0;
-        each(suite, 300, 200, |seed| {
+        each(suite, 150, 50, |seed| {
             programs += 1;
             for (fault, count) in soak::<W>(seed) {
                 *all.entry(fault).or_insert(0) += count;
@@ -226,7 +226,7 @@ mod sim {
         });
         println!("{all:?}");
         for (fault, count) in all {
-            assert!(count > 0 || programs < 300, "{fault} was never injected");
+            assert!(count > 0 || programs < 150, "{fault} was never injected");
         }
     }
 

@@ -245,9 +245,9 @@ mod tests {
 
     /// I1 with real threads and the real channels.
     #[test]
-    #[cfg_attr(miri, ignore = "a race of 10,000 pairs: too slow")]
+    #[cfg_attr(miri, ignore = "a race of 500 pairs: too slow")]
     fn overflow_entries_stay_behind_earlier_requests() {
-        const PAIRS: u64 = 10_000;
+        let count = crate::seeds::races(500);
         /// What the other thread fills the queue with.
         const FILLER: u64 = u64::MAX;
         let inbox = Inbox::new(Slow(Channel::bounded(1)), Slow(Channel::unbounded()));
@@ -255,7 +255,7 @@ mod tests {
         let pairs = std::thread::spawn({
             let inbox = inbox.clone();
             move || {
-                for pair in 0..PAIRS {
+                for pair in 0..count {
                     while inbox.send(2 * pair).is_err() {
                         std::thread::yield_now();
                     }
@@ -272,7 +272,7 @@ mod tests {
             }
         });
         let (mut held, mut taken) = (None, Vec::new());
-        while taken.len() < 2 * PAIRS as usize {
+        while taken.len() < 2 * count as usize {
             taken.extend(inbox.take(&mut held).filter(|&item| item != FILLER));
         }
         over.store(true, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 
 use crate::buf::Buf;
+use crate::seeds::setting;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -524,7 +525,8 @@ fn run(case: &Case) -> [usize; 3] {
 
 #[test]
 fn behaves_like_a_plain_model() {
-    let mut config = Config::with_cases(if cfg!(miri) { 2 } else { 250 });
+    let cases = if cfg!(miri) { 2 } else { setting("PROPTEST_CASES").unwrap_or(60) };
+    let mut config = Config::with_cases(cases);
     let seed = match config.rng_seed {
         RngSeed::Fixed(seed) => seed,
         // Always the same steps, unless asked to explore; the clock of Miri is not asked.

@@ -376,7 +376,7 @@ fn a_thread_that_cannot_be_made() {
 /// A round after the other, so that workers and loop fall asleep and wake at any moment.
 #[test]
 fn no_wake_is_lost() {
-    let rounds = if cfg!(miri) { 5 } else { 20_000 };
+    let rounds = if cfg!(miri) { 5 } else { crate::seeds::races(4_000) };
     for threads in [1, 2, 4] {
         let mut pool = Pool::new(threads, 16);
         let mut random = 7u64;

@@ -495,9 +495,41 @@ impl<D: Driver> Bench<D> {
     #[track_caller]
     pub fn pairs(&mut self, count: usize) -> Vec<(Source, Source)> {
         let (listener, at) = self.listen();
-        let pairs = (0..count).map(|_| self.connect(listener, &at)).collect();
+        let mut pairs = Vec::with_capacity(count);
+        while pairs.len() < count {
+            match count - pairs.len() {
+                1 => pairs.push(self.connect(listener, &at)),
+                left => pairs.extend(self.connect_some(listener, &at, left.min(16))),
+            }
+        }
         self.watcher.abort(listener);
         pairs
+    }
+
+    /// Several connections at once: every wait of poll(2) looks at all sockets that there are.
+    #[track_caller]
+    fn connect_some(
+        &mut self,
+        listener: Source,
+        at: &Address,
+        count: usize,
+    ) -> Vec<(Source, Source)> {
+        let accepts: Vec<_> = (0..count).map(|_| self.submit(Op::accept(listener))).collect();
+        let connects: Vec<_> = (0..count).map(|_| self.submit(Op::connect(at.clone()))).collect();
+        let mut accepted = HashMap::new();
+        for accept in accepts {
+            let handle = expect_accepted(self.end(accept));
+            let there = self.watcher.attach(handle).expect("room for a source");
+            let from = self.watcher.peer_address(there).expect("its peer");
+            accepted.insert(from.to_string(), there);
+        }
+        let ends = connects.into_iter().map(|connect| {
+            let handle = expect_connected(self.end(connect));
+            let here = self.watcher.attach(handle).expect("room for a source");
+            let from = self.watcher.local_address(here).expect("its address");
+            (here, accepted.remove(&from.to_string()).expect("it was accepted"))
+        });
+        ends.collect()
     }
 
     /// One connection through a listener.

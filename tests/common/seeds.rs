@@ -61,6 +61,11 @@ pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) {
     }
 }
 
+/// How often a test repeats a race: `usual` times, and `WINDLASS_RACES` times that if it is set.
+pub fn races(usual: u64) -> u64 {
+    usual * setting::<u64>("WINDLASS_RACES").unwrap_or(1)
+}
+
 /// A seed that no run has had.
 pub fn draw() -> u64 {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");

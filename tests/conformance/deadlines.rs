@@ -163,7 +163,7 @@ pub fn a_huge_timeout_does_not_fire<H: Harness>() {
     expect_unmoved(b.end(second), ErrorKind::Cancelled);
 }
 
-/// gaio's TestDeadline1k … 8k: every one exactly once (the ledger counts).
+/// gaio's TestDeadline1k and 8k: every one exactly once (the ledger counts).
 fn many<H: Harness>(connections: usize) {
     let connections = connections.min(H::MANY);
     let _turn = hungry();
@@ -187,14 +187,6 @@ fn many<H: Harness>(connections: usize) {
 
 pub fn a_thousand_deadlines<H: Harness>() {
     many::<H>(1 << 10);
-}
-
-pub fn two_thousand_deadlines<H: Harness>() {
-    many::<H>(2 << 10);
-}
-
-pub fn four_thousand_deadlines<H: Harness>() {
-    many::<H>(4 << 10);
 }
 
 pub fn eight_thousand_deadlines<H: Harness>() {

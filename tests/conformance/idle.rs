@@ -98,7 +98,7 @@ pub fn bytes_in_both_directions_count<H: Harness>() {
 fn bytes_count<H: Harness>(come: bool, go: bool) {
     let mut b = H::bench();
     let (here, there) = b.pair();
-    let timeout = Duration::from_millis(if is_virtual::<H>() { 4000 } else { 400 });
+    let timeout = Duration::from_millis(if is_virtual::<H>() { 4000 } else { 160 });
     set(&mut b, here, timeout);
     let read = b.submit(Op::read(here).multishot());
     let start = b.watcher.update_now();
@@ -157,7 +157,7 @@ pub fn an_idle_read_keeps_its_bytes<H: Harness>() {
 pub fn the_time_without_a_read_does_not_count<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
-    let timeout = Duration::from_millis(if is_virtual::<H>() { 1600 } else { 300 });
+    let timeout = Duration::from_millis(if is_virtual::<H>() { 1600 } else { 150 });
     set(&mut b, here, timeout);
     let start = b.watcher.update_now();
     let read = b.submit(Op::read(here));
@@ -346,7 +346,7 @@ pub fn thousands_of_idle_sources<H: Harness>() {
     let _turn = hungry();
     let mut b = H::bench();
     let pairs = b.pairs(H::MANY.min(2 << 10));
-    let timeout = Duration::from_millis(if is_virtual::<H>() { 200 } else { 1000 });
+    let timeout = Duration::from_millis(if is_virtual::<H>() { 200 } else { 400 });
     let start = b.watcher.update_now();
     let mut reads = Vec::new();
     for &(here, there) in &pairs {

@@ -14,14 +14,15 @@ use crate::common::*;
 pub fn no_wake_is_lost<H: Harness>() {
     let mut b = H::bench();
     let submitter = b.submitter();
+    let rounds = seeds::races(4_000);
     let (pong, ping) = mpsc::channel();
     let thread = thread::spawn(move || {
-        for i in 0..20_000u64 {
+        for i in 0..rounds {
             submitter.wake(i).unwrap();
             assert_eq!(receive(&ping, "the loop answers a wake"), i);
         }
     });
-    for i in 0..20_000u64 {
+    for i in 0..rounds {
         let c = b.next();
         assert_eq!(c.token, i);
         pong.send(i).unwrap();
@@ -112,8 +113,7 @@ pub fn threads_submit_beside_the_loop<H: Harness>() {
 /// I1: an abort on a full queue stays behind the attach and the operation that were queued before
 /// it.
 pub fn an_abort_overtakes_nothing<H: Harness>() {
-    // A socket costs wine a hundred times as much.
-    const PAIRS: u64 = if cfg!(windows) { 500 } else { 20_000 };
+    let pairs = seeds::races(500);
     let mut b = H::bench_with(Watcher::builder().remote_queue(1));
     let submitter = b.submitter();
     let (here, there) = b.pair();
@@ -121,9 +121,9 @@ pub fn an_abort_overtakes_nothing<H: Harness>() {
     let over = AtomicBool::new(false);
     let mut refused = 0;
     thread::scope(|scope| {
-        let pairs = scope.spawn(|| {
+        let attaching = scope.spawn(|| {
             let mut handle = handle;
-            for _ in 0..PAIRS {
+            for _ in 0..pairs {
                 let source = loop {
                     match submitter.attach(handle) {
                         Ok(source) => break source,
@@ -151,7 +151,7 @@ pub fn an_abort_overtakes_nothing<H: Harness>() {
             }
             refused += 1;
         }
-        pairs.join().unwrap();
+        attaching.join().unwrap();
         over.store(true, Ordering::Relaxed);
     });
     assert!(refused > 0, "the queue was never filled");
