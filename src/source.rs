@@ -99,15 +99,16 @@ pub(crate) const ENDED: u32 = 1 << 31 | crate::slots::MOST;
 
 impl Ticket {
     /// Whether the operation had ended when `submit` returned this ticket: a write that the kernel
-    /// took at once, for example. If that was a [quiet](crate::Op::quiet) one, it was successful, and
-    /// nothing follows. False says nothing.
+    /// took at once, for example. If that was a [quiet](crate::Op::quiet) one, it was successful,
+    /// and nothing follows. False says nothing: the first write on a source may have ended, too.
     ///
     /// ```
     /// use windlass::{Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
     /// let source = watcher.attach(ours)?;
-    /// assert!(watcher.submit(Op::write(source, "hello").quiet())?.had_ended());
+    /// watcher.submit(Op::write(source, "hello, ").quiet())?;
+    /// assert!(watcher.submit(Op::write(source, "world").quiet())?.had_ended());
     /// assert!(!watcher.submit(Op::write(source, vec![0; 4 << 20]).quiet())?.had_ended());
     /// # Ok::<(), std::io::Error>(())
     /// ```

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! 64 connections echo 64 bytes each, in turns: all clients speak, then the loop serves all. The
-//! clients are plain sockets of the same thread, at the same cost in each case. So the difference of
-//! two cases is the difference of their servers.
+//! clients are plain sockets of the same thread, at the same cost in each case. So the difference
+//! of two cases is the difference of their servers.
 #![allow(missing_docs)] // a bench has no users
 
 use std::io::{Read, Write};
