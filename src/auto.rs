@@ -16,6 +16,7 @@ use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::Op;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
+use crate::sim::SimulatedDriver;
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
@@ -99,7 +100,7 @@ pub enum Auto {
     /// names its type, so a program that does not call it does not contain a simulation.
     ///
     /// [`Watcher::simulated`]: crate::Watcher::simulated
-    Simulated(Box<dyn Driver>),
+    Simulated(Box<dyn SimulatedDriver>),
 }
 
 impl Auto {

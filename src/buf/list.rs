@@ -25,6 +25,7 @@ const MOST_SPARE: usize = 1024;
 
 thread_local! {
     /// Empty vectors of lists that have gone.
+    #[allow(clippy::vec_box, reason = "a list owns its boxed vector, which goes back as it is")]
     static SPARE: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -92,7 +92,8 @@ impl<K: Kernel> Proactor<K> {
         if self.closed {
             return Err(Reason::Closed);
         }
-        if !K::FILES && !(K::TASKS && task.is_slow()) {
+        let has_threads = K::FILES || (K::TASKS && task.is_slow());
+        if !has_threads {
             return Err(Reason::NoFiles);
         }
         let index = match source.is_none() {

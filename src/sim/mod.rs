@@ -77,6 +77,7 @@
 //! [`Sim::advance_to_next`] when none has work.
 
 mod datagram;
+mod driver;
 mod faults;
 mod history;
 mod jobs;
@@ -104,6 +105,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use driver::SimulatedDriver;
 pub use faults::{Faults, Injected};
 pub use links::{Link, Traffic};
 pub(crate) use report::add_lines;
@@ -121,7 +123,8 @@ use names::Name;
 use outside::Outside;
 use world::{INTERNET, World};
 
-/// A simulated network with its own clock; the kernel of [`Watcher::simulated`].
+/// A simulated network with its own clock; the kernel of
+/// [`Watcher::simulated`](crate::Watcher::simulated).
 ///
 /// Clones share the network. See the [module](self) for how to use it.
 pub struct Sim {

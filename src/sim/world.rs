@@ -299,7 +299,7 @@ impl World {
         let socket = &mut self.sockets[fd as usize];
         let role = std::mem::replace(&mut socket.role, Role::Vacant);
         let (flags, peer) = (socket.flags, socket.peer);
-        let unread = socket.ring.len() > 0;
+        let unread = !socket.ring.is_empty();
         let local = std::mem::take(&mut socket.local);
         socket.flags = 0;
         socket.peer = NOBODY;

@@ -38,7 +38,7 @@ impl Watcher {
     /// The proactor of a simulated watcher.
     fn proactor(&self) -> Option<&Proactor<Sim>> {
         match self.driver() {
-            Auto::Simulated(proactor) => Some(proactor),
+            Auto::Simulated(driver) => Some(driver.proactor()),
             _ => None,
         }
     }

@@ -246,10 +246,10 @@ impl<D: Driver> Program<D> {
                     self.sources.push(source);
                 }
             }
-            Ok(Done::Read(data)) if data.is_lease() => {
-                if self.random.below(2) == 0 && self.held.len() < 40 {
-                    self.held.push(data);
-                }
+            Ok(Done::Read(data))
+                if data.is_lease() && self.random.below(2) == 0 && self.held.len() < 40 =>
+            {
+                self.held.push(data);
             }
             Ok(Done::Appended { buf, bytes }) => {
                 assert_eq!(buf.len(), len + bytes as usize);

@@ -1,6 +1,7 @@
 //! The examples `serve_proxy`, `serve_broadcast` and `serve_chat`, in the simulation with seeded
 //! faults, and on the system's drivers.
 #![allow(missing_docs)] // a test binary has no users
+#![allow(clippy::duplicate_mod)] // the examples share a module
 
 use std::collections::BTreeMap;
 use std::io;
