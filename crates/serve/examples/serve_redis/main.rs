@@ -15,7 +15,8 @@
 //! off an incomplete command at the end, which a crash may have left. A thread of its own writes
 //! and syncs the log. All writes that come meanwhile are the next group. A reply that tells of a
 //! write leaves when this write is on the disk, so that no client hears of a value that a crash
-//! takes back. If the log cannot be written, the server ends.
+//! takes back. If the log cannot be written, the server ends. A client that waits for the log when
+//! the server ends gets no reply: its write may be in the log, as after a crash.
 //!
 //! | file | |
 //! |---|---|
