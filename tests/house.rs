@@ -249,7 +249,8 @@ fn examples_are_in_their_index() {
     }
 }
 
-/// Examples have names of their own in the whole repository, and those of a member are in its index.
+/// Examples have names of their own in the whole repository, and those of a member are in its
+/// index.
 #[test]
 fn examples_of_members_are_in_their_indices() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -60,8 +60,8 @@ impl<D: Driver> Watcher<D> {
     /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). What is queued ends with 0 bytes and
     /// the same errno. After a deadline that is `ETIMEDOUT`, and after a cancel `ECANCELED`. Later
     /// submissions are refused with this errno. The source stays until it is aborted, or closed by
-    /// [`Op::close`](crate::Op::close). In a [forked child](Watcher::reinit_after_fork) a connect of
-    /// the parent has failed with `ECANCELED`.
+    /// [`Op::close`](crate::Op::close). In a [forked child](Watcher::reinit_after_fork) a connect
+    /// of the parent has failed with `ECANCELED`.
     ///
     /// # Errors
     ///

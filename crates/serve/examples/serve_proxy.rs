@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A receiver that is slower than its sender slows it down: while more bytes than the high mark
-//! wait for one side, the proxy does not read from the other side. When one side ends its output, the
-//! proxy ends its own to the other side (half-close), and the opposite direction goes on.
+//! wait for one side, the proxy does not read from the other side. When one side ends its output,
+//! the proxy ends its own to the other side (half-close), and the opposite direction goes on.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
