@@ -62,7 +62,7 @@ fn main() -> io::Result<()> {
     common::signals(&mut watcher)?;
     watcher.try_wait(&mut told)?; // as before each sleep on the descriptor
     if let Ok(signals) = watcher.pollable() {
-        reactor.submit(Watch::dup(&signals, Ready::READABLE)?.token(STOP))?;
+        reactor.submit(Watch::dup(signals, Ready::READABLE)?.token(STOP))?;
     }
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;

@@ -45,8 +45,9 @@ fn raise(signal: i32) {
 
 /// To the process: any thread takes it.
 fn send(signal: i32) {
+    let process = std::process::id() as libc::pid_t;
     // SAFETY: no memory is passed.
-    assert_eq!(unsafe { libc::kill(libc::getpid(), signal) }, 0);
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
 }
 
 fn action(signal: i32) -> libc::sigaction {
@@ -82,8 +83,10 @@ extern "C" fn count(_: i32) {
 
 extern "C" fn count_with_info(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
-    // SAFETY: the system passes the information of a signal that a process has sent.
-    SENDER.store(unsafe { (*info).si_pid() }, Ordering::SeqCst);
+    // SAFETY: the system passes the information of the signal.
+    let info = unsafe { &*info };
+    // SAFETY: a process has sent it.
+    SENDER.store(unsafe { info.si_pid() }, Ordering::SeqCst);
 }
 
 fn calls() -> usize {
@@ -106,7 +109,8 @@ fn expect_code(c: Completion, code: i32) {
     }
 }
 
-/// A shell that ends with this code when its input ends.
+/// A shell that ends with this code when its input ends. A source or the test reaps it.
+#[allow(clippy::zombie_processes)]
 fn shell(code: i32) -> std::process::Child {
     let mut command = Command::new("sh");
     let command = command.args(["-c", &format!("read x; exit {code}")]);
@@ -341,7 +345,7 @@ fn loops_on_several_threads_get_every_signal() {
 }
 
 fn signal_of(round: usize) -> i32 {
-    if round % 3 == 0 { SIGUSR2 } else { SIGUSR1 }
+    if round.is_multiple_of(3) { SIGUSR2 } else { SIGUSR1 }
 }
 
 /// Sources come and go on several threads while signals come all the time: no handler writes to a
@@ -401,6 +405,7 @@ fn sources_come_and_go_in_a_storm() {
 }
 
 #[test]
+#[allow(clippy::zombie_processes)] // the source reaps it
 fn other_threads_wait_for_signals_and_children() {
     on_each("other_threads_wait_for_signals_and_children", |driver| {
         let mut b = bench(driver);

@@ -57,6 +57,10 @@ impl World {
             Role::Datagram(mailbox) if !mailbox.letters.is_empty() => {
                 format!("{} datagrams unread", mailbox.letters.len())
             }
+            Role::Signals { pending: 1.., .. } => "not taken".into(),
+            Role::Child(child) if child.ended.is_none() && self.has_ended(child.pid()) => {
+                "has ended, not reaped".into()
+            }
             Role::Stream if !socket.on_way.is_empty() => {
                 let hidden = socket.ring.len() - socket.ring.readable();
                 format!("{} messages on their way here, {hidden} bytes", socket.on_way.len())

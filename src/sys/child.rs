@@ -23,15 +23,15 @@ fn errno(error: std::io::Error) -> i32 {
 fn wait(by: libc::idtype_t, id: u32, how: libc::c_int) -> Result<Option<ExitStatus>, i32> {
     // SAFETY: all zeroes is a valid `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the information lives across the call.
-    while let Err(error) =
-        check!(unsafe { libc::waitid(by, id as libc::id_t, &mut info, libc::WEXITED | how) })
-    {
-        match errno(error) {
-            libc::EINTR => {}
+    loop {
+        // SAFETY: the information lives across the call.
+        let answer = unsafe { libc::waitid(by, id as libc::id_t, &mut info, libc::WEXITED | how) };
+        match check!(answer).map_err(errno) {
+            Ok(_) => break,
+            Err(libc::EINTR) => {}
             // A pidfd that does not block.
-            libc::EAGAIN => return Ok(None),
-            errno => return Err(errno),
+            Err(libc::EAGAIN) => return Ok(None),
+            Err(errno) => return Err(errno),
         }
     }
     // SAFETY: of a child's end, or zeroes.

@@ -42,7 +42,8 @@ pub trait Processes: Harness {
         assert_eq!(unsafe { libc::raise(signal) }, 0);
     }
 
-    /// Starts a child that runs until it is told to end.
+    /// Starts a child that runs until it is told to end. A source reaps it.
+    #[allow(clippy::zombie_processes)]
     fn spawn() -> u32 {
         if Self::NAME == "sim" {
             return with_sim(Sim::spawn);

@@ -27,6 +27,12 @@ pub fn what_there_is_not_is_refused<H: Harness>() {
     let error = b.watcher.listen_with(H::address(), shared).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     assert_eq!(b.watcher.pollable().unwrap_err(), Reason::Unsupported);
+    // SIGINT and SIGTERM; this process.
+    assert_eq!(b.watcher.signals(&[2, 15]), Err(Reason::Unsupported));
+    assert_eq!(b.watcher.child(std::process::id()), Err(Reason::Unsupported));
+    for op in [Op::signal(here), Op::child_exit(here)] {
+        assert_eq!(b.refuse(op).0, Reason::Unsupported);
+    }
     // A pipe's handle is no file and no socket.
     let (reader, _writer) = std::io::pipe().unwrap();
     let pipe = b.watcher.attach(std::os::windows::io::OwnedHandle::from(reader)).unwrap();

@@ -79,6 +79,37 @@ fn what_is_injected_is_in_the_hash() {
 }
 
 #[test]
+fn the_history_and_the_report_tell_of_them() {
+    let sim = Sim::new(1);
+    sim.set_history(100);
+    let mut watcher = Watcher::simulated(&sim);
+    let signals = watcher.signals(&[SIGUSR1]).unwrap();
+    let pid = sim.spawn();
+    let child = watcher.child(pid).unwrap();
+    assert!(!sim.report().contains("not taken") && !sim.report().contains("not reaped"));
+    sim.raise(SIGUSR1);
+    sim.exit(pid, 3);
+    let report = sim.report();
+    assert!(report.contains("signals: not taken"), "{report}");
+    assert!(report.contains(&format!("child {pid}: has ended, not reaped")), "{report}");
+    watcher.submit(Op::signal(signals)).unwrap();
+    watcher.submit(Op::child_exit(child)).unwrap();
+    let report = sim.report();
+    assert!(!report.contains("not taken") && !report.contains("not reaped"), "{report}");
+    let history = sim.history();
+    let told = [
+        "sigaction the process".to_owned(),
+        format!("signal {SIGUSR1} comes to 1 sources"),
+        format!("child {pid} is started"),
+        format!("child {pid}: exit "),
+        format!("waitid child {pid}"),
+    ];
+    for text in told {
+        assert!(history.contains(&text), "{text:?} is not in\n{history}");
+    }
+}
+
+#[test]
 fn a_child_ends_once() {
     let sim = Sim::new(1);
     let mut watcher = Watcher::simulated(&sim);
