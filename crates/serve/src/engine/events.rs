@@ -160,7 +160,7 @@ impl<S: Default> Engine<S> {
     ///
     /// The engine's operations have [tokens](windlass::Op::token) from 2^63 on. A program uses
     /// lower ones.
-    #[inline]
+    #[inline(always)]
     pub fn complete<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -198,7 +198,7 @@ impl<S: Default> Engine<S> {
     }
 
     /// Takes the next event out. Call it until it returns `None`, then [`flush`](Engine::flush).
-    #[inline]
+    #[inline(always)]
     pub fn next_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         loop {
             if !self.pending.is_empty()

@@ -110,7 +110,7 @@ impl<S> Engine<S> {
     ///
     /// - [`Refusal::Stale`]: the connection has ended, closes, or has shut down its output.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for it.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
         let at = self.fresh.len() as u32 | FRESH;
@@ -119,8 +119,8 @@ impl<S> Engine<S> {
             Some((place, charged))
                 if place.active == NIL
                     && place.flags & NO_MORE == 0
-                    && charged as usize + data.len() <= self.config.limits.cap
-                    && !data.is_empty() =>
+                    && !data.as_slice().is_empty() // a list has its bytes in its parts
+                    && charged as usize + data.as_slice().len() <= self.config.limits.cap =>
             {
                 place.active = at;
                 self.fresh.push((id, data));
@@ -290,7 +290,7 @@ impl<S> Engine<S> {
     }
 
     /// The connection of such a buffer, and its bytes; `None` if it has gone another way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fresh_at(&mut self, at: usize) -> Option<(Id, usize)> {
         let (id, data) = &self.fresh[at];
         let (place, _) = self.table.look(*id)?;
@@ -304,7 +304,7 @@ impl<S> Engine<S> {
     }
 
     /// Sends such a buffer; how many bytes wait then. `None` if it has gone another way.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_fresh<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

@@ -204,7 +204,7 @@ impl<S> Conn<'_, S> {
     /// Writes: what is written in a turn leaves as one write. False if the connection takes no more
     /// output: it closes already, or more than [`Limits::cap`](crate::Limits::cap) bytes would wait
     /// for it. In the second case it ends, with [`Cause::Overflow`].
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
         match self.engine.write(self.id, data) {
             Ok(()) => true,

@@ -9,8 +9,8 @@ use windlass::driver::{Driver, OpCode};
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op, Source,
-    Watcher,
+    Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op, Reason,
+    Source, Watcher,
 };
 use windlass_serve::{Handler, Running, Server};
 
@@ -113,6 +113,8 @@ pub struct Client {
     pub eof: bool,
     /// How its reads or its connect have failed.
     pub error: Option<ErrorKind>,
+    /// Whether one of its writes has failed. (Then its reads may see an end, as on Linux.)
+    pub is_broken: bool,
     /// Whether it never reads.
     pub is_deaf: bool,
     /// Bytes of its writes that are out.
@@ -158,7 +160,10 @@ impl Clients {
                 let read = Op::read(c.source).multishot().token(CLIENT);
                 watcher.submit(read).expect("a read");
             }
-            (OpCode::Write, _) => client.said += c.bytes(),
+            (OpCode::Write, result) => {
+                client.said += c.bytes();
+                client.is_broken |= result.is_err();
+            }
             _ => {}
         }
     }
@@ -215,12 +220,20 @@ impl<D: Driver, H: Handler> Bench<D, H> {
 
     /// A client says something.
     pub fn say(&mut self, client: Source, what: impl Into<Buf>) {
-        self.watcher.submit(Op::write(client, what).token(CLIENT)).expect("a write");
+        self.submit(client, Op::write(client, what));
     }
 
     /// A client ends its side.
     pub fn finish(&mut self, client: Source) {
-        self.watcher.submit(Op::shutdown(client).token(CLIENT)).expect("a shutdown");
+        self.submit(client, Op::shutdown(client));
+    }
+
+    /// Submits what a client does; refused only if its connect has failed.
+    fn submit(&mut self, client: Source, op: Op) {
+        if let Err(refused) = self.watcher.submit(op.token(CLIENT)) {
+            assert!(matches!(refused.reason, Reason::Os(_)), "{refused}");
+            self.clients.all.get_mut(&client).expect("a client").is_broken = true;
+        }
     }
 
     /// A client stops reading.

@@ -1,0 +1,165 @@
+//! What an engine and a server allocate: nothing for a message, and few bytes for a connection.
+#![allow(missing_docs)] // a test binary has no users
+#![allow(unsafe_code)] // an allocator that counts
+#![cfg(unix)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use windlass::{Buf, Completions, Op, Watcher};
+use windlass_serve::{Action, Config, Conn, Engine, Event, Handler, Server};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(allocations: u64, bytes: isize) {
+    // A thread that ends may still free.
+    let _ = ALLOCATIONS.try_with(|all| all.set(all.get() + allocations));
+    let _ = LIVE_BYTES.try_with(|all| all.set(all.get() + bytes));
+}
+
+// SAFETY: every call goes on to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as isize));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as isize - layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Answers in each of the ways that are to be cheap, by the first byte of a message.
+struct Answers;
+
+impl Handler for Answers {
+    type State = u64;
+    fn data(&mut self, c: &mut Conn<'_, u64>, data: Buf) -> Action {
+        *c.state() += 1;
+        match data[0] {
+            // The same bytes, without a copy.
+            b'e' => _ = c.write(data),
+            // Many short answers, made in place.
+            b's' => (0..100).for_each(|_| assert!(c.write_slice(b"+OK\r\n"))),
+            // A part of the lease, a static piece, a short one.
+            _ => {
+                c.write(data.slice(..1));
+                c.write(", and ");
+                c.write_slice(b"more");
+            }
+        }
+        Action::None
+    }
+}
+
+#[test]
+fn a_message_allocates_nothing() {
+    let mut watcher = Watcher::new().expect("a watcher");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::new(|_| Answers).listener(listener);
+    let mut running = server.start_on(&mut watcher).unwrap();
+    let mut clients: Vec<_> =
+        (0..8).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let mut done = Completions::new();
+    let mut round = || {
+        for (message, expected) in [(&b"echo"[..], 4), (b"slices", 500), (b"parts", 11)] {
+            for client in &mut clients {
+                client.write_all(message).unwrap();
+            }
+            let mut answer = [0; 500];
+            for client in &mut clients {
+                client.set_nonblocking(true).unwrap();
+                let mut heard = 0;
+                while heard < expected {
+                    match client.read(&mut answer[heard..expected]) {
+                        Ok(count) => heard += count,
+                        Err(_) => {
+                            watcher.wait_timeout(&mut done, Duration::from_secs(20)).unwrap();
+                            running.serve(&mut watcher, &mut done);
+                        }
+                    }
+                }
+                client.set_nonblocking(false).unwrap();
+            }
+        }
+    };
+    (0..20).for_each(|_| round()); // the tables and the swap buffers grow
+    let before = ALLOCATIONS.get();
+    (0..50).for_each(|_| round());
+    assert_eq!(ALLOCATIONS.get() - before, 0, "for 1200 messages");
+}
+
+/// So many connections at a time, in steps: no list of the engine's grows by the way they come.
+const STEPS: usize = 64;
+const STEP: usize = 32;
+
+fn pairs() -> (Vec<UnixStream>, Vec<UnixStream>) {
+    windlass::fd::raise_max_open_files().expect("a limit");
+    (0..STEPS * STEP).map(|_| UnixStream::pair().expect("two sockets")).unzip()
+}
+
+#[test]
+fn an_idle_connection_takes_32_bytes_more_than_a_source() {
+    let (ours, _theirs) = pairs();
+    let mut watcher = Watcher::new().expect("a watcher");
+    let before = LIVE_BYTES.get();
+    let (mut ours, mut done) = (ours.into_iter(), Completions::new());
+    for _ in 0..STEPS {
+        for socket in ours.by_ref().take(STEP) {
+            let source = watcher.attach(socket).unwrap();
+            watcher.set_idle_timeout(source, Some(Duration::from_secs(120))).unwrap();
+            watcher.submit(Op::read(source).multishot()).unwrap();
+        }
+        watcher.submit(Op::nop()).unwrap();
+        watcher.try_wait(&mut done).unwrap();
+        done.clear();
+    }
+    let bare = LIVE_BYTES.get() - before;
+    drop(watcher);
+
+    let (ours, _theirs) = pairs();
+    let mut watcher = Watcher::new().expect("a watcher");
+    let before = LIVE_BYTES.get();
+    let mut engine = Engine::<()>::new(Config::default());
+    let (mut ours, mut done) = (ours.into_iter(), Completions::new());
+    for _ in 0..STEPS {
+        for socket in ours.by_ref().take(STEP) {
+            engine.attach(socket, ()).expect("room");
+        }
+        engine.flush(&mut watcher);
+        while let Some(event) = engine.next_event(&mut watcher) {
+            assert!(matches!(event, Event::Opened { .. }));
+        }
+        watcher.try_wait(&mut done).unwrap();
+        for completion in done.drain(..) {
+            assert!(engine.complete(&mut watcher, completion).is_none());
+        }
+        assert!(engine.next_event(&mut watcher).is_none());
+    }
+    let engine_bytes = LIVE_BYTES.get() - before;
+    let count = (STEPS * STEP) as isize;
+    let more = (engine_bytes - bare) as f64 / count as f64;
+    println!("{} bytes for a source, {more:.1} more for a connection", bare / count);
+    // The engine itself, its lists, and the ends of its chunks: some kilobytes in all.
+    assert!(more <= 32.0 + 8192.0 / count as f64, "{more:.1} bytes more");
+    assert_eq!(engine.len(), count as usize);
+}
