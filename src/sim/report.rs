@@ -62,12 +62,12 @@ impl World {
                 "has ended, not reaped".into()
             }
             Role::Stream if !socket.on_way.is_empty() => {
-                let hidden = socket.ring.len() - socket.ring.readable();
+                let hidden = socket.ring.count() - socket.ring.readable();
                 format!("{} messages on their way here, {hidden} bytes", socket.on_way.len())
             }
             Role::Stream if socket.flags & WAITING != 0 => "connects to a full listener".into(),
             Role::Stream if !socket.ring.is_empty() => {
-                format!("{} bytes unread", socket.ring.len())
+                format!("{} bytes unread", socket.ring.count())
             }
             _ => return None,
         };

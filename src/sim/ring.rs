@@ -21,8 +21,9 @@ impl Ring {
         Ring { bytes: Vec::new(), head: 0, len: 0, hidden: 0, limit }
     }
 
+    /// How many bytes it holds, with those that have not arrived yet.
     #[inline(always)]
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.len
     }
 
@@ -122,7 +123,7 @@ mod tests {
             next_in = next_in.wrapping_add(count as u8);
             ring.push(&bytes);
             let most = rng.below(1001) as usize;
-            let before = ring.len();
+            let before = ring.count();
             let count = ring.pop(&mut Target::from_slice(&mut memory), most);
             assert_eq!(count, before.min(most));
             for byte in &memory[..count] {

@@ -299,7 +299,8 @@ impl World {
         let socket = &mut self.sockets[fd as usize];
         let role = std::mem::replace(&mut socket.role, Role::Vacant);
         let (flags, peer) = (socket.flags, socket.peer);
-        let unread = !socket.ring.is_empty();
+        // Those on their way here are unread, too: the peer must know that they are lost.
+        let unread = socket.ring.count() > 0;
         let local = std::mem::take(&mut socket.local);
         socket.flags = 0;
         socket.peer = NOBODY;
