@@ -179,7 +179,7 @@ macro_rules! on {
             #[test]
             fn random_programs_keep_the_contract() {
                 let _alone = alone();
-                expect_all(&explore::<crate::worlds::$world>(200, 60));
+                expect_all(&explore::<crate::worlds::$world>(400, 100));
             }
         }
     };
@@ -200,7 +200,7 @@ mod sim {
 
     #[test]
     fn random_programs_keep_the_contract() {
-        expect_all(&explore::<Virtual>(150, 50));
+        expect_all(&explore::<Virtual>(300, 100));
     }
 
     /// One program per seed, so that a failure is named by a small number.

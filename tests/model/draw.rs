@@ -55,6 +55,11 @@ fn reading() -> impl Strategy<Value = Step> {
             .prop_map(|(on, rooms, how)| Step::ReadInto { on, rooms, how }),
         4 => (on(), 1..4_000u16, any::<u8>(), how())
             .prop_map(|(on, count, spare, how)| Step::ReadExact { on, count, spare, how }),
+        // Most end at their deadline, and often with some bytes.
+        2 => (on(), 3_000..4_000u16, any::<u8>(), 0..2_000_000u32, how())
+            .prop_map(|(on, count, spare, ns, how)| {
+                Step::ReadExact { on, count, spare, how: How { due: Due::In(ns), ..how } }
+            }),
         2 => (on(), 0..3_000u16, 1..3_000u16, how())
             .prop_map(|(on, len, spare, how)| Step::ReadAppend { on, len, spare, how }),
         3 => (on(), any::<u8>(), how())
