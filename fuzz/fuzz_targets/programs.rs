@@ -14,6 +14,7 @@ use windlass::sim::Faults;
 mod model {
     pub mod check;
     pub mod finish;
+    pub mod quiet;
     pub mod run;
     pub mod state;
     pub mod steps;
@@ -27,6 +28,9 @@ use worlds::{Completed, Network, Virtual, World};
 
 /// The most steps of a program.
 const STEPS: usize = 60;
+/// The most bytes that the writes of a program have. With the smallest buffers, budgets and leases
+/// each turn moves a few bytes, and the model looks at all operations after each wait.
+const BYTES: usize = 96 << 10;
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Unstructured::new(input);
@@ -72,8 +76,15 @@ fn program(u: &mut Unstructured) -> Result<(bool, Case)> {
     let endings = [Ending::Finish, Ending::Close, Ending::CloseNow, Ending::DropNow];
     let ending = *u.choose(&endings)?;
     let mut steps = vec![Step::Pair { tcp: false, remote: false }];
-    while !u.is_empty() && steps.len() < STEPS {
-        steps.push(step(u)?);
+    let mut bytes = 0;
+    while !u.is_empty() && steps.len() < STEPS && bytes < BYTES {
+        let step = step(u)?;
+        bytes += match &step {
+            Step::Write { len, .. } => *len as usize,
+            Step::WriteParts { lens, .. } => lens.iter().map(|&len| usize::from(len)).sum(),
+            _ => 0,
+        };
+        steps.push(step);
     }
     Ok((completes, Case { network, limits, steps, ending }))
 }
@@ -118,7 +129,7 @@ fn how(u: &mut Unstructured) -> Result<How> {
         3 => Due::Late,
         _ => Due::Never,
     };
-    Ok(How { due, remote: u.ratio(1, 8)? })
+    Ok(How { due, remote: u.ratio(1, 8)?, quiet: u.ratio(1, 4)? })
 }
 
 /// Up to so many lengths below 4096, at least one.
