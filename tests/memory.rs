@@ -531,7 +531,7 @@ fn one_by_one(
         for c in done.drain(..) {
             match c.result.expect("nothing fails") {
                 Done::Read(data) | Done::Written { buf: data, .. } => {
-                    assert_eq!(data.len(), 4096);
+                    assert_eq!(data.len(), 4096 * data.parts().len());
                     *buf = Some(data);
                 }
                 other => panic!("{other:?}"),

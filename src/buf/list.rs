@@ -112,14 +112,15 @@ impl Buf {
         IntoParts { list }
     }
 
-    /// The targets of a list, from byte `from` of its capacity on, at most `bytes` bytes: as many
-    /// as `targets` has places. Returns their number.
-    pub(crate) fn targets<'a>(
+    /// Gives `each` the targets of a list, from byte `from` of its capacity on, at most `bytes` bytes
+    /// and `most` targets.
+    pub(crate) fn each_target<'a>(
         &'a mut self,
         mut from: usize,
         mut bytes: usize,
-        targets: &mut [Target<'a>],
-    ) -> usize {
+        most: usize,
+        mut each: impl FnMut(Target<'a>),
+    ) {
         let mut count = 0;
         for part in self.parts_mut() {
             let room = part.capacity();
@@ -127,15 +128,29 @@ impl Buf {
                 from -= room;
                 continue;
             }
-            if count == targets.len() || bytes == 0 {
+            if count == most || bytes == 0 {
                 break;
             }
             let target = part.target(from, bytes);
             bytes -= target.len();
-            targets[count] = target;
+            each(target);
             count += 1;
             from = 0;
         }
+    }
+
+    /// As `each_target`, into `targets`, as many as it has places. Returns their number.
+    pub(crate) fn targets<'a>(
+        &'a mut self,
+        from: usize,
+        bytes: usize,
+        targets: &mut [Target<'a>],
+    ) -> usize {
+        let mut count = 0;
+        self.each_target(from, bytes, targets.len(), |target| {
+            targets[count] = target;
+            count += 1;
+        });
         count
     }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::position::slices;
-use crate::buf::{Buf, Target};
+use super::position::each_slice;
+use crate::buf::Buf;
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
 /// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is
@@ -29,23 +29,28 @@ impl fmt::Debug for FileList<'_> {
 }
 
 /// The vectors of a list from one of its bytes on, as far as one call takes them; those without
-/// bytes are left out. They are addresses, and good for as long as the list is.
+/// bytes are left out. They are addresses, and good for as long as the list is. The memory of the
+/// vectors can be used again.
+#[derive(Default)]
 pub(crate) struct Vectors(Vec<Vector>);
 
 impl Vectors {
     /// Where a read goes.
-    pub(crate) fn of_room(list: &mut Buf, from: usize) -> Vectors {
-        let mut targets = Target::nones(list.parts().len().min(MOST_VECTORS));
-        let count = list.targets(from, MOST_BYTES, &mut targets);
-        let of =
-            targets[..count].iter_mut().map(|target| vector(target.as_mut_ptr(), target.len()));
-        Vectors(of.collect())
+    pub(crate) fn of_room(mut self, list: &mut Buf, from: usize) -> Vectors {
+        self.0.clear();
+        list.each_target(from, MOST_BYTES, MOST_VECTORS, |mut target| {
+            self.0.push(vector(target.as_mut_ptr(), target.len()));
+        });
+        self
     }
 
     /// What a write takes.
-    pub(crate) fn of_bytes(list: &Buf, from: usize) -> Vectors {
-        let slices = slices(list.parts(), from).into_iter();
-        Vectors(slices.map(|slice| vector(slice.as_ptr().cast_mut(), slice.len())).collect())
+    pub(crate) fn of_bytes(mut self, list: &Buf, from: usize) -> Vectors {
+        self.0.clear();
+        each_slice(list.parts(), from, |slice| {
+            self.0.push(vector(slice.as_ptr().cast_mut(), slice.len()));
+        });
+        self
     }
 
     pub(crate) fn list(&self) -> FileList<'_> {
@@ -73,10 +78,11 @@ mod tests {
             [(0, &[3, 5, 4][..]), (2, &[1, 5, 4]), (3, &[5, 4]), (11, &[1]), (12, &[])]
         {
             let wanted = &wanted[..wanted.len().min(MOST_VECTORS)];
-            assert_eq!(lens(&Vectors::of_bytes(&list, from)), wanted);
-            assert_eq!(lens(&Vectors::of_room(&mut list, from)), wanted);
+            assert_eq!(lens(&Vectors::default().of_bytes(&list, from)), wanted);
+            assert_eq!(lens(&Vectors::default().of_room(&mut list, from)), wanted);
         }
-        let (start, _) = Vectors::of_bytes(&list, 4).list().parts().next().unwrap();
+        let vectors = Vectors::default().of_bytes(&list, 4);
+        let (start, _) = vectors.list().parts().next().unwrap();
         assert_eq!(start.cast_const(), &raw const list.parts()[3][1]);
     }
 
@@ -84,7 +90,10 @@ mod tests {
     fn one_call_takes_so_many() {
         let parts = (0..MOST_VECTORS + 5).map(|_| Buf::from("ab"));
         let list = Buf::list(parts);
-        assert_eq!(lens(&Vectors::of_bytes(&list, 1)).len(), MOST_VECTORS);
-        assert_eq!(lens(&Vectors::of_bytes(&list, 2 * MOST_VECTORS)), vec![2; MOST_VECTORS.min(5)]);
+        assert_eq!(lens(&Vectors::default().of_bytes(&list, 1)).len(), MOST_VECTORS);
+        assert_eq!(
+            lens(&Vectors::default().of_bytes(&list, 2 * MOST_VECTORS)),
+            vec![2; MOST_VECTORS.min(5)]
+        );
     }
 }

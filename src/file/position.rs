@@ -71,9 +71,15 @@ pub(super) fn write(fd: RawFd, buf: &Buf, offset: u64) -> Progress {
 }
 
 /// The bytes of `parts` from byte `from` on, as far as one call takes them.
-pub(super) fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
-    let mut bytes = MOST_BYTES;
+fn slices(parts: &[Buf], from: usize) -> Vec<IoSlice<'_>> {
     let mut slices = Vec::with_capacity(parts.len().min(MOST_VECTORS));
+    each_slice(parts, from, |slice| slices.push(IoSlice::new(slice)));
+    slices
+}
+
+/// Gives them to `each`, one after the other.
+pub(super) fn each_slice<'a>(parts: &'a [Buf], mut from: usize, mut each: impl FnMut(&'a [u8])) {
+    let (mut bytes, mut count) = (MOST_BYTES, 0);
     for part in parts {
         if from >= part.len() {
             from -= part.len();
@@ -81,14 +87,13 @@ pub(super) fn slices(parts: &[Buf], mut from: usize) -> Vec<IoSlice<'_>> {
         }
         let rest = &part[from..];
         let rest = &rest[..rest.len().min(bytes)];
-        slices.push(IoSlice::new(rest));
-        bytes -= rest.len();
+        each(rest);
+        (bytes, count) = (bytes - rest.len(), count + 1);
         from = 0;
-        if slices.len() == MOST_VECTORS || bytes == 0 {
+        if count == MOST_VECTORS || bytes == 0 {
             break;
         }
     }
-    slices
 }
 
 /// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`,

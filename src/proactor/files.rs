@@ -43,6 +43,8 @@ pub(super) struct Files {
     pub(super) parked: VecDeque<u32>,
     /// The vectors of the lists that the kernel has, by place.
     pub(super) lists: HashMap<u32, Vectors>,
+    /// Memory of vectors that have served.
+    pub(super) spare_lists: Vec<Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
     /// Jobs and look-ups that the kernel has.
@@ -56,6 +58,20 @@ pub(super) struct Files {
     /// The last nap was for nothing: until a job has ended, the loop sleeps.
     pub(super) overslept: bool,
     pub(super) counts: FileCounts,
+}
+
+impl Files {
+    /// Memory for the vectors of a list.
+    fn vectors(&mut self) -> Vectors {
+        self.spare_lists.pop().unwrap_or_default()
+    }
+
+    fn keep_vectors(&mut self, list: Vectors) {
+        const KEPT: usize = 64;
+        if self.spare_lists.len() < KEPT {
+            self.spare_lists.push(list);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -188,7 +204,10 @@ impl<K: Kernel> Proactor<K> {
         while moved < room {
             let at = offset + moved as u64;
             let got = if is_list {
-                self.kernel.read_list_now(fd, Vectors::of_room(buf, moved).list(), at)
+                let list = self.files.vectors().of_room(buf, moved);
+                let got = self.kernel.read_list_now(fd, list.list(), at);
+                self.files.keep_vectors(list);
+                got
             } else {
                 self.kernel.read_now(fd, buf.target(moved, usize::MAX), at)
             };
@@ -294,8 +313,12 @@ impl<K: Kernel> Proactor<K> {
         }
         let moved = op.moved as usize;
         let list = match op.code {
-            OpCode::ReadAt if op.buf.is_list() => Some(Vectors::of_room(&mut op.buf, moved)),
-            OpCode::WriteAt if op.buf.is_list() => Some(Vectors::of_bytes(&op.buf, moved)),
+            OpCode::ReadAt if op.buf.is_list() => {
+                Some(self.files.vectors().of_room(&mut op.buf, moved))
+            }
+            OpCode::WriteAt if op.buf.is_list() => {
+                Some(self.files.vectors().of_bytes(&op.buf, moved))
+            }
             _ => None,
         };
         let work = match (op.code, &list) {
@@ -309,6 +332,7 @@ impl<K: Kernel> Proactor<K> {
         let offset = op.offset + moved as u64;
         let request = FileRequest { key: ticket.key(), fd: state.fd, offset, work };
         if !self.kernel.start_file(request, state.facts()) {
+            list.into_iter().for_each(|list| self.files.keep_vectors(list));
             return false;
         }
         op.in_flight = InFlight::Started;
@@ -377,8 +401,10 @@ impl<K: Kernel> Proactor<K> {
         self.files.in_kernel -= 1;
         let ending = op.in_flight.ending();
         op.in_flight = InFlight::No;
-        if op.buf.is_list() {
-            self.files.lists.remove(&slot);
+        if op.buf.is_list()
+            && let Some(list) = self.files.lists.remove(&slot)
+        {
+            self.files.keep_vectors(list);
         }
         if moved < 0 {
             return match (-moved as i32, ending) {

@@ -62,3 +62,46 @@ fn short_lists_allocate_nothing() {
     lists::<Poll>(|world| world.pair());
     lists::<Virtual>(|world| world.pair());
 }
+
+/// Lists of two vectors, written to a file and read from it: in the page cache, and past it.
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+#[test]
+fn short_lists_on_files_allocate_nothing() {
+    use std::os::unix::fs::OpenOptionsExt;
+    use windlass::AlignedBuf;
+    use windlass::fs::FileBackend;
+
+    let _alone = alone();
+    let path = file_of_the_disk("lists");
+    for (driver, files) in [
+        (DriverKind::Epoll, FileBackend::Uring),
+        (DriverKind::Epoll, FileBackend::Aio),
+        (DriverKind::Epoll, FileBackend::Pool),
+        (DriverKind::Uring, FileBackend::Uring),
+    ] {
+        let mut options = std::fs::File::options();
+        let cached = options.read(true).write(true).open(&path).expect("a file");
+        let direct = options.custom_flags(libc::O_DIRECT).open(&path);
+        let watcher = Watcher::builder().driver(driver).file_backend(files).threads(1).build();
+        let mut watcher = watcher.expect("it is there");
+        let mut done = Completions::new();
+        let file = watcher.attach(cached).expect("room");
+        let direct = direct.inspect_err(|error| {
+            skip(Needs::Direct, format_args!("direct I/O: {error}"));
+        });
+        let direct = direct.ok().map(|file| watcher.attach(file).expect("room"));
+        let part = || AlignedBuf::with_capacity(4096, 4096);
+        let mut buf = Some(Buf::list([part(), part()]));
+        for (what, file) in [("cached", Some(file)), ("direct", direct)] {
+            let Some(file) = file else { continue };
+            expect_none(&format!("{driver:?} {files:?} {what} lists"), |i| {
+                let offset = u64::from(i % 8) * 8192;
+                one_by_one(&mut watcher, &mut done, &mut buf, |buf| match i % 2 {
+                    0 => Op::read_at(file, buf, offset),
+                    _ => Op::write_at(file, buf, offset),
+                });
+            });
+        }
+    }
+    std::fs::remove_file(path).expect("it is there");
+}
