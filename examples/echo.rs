@@ -15,11 +15,12 @@
 //! arrived, and ends.
 
 use std::io;
-use std::time::Duration;
+use std::mem;
+use std::time::{Duration, Instant};
 
 mod common;
 
-use windlass::{Address, Completions, Done, ErrorKind, Op, Watcher};
+use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
 
 /// With `--multishot` the server stops reading a connection at `HIGH` queued bytes, and starts
 /// again at `LOW`.
@@ -47,54 +48,96 @@ fn main() -> io::Result<()> {
     println!("listening on {}", watcher.local_address(listener)?);
     watcher.submit(Op::accept(listener).multishot())?;
 
-    let read = |source| if multishot { Op::read(source).multishot() } else { Op::read(source) };
-    let (mut done, mut stop_by) = (Completions::new(), None);
-    loop {
-        if let Some(stop_by) = stop_by {
-            let idle = watcher.wait_timeout(&mut done, Duration::from_millis(100))? == 0;
-            if idle || watcher.now() >= stop_by {
-                return Ok(()); // drained, or a client that never stops
-            }
-        } else {
-            watcher.wait(&mut done)?;
-        }
-        for c in done.drain(..) {
-            let (source, ticket) = (c.source, c.ticket());
-            let next = match c.result {
-                Ok(Done::Signal(_)) => {
-                    watcher.abort(listener);
-                    stop_by = Some(watcher.now() + Duration::from_secs(5));
-                    continue;
-                }
-                Ok(Done::Accepted(socket)) => read(watcher.attach(socket)?),
-                Ok(Done::Read(data)) if data.is_eof() => Op::close(source),
-                Ok(Done::Read(data)) => {
-                    let check = multishot && data.len() >= LARGE;
+    let check_from = if multishot { LARGE } else { usize::MAX };
+    let mut server = Server { watcher, listener, multishot, stop_by: None };
+    let mut done = Completions::new();
+    while server.wait(&mut done)? {
+        let mut visit = done.visit();
+        while let Some(c) = visit.next() {
+            let source = c.source;
+            match &mut c.result {
+                Ok(Done::Read(data)) if !data.is_eof() => {
+                    let data = mem::take(data);
+                    if data.len() >= check_from {
+                        server.check_queue(c);
+                    }
                     if quiet {
-                        common::submit(&mut watcher, Op::write(source, data).quiet());
+                        common::submit(&mut server.watcher, Op::write(source, data).quiet());
                     } else {
-                        common::submit(&mut watcher, Op::write(source, data));
+                        common::submit(&mut server.watcher, Op::write(source, data));
                     }
-                    if check && watcher.queued_bytes(source).is_ok_and(|bytes| bytes > HIGH) {
-                        watcher.cancel(ticket);
+                }
+                Ok(Done::Written { .. }) => {
+                    if !multishot {
+                        common::submit(&mut server.watcher, Op::read(source));
                     }
-                    continue;
                 }
-                Ok(Done::Written { buf, .. }) if !multishot => {
-                    drop(buf); // the next read may use its memory
-                    common::submit(&mut watcher, Op::read(source));
-                    continue;
-                }
-                Ok(Done::Drained) => read(source),
-                Ok(_) => continue,
-                Err(error) if error.kind() == ErrorKind::Cancelled => Op::wait_drained(source, LOW),
-                Err(error) if source == listener && stop_by.is_none() => return Err(error.into()),
-                Err(_) => {
-                    watcher.abort(source); // the other end is gone
-                    continue;
-                }
-            };
-            common::submit(&mut watcher, next);
+                _ => server.other(c)?,
+            }
         }
+    }
+    Ok(())
+}
+
+struct Server {
+    watcher: Watcher,
+    listener: Source,
+    multishot: bool,
+    stop_by: Option<Instant>,
+}
+
+impl Server {
+    /// Waits for completions; false when the server has ended.
+    fn wait(&mut self, done: &mut Completions) -> io::Result<bool> {
+        let Some(stop_by) = self.stop_by else {
+            self.watcher.wait(done)?;
+            return Ok(true);
+        };
+        let idle = self.watcher.wait_timeout(done, Duration::from_millis(100))? == 0;
+        // Drained, or a client that never stops.
+        Ok(!(idle || self.watcher.now() >= stop_by))
+    }
+
+    /// Stops a read when its source has too many bytes of answers queued.
+    #[cold]
+    fn check_queue(&mut self, read: &Completion) {
+        if self.watcher.queued_bytes(read.source).is_ok_and(|bytes| bytes > HIGH) {
+            self.watcher.cancel(read.ticket());
+        }
+    }
+
+    /// All else: signals, connections, and the ends of reads and writes.
+    #[cold]
+    fn other(&mut self, c: &mut Completion) -> io::Result<()> {
+        let next = match &c.result {
+            Ok(Done::Signal(_)) => {
+                self.watcher.abort(self.listener);
+                self.stop_by = Some(self.watcher.now() + Duration::from_secs(5));
+                return Ok(());
+            }
+            // The client has sent all that it has to send.
+            Ok(Done::Read(_)) => Op::close(c.source),
+            Ok(Done::Accepted(_)) => {
+                let socket = c.take_handle().expect("an accept has a socket");
+                let source = self.watcher.attach(socket)?;
+                self.read(source)
+            }
+            Ok(Done::Drained) => self.read(c.source),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Cancelled => Op::wait_drained(c.source, LOW),
+            Err(error) if c.source == self.listener && self.stop_by.is_none() => {
+                return Err(io::Error::other(format!("accept: {error}")));
+            }
+            Err(_) => {
+                self.watcher.abort(c.source); // the other end is gone
+                return Ok(());
+            }
+        };
+        common::submit(&mut self.watcher, next);
+        Ok(())
+    }
+
+    fn read(&self, source: Source) -> Op {
+        if self.multishot { Op::read(source).multishot() } else { Op::read(source) }
     }
 }

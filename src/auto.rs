@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
+use crate::buf::Buf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
 use crate::driver::{
     Complete, ConnectOptions, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait,
 };
 use crate::error::{Reason, Rejected};
+use crate::extra::Extra;
 use crate::file::{self, FileBackend, UnknownBackend};
-use crate::op::Op;
+use crate::op::{Op, OpCode};
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::sim::SimulatedDriver;
@@ -214,6 +216,28 @@ macro_rules! forward {
 #[cold]
 fn unusual() {}
 
+impl Auto {
+    /// Out of line: what inlines `submit` grows by one driver only. It takes the operation in
+    /// parts, so that no memory is written for the usual driver.
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    fn submit_elsewhere(
+        &mut self,
+        source: Source,
+        token: u64,
+        deadline_ns: u64,
+        buf: Buf,
+        extra: Extra,
+        count: u32,
+        code: OpCode,
+        flags: u8,
+    ) -> Result<Ticket, Rejected<Op>> {
+        let op = Op { source, token, deadline_ns, buf, extra, count, code, flags };
+        forward!(self.submit(op))
+    }
+}
+
 impl Submit for Auto {
     type Op = Op;
     #[inline(always)]
@@ -221,18 +245,9 @@ impl Submit for Auto {
         // The usual driver is told by one comparison.
         match self {
             Auto::Readiness(driver) => driver.submit(op),
-            #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-            Auto::Completion(driver) => {
-                unusual();
-                driver.submit(op)
-            }
-            Auto::Poll(driver) => {
-                unusual();
-                driver.submit(op)
-            }
-            Auto::Simulated(driver) => {
-                unusual();
-                driver.submit(op)
+            _ => {
+                let Op { source, token, deadline_ns, buf, extra, count, code, flags } = op;
+                self.submit_elsewhere(source, token, deadline_ns, buf, extra, count, code, flags)
             }
         }
     }

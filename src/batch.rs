@@ -57,15 +57,16 @@ impl Batch {
         self.done.len() >= self.limit
     }
 
-    /// Makes room for the completion of the next submission, unless too many completions wait.
+    /// Whether there is room for the completion of the next submission without more memory.
     #[inline(always)]
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.done.len() < self.room || self.grow_to_limit()
+    pub(crate) fn has_room(&self) -> bool {
+        self.done.len() < self.room
     }
 
+    /// Makes such room, unless too many completions wait.
     #[cold]
     #[inline(never)]
-    fn grow_to_limit(&mut self) -> bool {
+    pub(crate) fn make_room_within_limit(&mut self) -> bool {
         let len = self.done.len();
         let left = self.limit.saturating_sub(len);
         if left == 0 {
@@ -75,14 +76,6 @@ impl Batch {
         self.done.reserve_exact(left.min(len.max(64)));
         self.note_room();
         true
-    }
-
-    /// Marks the last completion: more of its operation will follow.
-    #[inline]
-    pub(crate) fn mark_more(&mut self) {
-        if let Some(last) = self.done.last_mut() {
-            last.mark_more();
-        }
     }
 
     /// Adds one.
@@ -116,13 +109,48 @@ impl Batch {
     /// Room was [made](Batch::make_room) and not used up since.
     #[inline(always)]
     pub(crate) unsafe fn put(&mut self, completion: Completion) {
+        // SAFETY: the caller's promise.
+        unsafe { self.stage(completion) };
+        // SAFETY: staged right above.
+        unsafe { self.put_staged() };
+    }
+
+    /// Builds one behind the last without adding it: [`put_staged`](Batch::put_staged) adds it, and
+    /// [`take_staged`](Batch::take_staged) takes it back.
+    ///
+    /// # Safety
+    /// As for [`put`](Batch::put).
+    #[inline(always)]
+    pub(crate) unsafe fn stage(&mut self, completion: Completion) -> &Completion {
         let len = self.done.len();
         debug_assert!(len < self.done.capacity());
         let end = self.done.as_mut_ptr().wrapping_add(len);
         // SAFETY: there is room for one more behind the first `len`, says the caller.
         unsafe { end.write(completion) };
-        // SAFETY: it was written right above.
+        // SAFETY: written right above; the batch is borrowed for as long as the answer.
+        unsafe { &*end }
+    }
+
+    /// Adds the staged completion.
+    ///
+    /// # Safety
+    /// One was [staged](Batch::stage), and nothing was asked of the batch since.
+    #[inline(always)]
+    pub(crate) unsafe fn put_staged(&mut self) {
+        let len = self.done.len();
+        // SAFETY: the staged one stands behind the first `len`.
         unsafe { self.done.set_len(len + 1) };
+    }
+
+    /// Takes the staged completion back.
+    ///
+    /// # Safety
+    /// As for [`put_staged`](Batch::put_staged).
+    #[inline(always)]
+    pub(crate) unsafe fn take_staged(&mut self) -> Completion {
+        let end = self.done.as_ptr().wrapping_add(self.done.len());
+        // SAFETY: it stands there, and is read once.
+        unsafe { end.read() }
     }
 
     #[cold]
@@ -183,7 +211,7 @@ mod tests {
 
     /// Submits like the usual write until a refusal; returns the number of waiting completions.
     fn fill(batch: &mut Batch) -> usize {
-        while batch.len() < 64 * LEAST && batch.has_room() {
+        while batch.len() < 64 * LEAST && (batch.has_room() || batch.make_room_within_limit()) {
             batch.push(completion());
         }
         batch.len()

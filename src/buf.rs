@@ -208,7 +208,8 @@ impl Buf {
     /// The number of bytes; for a list, the sum of its parts.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        if self.tag() == LIST { self.list_len() } else { self.len }
+        // The usual buffer has bytes, and then is no list.
+        if self.len > 0 || self.tag() != LIST { self.len } else { self.list_len() }
     }
 
     #[cold]
@@ -332,8 +333,28 @@ impl Buf {
     /// Drops it, and catches a panic of an owner's `Drop`.
     #[inline(always)]
     pub(crate) fn discard(self) {
+        if self.tag() == LEASE { drop(self) } else { self.discard_other() }
+    }
+
+    #[inline(never)]
+    fn discard_other(self) {
         // Only these run code of the program: a list may hold owners of any type.
         if matches!(self.tag(), OWNER | LIST) { discard(self) } else { drop(self) }
+    }
+
+    /// Drops it where it stands, if it is a lease or has no owner, and tells whether it was.
+    ///
+    /// # Safety
+    /// If it was, it is neither used nor dropped again.
+    #[inline(always)]
+    pub(crate) unsafe fn drop_if_plain(&mut self) -> bool {
+        match self.tag() {
+            STATIC => {}
+            // SAFETY: B1, and the caller's promise.
+            LEASE => unsafe { swap::drop_token(self.chunk()) },
+            _ => return false,
+        }
+        true
     }
 
     /// Whether a lease holds the bytes.

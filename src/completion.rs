@@ -1,7 +1,10 @@
 //! Completions: how operations ended, and the batch that a wait fills.
 
+mod visit;
+
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
 use std::path::PathBuf;
@@ -73,13 +76,6 @@ impl Completion {
         self
     }
 
-    /// Like [`with_more`](Completion::with_more), in place.
-    #[inline]
-    pub(crate) fn mark_more(&mut self) {
-        let index = self.ticket.index() | MORE;
-        self.ticket = Ticket::from_parts(index, self.ticket.generation());
-    }
-
     /// Sets whether the work went on after its deadline or cancel: [`is_late`](Completion::is_late)
     /// (for authors of drivers).
     #[inline]
@@ -133,6 +129,15 @@ impl Completion {
         self.ticket.index() & LATE != 0
     }
 
+    /// The bytes of a write that is done; of every other completion none.
+    #[inline(always)]
+    pub(crate) fn written(&self) -> &[u8] {
+        match &self.result {
+            Ok(Done::Written { buf, .. }) => buf,
+            _ => &[],
+        }
+    }
+
     /// Replaces the ticket by the one under which another thread had submitted the operation.
     pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
         let ours = self.ticket.index() & OURS;
@@ -146,13 +151,12 @@ impl Completion {
     /// stays. An example is at [`Completions::visit`].
     #[inline(always)]
     pub fn take_read(&mut self) -> Option<Buf> {
-        match &mut self.result {
-            Ok(Done::Read(data)) => {
-                let data = data.take();
-                self.result = Ok(Done::Nop);
-                Some(data)
-            }
-            _ => None,
+        if !matches!(self.result, Ok(Done::Read(_))) {
+            return None;
+        }
+        match mem::replace(&mut self.result, Ok(Done::Nop)) {
+            Ok(Done::Read(data)) => Some(data),
+            _ => unreachable!("looked at right above"),
         }
     }
 
@@ -404,41 +408,6 @@ impl<T> Completions<T> {
         self.items.iter()
     }
 
-    /// Visits them in order, where they stand, and then drops them all, as [`drain`] does: also if
-    /// the loop is left early.
-    ///
-    /// `drain` moves each completion, a cache line, out of the batch. A visit lends it, and the
-    /// program takes only what it needs, with [`take_read`](Completion::take_read),
-    /// [`take_buf`](Completion::take_buf) or [`take_handle`](Completion::take_handle).
-    ///
-    /// ```
-    /// use std::io::Write;
-    /// use windlass::{Completions, Op, Watcher};
-    /// let mut watcher = Watcher::new()?;
-    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-    /// let source = watcher.attach(ours)?;
-    /// watcher.submit(Op::read(source).multishot())?;
-    /// theirs.write_all(b"hello")?;
-    /// let mut done = Completions::new();
-    /// watcher.wait(&mut done)?;
-    /// let mut visit = done.visit();
-    /// while let Some(c) = visit.next() {
-    ///     if let Some(data) = c.take_read() {
-    ///         assert_eq!(&*data, b"hello");
-    ///         watcher.submit(Op::write(c.source, data).quiet())?;
-    ///     }
-    /// }
-    /// drop(visit);
-    /// assert!(done.is_empty());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    ///
-    /// [`drain`]: Completions::drain
-    #[inline]
-    pub fn visit(&mut self) -> Visit<'_, T> {
-        Visit { items: &mut self.items, next: 0 }
-    }
-
     /// Drops all completions.
     pub fn clear(&mut self) {
         self.items.clear();
@@ -460,32 +429,6 @@ impl<T> Completions<T> {
             self.items.append(batch);
         }
         count
-    }
-}
-
-/// Lends the items of a batch one by one, and drops them all in the end: see
-/// [`Completions::visit`].
-#[derive(Debug)]
-pub struct Visit<'a, T = Completion> {
-    items: &'a mut Vec<T>,
-    next: usize,
-}
-
-impl<T> Visit<'_, T> {
-    /// The next item. It is no iterator, because the item is only lent.
-    #[inline]
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Option<&mut T> {
-        let item = self.items.get_mut(self.next)?;
-        self.next += 1;
-        Some(item)
-    }
-}
-
-impl<T> Drop for Visit<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.items.clear();
     }
 }
 

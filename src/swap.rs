@@ -281,17 +281,17 @@ impl Pool {
         at_hand.or_else(|| self.refill())
     }
 
-    /// As [`space`](Pool::space), in the current chunk only, and none while the pool is scarce.
+    /// As [`space`](Pool::space), in what is left of the current chunk only, and none while the
+    /// pool is scarce.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
-        self.reuse_if_returned();
         if self.room >= self.usual_room { Some((self.start, self.room)) } else { None }
     }
 
     /// Starts again at the beginning of the current chunk, whose memory is hot, once all its leases
     /// are dropped.
     #[inline(always)]
-    fn reuse_if_returned(&mut self) {
+    pub(crate) fn reuse_if_returned(&mut self) {
         // SAFETY: the count stands at the start of a chunk, and of what `no_chunk` names; the pool
         // holds tokens of its current chunk (S3).
         let tokens = unsafe { self.current.cast::<Tokens>().as_ref() };

@@ -13,6 +13,10 @@ use crate::source::SourceKind;
 /// Most events that a selector takes in one wait, whatever it is told.
 const MOST_EVENTS: usize = 1 << 16;
 
+/// The flags that tell the usual source of an event, and those of them that it has.
+const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
+const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
+
 impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
     /// others come into the ready queue.
@@ -20,6 +24,8 @@ impl<K: Kernel> Proactor<K> {
         self.counts.events += count as u64;
         self.untold = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
         self.batch.reserve(count);
+        // Leases come back between the turns, so this is asked once and not for each event.
+        self.pool.reuse_if_returned();
         for i in 0..count {
             if K::COMPLETES
                 && let Some(answer) = self.kernel.answer(i, &mut self.pool)
@@ -82,18 +88,15 @@ impl<K: Kernel> Proactor<K> {
     /// is afterwards.
     #[inline(always)]
     unsafe fn run_rest(&mut self, key: u64, ready: Ready) -> bool {
-        const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
-        const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
-        const ENDING: u32 = USUAL | UNSETTLED;
         let index = key as u32;
         let Some(state) = self.sources.find_key(index, (key >> 32) as u32) else { return false };
-        let flags = state.apply(ready);
+        if !PLAIN.contains(ready) {
+            return self.run_unusual(index, ready);
+        }
+        state.flags |= u32::from(ready.bits());
+        let flags = state.flags;
         if flags & (USUAL | OTHER) != USUAL {
-            if flags & (USUAL | OTHER) == ENDING {
-                return self.run_ending(index);
-            }
-            state.note_polls();
-            return false;
+            return self.run_unusual(index, ready);
         }
         let at_hand = self.pool.space_at_hand();
         let Some((start, room)) =
@@ -103,13 +106,20 @@ impl<K: Kernel> Proactor<K> {
         };
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        let got = self.kernel.recv(state.fd, stream_kind(flags), target);
-        if got.moved <= 0 || got.cut || got.moved as u32 >= room {
+        // Of both kinds of stream sockets bytes are received alike.
+        let got = self.kernel.recv(state.fd, SourceKind::Stream, target);
+        if got.moved <= 0 || got.cut || got.moved >= room as isize {
             return self.run_rest_on(index, got, room);
         }
         let len = got.moved as u32;
+        let more = flags & RESTING_MORE != 0;
         // As `settle` does after a short read.
         state.flags = flags & !(RESTING | READABLE | FULL | QUIET);
+        if more {
+            // A multishot read stays at rest.
+            state.flags |= RESTING;
+            self.counts.went_on += 1;
+        }
         if stream_kind(flags) == SourceKind::UnixStream {
             state.queue_recheck(index, &mut self.rechecks);
         }
@@ -118,26 +128,21 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space.
         let data = unsafe { Buf::from_pool(&mut self.pool, len) };
         let result = Ok(Done::Read(data));
-        let done = Completion::new(OpCode::Read, source, ticket, token, result);
+        let done = Completion::new(OpCode::Read, source, ticket, token, result).with_more(more);
         // SAFETY: the caller's promise; nothing was added since.
         unsafe { self.batch.put(done) };
-        if flags & RESTING_MORE != 0 {
-            self.rest_on(index);
-        }
         true
     }
 
-    /// The read that has just completed is multishot: it stays at rest.
-    #[inline(always)]
-    fn rest_on(&mut self, index: u32) {
-        self.sources[index].flags |= RESTING;
-        self.counts.went_on += 1;
-        self.batch.mark_more();
-    }
-
-    /// As `run_rest` where the event has told of an end, which is what the read finds as a rule.
+    /// As `run_rest`, for what is not usual. Where the event has told of an end, a resting read
+    /// finds it as a rule, and runs.
     #[inline(never)]
-    fn run_ending(&mut self, index: u32) -> bool {
+    fn run_unusual(&mut self, index: u32, ready: Ready) -> bool {
+        let state = &mut self.sources[index];
+        if state.apply(ready) & (USUAL | OTHER) != USUAL | UNSETTLED {
+            state.note_polls();
+            return false;
+        }
         let Some((start, room)) = self.pool.space_at_hand() else { return false };
         let got = self.receive(index, start, room);
         self.run_rest_on(index, got, room)

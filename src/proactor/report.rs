@@ -9,7 +9,9 @@ pub(super) struct Counts {
     pub(super) messages: u64,
     pub(super) completed: u64,
     pub(super) inline_writes: u64,
-    /// Quiet writes that have succeeded.
+    /// Writes that were out at once and are quiet, which counts for two.
+    pub(super) inline_quiet_writes: u64,
+    /// Quiet writes that have succeeded later.
     pub(super) quiet_done: u64,
     pub(super) turns: u64,
     pub(super) events: u64,
@@ -42,11 +44,13 @@ pub(super) struct Counts {
 impl<K: Kernel> Proactor<K> {
     pub(super) fn count_all(&self) -> Counters {
         let queued: u64 = self.counts.submitted.iter().sum();
-        let submitted = queued + self.counts.inline_writes + self.counts.messages;
+        let inline = self.counts.inline_writes + self.counts.inline_quiet_writes;
+        let submitted = queued + inline + self.counts.messages;
+        let quiet_done = self.counts.quiet_done + self.counts.inline_quiet_writes;
         // All completions but those of continued operations were final, so we need not scan a
         // table.
         let made = self.counts.completed + self.batch.len() as u64;
-        let ended = made - self.counts.went_on + self.counts.quiet_done;
+        let ended = made - self.counts.went_on + quiet_done;
         let tasks = self.kernel.task_counts();
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
@@ -54,7 +58,7 @@ impl<K: Kernel> Proactor<K> {
             submitted,
             completed: self.counts.completed,
             in_flight: submitted - ended,
-            quiet_done: self.counts.quiet_done,
+            quiet_done,
             sources: u64::from(self.sources.len() - self.counts.hidden - self.attempts),
             turns: self.counts.turns,
             events: self.counts.events,
@@ -142,7 +146,7 @@ impl<K: Kernel> Proactor<K> {
         let own = "tried at submission, into the operation's own buffer";
         let into = count(OpCode::ReadInto) + count(OpCode::ReadAppend) + count(OpCode::ReadExact);
         explain.row("read_into, read_append, read_exact", "recv / readv", own, into);
-        let inline = self.counts.inline_writes;
+        let inline = self.counts.inline_writes + self.counts.inline_quiet_writes;
         explain.row(
             "write",
             "send / sendmsg at submission",

@@ -113,6 +113,9 @@ const _: () = {
 const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
 const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 
+/// The conditions whose bits are flags.
+pub(super) const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
+
 /// Marks the tickets of resting reads: the rest of the index is the source's.
 pub(super) const RESTS: u32 = 1 << 31;
 
@@ -436,9 +439,8 @@ impl State {
 
     /// Remembers what the selector has reported; answers the flags as they then are. (Polls are
     /// told by [`note_polls`](State::note_polls).)
-    #[inline(always)]
+    #[inline]
     pub(super) fn apply(&mut self, ready: Ready) -> u32 {
-        const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
         if PLAIN.contains(ready) {
             self.flags |= u32::from(ready.bits());
         } else {

@@ -4,16 +4,12 @@
 //! into which `submit` is inlined, never builds the operation in memory, and a refusal finds it
 //! whole.
 
-#![allow(unsafe_code)]
-//! # Safety
-//!
-//! The usual write puts its completion where room was made for it before.
-
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
 use crate::slots::InFlight;
 use crate::source::SourceKind;
+use usual::NewWrite;
 
 /// Most bytes that one operation moves.
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
@@ -28,36 +24,12 @@ pub(super) fn check_most(len: usize) -> Result<(), Reason> {
     if len > MOST_BYTES { Err(Reason::TooLong) } else { Ok(()) }
 }
 
-/// The index in the tickets of operations that ended at once, which have no place.
-const LOOSE: u32 = crate::source::ENDED;
-
 /// A source with one of these takes no operations.
 const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;
-
-/// The flags that tell the usual write, and those of them that its source has.
-const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;
-const USUAL_WRITE: u32 = BYTES | STREAM | WRITABLE;
 
 type Answer = Result<Ticket, Reason>;
 
 impl<K: Kernel> Proactor<K> {
-    /// The usual read comes when nothing is there to read: it comes to rest in its source. (What is
-    /// not usual is in a function of its own with the same arguments, so that this one needs no
-    /// registers saved.)
-    #[inline(never)]
-    pub(super) fn submit_plain_read(&mut self, source: Source, token: u64) -> Option<Ticket> {
-        if !K::COMPLETES
-            && self.forks == fork::generation()
-            && let Some(state) = self.sources.find(source.index(), source.generation())
-            && state.flags & (BYTES | CLOSING | CONNECTING | RESTING | READS | READABLE | QUIET)
-                == BYTES
-        {
-            self.counts.submitted[OpCode::Read as usize] += 1;
-            return Some(state.rest(source.index(), token, false));
-        }
-        self.submit_read(source, token, 0, false)
-    }
-
     #[inline(never)]
     pub(super) fn submit_read(
         &mut self,
@@ -96,119 +68,10 @@ impl<K: Kernel> Proactor<K> {
         Ok(self.start_read(index, ticket, due_ns))
     }
 
-    /// The usual write, on a stream socket, finds nothing queued before it and goes out whole.
-    #[inline(never)]
-    pub(super) fn submit_write(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        buf: Buf,
-    ) -> Option<Ticket> {
-        if self.forks == fork::generation()
-            && let Some(state) = self.sources.find(source.index(), source.generation())
-            && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
-            && state.flags & WRITE_FLAGS == USUAL_WRITE
-            // Between 1 and the most; a list shows none.
-            && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
-        {
-            if !self.batch.has_room() {
-                return self.refuse_write(buf);
-            }
-            let len = buf.as_slice().len();
-            let moved = self.kernel.send(state.fd, SourceKind::Stream, buf.as_slice());
-            if moved != len as isize {
-                return self.submit_rest_of_write(source.index(), token, due_ns, buf, moved);
-            }
-            self.counts.inline_writes += 1;
-            let ticket = self.loose_ticket();
-            let result = Ok(Done::Written { buf, bytes: len as u32 });
-            let done = Completion::new(OpCode::Write, source, ticket, token, result);
-            // SAFETY: there is room: made before the attempt, which adds none.
-            unsafe { self.batch.put(done) };
-            return Some(ticket);
-        }
-        self.submit_write_slowly(source, token, due_ns, buf, false)
-    }
-
-    /// As [`submit_write`](Self::submit_write), for one that makes no completion if it succeeds.
-    #[inline(never)]
-    pub(super) fn submit_quiet_write(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        buf: Buf,
-    ) -> Option<Ticket> {
-        if self.forks == fork::generation()
-            && let Some(state) = self.sources.find(source.index(), source.generation())
-            && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
-            && state.flags & WRITE_FLAGS == USUAL_WRITE
-            // Between 1 and the most; a list shows none.
-            && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
-            // It may fail, and then it makes a completion.
-            && !self.batch.is_full()
-        {
-            let len = buf.as_slice().len();
-            let moved = self.kernel.send(state.fd, SourceKind::Stream, buf.as_slice());
-            if moved != len as isize {
-                return self.submit_rest_of_quiet_write(source.index(), token, due_ns, buf, moved);
-            }
-            self.counts.inline_writes += 1;
-            self.counts.quiet_done += 1;
-            let ticket = self.loose_ticket();
-            // Last, because the owner's `Drop` is code of the program.
-            buf.discard();
-            return Some(ticket);
-        }
-        self.submit_write_slowly(source, token, due_ns, buf, true)
-    }
-
     #[cold]
     #[inline(never)]
-    fn refuse_write(&mut self, buf: Buf) -> Option<Ticket> {
-        self.refusal = (self.full_of_completions(), buf);
-        None
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn submit_rest_of_write(
-        &mut self,
-        index: u32,
-        token: u64,
-        due_ns: u64,
-        mut buf: Buf,
-        moved: isize,
-    ) -> Option<Ticket> {
-        let answer = self.queue_write(index, token, due_ns, &mut buf, moved, false);
-        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn submit_rest_of_quiet_write(
-        &mut self,
-        index: u32,
-        token: u64,
-        due_ns: u64,
-        mut buf: Buf,
-        moved: isize,
-    ) -> Option<Ticket> {
-        let answer = self.queue_write(index, token, due_ns, &mut buf, moved, true);
-        answer.map_err(|reason| self.refusal = (reason, buf)).ok()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn submit_write_slowly(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        mut buf: Buf,
-        quiet: bool,
-    ) -> Option<Ticket> {
+    pub(super) fn submit_write_slowly(&mut self, write: NewWrite, quiet: bool) -> Option<Ticket> {
+        let NewWrite { source, token, due_ns, mut buf } = write;
         let answer = self.reader(source).and_then(|index| {
             check_most(buf.len())?;
             let token = self.token(source, token);
@@ -221,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
     /// that it was not tried.
     #[cold]
     #[inline(never)]
-    fn queue_write(
+    pub(super) fn queue_write(
         &mut self,
         index: u32,
         token: u64,
@@ -708,13 +571,6 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn full(&self) -> Reason {
         Reason::Full { limit: Limit::Operations, count: self.config.max_operations }
-    }
-
-    /// The ticket of an operation that has ended at once: it needs no place.
-    #[inline(always)]
-    pub(super) fn loose_ticket(&mut self) -> Ticket {
-        self.loose = self.loose.wrapping_add(2);
-        Ticket::from_parts(LOOSE, NonZeroU32::new(self.loose | 1).expect("odd"))
     }
 
     /// Queues a read and tries it if it is worth trying.

@@ -35,6 +35,8 @@ pub(crate) mod addr;
 pub(crate) mod affinity;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod aio;
+#[cfg(not(windows))]
+mod call;
 #[cfg_attr(windows, path = "windows/child.rs")]
 pub(crate) mod child;
 #[cfg_attr(windows, path = "windows/descriptor.rs")]

@@ -17,7 +17,7 @@ use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::{Moved, attempt, check, os_errno};
+use crate::sys::{Moved, attempt, call, check, os_errno};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
 const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
@@ -222,17 +222,17 @@ pub(crate) fn pending_error(fd: RawFd) -> i32 {
 }
 
 /// recv(2)
-#[inline]
+#[inline(always)]
 pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
     // SAFETY: the target is ours to write.
-    attempt!(unsafe { libc::recv(fd, to.as_mut_ptr().cast(), to.len(), RECV) })
+    unsafe { call::recv(fd, to.as_mut_ptr(), to.len(), RECV) }
 }
 
 /// send(2)
-#[inline]
+#[inline(always)]
 pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
     // SAFETY: pointer and length of a slice.
-    attempt!(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), SEND) })
+    unsafe { call::send(fd, bytes.as_ptr(), bytes.len(), SEND) }
 }
 
 /// A message header without anything in it.

@@ -1,0 +1,128 @@
+//! Visits of a batch: completions that are lent where they stand.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (V1) A visit empties the vector when it begins, and keeps it borrowed. The completions from
+//! `first` to `end` are the visit's: they stand in the vector's memory until the visit drops them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use super::{Completion, Completions, Done};
+
+impl Completions {
+    /// Visits them in order, where they stand, and then drops them all, as [`drain`] does: also if
+    /// the loop is left early.
+    ///
+    /// `drain` moves each completion, a cache line, out of the batch. A visit lends it, and the
+    /// program takes only what it needs, with [`take_read`](Completion::take_read),
+    /// [`take_buf`](Completion::take_buf) or [`take_handle`](Completion::take_handle).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::read(source).multishot())?;
+    /// theirs.write_all(b"hello")?;
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// let mut visit = done.visit();
+    /// while let Some(c) = visit.next() {
+    ///     if let Some(data) = c.take_read() {
+    ///         assert_eq!(&*data, b"hello");
+    ///         watcher.submit(Op::write(c.source, data).quiet())?;
+    ///     }
+    /// }
+    /// drop(visit);
+    /// assert!(done.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// [`drain`]: Completions::drain
+    #[inline]
+    pub fn visit(&mut self) -> Visit<'_> {
+        let (first, len) = (self.items.as_mut_ptr(), self.items.len());
+        // SAFETY: 0 is at most the capacity. From here on the completions are the visit's.
+        unsafe { self.items.set_len(0) };
+        let end = first.wrapping_add(len);
+        Visit { first, next: first, end, batch: PhantomData }
+    }
+}
+
+/// Lends the completions of a batch one by one, and drops them all in the end: see
+/// [`Completions::visit`].
+pub struct Visit<'a> {
+    first: *mut Completion,
+    /// The one to be lent next.
+    next: *mut Completion,
+    end: *mut Completion,
+    batch: PhantomData<&'a mut Completions>,
+}
+
+impl Visit<'_> {
+    /// The next completion. It is no iterator, because the completion is only lent.
+    #[inline]
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<&mut Completion> {
+        if self.next == self.end {
+            return None;
+        }
+        let at = self.next;
+        self.next = at.wrapping_add(1);
+        // SAFETY: V1, and `self` is borrowed for as long as the answer.
+        Some(unsafe { &mut *at })
+    }
+}
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let (mut at, end) = (self.first, self.end);
+        while at != end {
+            // SAFETY: V1, and each is dropped once: here or right below.
+            if !unsafe { drop_usual(at) } {
+                // SAFETY: as above.
+                return unsafe { drop_all(at, end) };
+            }
+            at = at.wrapping_add(1);
+        }
+    }
+}
+
+/// Drops a completion that holds nothing or a lease; false for another one.
+///
+/// # Safety
+/// It is there, and if the answer is true neither used nor dropped again.
+#[inline(always)]
+unsafe fn drop_usual(at: *mut Completion) -> bool {
+    // SAFETY: it is there.
+    match unsafe { &mut (*at).result } {
+        Ok(Done::Read(buf) | Done::Appended { buf, .. } | Done::Written { buf, .. }) => {
+            // SAFETY: the caller's promise.
+            unsafe { buf.drop_if_plain() }
+        }
+        Ok(Done::Nop) => true,
+        _ => false,
+    }
+}
+
+/// Drops all, also those behind one whose `Drop` panics.
+///
+/// # Safety
+/// They are there, and dropped once.
+#[inline(never)]
+unsafe fn drop_all(at: *mut Completion, end: *mut Completion) {
+    let len = (end.addr() - at.addr()) / size_of::<Completion>();
+    // SAFETY: the caller's promise.
+    unsafe { ptr::drop_in_place(ptr::slice_from_raw_parts_mut(at, len)) };
+}
+
+impl fmt::Debug for Visit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visit").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,132 @@
+//! recv(2) and send(2) as instructions, not as functions of the C library.
+//!
+//! In the C library both are points of cancellation: 13 instructions around the system call, and
+//! some forty in a process with several threads. As an instruction the call also keeps all
+//! registers but three, so a function around it saves and restores fewer. Both are the same call
+//! otherwise: the answer is what the C library's is, and a failure is `-errno`.
+//!
+//! The C library stays where no call stands here, and under Miri, which runs no instructions.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The kernel reads or writes the memory that it is told, and changes no other register than those
+//! that are named.
+
+use crate::sys::Moved;
+use crate::sys::fd::RawFd;
+
+pub(super) use machine::{recv, send};
+
+#[cfg(all(
+    any(target_os = "linux", target_os = "android"),
+    any(all(target_arch = "x86_64", target_pointer_width = "64"), target_arch = "aarch64"),
+    not(miri)
+))]
+mod machine {
+    use super::{Moved, RawFd};
+    use std::arch::asm;
+
+    /// # Safety
+    /// The kernel may write `len` bytes at `start`.
+    #[inline(always)]
+    pub(in crate::sys) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the same promise.
+        unsafe { call(libc::SYS_recvfrom, fd, start, len, flags) }
+    }
+
+    /// # Safety
+    /// The kernel may read `len` bytes at `start`.
+    #[inline(always)]
+    pub(in crate::sys) unsafe fn send(
+        fd: RawFd,
+        start: *const u8,
+        len: usize,
+        flags: i32,
+    ) -> Moved {
+        // SAFETY: the same promise; a send writes nothing.
+        unsafe { call(libc::SYS_sendto, fd, start.cast_mut(), len, flags) }
+    }
+
+    /// Calls `number`, which is a receive or a send, without an address. (The kernel does not look
+    /// at the length of an address that is not there.)
+    ///
+    /// # Safety
+    /// The kernel may use `len` bytes at `start` as the call does.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn call(number: i64, fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        let answer;
+        // SAFETY: the caller's promise; `syscall` changes no register but these three.
+        unsafe {
+            asm!(
+                "syscall",
+                inlateout("rax") number as isize => answer,
+                in("edi") fd,
+                in("rsi") start,
+                in("rdx") len,
+                in("r10d") flags,
+                in("r8") 0usize,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack, preserves_flags)
+            );
+        }
+        answer
+    }
+
+    /// As on x86-64.
+    ///
+    /// # Safety
+    /// The kernel may use `len` bytes at `start` as the call does.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn call(number: i64, fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        let answer;
+        // SAFETY: the caller's promise; `svc` changes no register but the answer's.
+        unsafe {
+            asm!(
+                "svc 0",
+                in("x8") number,
+                inlateout("x0") fd as isize => answer,
+                in("x1") start,
+                in("x2") len,
+                in("w3") flags,
+                in("x4") 0usize,
+                options(nostack, preserves_flags)
+            );
+        }
+        answer
+    }
+}
+
+#[cfg(not(all(
+    any(target_os = "linux", target_os = "android"),
+    any(all(target_arch = "x86_64", target_pointer_width = "64"), target_arch = "aarch64"),
+    not(miri)
+)))]
+mod machine {
+    use super::{Moved, RawFd};
+    use crate::sys::attempt;
+
+    /// # Safety
+    /// The kernel may write `len` bytes at `start`.
+    #[inline(always)]
+    pub(in crate::sys) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the same promise.
+        attempt!(unsafe { libc::recv(fd, start.cast(), len, flags) })
+    }
+
+    /// # Safety
+    /// The kernel may read `len` bytes at `start`.
+    #[inline(always)]
+    pub(in crate::sys) unsafe fn send(
+        fd: RawFd,
+        start: *const u8,
+        len: usize,
+        flags: i32,
+    ) -> Moved {
+        // SAFETY: the same promise.
+        attempt!(unsafe { libc::send(fd, start.cast(), len, flags) })
+    }
+}
