@@ -23,13 +23,17 @@ every_driver! {
     a_connection_too_many_hears_a_farewell
     drained_is_told_at_the_low_mark
     a_reset_is_a_cause
+    a_shutdown_reports_what_it_gives_up
 }
+
+type Callback<S> = Box<dyn FnMut(&mut Conn<'_, S>) -> Action>;
+type DataCallback<S> = Box<dyn FnMut(&mut Conn<'_, S>, Buf) -> Action>;
 
 /// A handler made of closures.
 struct Made<S> {
-    opened: Box<dyn FnMut(&mut Conn<'_, S>) -> Action>,
-    data: Box<dyn FnMut(&mut Conn<'_, S>, Buf) -> Action>,
-    ended: Box<dyn FnMut(&mut Conn<'_, S>) -> Action>,
+    opened: Callback<S>,
+    data: DataCallback<S>,
+    ended: Callback<S>,
     drained: usize,
     writes: Vec<(usize, usize)>,
     closed: Vec<(Cause, usize)>,
@@ -402,4 +406,31 @@ fn a_reset_is_a_cause<T: Harness>() {
     let expected = matches!(reset, ErrorKind::Os(errno) if closed[0].0 == Cause::Os(errno));
     // The system may end it in order, when the bytes had not arrived before the close.
     assert!(expected || closed[0].0 == Cause::Eof, "{closed:?}");
+}
+
+fn a_shutdown_reports_what_it_gives_up<T: Harness>() {
+    let made = Made {
+        data: Box::new(|c: &mut Conn<'_, ()>, data: Buf| {
+            c.write(vec![0; if data[0] == b'm' { 30 << 20 } else { 10 }]);
+            Action::None
+        }),
+        ..Made::default()
+    };
+    let limits = Limits::new().close(T::span(30.0));
+    let mut bench = bench::<T, _, _>(server(made, config(limits)));
+    let (deaf, good) = (bench.connect_deaf(), bench.connect());
+    bench.say(deaf, "m");
+    bench.say(good, "l");
+    bench.until("both are answered", |bench| {
+        bench.running.report().counts.writes == 2 && bench.client(good).heard.len() == 10
+    });
+    let start = bench.watcher.update_now();
+    bench.running.remote().shutdown();
+    bench.until("it is over", |bench| bench.running.is_over());
+    let took = bench.watcher.update_now() - start;
+    assert!(took >= T::span(30.0) && bench.client(good).eof, "{took:?}");
+    let report = bench.running.report();
+    assert!(matches!(report.left[..], [left] if left.unsent > 0), "{:?}", report.left);
+    assert_eq!(report.counts.ends.shutdown, 2);
+    assert_eq!(bench.running.engine().budget().used(), 0);
 }

@@ -93,6 +93,8 @@ fn resolve(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn tcp(text: &str) -> Vec<String> {
@@ -113,7 +115,7 @@ mod tests {
         assert!(Listen::parse("tcp://127.0.0.1:80?reuseport=true").unwrap().reuse_port);
         assert!(!Listen::parse("tcp://127.0.0.1:80?reuseport=0").unwrap().reuse_port);
         let unix = Listen::parse("unix:///run/echo").unwrap();
-        assert!(matches!(unix.place, Place::Unix(path) if path == PathBuf::from("/run/echo")));
+        assert!(matches!(unix.place, Place::Unix(path) if path == Path::new("/run/echo")));
     }
 
     #[test]
