@@ -112,8 +112,8 @@ impl Buf {
         IntoParts { list }
     }
 
-    /// Gives `each` the targets of a list, from byte `from` of its capacity on, at most `bytes` bytes
-    /// and `most` targets.
+    /// Gives `each` the targets of a list, from byte `from` of its capacity on, at most `bytes`
+    /// bytes and `most` targets.
     pub(crate) fn each_target<'a>(
         &'a mut self,
         mut from: usize,
