@@ -9,22 +9,17 @@ use skip::Needs;
 #[path = "common/skip.rs"]
 mod skip;
 
-/// The files below `at` whose names end with one of `kinds`, by their path from `root`.
-fn walk_all(at: &Path, root: &Path, kinds: &[&str], files: &mut Vec<(PathBuf, String)>) {
+/// The sources below `at`, by their path from `root`.
+fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(at).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            walk_all(&path, root, kinds, files);
-        } else if path.extension().is_some_and(|kind| kinds.iter().any(|one| kind == *one)) {
+            walk(&path, root, files);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source");
             files.push((path.strip_prefix(root).expect("below").to_owned(), text));
         }
     }
-}
-
-/// The sources below `at`, by their path from `root`.
-fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
-    walk_all(at, root, &["rs"], files);
 }
 
 /// Every source file of the crate, by its path from `src`.
@@ -552,34 +547,20 @@ fn the_map_and_the_sources_agree() {
     assert!(names.len() > 50, "the search finds nothing any more");
 }
 
-/// What a line may hold that cannot be broken.
-fn may_be_long(line: &str) -> bool {
-    let text = line.trim_start_matches([' ', '/', '!']);
-    text.starts_with('|') || text.contains("://")
-}
-
-/// No line has more than 100 columns, in the sources or in what a reader of Markdown meets.
+/// No line of a source has more than 100 columns, but those with an address or of a table.
 #[test]
 fn lines_have_100_columns() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for place in ["src", "tests", "examples", "benches", "crates", "docs"] {
-        let at = root.join(place);
-        if at.exists() {
-            walk_all(&at, root, &["rs", "md"], &mut files);
-        }
-    }
-    for entry in std::fs::read_dir(root).expect("the root of the repository") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|kind| kind == "md") {
-            let text = std::fs::read_to_string(&path).expect("a page");
-            files.push((path.strip_prefix(root).expect("below").to_owned(), text));
-        }
+    for place in ["src", "tests", "examples", "benches", "crates"] {
+        walk(&root.join(place), root, &mut files);
     }
     let mut long = Vec::new();
     for (file, text) in &files {
         for (number, line) in (1..).zip(text.lines()) {
-            if line.chars().count() > 100 && !may_be_long(line) {
+            let text = line.trim_start_matches([' ', '/', '!']);
+            let free = text.starts_with('|') || text.contains("://");
+            if line.chars().count() > 100 && !free {
                 long.push(format!("{}:{number}", file.display()));
             }
         }
