@@ -244,7 +244,7 @@ serve_redis() {
     fi
     if ! { python3 -m venv "$scratch/python" && timeout 120 "$scratch/python/bin/pip" install -q \
         --disable-pip-version-check redis; } >/dev/null 2>&1; then
-        skip "serve_redis: the client library redis (PyPI) could not be installed"
+        skip "serve_redis: the Python client library redis could not be installed"
     else
         limit 120 "$python" .ci/redis_client.py "$port"
     fi

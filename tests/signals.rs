@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // handlers, masks and fork need libc
+#![allow(clippy::zombie_processes)] // watchers reap them
 
 mod common;
 
