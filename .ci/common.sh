@@ -117,7 +117,7 @@ fuzz() {
         done
         ASAN_OPTIONS=detect_odr_violation=0 timeout --kill-after=10 "$((seconds + 300))" \
             "$built/$name" "fuzz/corpus/$name" -artifact_prefix="fuzz/artifacts/$name/" \
-            -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -max_len=1024 \
+            -max_total_time="$seconds" -timeout=150 -rss_limit_mb=4096 -max_len=1024 \
             -len_control=0 -print_final_stats=1 </dev/null >"$scratch/fuzz-$name" 2>&1 &
         running[$name]=$!
     done

@@ -13,7 +13,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use common::*;
 use windlass::driver::Auto;
@@ -496,7 +495,7 @@ fn an_ignored_sigchld_leaves_no_status() {
 fn no_descriptor_is_left() {
     on_each("no_descriptor_is_left", |driver| {
         let mut b = bench(driver);
-        b.pass(Duration::from_millis(1));
+        b.pass(std::time::Duration::from_millis(1));
         let before = system::descriptors();
         for round in 0..20 {
             let signals = b.watcher.signals(&[SIGUSR1]).unwrap();
