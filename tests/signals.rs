@@ -121,8 +121,8 @@ fn shell(code: i32) -> std::process::Child {
 fn what_was_there_before_is_restored() {
     on_each("what_was_there_before_is_restored", |driver| {
         let ignored = install(SIGUSR2, libc::SIG_IGN, 0);
-        let (default, ignore) = (known(&action(SIGUSR1)), known(&action(SIGUSR2)));
-        assert_eq!((default.0, ignore.0), (libc::SIG_DFL, libc::SIG_IGN));
+        let (default, is_ignored) = (known(&action(SIGUSR1)), known(&action(SIGUSR2)));
+        assert_eq!((default.0, is_ignored.0), (libc::SIG_DFL, libc::SIG_IGN));
         let mut b = bench(driver);
         let both = b.watcher.signals(&[SIGUSR1, SIGUSR2]).unwrap();
         let one = b.watcher.signals(&[SIGUSR1]).unwrap();
@@ -131,7 +131,7 @@ fn what_was_there_before_is_restored() {
         }
         assert!(b.watcher.abort(both));
         assert_ne!(known(&action(SIGUSR1)), default, "a source has it still");
-        assert_eq!(known(&action(SIGUSR2)), ignore);
+        assert_eq!(known(&action(SIGUSR2)), is_ignored);
         raise(SIGUSR1);
         expect_signal(b.run(Op::signal(one)), SIGUSR1);
         let close = b.submit(Op::close(one));
@@ -147,7 +147,7 @@ fn what_was_there_before_is_restored() {
                 assert_eq!(known(&action(SIGUSR1)), default);
             }
             drop(b);
-            assert_eq!((known(&action(SIGUSR1)), known(&action(SIGUSR2))), (default, ignore));
+            assert_eq!((known(&action(SIGUSR1)), known(&action(SIGUSR2))), (default, is_ignored));
         }
         // And a refusal: the last signal of the list cannot be handled.
         let mut b = bench(driver);
