@@ -87,7 +87,7 @@ impl Handler for Proxy {
         Action::None
     }
 
-    fn ended(&mut self, c: &mut Conn<'_, Other>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, Other>) -> Action {
         if let Some(other) = *c.state() {
             c.engine().shutdown(other);
         }

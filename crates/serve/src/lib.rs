@@ -53,6 +53,6 @@ pub use engine::{
     Refused, Remote,
 };
 pub use server::{
-    Action, Closed, Conn, Context, Detached, Handler, Left, Loops, Report, Running, Server, Waker,
-    serve,
+    Action, Closed, Conn, Context, Detached, Handler, Loops, Report, Running, Server, Unfinished,
+    Waker, serve,
 };

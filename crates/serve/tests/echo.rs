@@ -110,5 +110,5 @@ fn a_shutdown_closes_every_connection<T: Harness>() {
     bench.until("all have seen it", |bench| bench.clients.all.values().all(|c| c.is_over()));
     assert_eq!(bench.running.handler().ended, [Cause::Shutdown; 10]);
     let report = bench.running.report();
-    assert_eq!((report.counts.ends.shutdown, report.left.len(), report.panics), (10, 0, 0));
+    assert_eq!((report.counts.ends.shutdown, report.unfinished.len(), report.panics), (10, 0, 0));
 }

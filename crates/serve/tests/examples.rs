@@ -162,7 +162,7 @@ impl Proxied {
                     self.send(side, id);
                 }
             }
-            Event::Ended { id } => engine.state_mut(id).expect("it lives").ended = true,
+            Event::Eof { id } => engine.state_mut(id).expect("it lives").ended = true,
             Event::Drained { .. } => {}
             Event::Closed { cause, unsent, state, .. } => {
                 assert!(matches!(cause, Cause::Eof | Cause::Closed), "{cause:?}");

@@ -64,7 +64,7 @@ impl<S: Default> Handler for Made<S> {
         assert!(!data.is_empty());
         (self.data)(c, data)
     }
-    fn ended(&mut self, c: &mut Conn<'_, S>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, S>) -> Action {
         (self.ended)(c)
     }
     fn wake(&mut self, _: &mut Conn<'_, S>) -> Action {
@@ -330,11 +330,11 @@ fn a_detached_connection_keeps_every_byte<T: Harness>() {
     bench.until("it is detached", |bench| !bench.running.handler().detached.is_empty());
     bench.until("all was heard", |bench| bench.client(client).heard.len() == 1 << 20);
     let detached = bench.running.handler().detached.pop().unwrap();
-    let mut found: Vec<u8> = detached.ahead.iter().flat_map(|part| part.to_vec()).collect();
+    let mut found: Vec<u8> = detached.undelivered.iter().flat_map(|part| part.to_vec()).collect();
     let heard = detached.state;
     assert!(heard > 0 && said[heard..].starts_with(&found), "what was read ahead");
     // The rest is in the socket.
-    if !detached.ended {
+    if !detached.eof {
         let mut done = windlass::Completions::new();
         let rest = said.len() - heard - found.len();
         let source = bench.watcher.attach(detached.handle).unwrap();
@@ -430,7 +430,7 @@ fn a_shutdown_reports_what_it_gives_up<T: Harness>() {
     let took = bench.watcher.update_now() - start;
     assert!(took >= T::span(30.0) && bench.client(good).eof, "{took:?}");
     let report = bench.running.report();
-    assert!(matches!(report.left[..], [left] if left.unsent > 0), "{:?}", report.left);
+    assert!(matches!(report.unfinished[..], [left] if left.unsent > 0), "{:?}", report.unfinished);
     assert_eq!(report.counts.ends.shutdown, 2);
     assert_eq!(bench.running.engine().budget().used(), 0);
 }

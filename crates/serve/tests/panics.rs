@@ -71,7 +71,7 @@ impl Handler for Brittle {
         self.note(id, "data");
         if detaches { Action::Detach } else { Action::None }
     }
-    fn ended(&mut self, c: &mut Conn<'_, u32>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, u32>) -> Action {
         self.note(c.id(), "ended");
         Action::Close
     }
@@ -215,7 +215,7 @@ impl Handler for Notes {
         self.0.borrow_mut().push((c.id(), "woken".into()));
         Action::None
     }
-    fn ended(&mut self, c: &mut Conn<'_, String>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, String>) -> Action {
         self.0.borrow_mut().push((c.id(), "ended".into()));
         Action::None
     }

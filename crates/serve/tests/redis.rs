@@ -323,7 +323,7 @@ impl World {
                 self.ids[state.name] = None;
                 let is_complete = state.batches == 0 && state.expected.is_empty();
                 if !is_complete {
-                    let broken = matches!(cause, Cause::Os(_) | Cause::Refused | Cause::Eof);
+                    let broken = matches!(cause, Cause::Os(_) | Cause::Rejected | Cause::Eof);
                     assert!(broken, "client {} ends: {cause:?}", state.name);
                     met.broken += 1;
                     self.connect();

@@ -72,7 +72,7 @@ impl Handler for Redis {
         self.serve(c)
     }
 
-    fn ended(&mut self, c: &mut Conn<'_, Client>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, Client>) -> Action {
         c.state().finish();
         self.serve(c)
     }

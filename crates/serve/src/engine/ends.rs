@@ -78,7 +78,7 @@ impl<S> Engine<S> {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !SHUT | SHUTTING;
             if watcher.submit(Op::shutdown(source).token(token)).is_err() {
-                return self.fail(watcher, index, Cause::Refused);
+                return self.fail(watcher, index, Cause::Rejected);
             }
         }
         if flags & (CLOSE | CLOSING) == CLOSE {
@@ -86,7 +86,7 @@ impl<S> Engine<S> {
             place.flags = place.flags & !CLOSE | CLOSING;
             self.begin_end(watcher, index);
             if watcher.submit(Op::close(source).token(token)).is_err() {
-                self.fail(watcher, index, Cause::Refused);
+                self.fail(watcher, index, Cause::Rejected);
             }
         } else if flags & DETACH != 0 && !source.is_none() {
             self.try_detach(watcher, index);
@@ -122,24 +122,25 @@ impl<S> Engine<S> {
             Ok(handle) => {
                 self.table.place_mut(index).source = Source::NONE;
                 self.unsweep(index);
-                let mut ahead = Vec::new();
+                let mut undelivered = Vec::new();
                 if let Some(active) = self.table.active_of(index) {
-                    ahead.extend(active.held.drain(..));
+                    undelivered.extend(active.held.drain(..));
                     (active.held_bytes, active.queued) = (0, 0);
                 }
                 self.recharge(index);
                 self.table.release(index);
-                let ended = flags & ENDED != 0 || ahead.last().is_some_and(|last| last.is_empty());
-                ahead.retain(|data| !data.is_empty());
+                let eof =
+                    flags & ENDED != 0 || undelivered.last().is_some_and(|last| last.is_empty());
+                undelivered.retain(|data| !data.is_empty());
                 self.counts.detached += 1;
                 let id = self.table.id(index);
-                self.pending.push_back(Pending::Detached(Box::new((id, handle, ahead, ended))));
+                self.pending.push_back(Pending::Detached(Box::new((id, handle, undelivered, eof))));
             }
             // The answer of a cancel is on its way.
             Err(Reason::Busy) => {
                 watcher.cancel_all(source);
             }
-            Err(_) => self.fail(watcher, index, Cause::Refused),
+            Err(_) => self.fail(watcher, index, Cause::Rejected),
         }
     }
 }

@@ -32,7 +32,7 @@ pub enum Event<S> {
     },
     /// The peer has ended its side, and still reads. Only if
     /// [`close_on_eof`](super::Config::close_on_eof) is off.
-    Ended {
+    Eof {
         /// The connection.
         id: Id,
     },
@@ -62,9 +62,9 @@ pub enum Event<S> {
         /// The descriptor. An accepted one is non-blocking.
         handle: Handle,
         /// Bytes that had arrived and were not delivered, in order.
-        ahead: Vec<Buf>,
+        undelivered: Vec<Buf>,
         /// Whether the peer has ended its side.
-        ended: bool,
+        eof: bool,
         /// The program's state.
         state: S,
     },
@@ -123,7 +123,7 @@ pub enum Cause {
     /// The system has reported this errno.
     Os(i32),
     /// The watcher has refused an operation, or other code has ended the source.
-    Refused,
+    Rejected,
 }
 
 /// A completion of the engine's that `next_event` has not delivered.
@@ -361,11 +361,11 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::Detached(parts) => {
-                    let (id, handle, ahead, ended) = *parts;
+                    let (id, handle, undelivered, eof) = *parts;
                     // The state stays in the table until here.
                     let state = self.table.remove(id.index())?;
                     self.count_load(-1);
-                    return Some(Event::Detached { id, handle, ahead, ended, state });
+                    return Some(Event::Detached { id, handle, undelivered, eof, state });
                 }
             }
         }
@@ -407,7 +407,7 @@ impl<S: Default> Engine<S> {
             self.close_as(id, Cause::Eof);
             return None;
         }
-        Some(Event::Ended { id })
+        Some(Event::Eof { id })
     }
 
     /// The next piece of what was held back.
@@ -445,7 +445,7 @@ impl<S> Engine<S> {
             ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
             ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
             ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
-            _ => self.fail(watcher, index, Cause::Refused),
+            _ => self.fail(watcher, index, Cause::Rejected),
         }
     }
 
@@ -456,7 +456,7 @@ impl<S> Engine<S> {
             ErrorKind::Torn => {}
             _ if self.table.place(index).flags & CLOSING != 0 => {}
             ErrorKind::Overflow => self.fail(watcher, index, Cause::Overflow),
-            _ => self.fail(watcher, index, Cause::Refused),
+            _ => self.fail(watcher, index, Cause::Rejected),
         }
     }
 

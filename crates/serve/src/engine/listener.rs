@@ -247,7 +247,7 @@ impl<S: Default> Engine<S> {
                 let cause = match error.kind() {
                     ErrorKind::Deadline => Cause::ConnectTimeout,
                     ErrorKind::Os(errno) => Cause::Os(errno),
-                    _ => Cause::Refused,
+                    _ => Cause::Rejected,
                 };
                 self.fail(watcher, index, cause);
                 None
@@ -284,7 +284,7 @@ impl<S> Engine<S> {
         let read = Op::read(place.source).multishot().token(self.token(index));
         match watcher.submit(read) {
             Ok(_) => self.table.place_mut(index).flags |= READING,
-            Err(_) => self.fail(watcher, index, Cause::Refused),
+            Err(_) => self.fail(watcher, index, Cause::Rejected),
         }
     }
 
@@ -310,7 +310,7 @@ impl<S> Engine<S> {
                     }
                     match watcher.connect(addresses, options) {
                         Ok((source, _)) => self.table.place_mut(id.index()).source = source,
-                        Err(_) => self.end(watcher, id.index(), Cause::Refused, 0),
+                        Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),
                     }
                 }
                 Request::Attach(id, handle) => {
@@ -324,7 +324,7 @@ impl<S> Engine<S> {
                             self.dirty(id.index());
                             self.pending.push_back(Pending::Opened(id, peer));
                         }
-                        Err(_) => self.end(watcher, id.index(), Cause::Refused, 0),
+                        Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),
                     }
                 }
             }

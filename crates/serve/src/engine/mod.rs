@@ -142,7 +142,7 @@ pub struct Config {
     /// The limits of its connections.
     pub limits: Limits,
     /// Whether a connection closes when its peer has ended its side, after its output. If not,
-    /// [`Event::Ended`] says so, and the program can still write. Default on.
+    /// [`Event::Eof`] says so, and the program can still write. Default on.
     pub close_on_eof: bool,
     /// What a connection hears that is refused because there are too many. Default nothing.
     pub farewell: &'static [u8],
@@ -227,7 +227,7 @@ pub struct Ends {
     pub panicked: u64,
     /// [`Cause::Shutdown`].
     pub shutdown: u64,
-    /// [`Cause::Os`], [`Cause::ConnectTimeout`] and [`Cause::Refused`].
+    /// [`Cause::Os`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
     pub failed: u64,
 }
 
@@ -268,7 +268,7 @@ impl Counts {
             Cause::Overflow => &mut ends.overflow,
             Cause::Panicked => &mut ends.panicked,
             Cause::Shutdown => &mut ends.shutdown,
-            Cause::Os(_) | Cause::ConnectTimeout | Cause::Refused => &mut ends.failed,
+            Cause::Os(_) | Cause::ConnectTimeout | Cause::Rejected => &mut ends.failed,
         } += 1;
     }
 }

@@ -340,7 +340,7 @@ impl<S> Engine<S> {
         write: Op,
     ) -> Option<usize> {
         self.activate(index).unsent += write.into_buf().len();
-        self.fail(watcher, index, Cause::Refused);
+        self.fail(watcher, index, Cause::Rejected);
         None
     }
 
@@ -377,7 +377,7 @@ impl<S> Engine<S> {
                 // The watcher's tables or its limit of writes are full, or other code has ended
                 // the source.
                 active.unsent += refused.value.into_buf().len();
-                return self.fail(watcher, index, Cause::Refused);
+                return self.fail(watcher, index, Cause::Rejected);
             }
             self.counts.writes += 1;
         }

@@ -64,7 +64,7 @@ pub trait Handler: Sized {
 
     /// The peer has ended its side, and still reads: only if
     /// [`close_on_eof`](crate::Config::close_on_eof) is off. The default closes.
-    fn ended(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+    fn eof(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::Close
     }
 
@@ -144,9 +144,9 @@ pub struct Detached<S> {
     /// The descriptor. An accepted one is non-blocking.
     pub handle: Handle,
     /// Bytes that had arrived and were not delivered, in order.
-    pub ahead: Vec<Buf>,
+    pub undelivered: Vec<Buf>,
     /// Whether the peer has ended its side.
-    pub ended: bool,
+    pub eof: bool,
     /// The program's state.
     pub state: S,
 }

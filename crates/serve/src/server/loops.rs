@@ -8,7 +8,7 @@ use windlass::driver::{Driver, OpCode};
 use windlass::{Address, Buf, Completion, Completions, Done, Source, Ticket, Watcher};
 
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
-use super::report::{Left, Report};
+use super::report::{Report, Unfinished};
 use crate::engine::{Cause, Engine, Event, Id, Remote};
 use crate::sys::BoundPath;
 
@@ -32,7 +32,7 @@ pub struct Running<H: Handler> {
     /// How far the flush is, in case that a callback panics.
     next_fresh: usize,
     panics: u64,
-    left: Vec<Left>,
+    unfinished: Vec<Unfinished>,
 }
 
 impl<H: Handler> Running<H> {
@@ -52,7 +52,7 @@ impl<H: Handler> Running<H> {
             stopping: false,
             next_fresh: 0,
             panics: 0,
-            left: Vec::new(),
+            unfinished: Vec::new(),
         }
     }
 
@@ -176,9 +176,9 @@ impl<H: Handler> Running<H> {
                 self.current = Some(id);
                 (Some(id), handler.data(&mut Conn { engine, remote, id }, data))
             }
-            Event::Ended { id } => {
+            Event::Eof { id } => {
                 self.current = Some(id);
-                (Some(id), handler.ended(&mut Conn { engine, remote, id }))
+                (Some(id), handler.eof(&mut Conn { engine, remote, id }))
             }
             Event::Drained { id } => {
                 self.current = Some(id);
@@ -190,15 +190,15 @@ impl<H: Handler> Running<H> {
             }
             Event::Closed { id, cause, unsent, state, age } => {
                 if self.stopping && unsent > 0 {
-                    self.left.push(Left { id, age, unsent });
+                    self.unfinished.push(Unfinished { id, age, unsent });
                 }
                 self.current = Some(id);
                 let closed = Closed { id, cause, unsent, state };
                 (None, handler.closed(&mut Context { engine, remote }, closed))
             }
-            Event::Detached { id, handle, ahead, ended, state } => {
+            Event::Detached { id, handle, undelivered, eof, state } => {
                 self.current = Some(id);
-                let detached = Detached { id, handle, ahead, ended, state };
+                let detached = Detached { id, handle, undelivered, eof, state };
                 (None, handler.detached(&mut Context { engine, remote }, detached))
             }
             Event::Tick => return self.tick(),
@@ -330,7 +330,7 @@ impl<H: Handler> Running<H> {
         Report {
             counts: self.engine.counts().clone(),
             panics: self.panics,
-            left: self.left.clone(),
+            unfinished: self.unfinished.clone(),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::sys::BoundPath;
 use address::{Listen, Place};
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
 pub use loops::Running;
-pub use report::{Left, Report};
+pub use report::{Report, Unfinished};
 pub use serve::{Waker, serve};
 
 /// A server with callbacks: a [`Handler`], addresses, and loops.

@@ -13,13 +13,13 @@ pub struct Report {
     /// Callbacks that have panicked.
     pub panics: u64,
     /// Connections whose output was not out when the time of the shutdown was over.
-    pub left: Vec<Left>,
+    pub unfinished: Vec<Unfinished>,
 }
 
 /// A connection that was not finished at the end of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Left {
+pub struct Unfinished {
     /// The connection.
     pub id: Id,
     /// How long it had been open.
@@ -33,6 +33,6 @@ impl Report {
     pub(crate) fn add(&mut self, other: Report) {
         self.counts.add(&other.counts);
         self.panics += other.panics;
-        self.left.extend(other.left);
+        self.unfinished.extend(other.unfinished);
     }
 }
