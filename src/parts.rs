@@ -36,7 +36,7 @@ pub struct OpParts {
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
     /// Whether it makes no completion if it succeeds ([`Op::quiet`]). A driver that cannot do this
-    /// refuses the operation with [`Reason::Unsupported`](crate::Reason::Unsupported).
+    /// refuses the operation with [`Reason::Unsupported`].
     pub quiet: bool,
     /// How urgent it is, where threads do it.
     pub priority: Priority,

@@ -110,6 +110,8 @@ pub use faults::{Faults, Injected};
 pub use links::{Link, Traffic};
 pub(crate) use report::add_lines;
 
+#[cfg(doc)]
+use crate::Watcher;
 use crate::address::Address;
 use crate::clock;
 use crate::config::Config;
@@ -124,7 +126,7 @@ use outside::Outside;
 use world::{INTERNET, World};
 
 /// A simulated network with its own clock; the kernel of
-/// [`Watcher::simulated`](crate::Watcher::simulated).
+/// [`Watcher::simulated`].
 ///
 /// Clones share the network. See the [module](self) for how to use it.
 pub struct Sim {

@@ -9,6 +9,8 @@ use crate::driver::{Driver, Wait};
 use crate::error::Reason;
 use crate::source::Ticket;
 use crate::sys::fd::BorrowedFd;
+#[cfg(doc)]
+use crate::{Limit, Op, Submitter};
 
 impl<D: Driver> Watcher<D> {
     /// Waits for at least one completion, appends all that are ready to `done`, and returns their
@@ -62,7 +64,7 @@ impl<D: Driver> Watcher<D> {
     /// Until it returns, the completions wait in the driver: leases and accepted sockets in them
     /// are in use. So it returns with fewer when a read waits for a lease, or an accept for room in
     /// the source table; and when so many wait that submissions would be refused
-    /// ([`Limit::Completions`](crate::Limit::Completions)).
+    /// ([`Limit::Completions`]).
     ///
     /// ```
     /// use std::time::Duration;
@@ -124,7 +126,7 @@ impl<D: Driver> Watcher<D> {
     /// - [`Reason::Stale`]: no completion of this ticket is to come. A wait has delivered it, the
     ///   quiet write has succeeded, or no operation has this ticket. Of a closed watcher:
     ///   [`Reason::Closed`].
-    /// - [`Reason::Full`] with [`Limit::Completions`](crate::Limit::Completions): so many other
+    /// - [`Reason::Full`] with [`Limit::Completions`]: so many other
     ///   completions wait that submissions would be refused. Take them, then wait again.
     /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease while other
     ///   completions wait, which may hold all of them. With [`Limit::Sources`]: the accept waits
