@@ -4,10 +4,10 @@
 //! cargo run --example sim_test -- [--seeds N] [--seed FIRST] [--history STEPS]
 //! ```
 //!
-//! The server and its client take a `&mut Watcher`, and sockets, time, jobs and look-ups from it.
-//! So the test can give each of them a host, and put a slow link between them that is cut again and
-//! again. Time is virtual: minutes of silence take no time. When a test fails, it prints its seed;
-//! `--seed` runs it again with the same faults, `--history` shows the last steps of it.
+//! The server and its client take a `&mut Watcher`. Their sockets, time, jobs and look-ups come
+//! from it. So the test can put them on two hosts, with a slow link that it cuts again and again.
+//! Time is virtual: minutes of silence take no real time. A test that fails prints its seed.
+//! `--seed` runs it again with the same faults, and `--history` shows its last steps.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +25,7 @@ const SIZE: usize = 8;
 /// How long the client waits for a connection, or for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the server is asked to do; on a thread, because it may take long.
+/// The work of the server. It runs as a job on a worker thread, because it may take long.
 fn work(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
 }
@@ -34,7 +34,7 @@ fn work(number: u64) -> u64 {
 struct Server {
     listener: Source,
     idle: Duration,
-    /// For whom the jobs run, by their tokens.
+    /// The connection of each job, by the job's token.
     jobs: HashMap<u64, Source>,
     last_job: u64,
 }
@@ -69,7 +69,7 @@ impl Server {
             Ok(Done::Written { .. }) => question(c.source),
             Err(_) if c.source == self.listener => Op::accept(self.listener).multishot(),
             _ => {
-                watcher.abort(c.source); // its end, an error, or its idle timeout
+                watcher.abort(c.source); // the peer closed, an error, or the idle timeout
                 return Ok(());
             }
         };
@@ -81,15 +81,15 @@ impl Server {
     }
 }
 
-/// The client: asks one number after the other. When something fails or takes too long, it looks
-/// the server up again, connects again, and asks again.
+/// The client: sends one number after the other. When an operation fails or takes too long, it
+/// looks the server up again, connects again, and sends the number again.
 struct Client {
     host: &'static str,
     port: u16,
     numbers: Vec<u64>,
     answered: usize,
     connects: u64,
-    /// The connection; none while the server is looked up.
+    /// The connection; `Source::NONE` during the look-up of the server.
     source: Source,
 }
 
@@ -104,10 +104,10 @@ impl Client {
         Ok(Client { host, port, numbers, answered: 0, connects: 0, source: Source::NONE })
     }
 
-    /// Handles a completion; returns how often it has connected, when all is answered.
+    /// Handles a completion. Returns the number of connects once it has all answers.
     fn handle(&mut self, watcher: &mut Watcher, c: Completion) -> io::Result<Option<u64>> {
         if c.source != self.source {
-            return Ok(None); // of a connection that was given up
+            return Ok(None); // from a connection that the client has aborted
         }
         match c.result {
             Ok(Done::Addresses(found)) => {
@@ -141,7 +141,7 @@ impl Client {
         let answer = Op::read_exact(self.source, Vec::with_capacity(SIZE), SIZE);
         for op in [Op::write(self.source, number), answer.timeout(PATIENCE)] {
             match watcher.submit(op) {
-                // The connect has failed already: its completion says so.
+                // The connect has failed already: its completion follows.
                 Err(refused) if !matches!(refused.reason, Reason::Os(_)) => {
                     return Err(refused.into());
                 }
@@ -201,7 +201,7 @@ fn simulate(seed: u64, history: usize) -> io::Result<Seen> {
     let connects = connects.map_err(|error| {
         let mut text = format!("seed {seed}: {error}\n");
         if error.kind() == io::ErrorKind::Other {
-            text += &sim.history(); // the report of a run that stands still has it already
+            text += &sim.history(); // the errors of `Sim::run` itself contain it already
         }
         io::Error::other(text)
     })?;

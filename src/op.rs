@@ -487,21 +487,21 @@ impl Op {
 
     /// A write makes no completion if it succeeds.
     ///
-    /// For programs that do nothing when a write is done: a server that answers, a proxy that
-    /// passes bytes on. A write that ends in any other way makes its one completion, with its
-    /// buffer: an error of the system, a deadline, a cancel, torn, aborted, closed, overflow. So
-    /// the program still learns of every failure.
+    /// Use it in programs that do nothing when a write is done: a server that answers, a proxy that
+    /// passes bytes on. A write that fails makes its one completion, with its buffer: after an
+    /// error of the system, a deadline, a cancel, an abort, a close, an overflow, or the failure of
+    /// an earlier write. So the program still learns of every failure.
     ///
     /// When a quiet write succeeds, the driver drops its buffer, on the loop's thread. It catches a
     /// panic of the owner's `Drop`, and [counts](crate::driver::panicked_drops) it. Leases go back
     /// to the pool without another wait.
     ///
-    /// Until then it is an operation in flight: it counts in
+    /// Until it ends, the write is an operation in flight: it counts in
     /// [`in_flight`](crate::Counters::in_flight) and [`Watcher::queued_bytes`],
-    /// [`Op::wait_drained`] waits for it, and a write limit bounds it. Afterwards it counts in
-    /// [`quiet_done`](crate::Counters::quiet_done). A [`Watcher::wait`] with only quiet writes in
-    /// flight blocks until something else completes, for ever if nothing does. To learn when all
-    /// writes are out, submit an [`Op::wait_drained`] of 0 bytes.
+    /// [`Op::wait_drained`] waits for it, and a write limit bounds it. Once it has succeeded, it
+    /// counts in [`quiet_done`](crate::Counters::quiet_done). Its success does not end a
+    /// [`Watcher::wait`]: with only quiet writes in flight, a wait may block for ever. To learn
+    /// when all writes are sent, submit an [`Op::wait_drained`] of 0 bytes.
     ///
     /// ```
     /// use std::io::Read;
@@ -520,8 +520,8 @@ impl Op {
     /// # Errors
     ///
     /// [`Op::write`] and [`Op::write_vectored`] can be quiet. Every other operation is refused with
-    /// [`Reason::Unsupported`], because a program waits for its result. From another thread that
-    /// refusal is a completion, as all refusals that only the loop can see.
+    /// [`Reason::Unsupported`], because a program waits for its result. If another thread submits
+    /// it, the refusal is a completion, as all refusals that only the loop can decide.
     ///
     /// # Platforms
     ///
@@ -529,8 +529,8 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// The ticket goes stale when the write succeeds: a later [`Watcher::cancel`] returns false. If
-    /// the cancel returned true a completion follows, even if the write was out all the same.
+    /// The ticket goes stale when the write succeeds: a later [`Watcher::cancel`] returns false.
+    /// After a cancel that returned true, a completion follows, even if the kernel takes all bytes.
     #[inline(always)]
     pub const fn quiet(mut self) -> Op {
         self.flags |= QUIET;

@@ -585,25 +585,25 @@ impl<D: Driver> Watcher<D> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
-    /// Ends the reads of a source that is idle: on which no byte has moved, in either direction,
-    /// for `timeout`. They end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline), and the
+    /// Sets the idle timeout of a source: when no byte has moved on it for `timeout`, in either
+    /// direction, its reads end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) and the
     /// bytes that they have. The source stays usable: the next read has the whole `timeout` again.
-    /// `None` lets the source be idle for ever, which is the default.
+    /// `None`, the default, lets the source be idle for ever.
     ///
-    /// Only time counts in which a read is in flight and waits for no lease. So a program that
-    /// pauses its reads, for example because it works on a request, pauses the idle time, too. The
-    /// idle time begins with this call. A multishot read keeps its timeout for each message, which
-    /// its [deadline](Op::deadline) does not.
+    /// The idle time begins with this call. It runs only while a read is in flight and does not
+    /// wait for a lease. So a program that has no read in flight while it works on a request stops
+    /// the idle time, too. The timeout of a multishot read begins again with each message, unlike
+    /// its [deadline](Op::deadline).
     ///
     /// The reads never end early. They end late by at most a sixteenth of `timeout`, or 100 ms if
-    /// that is more. Each pause of the reads rounds the idle time before it down, by less than a
-    /// 13,000th of `timeout`, or 125 µs if that is more: a source that pauses its reads a thousand
-    /// times, and moves no byte, is late by a thousand of these, too.
+    /// that is more. Each time the reads stop, the driver rounds the idle time so far down, by less
+    /// than a 13,000th of `timeout`, or 125 µs if that is more. A source on which reads start and
+    /// stop a thousand times, and no byte moves, is late by a thousand of these in addition.
     ///
-    /// In return a timeout takes no entry in the heap of deadlines: it costs 4 bytes for each
-    /// source, no allocation for a message, and no instruction in the usual read or write. A
-    /// timeout below a millisecond, zero included, counts as a millisecond, one beyond 292 years as
-    /// 292 years.
+    /// In return an idle timeout is cheap: 4 bytes for each source, no entry in the heap of
+    /// deadlines, no allocation for a message, and no instruction in the usual read or write. The
+    /// range is 1 ms to 292 years: a shorter timeout, zero included, counts as 1 ms, a longer one
+    /// as 292 years.
     ///
     /// ```
     /// use std::time::Duration;

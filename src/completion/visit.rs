@@ -13,10 +13,10 @@ use std::ptr;
 use super::{Completion, Completions, Done};
 
 impl Completions {
-    /// Visits them in order, where they stand, and then drops them all, as [`drain`] does: also if
-    /// the loop is left early.
+    /// Lends the completions in order, one at a time, without moving them. The end of the visit
+    /// drops them all, also those that the loop did not reach, as [`drain`] does.
     ///
-    /// `drain` moves each completion, a cache line, out of the batch. A visit lends it, and the
+    /// `drain` moves each completion, which is a cache line, out of the batch. In a visit the
     /// program takes only what it needs, with [`take_read`](Completion::take_read),
     /// [`take_buf`](Completion::take_buf) or [`take_handle`](Completion::take_handle).
     ///
@@ -53,7 +53,7 @@ impl Completions {
     }
 }
 
-/// Lends the completions of a batch one by one, and drops them all in the end: see
+/// Lends the completions of a batch one at a time. Its `Drop` drops them all: see
 /// [`Completions::visit`].
 pub struct Visit<'a> {
     first: *mut Completion,
@@ -64,7 +64,8 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// The next completion. It is no iterator, because the completion is only lent.
+    /// Lends the next completion; `None` after the last one. A `Visit` is not an [`Iterator`],
+    /// because each loan ends before the next one begins.
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<&mut Completion> {

@@ -1,18 +1,18 @@
-//! Operations on what happens to processes: signals of this one, the exit of children.
+//! Operations on processes: signals to this process, and the exit of its children.
 
 use super::{Op, OpCode};
 use crate::source::Source;
 #[cfg(doc)]
 use crate::{Done, Reason, Watcher};
 
-/// Operations on what happens to processes: signals of this one, the exit of children.
+/// Operations on processes: signals to this process, and the exit of its children.
 impl Op {
-    /// Takes a signal that has come to a source of [`Watcher::signals`].
+    /// Takes a signal from a source of [`Watcher::signals`], or waits for one.
     ///
-    /// Completes with [`Done::Signal`] and the signal's number. Signals that came since the source
-    /// was made are not lost: they wait for the operation. Of several that wait, the lowest number
-    /// is taken first. A signal that comes again before it is taken is still one signal, as always
-    /// on Unix. With [`multishot`](Op::multishot) the operation goes on.
+    /// Completes with [`Done::Signal`] and the signal's number. Signals that arrive without an
+    /// operation wait in the source. If several wait, the operation takes the lowest number. A
+    /// signal that arrives twice before an operation takes it counts once, as always on Unix. A
+    /// [`multishot`](Op::multishot) operation completes once for each signal.
     ///
     /// ```
     /// use windlass::process::signal::{SIGHUP, SIGTERM};
@@ -43,7 +43,7 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// A cancelled operation has taken no signal: the next one takes it.
+    /// A cancelled operation takes no signal. The signal waits for the next operation.
     pub const fn signal(source: Source) -> Op {
         Op::plain(OpCode::Signal, source)
     }
@@ -51,8 +51,8 @@ impl Op {
     /// Waits for the end of the child process of a source of [`Watcher::child`], and reaps it.
     ///
     /// Completes with [`Done::Exited`] and the exit status: the code, or the signal that has ended
-    /// the process. The first operation that completes has reaped the child; later ones complete at
-    /// once, with the same status.
+    /// the process. The first operation that completes reaps the child. Later operations on the
+    /// source complete at once, with the same status.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -80,14 +80,14 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// Linux tells the end by a pidfd, macOS and the BSDs by `EVFILT_PROC`. In the simulation,
+    /// Linux uses a pidfd, macOS and the BSDs use `EVFILT_PROC`. In the simulation,
     /// children end by [`Sim::exit`](crate::sim::Sim::exit) and
     /// [`Sim::kill`](crate::sim::Sim::kill). Windows has no such sources.
     ///
     /// # Cancellation
     ///
-    /// A cancelled operation has reaped nothing. The child runs on: a cancel, an abort and a
-    /// deadline do not end it.
+    /// A cancelled operation reaps nothing. A cancel, an abort and a deadline leave the child
+    /// running.
     pub const fn child_exit(source: Source) -> Op {
         Op::plain(OpCode::ChildExit, source)
     }

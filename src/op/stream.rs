@@ -156,23 +156,23 @@ impl Op {
         Op::with_buf(OpCode::ReadInto, source, Buf::list(bufs))
     }
 
-    /// Reads the bytes that have arrived, at least one, and puts them behind the bytes that `buf`
-    /// has: the rest of a request that has arrived in part.
+    /// Reads the bytes that have arrived, at least one, and appends them to the bytes of `buf`. So
+    /// a program reads the rest of a request that has arrived in part.
     ///
-    /// Completes with [`Done::Appended`]: the buffer with the new bytes, and how many are new, 0 at
-    /// the end of the file. `buf` is one of:
+    /// Completes with [`Done::Appended`]: the buffer with the new bytes, and their number, which is
+    /// 0 at the end of the file. `buf` is one of:
     ///
     /// - a `Vec<u8>` or an [`AlignedBuf`](crate::AlignedBuf): the read takes at most its spare
     ///   capacity;
-    /// - a [`LeaseMut`](crate::LeaseMut), or the buffer of a read without one: the bytes go
-    ///   directly behind it in its swap buffer. If something else was read there meanwhile, or
-    ///   little room is left, the lease moves: the driver copies its bytes in front of the new
-    ///   ones. Both together have at most [`Builder::buffer_size`] bytes. At
-    ///   [`Builder::swap_limit`] it moves into memory of its own, beyond the limit: leases that
-    ///   wait for each other would wait for ever.
+    /// - a [`LeaseMut`](crate::LeaseMut), or the buffer that an [`Op::read`] returned: the bytes go
+    ///   directly behind it in its swap buffer. If another read has used that memory, or little
+    ///   room is left, the driver moves the lease: it copies its bytes in front of the new ones.
+    ///   Both together have at most [`Builder::buffer_size`] bytes. At [`Builder::swap_limit`] the
+    ///   lease moves into memory of its own, which does not count for the limit. Otherwise reads
+    ///   that each hold a lease could wait for each other's leases for ever.
     ///
-    /// [`Counters::copied_bytes`](crate::Counters::copied_bytes) counts the copies. While the read
-    /// waits it holds no memory besides `buf`.
+    /// [`Counters::copied_bytes`](crate::Counters::copied_bytes) counts the copied bytes. While the
+    /// read waits, it holds no memory besides `buf`.
     ///
     /// ```
     /// use std::io::Write;
@@ -204,17 +204,19 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room behind its bytes: no spare capacity, or as many
-    ///   bytes as a swap buffer. A [`Lease`](crate::Lease), whose bytes may be shared, has none.
-    /// - [`Reason::TooLong`]: `buf` has, or has room for, more than 2^31 - 1 bytes.
+    /// - [`Reason::EmptyBuffer`]: `buf` has no room behind its bytes. A vector has no spare
+    ///   capacity, or a lease has as many bytes as a swap buffer. A [`Lease`](crate::Lease) never
+    ///   has room, because its bytes may be shared.
+    /// - [`Reason::TooLong`]: the length or the spare capacity of `buf` is above 2^31 - 1 bytes.
     /// - [`Reason::Unsupported`]: also for a datagram or seqpacket socket, and for a list.
     ///
     /// # Platforms
     ///
-    /// As for [`Op::read`]. On io_uring the kernel itself reads into a vector's spare capacity.
-    /// Into a lease it reads through a buffer of the ring, which costs one copy of the new bytes,
-    /// and one of the lease when it moves; none if the ring has put the bytes directly behind it.
-    /// Where a swap buffer cannot hold both, they go into memory of their own.
+    /// As for [`Op::read`]. On io_uring the kernel itself reads into a vector's spare capacity. A
+    /// read into a lease goes through a buffer of the ring. If the ring has put the bytes directly
+    /// behind the lease, it costs no copy. Otherwise it costs a copy of the new bytes, and one of
+    /// the lease when it moves. If a swap buffer cannot hold both, they go into memory of their
+    /// own.
     ///
     /// # Cancellation
     ///

@@ -1,8 +1,8 @@
 //! A seeded, simulated kernel with virtual time, for tests of programs that use this crate.
 //!
-//! The real [`Proactor`] runs on it: only sockets and the clock are simulated. A server and its
-//! clients run in one thread, against a network that misbehaves as its [`Faults`] say. The same
-//! seed gives the same run; a timeout of an hour takes no time.
+//! The real [`Proactor`] runs on it: only the kernel and the clock are simulated. A server and its
+//! clients run in one thread, on a network with the probabilities of faults that [`Faults`] has.
+//! The same seed gives the same run. A timeout of an hour takes no real time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,12 +45,15 @@
 //!
 //! # What is simulated
 //!
-//! Stream sockets at internet and Unix addresses (all of them are addresses of this network; a Unix
-//! path is only a name), with bounded buffers and backlogs, half-close and reset as on Linux;
-//! [pairs](Sim::pair) and [datagram sockets](Sim::datagram); edge-triggered readiness as epoll's.
-//! [Signals](Sim::raise) and [child processes](Sim::spawn) come from the test. Passing descriptors
-//! is not simulated: it fails with `EOPNOTSUPP`. Files are not, either: they are refused with
-//! [`Reason::NoFiles`](crate::Reason::NoFiles).
+//! - Stream sockets at internet and Unix addresses, with bounded buffers and backlogs, half-close
+//!   and reset as on Linux. An address exists only in this network: a Unix path is a name, not a
+//!   file.
+//! - [Pairs](Sim::pair) and [datagram sockets](Sim::datagram).
+//! - Edge-triggered readiness, as epoll has it.
+//! - [Signals](Sim::raise) and [child processes](Sim::spawn), which the test sends and starts.
+//!
+//! Passing descriptors is not simulated: it fails with `EOPNOTSUPP`. Operations on files are
+//! refused with [`Reason::NoFiles`](crate::Reason::NoFiles).
 //!
 //! [Jobs](crate::Op::run) run on the loop's thread, at virtual times that the seed draws
 //! ([`Sim::set_job_time`]). Look-ups answer from a table that the test fills ([`Sim::host`]).
@@ -65,16 +68,15 @@
 //!
 //! Time passes only while a watcher waits, and by [`Sim::advance`]. Each turn of a watcher takes a
 //! microsecond ([`Sim::set_turn`]). So deadlines also pass in a program that only submits nops or
-//! posts messages to itself. A wait in which nothing happens ends exactly at its timeout. When
-//! nothing can ever happen, `wait` fails with [`Deadlock`](io::ErrorKind::Deadlock) instead of
-//! blocking.
+//! posts messages to itself. A wait without an event ends exactly at its timeout. When no event can
+//! come any more, `wait` fails with [`Deadlock`](io::ErrorKind::Deadlock) instead of blocking.
 //!
 //! # Several watchers
 //!
 //! Several watchers in one thread share the network and the clock. A watcher that blocks keeps the
-//! others from running. So [`Sim::run`] lets them take turns, and hands each completion to the
-//! program. A loop of your own calls [`Watcher::try_wait`](crate::Watcher::try_wait) of each, and
-//! [`Sim::advance_to_next`] when none has work.
+//! others from running. So [`Sim::run`] lets them take turns, and passes each completion to a
+//! closure. A loop of your own calls [`Watcher::try_wait`](Watcher::try_wait) of each
+//! watcher, and [`Sim::advance_to_next`] when no watcher has completions.
 
 mod datagram;
 mod driver;
@@ -144,7 +146,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A network without faults. The seed decides what is still random.
+    /// A network without faults. The seed decides everything else that is random.
     pub fn new(seed: u64) -> Sim {
         Sim::with_faults(seed, Faults::none())
     }
@@ -170,12 +172,12 @@ impl Sim {
         }
     }
 
-    /// The same network, seen from the host with this address: for watchers that run there. Their
-    /// connections come from it, and they listen only at it. No address, and loopback, stand for
-    /// it.
+    /// The same network, on the host with this address. Watchers on it listen only at this address,
+    /// and their connections come from it. There the unspecified address (`0.0.0.0`, `::`) and
+    /// loopback mean this address.
     ///
-    /// Without this, a watcher may listen at any address, and a connection comes from the address
-    /// that it goes to, as on one machine.
+    /// A watcher without a host may listen at any address. The source address of its connections is
+    /// their destination address, as on a single machine.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -193,16 +195,17 @@ impl Sim {
         sim
     }
 
-    /// Changes what goes wrong from now on, except where
-    /// [an address has faults of its own](Sim::set_faults_at).
+    /// Sets the faults of the whole network from now on, except at addresses with
+    /// [faults of their own](Sim::set_faults_at).
     pub fn set_faults(&self, faults: Faults) {
         self.enter().dice.set_faults(ANYWHERE, faults);
     }
 
-    /// Changes what goes wrong from now on at an address: with its listener or its datagram socket,
-    /// and with both ends of every connection of which it is one end. Port 0 stands for every port
-    /// of a host. Of several addresses that fit, one with a port comes first, then an end's own
-    /// address before its peer's. [`injected_at`](Sim::injected_at) counts these faults.
+    /// Sets the faults at an address from now on. They strike its listener, its datagram socket,
+    /// and both ends of every connection from or to it. Port 0 means every port of a host. If
+    /// several settings match a socket, one with a port wins over one without. Among equals, the
+    /// socket's own address wins over its peer's. [`injected_at`](Sim::injected_at) counts these
+    /// faults.
     ///
     /// ```
     /// use windlass::sim::{Faults, Sim};
@@ -219,36 +222,36 @@ impl Sim {
         world.place_sockets();
     }
 
-    /// How many bytes a socket that is made from now on takes in before its reader reads them: at
-    /// least 1. Default 64 KiB.
+    /// Sets the size of the receive buffer of sockets that are made from now on, in bytes. Zero
+    /// counts as 1. Default 64 KiB.
     pub fn set_buffer(&self, bytes: usize) {
         self.enter().buffer = bytes.max(1);
     }
 
-    /// Sets the virtual time that each turn of a watcher takes; a wait is one turn or more. Default
-    /// 1 µs, at least 1 ns; zero counts as 1 ns, because with turns that take no time no deadline
-    /// of a busy program would ever come.
+    /// Sets the virtual time that each turn of a watcher takes. A wait is one turn or more. Default
+    /// 1 µs, at least 1 ns: zero counts as 1 ns. If turns took no time, the deadlines of a busy
+    /// program would never pass.
     pub fn set_turn(&self, span: Duration) {
         self.enter().schedule.turn_ns = clock::ns_of_duration(span).max(1);
     }
 
-    /// How long a wait without possible events waits for other threads (in real time), before it
-    /// fails with [`Deadlock`](io::ErrorKind::Deadlock). Default 10 s. A program without other
-    /// threads sets zero, and finds the deadlock at once.
+    /// Sets how long a wait without possible events waits for other threads, in real time, before
+    /// it fails with [`Deadlock`](io::ErrorKind::Deadlock). Default 10 s. A program without other
+    /// threads sets zero, and then the wait fails at once.
     pub fn set_patience(&self, patience: Duration) {
         self.enter().patience = patience;
     }
 
-    /// How much virtual time a [`run`](Sim::run) takes at most: it fails with `TimedOut` then. So
-    /// a test also ends when timers keep it busy and what it waits for does not come. Default: no
-    /// limit.
+    /// Sets how much virtual time a [`run`](Sim::run) may take before it fails with `TimedOut`. So
+    /// a test ends that timers keep busy, but that waits for an event which never comes. Default:
+    /// no limit.
     pub fn set_time_limit(&self, limit: Duration) {
         self.enter().time_limit = Some(limit);
     }
 
-    /// A number that the seed draws, for the program under test or for its test. The numbers are
-    /// apart from those of the faults: a program that draws one more meets the same faults. Not for
-    /// secrets.
+    /// A random number that depends on the seed, for the program under test or for its test. These
+    /// numbers do not depend on those that decide the faults: a program that draws one number more
+    /// meets the same faults. Not for secrets.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -269,8 +272,9 @@ impl Sim {
         self.enter().numbers.below(bound)
     }
 
-    /// Takes something that the program or the test has done into the [hash](Sim::trace_hash) of
-    /// the run: two runs with equal hashes have made the same notes at the same places.
+    /// Adds a note of the program or the test to the [hash](Sim::trace_hash) and the
+    /// [history](Sim::history) of the run. Two runs with equal hashes made the same notes at the
+    /// same places.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -290,8 +294,9 @@ impl Sim {
         (handle(a), handle(b))
     }
 
-    /// A datagram socket at an address; port 0 stands for a free one. Datagrams arrive in order and
-    /// none is lost: a sender waits while its receiver's queue is full.
+    /// A datagram socket at an address. Port 0 chooses a free port. Datagrams arrive in order, and
+    /// none is lost: a sender waits while its receiver's queue is full. But a
+    /// [link](Sim::set_link) with jitter changes their order, and a [cut](Sim::cut) loses them.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -313,27 +318,31 @@ impl Sim {
     /// ```
     ///
     /// # Errors
-    /// `EADDRINUSE` when there is one already, `EINVAL` for no address.
+    ///
+    /// - `EADDRINUSE`: another socket has this address.
+    /// - `EADDRNOTAVAIL`: the address is not the one of this [host](Sim::at).
+    /// - `EINVAL`: the [`Address`] is neither an internet address nor a Unix path.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {
         let fd = self.enter().datagram(&at.into(), self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
     }
 
-    /// The virtual time, as [`Watcher::now`] says it.
+    /// The virtual time, which is also the [`Watcher::now`] of every watcher
+    /// on this network.
     pub fn now(&self) -> Instant {
         clock::instant_of(self.enter().schedule.now_ns)
     }
 
-    /// Lets time pass.
+    /// Lets virtual time pass.
     pub fn advance(&self, span: Duration) {
         let schedule = &mut self.enter().schedule;
         let span_ns = clock::ns_of_duration(span);
         schedule.now_ns = schedule.now_ns.saturating_add(span_ns);
     }
 
-    /// Lets time pass until something happens: in the network, or at the end of one of `timeouts`,
-    /// which are the watchers' [`next_timeout`](Watcher::next_timeout). False when nothing ever
-    /// will.
+    /// Lets virtual time pass until the next event of the network, or the end of the shortest of
+    /// `timeouts`. These are the watchers' [`next_timeout`](Watcher::next_timeout). Returns
+    /// false if no event and no timeout is left.
     pub fn advance_to_next(&self, timeouts: impl IntoIterator<Item = Option<Duration>>) -> bool {
         let timeouts = timeouts.into_iter().flatten();
         let next = timeouts.chain(self.next_timeout()).min();
@@ -341,7 +350,8 @@ impl Sim {
         next.is_some()
     }
 
-    /// When something happens in the network by itself: zero when a watcher has events to take.
+    /// The virtual time until the next event of the network. Zero if events wait for a watcher,
+    /// `None` if no event is left.
     pub fn next_timeout(&self) -> Option<Duration> {
         let schedule = &self.enter().schedule;
         if schedule.has_ready() {
@@ -351,18 +361,19 @@ impl Sim {
         Some(Duration::from_nanos(next.saturating_sub(schedule.now_ns)))
     }
 
-    /// How many faults of each kind there were.
+    /// How many faults of each kind have happened, at all addresses.
     pub fn injected(&self) -> Injected {
         self.enter().dice.injected()
     }
 
-    /// How many of them there were by [`set_faults_at`](Sim::set_faults_at) of this address.
+    /// How many faults of each kind have happened because of
+    /// [`set_faults_at`](Sim::set_faults_at) for this address.
     pub fn injected_at(&self, address: impl Into<Address>) -> Injected {
         self.enter().dice.injected_at(&Name::of(&address.into()))
     }
 
-    /// A hash of everything that has happened, in order: attempts with their answers, events with
-    /// their times. Two runs with equal hashes were the same run.
+    /// A hash of everything that has happened, in order: system calls with their results, events
+    /// with their times, and [notes](Sim::note). Equal hashes mean equal runs.
     pub fn trace_hash(&self) -> u64 {
         self.enter().trace
     }

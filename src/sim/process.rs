@@ -138,9 +138,9 @@ impl Watched {
 /// Signals and children. All watchers of a simulation are one process.
 impl Sim {
     /// Sends a signal to the simulated process: every source of
-    /// [`Watcher::signals`](crate::Watcher::signals) that has it gets it. Returns how many sources
-    /// these are. With none, a real process would have met the signal's default effect: most
-    /// signals end it.
+    /// [`Watcher::signals`](crate::Watcher::signals) for this signal receives it. Returns the
+    /// number of these sources. Without such a source the signal has no effect here, but its
+    /// default effect in a real process: most signals end it.
     ///
     /// ```
     /// use windlass::process::signal::SIGTERM;

@@ -233,12 +233,13 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The bytes of a read without a buffer, of which no other lease has any: they can be changed in
-/// place, to decrypt or unmask them.
+/// A lease that shares no byte with another lease: a program can change its bytes in place, for
+/// example to decrypt or unmask them.
 ///
-/// Every read without a buffer yields one: [`Buf::into_lease_mut`](crate::Buf::into_lease_mut).
-/// It is not `Clone`. [`freeze`](LeaseMut::freeze) makes a [`Lease`] of it, and no call makes a
-/// `LeaseMut` of a `Lease`.
+/// Every read without a buffer returns one, in its [`Buf`](crate::Buf):
+/// [`Buf::into_lease_mut`](crate::Buf::into_lease_mut) takes it out. It is not `Clone`.
+/// [`freeze`](LeaseMut::freeze) turns it into a [`Lease`]. No call turns a `Lease` into a
+/// `LeaseMut`.
 ///
 /// ```
 /// use std::io::Write;
@@ -277,7 +278,7 @@ impl LeaseMut {
         self.is_last
     }
 
-    /// Ends the right to change the bytes: a [`Lease`] can be cloned, and shared among threads.
+    /// Turns it into a [`Lease`], which can be cloned and shared among threads, but not changed.
     /// Copies nothing.
     pub fn freeze(self) -> Lease {
         self.lease
@@ -318,7 +319,8 @@ impl LeaseMut {
         }
     }
 
-    /// The bytes of memory that this lease keeps in use: a whole swap buffer.
+    /// The bytes of memory that this lease keeps in use: a whole swap buffer, or its own bytes
+    /// after an [`Op::read_append`](crate::Op::read_append) has moved them out of the pool.
     pub fn held_bytes(&self) -> usize {
         self.lease.held_bytes()
     }

@@ -8,11 +8,12 @@ use crate::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
     /// Makes a stream source that connects to the first of `addresses` that answers. The program
-    /// has the source at once: what it submits waits for the connection, in its order.
+    /// has the source at once. Operations on it wait for the connection, and keep their order.
     ///
-    /// The ticket ends in one completion, which is delivered before those of what was submitted
-    /// behind it. It names the source, has the code [`OpCode::Connect`](crate::driver::OpCode), and
-    /// says [`Done::ConnectedTo`](crate::Done::ConnectedTo) with the address that has answered.
+    /// The connect ends in one completion, with the returned ticket, the source, the code
+    /// [`OpCode::Connect`](crate::driver::OpCode), and
+    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) with the address that answered. Operations
+    /// on the source complete after it, unless they expire or are cancelled before.
     ///
     /// ```
     /// use windlass::net::ConnectOptions;
@@ -46,10 +47,11 @@ impl<D: Driver> Watcher<D> {
     ///
     /// Writes count as [queued](Watcher::queued_bytes), and against the
     /// [limit](crate::Builder::write_limit). Deadlines run, so an operation may expire or be
-    /// cancelled before the connect has ended. [`fd`](Watcher::fd), [`detach`](Watcher::detach) and
-    /// both addresses answer `ENOTCONN`. [`abort`](Watcher::abort) ends the connect and closes its
-    /// sockets; so do [`cancel`](Watcher::cancel) of the ticket, the
-    /// [deadline](ConnectOptions::deadline) and [`close`](Watcher::close).
+    /// cancelled before the connect has ended. [`fd`](Watcher::fd), [`detach`](Watcher::detach),
+    /// [`local_address`](Watcher::local_address) and [`peer_address`](Watcher::peer_address) fail
+    /// with `ENOTCONN`. [`abort`](Watcher::abort) ends the connect and closes its sockets. So do a
+    /// [`cancel`](Watcher::cancel) of the ticket, the [deadline](ConnectOptions::deadline) and
+    /// [`close`](Watcher::close).
     ///
     /// # If it fails
     ///
@@ -57,11 +59,11 @@ impl<D: Driver> Watcher<D> {
     /// others of [`Op::connect`](crate::Op::connect). An address that never answers ends with
     /// `ETIMEDOUT`, when the system gives up after minutes: give the connect a
     /// [timeout](ConnectOptions::timeout), after which it ends with
-    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). What is queued ends with 0 bytes and
-    /// the same errno. After a deadline that is `ETIMEDOUT`, and after a cancel `ECANCELED`. Later
-    /// submissions are refused with this errno. The source stays until it is aborted, or closed by
-    /// [`Op::close`](crate::Op::close). In a [forked child](Watcher::reinit_after_fork) a connect
-    /// of the parent has failed with `ECANCELED`.
+    /// [`ErrorKind::Deadline`](crate::ErrorKind::Deadline). Operations that wait on the source then
+    /// end with 0 bytes and the errno of the connect: `ETIMEDOUT` after a deadline, `ECANCELED`
+    /// after a cancel. Later submissions are refused with the same errno. The source stays until
+    /// the program aborts it, or closes it by [`Op::close`](crate::Op::close). In a
+    /// [forked child](Watcher::reinit_after_fork) a connect of the parent fails with `ECANCELED`.
     ///
     /// # Errors
     ///
@@ -76,9 +78,9 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Platforms
     ///
-    /// The same on every driver. In the simulation the delay is virtual time, and an address at
-    /// which no program listens refuses. A listener with a full backlog never answers there, as on
-    /// Linux.
+    /// The same on every driver. In the simulation the delay is virtual time, and an address
+    /// without a listener refuses the connect. A listener with a full backlog never answers there,
+    /// as on Linux.
     pub fn connect<A: Into<Address>>(
         &mut self,
         addresses: impl IntoIterator<Item = A>,

@@ -1,4 +1,4 @@
-//! Sources of what happens to processes.
+//! Sources of signals and of child processes.
 
 use super::Watcher;
 use crate::driver::Driver;
@@ -8,11 +8,11 @@ use crate::op::Op;
 use crate::source::Source;
 
 impl<D: Driver> Watcher<D> {
-    /// Makes a source of these signals of the process. [`Op::signal`] takes them from it, one by
-    /// one. From this call on, the signals come to the source and do not have their default
-    /// effects: SIGTERM does not end the process.
+    /// Makes a source that receives these signals of the process. [`Op::signal`] takes them from
+    /// it, one by one. From this call on the signals do not have their default effects: SIGTERM,
+    /// for example, does not end the process.
     ///
-    /// Several sources, also of several watchers, can have the same signal: each of them gets it.
+    /// Several sources can have the same signal, also in several watchers. Each of them gets it.
     /// [`signal`](crate::process::signal) has the numbers of the usual signals. The page of
     /// [`Op::signal`] has an example.
     ///
@@ -21,9 +21,10 @@ impl<D: Driver> Watcher<D> {
     /// The source installs a signal handler (sigaction(2)). It changes the signal mask of no
     /// thread. A handler that the program had installed before is called for each signal, too.
     /// Interrupted system calls of other threads go on (`SA_RESTART`), unless that handler was
-    /// installed without this flag. When the last source of a signal ends, what was there before is
-    /// restored. Signals that no operation has taken go with their source. A handler that other
-    /// code installs later must call the one that it replaces, as those of `signal-hook` do.
+    /// installed without this flag. When the last source of a signal ends, it restores the
+    /// disposition that the signal had before. A source that ends discards the signals that wait in
+    /// it. A handler that other code installs later must call the handler that it replaces, as
+    /// `signal-hook` does.
     ///
     /// A signal that every thread blocks does not arrive.
     ///
@@ -57,19 +58,18 @@ impl<D: Driver> Watcher<D> {
     /// Makes a source of a child process, by its number ([`std::process::Child::id`]).
     /// [`Op::child_exit`] waits for the end of the child and reaps it.
     ///
-    /// Nothing else reaps the child, and the source never takes the exit status of another one. No
-    /// handler of SIGCHLD is needed or installed. The page of [`Op::child_exit`] has an example.
+    /// The source reaps this child, and no other. It needs no handler of SIGCHLD, and installs
+    /// none. The page of [`Op::child_exit`] has an example.
     ///
-    /// Leave the child to the source: once an operation has reaped it, its number may belong to
-    /// another process. So call neither `wait` nor `kill` of the `std::process::Child` after that
-    /// completion. (If other code reaps the child first, the operation ends with `ECHILD`.) When
-    /// the source is [aborted](Watcher::abort) before its child was reaped, the child runs on, and
-    /// is the program's to wait for.
+    /// Once an operation has reaped the child, its number may belong to another process. So call
+    /// neither `wait` nor `kill` of the `std::process::Child` after that completion. If other code
+    /// reaps the child first, the operation ends with `ECHILD`. An [abort](Watcher::abort) of the
+    /// source leaves the child running. Then the program has to wait for it.
     ///
     /// # After a fork
     ///
-    /// The source is gone in a forked child, whose children these are not:
-    /// [`reinit_after_fork`](Watcher::reinit_after_fork) ends it.
+    /// A forked process is not the parent of these children, and cannot wait for them. There
+    /// [`reinit_after_fork`](Watcher::reinit_after_fork) ends the source.
     ///
     /// # Errors
     ///

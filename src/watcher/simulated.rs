@@ -13,8 +13,8 @@ use crate::proactor::Proactor;
 use crate::sim::{Sim, add_lines};
 
 impl Watcher {
-    /// A watcher on a simulated network, with the default settings. It has the type of every
-    /// other watcher, so a program that takes a `&mut Watcher` runs on it unchanged.
+    /// Makes a watcher on a simulated network, with the default settings. It has the same type as
+    /// every other watcher, so a program that takes a `&mut Watcher` runs on it unchanged.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -72,8 +72,8 @@ impl Sim {
     /// Lets watchers of this simulation take turns in one thread until `handle` returns a value.
     ///
     /// In each round every watcher takes a turn without blocking; the seed draws their order.
-    /// `handle` gets each completion, with the watcher and its place in the list. When no watcher
-    /// has anything to do, time passes until something happens: see
+    /// `handle` gets each completion, with its watcher and the watcher's index in `watchers`. When
+    /// no watcher has anything to do, time passes until the next event: see
     /// [`advance_to_next`](Sim::advance_to_next).
     ///
     /// ```
@@ -107,10 +107,11 @@ impl Sim {
     /// ```
     ///
     /// # Errors
-    /// - What `handle` returns.
-    /// - `Deadlock`: nothing can happen any more, and no other thread does anything for the
-    ///   [patience](Sim::set_patience) of the simulation. The text says what is in flight in each
-    ///   watcher, and what waits on the network, with the [history](Sim::history) if it is on.
+    /// - The error that `handle` returns.
+    /// - `Deadlock`: nothing can happen any more, and no other thread did anything for the
+    ///   [patience](Sim::set_patience) of the simulation. The text lists the operations in flight
+    ///   of each watcher, the data that waits on the network, and the [history](Sim::history) if it
+    ///   is on.
     /// - `TimedOut`, with the same text: the [time limit](Sim::set_time_limit) has passed.
     /// - [`Reason::Closed`]: all watchers are closed.
     /// - `InvalidInput`: a watcher does not run on this simulation.

@@ -14,11 +14,11 @@ use crate::{Limit, Op, Submitter};
 
 impl<D: Driver> Watcher<D> {
     /// Waits for at least one completion, appends all that are ready to `done`, and returns their
-    /// number. A signal does not end the wait: see the guide's page on signals.
+    /// number. A signal alone does not end the wait: see [signals](crate::guide::signals).
     ///
-    /// With no operation in flight, the wait ends only when another thread makes a request through
-    /// a [`Submitter`]. Without such a thread it blocks for ever. (On a [simulation](crate::sim) it
-    /// fails instead.)
+    /// Without an operation in flight, only a request of another thread, made through a
+    /// [`Submitter`], ends the wait. Without such a thread it blocks for ever. (On a
+    /// [simulation](crate::sim) it fails instead.)
     ///
     /// # Errors
     ///
@@ -56,15 +56,15 @@ impl<D: Driver> Watcher<D> {
         self.driver.complete(Wait::Now, done)
     }
 
-    /// As [`wait`](Watcher::wait), until at least `least` completions are there, for at most
-    /// `timeout`: one wait for a whole batch. It appends all that there are to `done`, also if they
-    /// are more than `least` or, at the timeout, fewer, and returns their number. What `done` held
-    /// before does not count. With a `least` of 0 it does not block.
+    /// As [`wait`](Watcher::wait), until at least `least` completions are ready, or `timeout` has
+    /// passed: one wait for a whole batch. It appends all completions that are ready to `done`, and
+    /// returns their number, which may be more than `least`, or fewer after the timeout.
+    /// Completions that were in `done` before do not count. With a `least` of 0 it does not block.
     ///
-    /// Until it returns, the completions wait in the driver: leases and accepted sockets in them
-    /// are in use. So it returns with fewer when a read waits for a lease, or an accept for room in
-    /// the source table; and when so many wait that submissions would be refused
-    /// ([`Limit::Completions`]).
+    /// Until it returns, the completions wait in the driver, and the leases and accepted sockets in
+    /// them stay in use. So it also returns with fewer completions in three cases: a read waits for
+    /// a lease, an accept waits for room in the source table, or so many completions wait that the
+    /// driver would refuse submissions ([`Limit::Completions`]).
     ///
     /// ```
     /// use std::time::Duration;
@@ -99,14 +99,14 @@ impl<D: Driver> Watcher<D> {
     /// Waits for the final completion of one operation, and returns it. All other completions stay
     /// with the watcher: the next wait delivers them, in their order.
     ///
-    /// For a step that the program cannot go on without: a look-up, a file to open, a handshake
-    /// while nothing else is to be done. While it waits, nothing else is served by the program. An
-    /// operation that may wait for ever needs a [timeout](Op::timeout).
+    /// Use it for a step without which the program cannot go on: a look-up, the open of a file, a
+    /// handshake at the start. While it waits, the program serves nothing else. An operation that
+    /// may wait for ever needs a [timeout](Op::timeout).
     ///
-    /// - A **multishot** operation has its final completion when it ends: cancel it first. The
-    ///   completions that it makes before stay for the next wait.
-    /// - A [**quiet**](Op::quiet) write that succeeds has none: its ticket is stale then, and so is
-    ///   the answer, at once or as soon as it is out.
+    /// - A **multishot** operation has its final completion when it ends: cancel it first. Its
+    ///   earlier completions stay for the next wait.
+    /// - A [**quiet**](Op::quiet) write that succeeds has no completion. Then the call fails with
+    ///   [`Reason::Stale`], at once or when the write succeeds.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -123,15 +123,15 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: no completion of this ticket is to come. A wait has delivered it, the
-    ///   quiet write has succeeded, or no operation has this ticket. Of a closed watcher:
+    /// - [`Reason::Stale`]: this ticket gets no completion any more. A wait has delivered it, the
+    ///   quiet write has succeeded, or no operation has this ticket. A closed watcher fails with
     ///   [`Reason::Closed`].
     /// - [`Reason::Full`] with [`Limit::Completions`]: so many other
-    ///   completions wait that submissions would be refused. Take them, then wait again.
-    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease while other
-    ///   completions wait, which may hold all of them. With [`Limit::Sources`]: the accept waits
-    ///   for room in the source table, which accepted sockets in them may need. Take them, then
-    ///   wait again.
+    ///   completions wait that the driver would refuse submissions. Take them, then wait again.
+    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease, and completions
+    ///   that wait may hold all leases. Take these completions, then wait again.
+    /// - [`Reason::Full`] with [`Limit::Sources`]: the accept waits for room in the source table,
+    ///   and completions with accepted sockets may need that room. Take them, then wait again.
     /// - [`Reason::Unsupported`]: a driver of your own does not do this.
     /// - As for [`wait`](Watcher::wait).
     ///
