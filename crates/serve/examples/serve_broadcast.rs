@@ -6,9 +6,9 @@
 //!     [--port N] [--loops N] [--interval MILLISECONDS] [--size BYTES]
 //! ```
 //!
-//! A message is made once, and all connections send the same memory. If more than a bound waits for
-//! a client, it gets no more messages until it has read most of them. Then it is told how many it
-//! has missed.
+//! A message is made once, and all connections send the same memory. If more than 64 KiB wait for a
+//! client, it gets no more messages until it has read most of them. Then the server tells it how
+//! many messages it has missed.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use windlass_serve::{Action, Config, Conn, Context, Handler, Id, Limits, Server}
 #[path = "common/mod.rs"]
 mod common;
 
-/// A client for which so many bytes wait gets no more.
+/// A client gets no more messages while at least so many bytes wait for it.
 pub(crate) const MOST: usize = 64 << 10;
 
 /// The handler of a loop.
@@ -29,14 +29,14 @@ pub(crate) struct Broadcast {
     pub(crate) interval: Duration,
     pub(crate) size: usize,
     pub(crate) number: u64,
-    /// Memory for names.
+    /// Memory for the ids of a turn.
     pub(crate) ids: Vec<Id>,
 }
 
 /// How many messages a client has missed.
 pub(crate) type Missed = u64;
 
-/// A client that reads nothing at all for long is put out: see [`Limits::write_stall`].
+/// A client that reads nothing for 30 s is disconnected: see [`Limits::write_stall`].
 pub(crate) fn config() -> Config {
     Config::new().limits(Limits::new().marks(MOST / 4, MOST - 1))
 }

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Each line is put together once, and all connections send the same memory. A client of the same
-//! loop is written to directly, others through [`Remote`](windlass_serve::Remote).
-//! All clients get the lines of one client in their order. A client that does not read is put out
-//! when 1 MiB waits for it. `/quit` leaves.
+//! loop is written to directly, others through [`Remote`](windlass_serve::Remote). All clients get
+//! the lines of one client in their order. The server disconnects a client when more than
+//! 1 MiB would wait for it. `/quit` leaves.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -67,7 +67,7 @@ impl Chat {
             } else {
                 c.remote().write(id, Arc::clone(&line))
             };
-            // One that has just left is no error. One that does not read is put out.
+            // A client that has just left is no error. A client that does not read is closed.
             if told.is_err_and(|refused| refused.reason != Refusal::Stale) {
                 c.remote().close(id);
             }

@@ -21,7 +21,8 @@ use windlass_serve::{
 #[path = "common/mod.rs"]
 mod common;
 
-/// Above so many waiting bytes of one side the other one is not read. (Tests meet this often.)
+/// If more bytes than this wait for one side, the proxy does not read from the other side. (Tests
+/// reach this limit often.)
 pub(crate) const HIGH: usize = if cfg!(test) { 16 << 10 } else { 256 << 10 };
 
 /// The handler of a loop.
@@ -30,7 +31,7 @@ pub(crate) struct Proxy {
     pub(crate) started: common::Started,
 }
 
-/// The other side of a connection: none until there is one, and after it has ended.
+/// The other side of a connection; `None` before it is known, and after it has ended.
 pub(crate) type Other = Option<Id>;
 
 pub(crate) fn config() -> Config {
@@ -50,7 +51,7 @@ impl Handler for Proxy {
             return Action::None; // the other side, which is connected now
         }
         let client = c.id();
-        // What the client sends before the connection is there waits for it.
+        // Bytes that the client sends before the connect has ended wait for it.
         let to = self.to.iter().copied();
         match c.engine().connect(to, ConnectOptions::default(), Some(client)) {
             Ok(server) => *c.state() = Some(server),
@@ -72,7 +73,7 @@ impl Handler for Proxy {
 
     fn postwrite(&mut self, c: &mut Conn<'_, Other>, _amount: usize, remaining: usize) -> Action {
         if let Some(sender) = *c.state() {
-            // Where more remains, `drained` follows.
+            // If more remains, `drained` follows.
             if remaining <= HIGH {
                 c.engine().resume(sender);
             }

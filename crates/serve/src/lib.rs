@@ -1,14 +1,15 @@
 //! Servers on [windlass]: connections, limits, back-pressure and shutdown, written once.
 //!
-//! - An [`Engine`] keeps connections on a watcher that the program owns. Completions go in, events
-//!   come out.
-//! - A [`Server`] has the loop, or several, too, and calls a [`Handler`].
-//! - [`serve`] is one function with four closures, as shiny has it.
-//! - [`framing`] finds the messages in what a connection sends, and copies only those that are cut.
+//! - An [`Engine`] manages connections on a watcher that the program owns. Completions go in,
+//!   events come out.
+//! - A [`Server`] also runs the loop, or several loops, and calls a [`Handler`].
+//! - [`serve`] is one function with four closures, as in shiny.
+//! - [`framing`] finds the messages in the bytes of a connection. It copies only messages that
+//!   arrive in several pieces.
 //!
-//! Both bound what they keep: the bytes that wait for a slow peer, for one connection and for all
-//! ([`Limits`]), and the time that each phase of a connection takes. Output is sent before a close.
-//! Both run in a [simulation](windlass::sim), with virtual time and seeded faults.
+//! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
+//! for the time that each phase of a connection takes. They send the output before they close. Both
+//! run in a [simulation](windlass::sim), with virtual time and seeded faults.
 //!
 //! ```
 //! use windlass::Buf;

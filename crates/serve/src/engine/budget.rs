@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts the bytes that wait in all loops of a server: output that the kernel has not taken,
-/// writes of other threads that no loop has taken, and data that no program has taken.
+/// writes of other threads that are queued, and data that is held back from the program.
 ///
-/// Above three quarters of the limit connections stop reading. Above the limit the connection whose
-/// output has made no progress for longest is closed, until the rest fits.
+/// Above three quarters of the limit, connections stop reading at their next data. Above the limit,
+/// a loop that flushes closes its own connections until the rest fits, first the one whose output
+/// has made no progress for longest. No connection is closed for data that is held back.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 

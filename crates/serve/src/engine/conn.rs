@@ -10,7 +10,8 @@ use windlass::{Buf, Source};
 
 use super::Cause;
 
-/// Names a connection. It goes stale when the connection has ended, and never names another one.
+/// The id of a connection. It goes stale when the connection has ended, and never names another
+/// one.
 ///
 /// The [number](Id::number) of an id is unique over all loops of a server, and increases from one
 /// connection of a loop to the next. Ids compare by it.
@@ -401,7 +402,7 @@ impl<S> Table<S> {
         Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
     }
 
-    /// A connection's place, and the bytes that are charged to it; `None` for a stale name.
+    /// A connection's place, and the bytes that are charged to it; `None` for a stale id.
     #[inline(always)]
     pub(crate) fn look(&mut self, id: Id) -> Option<(&mut Place<S>, u32)> {
         let chunk = self.chunks.get_mut(id.index as usize / CHUNK)?;
@@ -420,7 +421,7 @@ impl<S> Table<S> {
         Id { number: self.head(index).number.load(Ordering::Relaxed), index }
     }
 
-    /// The place of a connection; `None` for a stale name.
+    /// The place of a connection; `None` for a stale id.
     #[inline]
     pub(crate) fn get(&self, id: Id) -> Option<&Place<S>> {
         self.lives(id).then(|| self.place(id.index))

@@ -8,9 +8,9 @@ use super::events::Pending;
 use super::{Cause, Engine};
 
 impl<S> Engine<S> {
-    /// Closes a connection when its output is out; false for a stale name. No more data of it is
-    /// delivered. What is not out after [`Limits::close`](super::Limits::close) is lost, and
-    /// counted in [`Event::Closed`](super::Event::Closed).
+    /// Closes a connection after its waiting output is sent; false for a stale id. No more of its
+    /// data is delivered. Output that is not sent within [`Limits::close`](super::Limits::close) is
+    /// lost: `unsent` of [`Event::Closed`](super::Event::Closed) counts it.
     pub fn close(&mut self, id: Id) -> bool {
         self.close_as(id, Cause::Closed)
     }
@@ -25,9 +25,9 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Shuts down the output of a connection when it is out; false for a stale name. The peer sees
-    /// the end of the input, and can still send. The connection closes when the peer has ended its
-    /// side, too.
+    /// Shuts down the output of a connection after its waiting output is sent (half-close); false
+    /// for a stale id. The peer reads EOF, and can still send. The connection closes when the peer
+    /// has shut down its output, too.
     pub fn shutdown(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & (OVER | DETACH | SHUTTING) == 0 {
@@ -37,8 +37,10 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Hands the descriptor of a connection to the program when its output is out, with the bytes
-    /// that had arrived: [`Event::Detached`](super::Event::Detached). False for a stale name.
+    /// Hands the descriptor of a connection to the program after its waiting output is sent, with
+    /// the bytes that were not delivered: [`Event::Detached`](super::Event::Detached). False for a
+    /// stale id. If the output is not sent within [`Limits::close`](super::Limits::close), the
+    /// connection ends with [`Cause::WriteStall`].
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & (OVER | DETACH) == 0 {

@@ -11,8 +11,8 @@ use super::{Engine, LISTENERS, REFUSED, SWEEP, TICK, WAKE};
 
 /// Something that has happened on an engine's connections.
 ///
-/// A connection has `Opened` first, then any number of the others, and `Closed` or `Detached`
-/// exactly once and last. (A [connect](Engine::connect) that fails has `Closed` only.)
+/// The first event of a connection is `Opened`, and its last is `Closed` or `Detached`, which comes
+/// exactly once. (A [connect](Engine::connect) that fails has `Closed` only.)
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<S> {
@@ -30,7 +30,7 @@ pub enum Event<S> {
         /// The bytes: at least one.
         data: Buf,
     },
-    /// The peer has ended its side, and still reads. Only if
+    /// The peer has shut down its output, and may still read. Only if
     /// [`close_on_eof`](super::Config::close_on_eof) is off.
     Eof {
         /// The connection.
@@ -42,11 +42,11 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// The connection has ended. Its name is stale.
+    /// The connection has ended. Its id is stale.
     Closed {
         /// The connection.
         id: Id,
-        /// Why it ended: what came first.
+        /// Why it ended: the first cause.
         cause: Cause,
         /// How many bytes of output were not sent.
         unsent: usize,
@@ -55,7 +55,7 @@ pub enum Event<S> {
         /// The program's state.
         state: S,
     },
-    /// The descriptor is the program's now. The name of the connection is stale.
+    /// The descriptor is the program's now. The id of the connection is stale.
     Detached {
         /// The connection.
         id: Id,
@@ -70,12 +70,12 @@ pub enum Event<S> {
     },
     /// The time of [`tick_after`](Engine::tick_after) has passed.
     Tick,
-    /// Somebody has [woken](Engine::wake) the connection.
+    /// The program has [woken](Engine::wake) the connection.
     Wake {
         /// The connection.
         id: Id,
     },
-    /// A listener has failed. It accepts again after 100 ms.
+    /// An accept has failed. The listener accepts again after 100 ms.
     AcceptFailed {
         /// The number that [`listen`](Engine::listen) has returned.
         listener: usize,
@@ -109,8 +109,8 @@ pub enum Cause {
     Idle,
     /// Its output has not moved for [`Limits::write_stall`](super::Limits::write_stall).
     WriteStall,
-    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and the output of
-    /// this connection had made no progress for longest.
+    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and of all
+    /// connections of the loop the output of this one had made no progress for longest.
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](super::Limits::cap).
     Overflow,
@@ -156,7 +156,7 @@ pub(crate) struct Gone<S> {
 }
 
 impl<S: Default> Engine<S> {
-    /// Takes a completion in, or hands back one that is not the engine's.
+    /// Takes a completion of the engine. Returns a completion that is not the engine's.
     ///
     /// The engine's operations have [tokens](windlass::Op::token) from 2^63 on. A program uses
     /// lower ones.

@@ -13,25 +13,28 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How long no byte may move, in either direction, on a connection that reads. The time while
-    /// the program has paused its reads does not count.
+    /// How long a connection may be idle: no byte moves in either direction. A connection is never
+    /// closed as idle while its reads are [paused](crate::Engine::pause). A pause in which no byte
+    /// arrives still counts as idle time after [`resume`](crate::Engine::resume).
     pub idle: Option<Duration>,
-    /// How long none of the waiting bytes of output may move.
+    /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
     /// How long a connection that closes, or is to be detached, may take to send its output.
     pub close: Duration,
     /// How long a connect may take, at all addresses together.
     pub connect: Option<Duration>,
-    /// Above so many bytes of waiting output a connection stops reading.
+    /// A connection with more bytes of waiting output than this stops reading.
     pub high: usize,
-    /// At so many bytes of waiting output it reads again, and says that it has drained.
+    /// Once at most so many bytes of output wait, it reads again, and
+    /// [`Event::Drained`](crate::Event::Drained) follows.
     pub low: usize,
-    /// The most bytes of output that may wait for a connection, whoever writes them.
+    /// The most bytes of output that may wait for a connection, from all threads together.
     pub cap: usize,
-    /// The most bytes that may wait in all connections together: output, and data that the program
-    /// has not taken.
+    /// The most bytes that may wait in all connections together: output, and data that is held
+    /// back. See [`Budget`](crate::Budget).
     pub memory: usize,
-    /// The most connections of a loop.
+    /// How many connections a loop has before it refuses those that its listeners accept. Connects
+    /// and attached descriptors count, and are not refused.
     pub connections: usize,
 }
 

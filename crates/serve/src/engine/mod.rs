@@ -48,8 +48,9 @@ pub(crate) use remote::{Command, Shared};
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.
 ///
-/// The program gives the engine its completions, takes events out, and flushes once a turn. A
-/// completion that is not the engine's comes back: so one loop serves several engines, files,
+/// In each turn the program passes its completions to [`complete`](Engine::complete), takes events
+/// out with [`next_event`](Engine::next_event), and calls [`flush`](Engine::flush). `complete`
+/// returns a completion that is not the engine's: so one loop can serve several engines, files,
 /// timers and other threads. It works on every driver, and in a [simulation](windlass::sim).
 ///
 /// ```
@@ -95,8 +96,8 @@ pub(crate) use remote::{Command, Shared};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Nothing is delivered from inside a call of the program. Calls that need the watcher take effect
-/// in `flush`.
+/// Only `next_event` delivers events. Calls without a watcher, for example `write` and `close`,
+/// take effect in `flush`.
 pub struct Engine<S> {
     table: Table<S>,
     config: Config,
@@ -135,16 +136,18 @@ pub struct Engine<S> {
     balancer: Option<Balancer>,
 }
 
-/// How an engine works, besides its limits.
+/// The settings of an engine: its limits and its behaviour.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// The limits of its connections.
     pub limits: Limits,
-    /// Whether a connection closes when its peer has ended its side, after its output. If not,
-    /// [`Event::Eof`] says so, and the program can still write. Default on.
+    /// Whether a connection closes when its peer has shut down its output. The connection sends its
+    /// own output first. If this is off, [`Event::Eof`] follows, and the program can still write.
+    /// Default on.
     pub close_on_eof: bool,
-    /// What a connection hears that is refused because there are too many. Default nothing.
+    /// The bytes that are sent to a connection which is refused because of
+    /// [`Limits::connections`]. Default none.
     pub farewell: &'static [u8],
 }
 
@@ -183,21 +186,22 @@ impl Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Connections that listeners have accepted.
+    /// Accepted connections that were opened.
     pub accepted: u64,
     /// Connects that have succeeded.
     pub connected: u64,
-    /// Connections made of descriptors that the program gave.
+    /// Descriptors that the program has [attached](Engine::attach).
     pub attached: u64,
-    /// Accepted connections that were refused because there were too many.
+    /// Accepted connections that were not opened: there were too many, the watcher refused the
+    /// socket, or the server shuts down.
     pub refused: u64,
-    /// Failures of listeners.
+    /// Accepts that have failed.
     pub accept_errors: u64,
-    /// Writes of other threads that met a connection which had ended meanwhile.
+    /// Writes of other threads that were dropped, because their connection had ended meanwhile.
     pub stale_writes: u64,
     /// Writes submitted: at most one for each connection and turn.
     pub writes: u64,
-    /// How often a connection stopped reading because the server had too many bytes.
+    /// How often a connection stopped reading because of [`Limits::memory`].
     pub throttles: u64,
     /// Connections that were detached.
     pub detached: u64,
@@ -349,19 +353,19 @@ impl<S> Engine<S> {
         u64::from(self.tag) << 32 | u64::from(index)
     }
 
-    /// The program's state of a connection; `None` for a stale name.
+    /// The program's state of a connection; `None` for a stale id.
     #[inline]
     pub fn state(&self, id: Id) -> Option<&S> {
         self.table.get(id)?.state.as_ref()
     }
 
-    /// The program's state of a connection, to change it; `None` for a stale name.
+    /// The program's state of a connection, to change it; `None` for a stale id.
     #[inline]
     pub fn state_mut(&mut self, id: Id) -> Option<&mut S> {
         self.table.get_mut(id)?.state.as_mut()
     }
 
-    /// The number of connections, those that close included.
+    /// The number of connections, including those that are closing.
     pub fn len(&self) -> usize {
         self.table.len
     }
@@ -376,7 +380,7 @@ impl<S> Engine<S> {
         self.table.iter()
     }
 
-    /// The source of a connection, for socket options; `None` for a stale name, and before a
+    /// The source of a connection, for socket options; `None` for a stale id, and before a
     /// connect has begun. The engine keeps its own count of operations: submit none on it.
     pub fn source(&self, id: Id) -> Option<Source> {
         self.table.get(id).map(|place| place.source).filter(|source| !source.is_none())
@@ -392,16 +396,16 @@ impl<S> Engine<S> {
         &self.counts
     }
 
-    /// Stops delivering data of a connection; false for a stale name. What arrives is held back,
-    /// and after the next piece the connection stops reading, so that its peer has to wait. The
-    /// idle limit does not run.
+    /// Stops delivering the data of a connection; false for a stale id. The engine holds back the
+    /// data that arrives. After the next piece it stops reading, so that the peer has to wait. A
+    /// paused connection is not closed as [idle](Limits::idle).
     pub fn pause(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= PAUSED;
         true
     }
 
-    /// Delivers data of a connection again: first what was held back. False for a stale name.
+    /// Delivers data of a connection again: first what was held back. False for a stale id.
     pub fn resume(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & PAUSED != 0 {
@@ -414,8 +418,8 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Sends [`Event::Wake`] for a connection; false for a stale name. Several calls before the
-    /// event are one.
+    /// Makes an [`Event::Wake`] for a connection; false for a stale id. Several calls before the
+    /// event make one event.
     pub fn wake(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & WOKEN == 0 {
@@ -425,7 +429,7 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Sends [`Event::Tick`] after `span`. There is one such time: a new call replaces it.
+    /// Makes an [`Event::Tick`] after `span`. A new call replaces the tick of an earlier one.
     pub fn tick_after(&mut self, span: Duration) {
         self.request(Request::Tick(span));
     }
@@ -441,7 +445,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Ends a connection at the next `flush`, without its output; false for a stale name.
+    /// Ends a connection at the next `flush`, and drops its waiting output; false for a stale id.
     pub fn abort(&mut self, id: Id) -> bool {
         self.abort_as(id, Cause::Aborted)
     }

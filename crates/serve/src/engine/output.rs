@@ -213,8 +213,8 @@ impl<S> Engine<S> {
         self.dirty(index);
     }
 
-    /// How many bytes of output wait for a connection, those of this turn included. 0 for a stale
-    /// name.
+    /// How many bytes of output wait for a connection, including those of this turn; 0 for a stale
+    /// id. It may be too high: the kernel may have taken bytes since the engine last looked.
     pub fn waiting(&mut self, id: Id) -> usize {
         if self.table.get(id).is_none() {
             return 0;

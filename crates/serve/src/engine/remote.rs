@@ -14,8 +14,9 @@ use super::{Budget, Engine};
 
 /// Reaches the connections of a server, or of one engine, from any thread.
 ///
-/// What one thread asks for is done in its order, in the next turn of the connection's loop. A
-/// write is charged to its connection and to the server's memory before it is queued.
+/// Each call takes effect in the next turn of the connection's loop. A loop keeps the order of the
+/// calls of a thread. A write is charged to its connection and to the server's memory before it is
+/// queued.
 ///
 /// ```
 /// use windlass_serve::{Id, Remote};
@@ -101,7 +102,7 @@ impl Remote {
 
     /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
     /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
-    /// one. False for a stale name.
+    /// one. False for a stale id.
     pub fn wake(&self, id: Id) -> bool {
         let Some(shared) = self.of(id) else { return false };
         shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
@@ -141,21 +142,21 @@ impl Remote {
         }
     }
 
-    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale name.
+    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.
     pub fn close(&self, id: Id) -> bool {
         let Some(shared) = self.of(id) else { return false };
         shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
     }
 
-    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
-    /// engine without a server closes its connections; its listeners are the program's.
+    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. It has
+    /// no effect on an engine without a server.
     pub fn shutdown(&self) {
         for shared in &*self.loops {
             let _ = shared.post(Command::Stop);
         }
     }
 
-    /// How many loops it reaches.
+    /// The number of loops of the server; 1 for an engine.
     pub fn loops(&self) -> usize {
         self.loops.len()
     }
@@ -173,7 +174,7 @@ impl fmt::Debug for Remote {
 }
 
 impl<S> Engine<S> {
-    /// A handle for other threads.
+    /// Returns the [`Remote`] by which other threads reach the connections of this engine.
     pub fn remote<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Remote {
         let token = self.token(super::WAKE);
         let shared = self.shared.get_or_insert_with(|| {

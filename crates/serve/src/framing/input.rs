@@ -18,16 +18,16 @@ const LEAST_GROWTH: usize = 4 << 10;
 
 /// The bytes of a connection that no frame has consumed yet.
 ///
-/// [`push`](Input::push) what a read has delivered. Then take the frames out with
-/// [`next`](Input::next) until it returns `None`, and push the next read. Frames that the program
-/// leaves in stay in, in their order.
+/// [`push`](Input::push) the bytes of a read. Then take the frames out with [`next`](Input::next)
+/// until it returns `None`, and push the next read. Frames that the program does not take out stay
+/// in the input, in their order.
 ///
 /// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit
 /// of the decoder bounds. It takes at most four times its length, and 4 KiB: a small part of a
 /// lease is copied out, because it would keep the whole swap buffer in use.
 ///
-/// At the end of the stream an input that [is not empty](Input::is_empty) holds a frame that the
-/// peer has not finished.
+/// If the input [is not empty](Input::is_empty) at the end of the stream, the peer has not finished
+/// a frame.
 ///
 /// ```
 /// use windlass::Buf;
@@ -113,8 +113,8 @@ impl Input {
         Input::default()
     }
 
-    /// Takes in what a read has delivered, behind what is there. Copies at most an incomplete frame
-    /// in front of it. A [list](Buf::list) is taken in part by part.
+    /// Appends the bytes of a read. Copies at most the incomplete frame in front of them. The parts
+    /// of a [list](Buf::list) are appended one by one.
     pub fn push(&mut self, data: impl Into<Buf>) {
         let data = data.into();
         if data.is_empty() {

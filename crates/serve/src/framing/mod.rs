@@ -27,15 +27,15 @@
 //! | [`Delimited`] | ends with bytes of your choice |
 //! | [`Prefixed`] | has its length in front: 1 to 8 bytes in either order, or a varint |
 //!
-//! Each of them has a limit for the length of a frame. After the constructor none of them
-//! allocates. Each has an `encode` that writes the same format. The frames, and the error if there
-//! is one, do not depend on how the input is cut.
+//! Each of them has a limit for the length of a frame. Decoding allocates nothing. Each has an
+//! `encode` that writes the same format. The frames and the error do not depend on how the bytes
+//! are split into pieces.
 //!
 //! # Copies
 //!
-//! A frame that lies within one lease is a part of this lease: [`Frame::into_buf`] copies nothing.
-//! A frame that is cut is put together in memory of its own: each of its bytes is copied once.
-//! Two leases whose bytes touch are joined first, and then nothing is copied.
+//! A frame within one lease is a part of this lease: [`Frame::into_buf`] copies nothing. A frame in
+//! several pieces is assembled in memory of its own, which copies each of its bytes once. Adjacent
+//! leases are joined first, and then nothing is copied.
 //! [`Input::copied_bytes`] counts the copies.
 
 mod delimited;
@@ -54,8 +54,8 @@ pub use lines::{Ending, Lines};
 
 /// Finds the end of a frame in bytes that arrive in pieces.
 ///
-/// A decoder is told each byte of a frame once, and remembers what it has to. So the work does not
-/// grow with the number of pieces. A format of your own implements this trait:
+/// A decoder sees each byte of a frame once, and keeps its own state between calls. So the work
+/// does not grow with the number of pieces. A format of your own implements this trait:
 ///
 /// ```
 /// use windlass_serve::framing::{Decoder, Input, Scan};
@@ -109,9 +109,9 @@ pub enum Scan {
     Frame {
         /// How many bytes of this call belong to the frame: at least 1, at most all.
         taken: usize,
-        /// How many bytes at the start of the frame are not handed out: the length prefix.
+        /// How many bytes at the start of the frame [`Frame`] leaves out: the length prefix.
         head: usize,
-        /// How many bytes at the end of the frame are not handed out: the delimiter.
+        /// How many bytes at the end of the frame [`Frame`] leaves out: the delimiter.
         trail: usize,
     },
 }

@@ -13,9 +13,11 @@ pub enum Action {
     /// Nothing.
     #[default]
     None,
-    /// Close the connection when its output is out.
+    /// Close the connection after its waiting output is sent. No effect in a callback without a
+    /// connection.
     Close,
-    /// Hand the descriptor to [`Handler::detached`] when its output is out.
+    /// Hand the descriptor to [`Handler::detached`] after its waiting output is sent. No effect in
+    /// a callback without a connection.
     Detach,
     /// Shut the whole server down: see [`Server::run`](crate::Server::run).
     Shutdown,
@@ -23,9 +25,10 @@ pub enum Action {
 
 /// The callbacks of a server. Each loop has a handler of its own, which stays on its thread.
 ///
-/// A connection has `opened`, then any number of the others, and `closed` or `detached` exactly
-/// once and last. No callback is called while another one of its loop runs. A panic in a callback
-/// ends its connection with [`Cause::Panicked`]; the server goes on.
+/// The first callback of a connection is `opened`, and its last is `closed` or `detached`, which is
+/// called exactly once. (A connect that fails has `closed` only.) A loop calls one callback at a
+/// time. A panic in a callback ends its connection with [`Cause::Panicked`], and the server goes
+/// on.
 ///
 /// ```
 /// use windlass::Buf;
@@ -62,7 +65,7 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// The peer has ended its side, and still reads: only if
+    /// The peer has shut down its output, and may still read: only if
     /// [`close_on_eof`](crate::Config::close_on_eof) is off. The default closes.
     fn eof(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::Close
@@ -92,13 +95,14 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// `amount` bytes are about to be sent: what was written in this turn. What is written here
-    /// leaves with them.
+    /// The server is about to send `amount` bytes, which were written in this turn. A write in this
+    /// callback leaves with them.
     fn prewrite(&mut self, c: &mut Conn<'_, Self::State>, amount: usize) -> Action {
         Action::None
     }
 
-    /// `amount` bytes were given to the system, of which `remaining` wait, with earlier ones.
+    /// The server has submitted `amount` bytes. `remaining` bytes of these and of earlier writes
+    /// wait for the kernel.
     fn postwrite(
         &mut self,
         c: &mut Conn<'_, Self::State>,
@@ -108,8 +112,8 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// Called once before the loop serves, and then after each delay that it returns; `None` stops
-    /// it. [`Action::Close`] and [`Action::Detach`] mean nothing here.
+    /// Called once before the loop serves, and then after each delay that it returns. After `None`
+    /// it is not called again. A shutdown begins no new delay.
     fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
         (None, Action::None)
     }
@@ -125,7 +129,7 @@ pub trait Handler: Sized {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Closed<S> {
-    /// The connection; the name is stale.
+    /// The connection; the id is stale.
     pub id: Id,
     /// Why it ended.
     pub cause: Cause,
@@ -139,7 +143,7 @@ pub struct Closed<S> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Detached<S> {
-    /// The connection; the name is stale.
+    /// The connection; the id is stale.
     pub id: Id,
     /// The descriptor. An accepted one is non-blocking.
     pub handle: Handle,
@@ -151,7 +155,7 @@ pub struct Detached<S> {
     pub state: S,
 }
 
-/// A server's loop, in a callback that is of no connection.
+/// The loop of a server, for callbacks without a living connection.
 pub struct Context<'a, S> {
     pub(crate) engine: &'a mut Engine<S>,
     pub(crate) remote: &'a Remote,
@@ -163,12 +167,12 @@ impl<S> Context<'_, S> {
         self.remote
     }
 
-    /// The engine of this loop: every other connection of it.
+    /// The engine of this loop, with all its connections.
     pub fn engine(&mut self) -> &mut Engine<S> {
         self.engine
     }
 
-    /// The connection with this name, if it is one of this loop and lives.
+    /// The connection with this id; `None` if it has ended, or is on another loop.
     pub fn conn(&mut self, id: Id) -> Option<Conn<'_, S>> {
         self.engine.state(id)?;
         Some(Conn { engine: self.engine, remote: self.remote, id })
@@ -189,7 +193,7 @@ pub struct Conn<'a, S> {
 }
 
 impl<S> Conn<'_, S> {
-    /// The name of the connection.
+    /// The id of the connection.
     #[inline]
     pub fn id(&self) -> Id {
         self.id
@@ -245,12 +249,12 @@ impl<S> Conn<'_, S> {
         self.engine.resume(self.id);
     }
 
-    /// Shuts down the output when it is out: see [`Engine::shutdown`].
+    /// Shuts down the output after the waiting output is sent: see [`Engine::shutdown`].
     pub fn shutdown(&mut self) {
         self.engine.shutdown(self.id);
     }
 
-    /// Ends the connection without its output.
+    /// Ends the connection, and drops its waiting output.
     pub fn abort(&mut self) {
         self.engine.abort(self.id);
     }

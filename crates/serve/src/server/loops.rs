@@ -15,7 +15,7 @@ use crate::sys::BoundPath;
 /// How many times one turn looks for events that its own flush has made.
 const ROUNDS: usize = 16;
 
-/// A server on a watcher of the program's: for a loop that serves other things, too, and for
+/// A server on a watcher of the program: for a loop with other operations besides, and for
 /// simulated tests. [`Server::start_on`](crate::Server::start_on) makes it.
 pub struct Running<H: Handler> {
     engine: Engine<H::State>,
@@ -67,8 +67,8 @@ impl<H: Handler> Running<H> {
         self.turn(watcher);
     }
 
-    /// Takes a completion in, or hands back one that is not the server's. Follow it with
-    /// [`turn`](Running::turn).
+    /// Takes a completion of the server. Returns a completion that is not the server's. Call
+    /// [`turn`](Running::turn) after the last completion of a batch.
     pub fn complete<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -107,9 +107,9 @@ impl<H: Handler> Running<H> {
         Ok(())
     }
 
-    /// Serves a whole batch: for a loop that serves nothing else. As
-    /// [`complete`](Running::complete) for each completion and then [`turn`](Running::turn), but
-    /// completions that are not the server's are dropped.
+    /// Serves a whole batch, for a loop without other operations. It does the same as
+    /// [`complete`](Running::complete) for each completion and then [`turn`](Running::turn), but it
+    /// drops completions that are not the server's.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
         let mut visit = done.visit();
         self.guarded(|this| {
@@ -310,7 +310,7 @@ impl<H: Handler> Running<H> {
         self.remote.clone()
     }
 
-    /// Whether the server has shut down, and told of every connection.
+    /// Whether the server has shut down, and has called `closed` for every connection.
     pub fn is_over(&self) -> bool {
         self.stopping && self.engine.is_empty() && !self.engine.has_events()
     }

@@ -58,17 +58,17 @@ pub struct Server<F> {
     balance: Balance,
 }
 
-/// How many loops a server has. A number counts as [`Count`](Loops::Count).
+/// How many loops a server has. A `usize` converts into [`Count`](Loops::Count).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Loops {
     /// One, on the thread that calls [`run`](Server::run).
     #[default]
     One,
-    /// So many, each on a thread of its own: 1 to 1024. 0 and 1 count as one loop, on the thread
-    /// that calls `run`.
+    /// So many loops, each on a thread of its own: 2 to 1024. 0 and 1 mean the same as
+    /// [`One`](Loops::One).
     Count(usize),
-    /// One for each processor that the process may use, each bound to its own where the system can
-    /// do that.
+    /// One loop for each processor that the process may use. On Linux and Android each thread is
+    /// bound to its processor.
     PerCpu,
 }
 
@@ -79,8 +79,8 @@ impl From<usize> for Loops {
 }
 
 impl<H: Handler, F: Fn(usize) -> H> Server<F> {
-    /// A server that makes the handler of each loop by `make`, which is given the number of the
-    /// loop. The handler stays on the thread of its loop.
+    /// A server that calls `make` once for each loop, with the loop's index, to make its handler.
+    /// The handler stays on the thread of its loop.
     pub fn new(make: F) -> Server<F> {
         Server {
             make,
@@ -93,11 +93,13 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://` or `unix://PATH`. Without a host it
-    /// listens on all interfaces, and without a port the system chooses one. `?reuseport=true`
-    /// behind it lets several servers share a port.
+    /// listens on all interfaces, and without a port the system chooses one. The suffix
+    /// `?reuseport=true` lets several servers share a port. This call looks the host up, and blocks
+    /// meanwhile. Of several addresses of the host, the server listens at the first that it can
+    /// bind.
     ///
-    /// A Unix path on which no process listens any more is replaced, and the server removes its
-    /// path in the end.
+    /// A socket that an earlier process left at a Unix path is replaced. The server removes its own
+    /// path when it ends.
     ///
     /// # Errors
     /// `InvalidInput`: the scheme is unknown, the host has no address, or a setting is unknown.
@@ -125,27 +127,28 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Sets the limits of the connections.
+    /// Sets the limits of the connections: the [`limits`](Config::limits) of the configuration.
     pub fn limits(mut self, limits: Limits) -> Server<F> {
         self.config.limits = limits;
         self
     }
 
-    /// Sets what else an engine can be told.
+    /// Replaces the whole configuration of the engines, also the limits that an earlier
+    /// [`limits`](Server::limits) has set.
     pub fn config(mut self, config: Config) -> Server<F> {
         self.config = config;
         self
     }
 
-    /// Sets the settings of the watchers.
+    /// Sets the builder of the watchers.
     pub fn watcher(mut self, builder: Builder) -> Server<F> {
         self.builder = builder;
         self
     }
 
     /// Serves until a callback answers [`Action::Shutdown`], or [`Remote::shutdown`] is called.
-    /// Then every loop stops accepting, sends the output of every connection and closes it. What is
-    /// not out after [`Limits::close`] is given up, and stands in the report.
+    /// Then every loop stops accepting, sends the output of every connection and closes it. Output
+    /// that is not sent within [`Limits::close`] is dropped, and the report lists its connection.
     ///
     /// # Errors
     ///
@@ -174,8 +177,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         Ok(running.report())
     }
 
-    /// Starts the server on a watcher of the program's, which hands over the completions: see
-    /// [`Running`]. It has one loop, whatever [`loops`](Server::loops) says.
+    /// Starts the server on a watcher of the program. The program passes the completions to the
+    /// [`Running`] server. It has one loop: [`loops`](Server::loops) does not count.
     ///
     /// # Errors
     ///
@@ -186,8 +189,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         Ok(started.remove(0))
     }
 
-    /// Starts a server of several loops, each on a watcher of the program's: for simulated tests.
-    /// The first loop has the listeners.
+    /// Starts a server of several loops, each on a watcher of the program: for simulated tests. The
+    /// first loop has the listeners, so [`Balance::ReusePort`] acts as [`Balance::RoundRobin`].
     ///
     /// # Errors
     /// As for [`start_on`](Server::start_on).

@@ -1,4 +1,4 @@
-//! What a server tells when it has ended.
+//! The report of a server that has ended.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct Report {
     pub counts: Counts,
     /// Callbacks that have panicked.
     pub panics: u64,
-    /// Connections whose output was not out when the time of the shutdown was over.
+    /// Connections whose output was not sent before the shutdown gave them up.
     pub unfinished: Vec<Unfinished>,
 }
 

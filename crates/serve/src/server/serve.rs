@@ -22,7 +22,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Wakes the connection; false if it has ended. Several calls before `handle` are one.
+    /// Wakes the connection; false if it has ended. Several calls cause one call of `handle`, if
+    /// they come before it.
     pub fn wake(&self) -> bool {
         self.remote.wake(self.id)
     }
@@ -36,10 +37,10 @@ impl Waker {
 ///   [woken](Waker::wake). It answers with bytes to send, and whether the connection stays open.
 /// - `accept` is called for a new connection, with its address (if it has an internet address) and
 ///   a [`Waker`], and answers the same: false refuses the connection, after the bytes are sent.
-/// - `closed` is called when a connection has ended, and told why.
+/// - `closed` is called when a connection has ended, with the cause.
 /// - `ticker` is called once before the first connection. Then it is called about 60 times a second
-///   while connections are busy, and once a second while none is. When it answers false, every
-///   connection is sent its output and closed, and `serve` returns.
+///   while events come, and once a second while none come. When it returns false, `serve` sends the
+///   output of every connection, closes it, and returns.
 ///
 /// `address` is as for [`Server::listen`]. The limits are the [defaults](crate::Limits): a
 /// connection on which no byte moves for two minutes is closed.
