@@ -46,12 +46,10 @@ impl Budget {
 
     /// Charges `bytes` unless they exceed the limit.
     pub(crate) fn try_charge(&self, bytes: u32) -> bool {
-        let before = self.0.used.fetch_add(bytes as usize, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes as usize) <= self.0.limit;
-        if !fits {
-            self.change(bytes, 0);
-        }
-        fits
+        // What does not fit must not show for a moment: a loop that saw it would shed a connection.
+        let charge =
+            |used: usize| used.checked_add(bytes as usize).filter(|sum| *sum <= self.0.limit);
+        self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge).is_ok()
     }
 
     /// Whether connections must stop reading.
@@ -74,7 +72,24 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+
+    #[test]
+    fn a_charge_that_does_not_fit_never_shows() {
+        let (budget, is_over) = (Budget::new(100), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(!budget.try_charge(1 << 30));
+                }
+            });
+            let seen = (0..200_000).map(|_| budget.used()).max();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(seen, Some(0));
+        });
+    }
 
     #[test]
     fn a_charge_fits_or_changes_nothing() {

@@ -90,12 +90,10 @@ impl Heads {
             if head.number.load(Ordering::Acquire) != id.number {
                 return Err(Refusal::Stale);
             }
-            let before = head.charged.fetch_add(bytes, Ordering::Relaxed);
-            if before.saturating_add(bytes) > cap {
-                head.charged.fetch_sub(bytes, Ordering::Relaxed);
-                return Err(Refusal::Cap);
-            }
-            Ok(())
+            // What does not fit must not show for a moment: the loop would refuse its own write.
+            let charge = |charged: u32| charged.checked_add(bytes).filter(|sum| *sum <= cap);
+            let charged = head.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge);
+            charged.map(|_| ()).map_err(|_| Refusal::Cap)
         })
         .unwrap_or(Err(Refusal::Stale))
     }
@@ -227,8 +225,9 @@ pub(crate) struct Active {
     /// Data that arrived while the program did not want any.
     pub(crate) held: VecDeque<Buf>,
     pub(crate) held_bytes: usize,
-    /// How many of `queued` and `held_bytes` are charged.
+    /// How many bytes are charged to the budget, and how many of them to the connection's cap.
     pub(crate) charged: u32,
+    pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
     pub(crate) since: Option<Instant>,
     /// Where it stands in the list of connections that the sweep looks at.

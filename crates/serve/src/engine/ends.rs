@@ -45,6 +45,11 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= DETACH;
+            self.thaw(id.index());
+            if let Some(active) = self.table.active_of(id.index()) {
+                // What it has waited so far was not for the detach.
+                active.since = None;
+            }
             self.dirty(id.index());
         }
         true
@@ -108,11 +113,8 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
         if watcher.queued_bytes(source).unwrap_or(0) > 0 {
-            let is_new = self.table.active_of(index).is_none_or(|active| active.swept.is_none());
-            if is_new {
-                self.begin_end(watcher, index);
-            }
-            return;
+            // From the first time on.
+            return self.sweep_later(watcher, index);
         }
         if flags & READING != 0 || flags & DRAINING != 0 {
             watcher.cancel_all(source);

@@ -245,7 +245,7 @@ impl<S: Default> Engine<S> {
                     self.table.place_mut(index).flags &= !READING;
                 } else {
                     if self.is_high && flags & THROTTLED == 0 {
-                        self.throttle(index);
+                        self.throttle(watcher, index);
                     }
                     if self.table.place(index).flags & STOPPED != 0 {
                         // It stops at the first data that arrives: so a short pause costs nothing.
@@ -303,6 +303,10 @@ impl<S: Default> Engine<S> {
     ) -> Option<Event<S>> {
         match index {
             TICK => {
+                // Another one than the last was replaced, and may have come all the same.
+                if self.tick != Some(completion.ticket()) {
+                    return None;
+                }
                 self.tick = None;
                 completion.result.is_ok().then_some(Event::Tick)
             }
@@ -343,15 +347,18 @@ impl<S: Default> Engine<S> {
                 Pending::Drained(id) if self.delivers(id) => return Some(Event::Drained { id }),
                 Pending::Wake(id) => {
                     let delivers = self.delivers(id);
-                    if let Some(place) = self.table.get_mut(id) {
-                        place.flags &= !WOKEN;
+                    let Some(place) = self.table.get_mut(id) else { continue };
+                    if place.flags & CONNECTING != 0 || place.flags & WOKEN == 0 {
+                        continue; // `opened` comes first, and sends it again.
                     }
+                    place.flags &= !WOKEN;
                     if delivers {
                         return Some(Event::Wake { id });
                     }
                 }
                 Pending::Drained(_) => {}
                 Pending::Opened(id, peer) if self.table.get(id).is_some() => {
+                    self.attached(watcher, id);
                     return Some(Event::Opened { id, origin: Origin { listener: None, peer } });
                 }
                 Pending::Opened(..) => {}
@@ -483,8 +490,7 @@ impl<S> Engine<S> {
         if let Some(active) = self.table.active_of(index) {
             cause = active.cause.unwrap_or(cause);
             unsent += active.unsent + active.corked;
-            active.held_bytes = 0;
-            active.queued = 0;
+            (active.queued, active.corked, active.held_bytes) = (0, 0, 0);
         }
         self.recharge(index);
         self.table.release(index);

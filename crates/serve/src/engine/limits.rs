@@ -14,8 +14,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Limits {
     /// How long a connection may be idle: no byte moves in either direction. A connection is never
-    /// closed as idle while its reads are [paused](crate::Engine::pause). A pause in which no byte
-    /// arrives still counts as idle time after [`resume`](crate::Engine::resume).
+    /// closed as idle while its reads are [paused](crate::Engine::pause). After a pause in which
+    /// no byte arrived, the idle time begins again with [`resume`](crate::Engine::resume).
     pub idle: Option<Duration>,
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
@@ -105,6 +105,11 @@ impl Limits {
         self
     }
 
+    /// The limits as the setters bound them, for those that were set as fields.
+    pub(crate) fn bounded(self) -> Limits {
+        self.marks(self.low, self.high).cap(self.cap).connections(self.connections)
+    }
+
     /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least
     /// 100 ms.
     pub(crate) fn step(&self) -> Duration {
@@ -116,5 +121,20 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_were_set_as_fields_are_bounded() {
+        let mut limits = Limits::new();
+        (limits.low, limits.high, limits.cap) = (5000, 1000, usize::MAX);
+        limits.connections = usize::MAX;
+        let bounded = limits.bounded();
+        assert_eq!((bounded.low, bounded.high), (1000, 1000));
+        assert_eq!((bounded.cap, bounded.connections), (1 << 30, 1 << 24));
     }
 }

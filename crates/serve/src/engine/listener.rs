@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Connect(Id, Vec<Address>, ConnectOptions),
     Attach(Id, Handle),
     Tick(Duration),
+    /// The idle time of a connection begins again.
+    Idle(Id),
 }
 
 impl<S: Default> Engine<S> {
@@ -184,14 +186,14 @@ impl<S: Default> Engine<S> {
     /// the deadline is [`Limits::connect`](super::Limits::connect).
     ///
     /// # Errors
-    /// The state comes back if the engine has 2^24 connections.
+    /// The state comes back if the engine has 2^24 connections, or its server shuts down.
     pub fn connect<A: Into<Address>>(
         &mut self,
         addresses: impl IntoIterator<Item = A>,
         options: ConnectOptions,
         state: S,
     ) -> Result<Id, S> {
-        if self.table.len >= MOST as usize {
+        if self.refuses || self.table.len >= MOST as usize {
             return Err(state);
         }
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
@@ -206,10 +208,11 @@ impl<S: Default> Engine<S> {
     /// Makes a connection of a stream socket that the program has: `Opened` follows.
     ///
     /// # Errors
-    /// The handle and the state come back if the engine has 2^24 connections.
+    /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
+    /// down.
     pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
         let handle = handle.into();
-        if self.table.len >= MOST as usize {
+        if self.refuses || self.table.len >= MOST as usize {
             return Err((handle, state));
         }
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
@@ -218,6 +221,22 @@ impl<S: Default> Engine<S> {
         self.count_load(1);
         self.request(Request::Attach(id, handle));
         Ok(id)
+    }
+
+    /// A descriptor that the program has given is about to be told of.
+    pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        self.opens(id);
+        self.begin(watcher, id);
+    }
+
+    /// A connection takes part from now on: it sends, and hears of wakes.
+    fn opens(&mut self, id: Id) {
+        let place = self.table.place_mut(id.index());
+        place.flags &= !CONNECTING;
+        if place.flags & WOKEN != 0 {
+            self.pending.push_back(Pending::Wake(id));
+        }
+        self.dirty(id.index());
     }
 
     /// A connect has ended.
@@ -230,12 +249,9 @@ impl<S: Default> Engine<S> {
         let id = self.table.id(index);
         match completion.result {
             Ok(Done::ConnectedTo(address)) => {
-                let place = self.table.place_mut(index);
-                place.flags &= !CONNECTING;
-                let is_over = place.flags & OVER != 0;
+                self.opens(id);
                 self.counts.connected += 1;
-                self.dirty(index);
-                if is_over {
+                if self.table.place(index).flags & OVER != 0 {
                     return None;
                 }
                 self.begin(watcher, id);
@@ -301,6 +317,12 @@ impl<S> Engine<S> {
                     let timer = Op::timer(span).token(self.token(super::TICK));
                     self.tick = watcher.submit(timer).ok();
                 }
+                Request::Idle(id) => {
+                    if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
+                        // Refused for a source that has ended only, whose read says so.
+                        let _ = watcher.set_idle_timeout(source, Some(idle));
+                    }
+                }
                 Request::Connect(id, ..) | Request::Attach(id, _)
                     if self.table.get(id).is_none_or(|place| place.flags & ABORT != 0) => {}
                 Request::Connect(id, addresses, mut options) => {
@@ -318,10 +340,7 @@ impl<S> Engine<S> {
                     match watcher.attach(handle) {
                         Ok(source) => {
                             self.table.place_mut(id.index()).source = source;
-                            self.table.place_mut(id.index()).flags &= !CONNECTING;
                             self.counts.attached += 1;
-                            self.begin(watcher, id);
-                            self.dirty(id.index());
                             self.pending.push_back(Pending::Opened(id, peer));
                         }
                         Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),

@@ -40,7 +40,7 @@ pub use remote::Remote;
 
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
-use conn::{ABORT, DIRTY, HELD, LOOP_BITS, PAUSED, Table, WOKEN};
+use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
 use events::{Gone, Item, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
@@ -300,6 +300,7 @@ impl<S> Engine<S> {
     /// If `loop_index` is 1024 or more.
     pub fn of_loop(config: Config, loop_index: usize, budget: Budget) -> Engine<S> {
         assert!(loop_index < 1 << LOOP_BITS, "there are at most 1024 loops");
+        let config = Config { limits: config.limits.bounded(), ..config };
         Engine {
             table: Table::new(loop_index),
             config,
@@ -410,8 +411,13 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & PAUSED != 0 {
             place.flags &= !PAUSED;
-            if place.flags & HELD != 0 {
+            let flags = place.flags;
+            if flags & HELD != 0 {
                 self.pending.push_back(Pending::Held(id));
+            }
+            if flags & READING != 0 && self.config.limits.idle.is_some() {
+                // The read was in flight all the time, and so its idle time ran on.
+                self.request(Request::Idle(id));
             }
             self.dirty(id.index());
         }
@@ -445,13 +451,17 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Ends a connection at the next `flush`, and drops its waiting output; false for a stale id.
+    /// Ends a connection at the next `flush`, and drops its waiting output; false for a stale id, and
+    /// for a connection whose [`Event::Detached`] waits to be taken out.
     pub fn abort(&mut self, id: Id) -> bool {
         self.abort_as(id, Cause::Aborted)
     }
 
     pub(crate) fn abort_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & (DETACH | CONNECTING) == DETACH && place.source.is_none() {
+            return false;
+        }
         place.flags |= ABORT;
         self.activate(id.index()).cause.get_or_insert(cause);
         self.dirty(id.index());

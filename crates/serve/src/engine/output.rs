@@ -364,25 +364,35 @@ impl<S> Engine<S> {
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        if place.active == NIL || !self.may_send(index) {
+        if place.active == NIL {
             return;
         }
         self.thaw(index);
+        if !self.may_send(index) {
+            return self.recharge(index);
+        }
         let place = self.table.place(index);
         let (source, token) = (place.source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return };
         if active.corked > 0 {
+            if active.queued > 0 {
+                // What has moved since shows no more when the new bytes stand behind it.
+                let queued = watcher.queued_bytes(source).unwrap_or(0);
+                self.note_progress(watcher, index, queued);
+            }
+            let Some(active) = self.table.active_of(index) else { return };
             let data = active.uncork(watcher);
             if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
                 // The watcher's tables or its limit of writes are full, or other code has ended
                 // the source.
-                active.unsent += refused.value.into_buf().len();
+                self.activate(index).unsent += refused.value.into_buf().len();
                 return self.fail(watcher, index, Cause::Rejected);
             }
             self.counts.writes += 1;
         }
         let queued = watcher.queued_bytes(source).unwrap_or(0);
-        if queued | active.queued != 0 {
+        let Some(active) = self.table.active_of(index) else { return };
+        if queued | active.queued | active.charged as usize != 0 {
             self.wait_for_output(watcher, index, queued);
         }
         self.table.settle(index);
@@ -395,12 +405,7 @@ impl<S> Engine<S> {
         index: u32,
         queued: usize,
     ) {
-        let now = watcher.now();
-        let Some(active) = self.table.active_of(index) else { return };
-        if queued < active.queued || active.queued == 0 {
-            active.since = Some(now);
-        }
-        active.queued = queued;
+        self.note_progress(watcher, index, queued);
         self.recharge(index);
         let limits = self.config.limits;
         let (source, token) = (self.table.place(index).source, self.token(index));
@@ -421,6 +426,17 @@ impl<S> Engine<S> {
         self.sweep_later(watcher, index);
     }
 
+    /// Notes when output moves: the limit of stalls counts from there.
+    fn note_progress<D: Driver>(&mut self, watcher: &Watcher<D>, index: u32, queued: usize) {
+        // The time of a close, or of a detach, goes on.
+        let ends = self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0;
+        let Some(active) = self.table.active_of(index) else { return };
+        if !ends && (queued < active.queued || active.queued == 0) {
+            active.since = Some(watcher.now());
+        }
+        active.queued = queued;
+    }
+
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
@@ -435,12 +451,21 @@ impl<S> Engine<S> {
 
     /// Charges what waits for a connection, and no more what does not.
     pub(crate) fn recharge(&mut self, index: u32) {
+        let connects = self.table.place(index).flags & CONNECTING != 0;
         let Some(active) = self.table.active_of(index) else { return };
-        let bytes = u32::try_from(active.queued + active.held_bytes).unwrap_or(u32::MAX);
-        let before = std::mem::replace(&mut active.charged, bytes);
-        if before != bytes {
-            self.table.charge(index, before, bytes);
-            self.budget.change(before, bytes);
+        // Output of this turn is not charged, except where it has to wait for the connect.
+        let waits = if connects { active.corked } else { 0 };
+        let all = active.queued + active.held_bytes + waits;
+        let all = u32::try_from(all).unwrap_or(u32::MAX);
+        // Input does not count against the cap, and what is corked is counted there by itself.
+        let capped = u32::try_from(active.queued).unwrap_or(u32::MAX);
+        let all_before = std::mem::replace(&mut active.charged, all);
+        let capped_before = std::mem::replace(&mut active.capped, capped);
+        if all_before != all {
+            self.budget.change(all_before, all);
+        }
+        if capped_before != capped {
+            self.table.charge(index, capped_before, capped);
         }
     }
 }

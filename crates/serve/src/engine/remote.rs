@@ -10,7 +10,7 @@ use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Budget, Engine};
+use super::{Budget, Cause, Engine};
 
 /// Reaches the connections of a server, or of one engine, from any thread.
 ///
@@ -148,8 +148,8 @@ impl Remote {
         shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
     }
 
-    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. It has
-    /// no effect on an engine without a server.
+    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
+    /// engine without a server closes its connections; its listeners are the program's.
     pub fn shutdown(&self) {
         for shared in &*self.loops {
             let _ = shared.post(Command::Stop);
@@ -221,7 +221,13 @@ impl<S> Engine<S> {
                 Command::Adopt(handle, listener) => {
                     self.pending.push_back(Pending::Adopt(handle, listener));
                 }
-                Command::Stop => self.stop_asked = true,
+                Command::Stop => {
+                    self.stop_asked = true;
+                    let ids: Vec<Id> = self.ids().collect();
+                    for id in ids {
+                        self.close_as(id, Cause::Shutdown);
+                    }
+                }
             }
         }
         let mut inbox = shared.lock();

@@ -37,8 +37,9 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Throttled connections need it, too: the bytes may go in another loop.
     fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        if self.sweep_timer.is_none() && !self.swept.is_empty() {
+        if self.sweep_timer.is_none() && !(self.swept.is_empty() && self.throttled.is_empty()) {
             let timer = Op::timer(self.config.limits.step()).token(self.token(SWEEP));
             self.sweep_timer = watcher.submit(timer).ok();
         }
@@ -61,7 +62,8 @@ impl<S> Engine<S> {
         }
         self.sweep_from = stop;
         if stop > 0 {
-            let _ = watcher.submit(Op::nop().token(self.token(SWEEP)));
+            // It stands for the timer, so that there is one of them at a time.
+            self.sweep_timer = watcher.submit(Op::nop().token(self.token(SWEEP))).ok();
         } else {
             self.arm_sweep(watcher);
         }
@@ -91,12 +93,17 @@ impl<S> Engine<S> {
 
     /// A connection stops reading, because the whole server has too many bytes.
     #[cold]
-    pub(crate) fn throttle(&mut self, index: u32) {
+    pub(crate) fn throttle<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        if self.throttled.len() > 2 * self.table.len + 64 {
+            // Most of them have ended.
+            self.throttled.retain(|id| self.table.get(*id).is_some());
+        }
         let id = self.table.id(index);
         self.table.place_mut(index).flags |= THROTTLED;
         self.throttled.push(id);
         self.counts.throttles += 1;
         self.dirty(index);
+        self.arm_sweep(watcher);
     }
 
     /// Connections read again.

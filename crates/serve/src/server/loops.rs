@@ -58,11 +58,18 @@ impl<H: Handler> Running<H> {
 
     /// The first callbacks: a tick, then `serving`.
     pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, addresses: &[Address]) {
-        self.guarded(|this| this.tick());
+        let mut calls = 0;
         self.guarded(|this| {
-            let mut context = Context { engine: &mut this.engine, remote: &this.remote };
-            let action = this.handler.serving(&mut context, addresses);
-            this.act(None, action);
+            while calls < 2 {
+                calls += 1;
+                if calls == 1 {
+                    this.tick();
+                    continue;
+                }
+                let mut context = Context { engine: &mut this.engine, remote: &this.remote };
+                let action = this.handler.serving(&mut context, addresses);
+                this.act(None, action);
+            }
         });
         self.turn(watcher);
     }
@@ -142,15 +149,15 @@ impl<H: Handler> Running<H> {
         }
     }
 
-    /// Runs callbacks. A panic ends the connection that it belongs to, and `work` goes on.
+    /// Runs callbacks. A panic ends the connection that it belongs to, if there is one, and `work`
+    /// goes on: each of its callbacks is taken out before it is called.
     fn guarded(&mut self, mut work: impl FnMut(&mut Self)) {
         // The engine is whole whenever a callback runs. What the handler makes of its own panic is
         // the program's.
         while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.panics += 1;
-            match self.current.take() {
-                Some(id) => _ = self.engine.abort_as(id, Cause::Panicked),
-                None => return,
+            if let Some(id) = self.current.take() {
+                self.engine.abort_as(id, Cause::Panicked);
             }
         }
         self.current = None;
@@ -238,14 +245,16 @@ impl<H: Handler> Running<H> {
 
     /// As `Engine::flush`, with the callbacks around each write.
     fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        while self.next_fresh < self.engine.fresh_len() {
-            let at = self.next_fresh;
-            self.next_fresh += 1;
-            self.flush_fresh(watcher, at);
-        }
-        self.engine.clear_fresh();
-        self.next_fresh = 0;
-        while let Some(index) = self.engine.next_dirty() {
+        // The callbacks may write to any connection, also to one that was looked at already.
+        loop {
+            while self.next_fresh < self.engine.fresh_len() {
+                let at = self.next_fresh;
+                self.next_fresh += 1;
+                self.flush_fresh(watcher, at);
+            }
+            self.engine.clear_fresh();
+            self.next_fresh = 0;
+            let Some(index) = self.engine.next_dirty() else { break };
             self.flush_dirty(watcher, index);
         }
         self.engine.finish_flush(watcher);

@@ -259,13 +259,28 @@ impl<S: Default> Prepared<S> {
             paths: Vec::new(),
             shared: Vec::new(),
         };
+        match prepared.listen_at_all(watcher, listens) {
+            Ok(()) => Ok(prepared),
+            Err(error) => {
+                // The watcher is the program's, and would keep the others.
+                prepared.engine.stop_listening(watcher);
+                Err(error)
+            }
+        }
+    }
+
+    fn listen_at_all<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listens: Vec<Listen>,
+    ) -> io::Result<()> {
         for listen in listens {
-            prepared.listen(watcher, listen)?;
+            self.listen(watcher, listen)?;
         }
-        for source in prepared.engine.listeners().iter().filter(|source| !source.is_none()) {
-            prepared.addresses.push(watcher.local_address(*source)?);
+        for source in self.engine.listeners().iter().filter(|source| !source.is_none()) {
+            self.addresses.push(watcher.local_address(*source)?);
         }
-        Ok(prepared)
+        Ok(())
     }
 
     /// Listens at one address.
