@@ -264,7 +264,7 @@ fn connects_open_or_close_once<T: Harness>() {
             && bench.running.engine().len() >= 2
     });
     assert_eq!(notes.of(good), ["connected good"]);
-    assert_eq!(notes.of(none), ["closed Refused none"]);
+    assert_eq!(notes.of(none), ["closed Rejected none"]);
     assert_eq!(notes.of(gone), ["closed Aborted gone"]);
     let ends = notes.of(bad);
     assert!(ends.len() == 1 && ends[0].starts_with("closed Os(") && ends[0].ends_with("bad"));
