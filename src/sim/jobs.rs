@@ -131,11 +131,11 @@ impl Sim {
         };
     }
 
-    /// How long a job or a look-up waits before it begins, and how long it runs, at most: the seed
-    /// draws both. Default 1 ms, at least 1 ns.
+    /// Sets the most virtual time that a job or a look-up waits before it begins, and the most that
+    /// it runs. The seed draws both times. Default 1 ms, at least 1 ns.
     ///
-    /// A job runs on the loop's thread, whatever its priority, beside any number of others. Its
-    /// closure runs in no virtual time, at the beginning.
+    /// A job runs on the loop's thread. Its priority does not count, and any number of jobs run at
+    /// the same virtual time. Its closure is called when the job begins, and takes no virtual time.
     pub fn set_job_time(&self, most: Duration) {
         self.enter().resolver.job_ns = clock::ns_of_duration(most);
     }

@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// What links have done with what was sent: see [`Sim::traffic`].
+/// How many messages the links have delayed, stalled and lost: see [`Sim::traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -370,9 +370,9 @@ impl World {
 }
 
 impl Sim {
-    /// Says how bytes travel between two hosts, in both directions, from now on. The seed draws the
-    /// jitter. Connections that there are use the link, too; what is on its way arrives as it would
-    /// have.
+    /// Sets latency, jitter and bandwidth between two hosts, in both directions, from now on. The
+    /// seed draws the jitter. Existing connections use the link, too. Bytes that are already on
+    /// their way arrive at the time that they had.
     ///
     /// A connect takes a round trip. A host is an address that sockets have: give each watcher its
     /// own with [`Sim::at`], or the clients of a server at 10.0.0.1 have this address themselves,
@@ -432,7 +432,7 @@ impl Sim {
         world.change_links(a, b, |_, cut| *cut = true);
     }
 
-    /// Ends a [cut](Sim::cut): what has stalled goes on, in its order. Nothing is lost, except
+    /// Ends a [cut](Sim::cut): the stalled messages go on, in their order. Nothing is lost, except
     /// datagrams.
     pub fn heal(&self, a: impl Into<IpAddr>, b: impl Into<IpAddr>) {
         let mut world = self.enter();
@@ -441,7 +441,7 @@ impl Sim {
         world.change_links(a, b, |_, cut| *cut = false);
     }
 
-    /// What links have done with what was sent.
+    /// How many messages the links have delayed, stalled and lost.
     pub fn traffic(&self) -> Traffic {
         self.enter().links.traffic
     }

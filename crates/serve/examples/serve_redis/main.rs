@@ -13,10 +13,10 @@
 //!
 //! With `--appendonly yes` the server logs every write, and reads the log when it starts. It cuts
 //! off an incomplete command at the end, which a crash may have left. A thread of its own writes
-//! and syncs the log. All writes that come meanwhile are the next group. A reply that tells of a
-//! write leaves when this write is on the disk, so that no client hears of a value that a crash
-//! takes back. If the log cannot be written, the server ends. A client that waits for the log when
-//! the server ends gets no reply: its write may be in the log, as after a crash.
+//! and syncs the log. All writes that arrive during a sync form the next group. A reply that
+//! depends on a write leaves when this write is on the disk. So no client reads a value that a
+//! crash takes back. If the log cannot be written, the server ends. A client that waits for the log
+//! when the server ends gets no reply: its write may be in the log, as after a crash.
 //!
 //! | file | |
 //! |---|---|

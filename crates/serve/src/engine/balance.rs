@@ -11,7 +11,7 @@ use super::{Command, Engine, Shared};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Balance {
-    /// One loop after the other.
+    /// Each loop in turn.
     #[default]
     RoundRobin,
     /// A loop at random.
@@ -19,7 +19,7 @@ pub enum Balance {
     /// The loop with the fewest connections.
     LeastConnections,
     /// The kernel distributes them: each loop has a listener of its own at each TCP address
-    /// (`SO_REUSEPORT`). Connections of other listeners go one loop after the other.
+    /// (`SO_REUSEPORT`). Connections of other listeners go to each loop in turn.
     ReusePort,
 }
 

@@ -14,7 +14,7 @@ use super::Cause;
 /// one.
 ///
 /// The [number](Id::number) of an id is unique over all loops of a server, and increases from one
-/// connection of a loop to the next. Ids compare by it.
+/// connection of a loop to the next. Ids are ordered by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     number: u64,
@@ -141,7 +141,7 @@ impl fmt::Display for Refusal {
 
 /// A write that was refused, with its bytes.
 pub struct Refused {
-    /// The bytes, as they were given.
+    /// The buffer of the write, unchanged.
     pub data: Buf,
     /// Why.
     pub reason: Refusal,

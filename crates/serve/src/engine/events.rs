@@ -63,7 +63,7 @@ pub enum Event<S> {
         handle: Handle,
         /// Bytes that had arrived and were not delivered, in order.
         undelivered: Vec<Buf>,
-        /// Whether the peer has ended its side.
+        /// Whether the peer has shut down its output.
         eof: bool,
         /// The program's state.
         state: S,
@@ -77,7 +77,7 @@ pub enum Event<S> {
     },
     /// An accept has failed. The listener accepts again after 100 ms.
     AcceptFailed {
-        /// The number that [`listen`](Engine::listen) has returned.
+        /// The number of the listener, which [`listen`](Engine::listen) has returned.
         listener: usize,
         /// Why.
         error: ErrorKind,
@@ -99,7 +99,7 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The peer has ended its side.
+    /// The peer has shut down its output.
     Eof,
     /// The program has closed it.
     Closed,
@@ -107,7 +107,8 @@ pub enum Cause {
     Aborted,
     /// No byte has moved for [`Limits::idle`](super::Limits::idle).
     Idle,
-    /// Its output has not moved for [`Limits::write_stall`](super::Limits::write_stall).
+    /// Its waiting output has made no progress for
+    /// [`Limits::write_stall`](super::Limits::write_stall).
     WriteStall,
     /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and of all
     /// connections of the loop the output of this one had made no progress for longest.

@@ -84,7 +84,7 @@ impl<S: Default> Engine<S> {
         self.listeners.push(Source::NONE);
     }
 
-    /// Closes the listeners. Connections that were accepted go on.
+    /// Closes the listeners. Accepted connections stay open.
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         for source in &mut self.listeners {
             watcher.abort(std::mem::replace(source, Source::NONE));
@@ -179,11 +179,11 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// Connects to the first of `addresses` that answers. The connection takes output at once, and
-    /// is `Opened` when it is connected; if that fails, it is `Closed`.
+    /// Connects to the first of `addresses` that answers. The program can write to the connection
+    /// at once. [`Event::Opened`] follows when it is connected, or [`Event::Closed`] if that fails.
     ///
-    /// `options` are those of [`Watcher::connect`]. Their token is the engine's, and the default of
-    /// the deadline is [`Limits::connect`](super::Limits::connect).
+    /// `options` are those of [`Watcher::connect`]. The engine replaces their token. Without a
+    /// deadline, [`Limits::connect`](super::Limits::connect) applies.
     ///
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.
@@ -205,7 +205,8 @@ impl<S: Default> Engine<S> {
         Ok(id)
     }
 
-    /// Makes a connection of a stream socket that the program has: `Opened` follows.
+    /// Makes a connection of a stream socket that the program has. [`Event::Opened`] follows, or
+    /// [`Event::Closed`] if the watcher refuses the socket.
     ///
     /// # Errors
     /// The handle and the state come back if the engine has 2^24 connections, or its server shuts

@@ -3,7 +3,7 @@
 use super::{Decoder, Error, Scan};
 
 /// Frames up to a limit that end with a delimiter of `N` bytes, 1 to 255. The delimiter is not part
-/// of the frame that is handed out. The first place where the delimiter stands ends the frame.
+/// of the [`Frame`](super::Frame). The first delimiter in the bytes ends the frame.
 ///
 /// ```
 /// use windlass_serve::framing::{Delimited, Error, Input};
@@ -53,8 +53,8 @@ impl<const N: usize> Delimited<N> {
     /// `out` stays as it was.
     ///
     /// - [`Error::TooLong`]: the frame is longer than the limit.
-    /// - [`Error::ContainsEnd`]: the delimiter stands in the frame, or begins in it and ends with
-    ///   bytes of the delimiter behind it.
+    /// - [`Error::ContainsEnd`]: the frame contains the delimiter, or ends with bytes that form a
+    ///   delimiter together with the first bytes of the appended one.
     pub fn encode(&self, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         if frame.len() > self.limit {
             return Err(Error::TooLong { limit: self.limit });

@@ -27,7 +27,8 @@ pub enum Prefix {
     /// Eight bytes, the least significant one first.
     U64Le,
     /// One to ten bytes with seven bits each, the least significant ones first; all bytes but the
-    /// last have their high bit set (LEB128, as in Protocol Buffers). It may end with zeros.
+    /// last have their high bit set (LEB128, as in Protocol Buffers). Superfluous zero bytes at the
+    /// end are accepted.
     Varint,
 }
 
@@ -87,8 +88,8 @@ pub struct Prefixed {
 }
 
 impl Prefixed {
-    /// Frames of at most `limit` bytes behind their prefix. A limit that is larger than the prefix
-    /// can say is the largest length that it can.
+    /// Frames of at most `limit` bytes behind their prefix. A limit above the largest value of the
+    /// prefix counts as that value.
     pub const fn new(prefix: Prefix, limit: usize) -> Prefixed {
         let most = prefix.most();
         let limit = if limit as u64 > most { most as usize } else { limit };
@@ -193,7 +194,7 @@ impl Decoder for Prefixed {
     }
 }
 
-/// The bytes of a length prefix.
+/// The bytes of a length prefix, as [`Prefixed::head`] makes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     bytes: [u8; 10],

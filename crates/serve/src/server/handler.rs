@@ -149,7 +149,7 @@ pub struct Detached<S> {
     pub handle: Handle,
     /// Bytes that had arrived and were not delivered, in order.
     pub undelivered: Vec<Buf>,
-    /// Whether the peer has ended its side.
+    /// Whether the peer has shut down its output.
     pub eof: bool,
     /// The program's state.
     pub state: S,
