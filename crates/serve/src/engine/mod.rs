@@ -451,8 +451,8 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Ends a connection at the next `flush`, and drops its waiting output; false for a stale id, and
-    /// for a connection whose [`Event::Detached`] waits to be taken out.
+    /// Ends a connection at the next `flush`, and drops its waiting output; false for a stale id,
+    /// and for a connection whose [`Event::Detached`] waits to be taken out.
     pub fn abort(&mut self, id: Id) -> bool {
         self.abort_as(id, Cause::Aborted)
     }
