@@ -50,8 +50,9 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Inbox {
     commands: Vec<Command>,
-    /// Connections with a wake in `commands`, by number.
+    /// Connections with a wake, and with a close, in `commands`, by number.
     waking: HashSet<u64>,
+    closing: HashSet<u64>,
     /// The loop is over: nothing looks into the inbox any more.
     closed: bool,
 }
@@ -78,6 +79,12 @@ impl Shared {
         }
         if let Command::Wake(id) = &command
             && !inbox.waking.insert(id.number())
+        {
+            return Ok(());
+        }
+        // One is enough, however often it is asked for: the queue stays bounded.
+        if let Command::Close(id) = &command
+            && !inbox.closing.insert(id.number())
         {
             return Ok(());
         }
@@ -126,6 +133,9 @@ impl Remote {
         let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
         if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
             return refused(data, reason);
+        }
+        if bytes == 0 {
+            return Ok(()); // It is charged nothing, and so must take no place in the queue.
         }
         if !shared.budget.try_charge(bytes) {
             shared.heads.discharge(id, bytes);
@@ -211,6 +221,7 @@ impl<S> Engine<S> {
         shared.posted.store(false, Ordering::SeqCst);
         let mut inbox = shared.lock();
         inbox.waking.clear();
+        inbox.closing.clear();
         let mut commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands.drain(..) {
@@ -278,5 +289,31 @@ impl<S> Drop for Engine<S> {
         for active in &self.table.active {
             self.budget.change(active.charged, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::net::ConnectOptions;
+    use windlass::sim::Sim;
+
+    use super::*;
+    use crate::engine::Config;
+
+    #[test]
+    fn what_is_charged_nothing_takes_no_place_in_the_queue() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+        let id = engine.connect([address], ConnectOptions::default(), ()).unwrap();
+        for _ in 0..100 {
+            remote.write(id, "").unwrap();
+            assert!(remote.wake(id) && remote.close(id));
+        }
+        assert_eq!(remote.loops[0].lock().commands.len(), 2);
+        engine.flush(&mut watcher);
+        assert!(engine.is_empty() && !remote.close(id));
+        assert!(remote.write(id, "").is_err(), "the name is stale");
     }
 }
