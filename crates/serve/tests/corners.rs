@@ -24,7 +24,6 @@ every_driver! {
     limits_of_a_century_are_limits
     what_a_flush_writes_to_others_leaves_with_it
     a_shutdown_ends_although_the_program_connects_again
-    a_panicking_tick_takes_no_data_with_it
     a_start_that_fails_gives_its_ports_back
     held_data_does_not_count_against_the_cap
     output_that_waits_for_its_connect_is_in_the_budget
@@ -328,70 +327,6 @@ fn a_shutdown_ends_although_the_program_connects_again<T: Harness>() {
     assert!(bench.running.is_over(), "{:?}", bench.running.engine());
 }
 
-/// Its second tick panics.
-#[derive(Default)]
-struct Ticks {
-    ticks: usize,
-    heard: usize,
-}
-
-impl Handler for Ticks {
-    type State = ();
-    fn data(&mut self, _: &mut Conn<'_, ()>, data: Buf) -> Action {
-        self.heard += data.len();
-        Action::None
-    }
-    fn tick(&mut self, _: &mut Context<'_, ()>) -> (Option<Duration>, Action) {
-        self.ticks += 1;
-        assert!(self.ticks != 2, "the tick fails, as it is to");
-        (Some(Duration::from_millis(20)), Action::None)
-    }
-}
-
-fn a_panicking_tick_takes_no_data_with_it<T: Harness>() {
-    let server = Server::new(|_| Ticks::default()).listen("tcp://127.0.0.1:0").unwrap();
-    let mut watcher = T::watcher(Watcher::builder());
-    let mut running = server.start_on(&mut watcher).unwrap();
-    let listener = running.engine().listeners()[0];
-    let address = watcher.local_address(listener).unwrap();
-    let mut clients = Vec::new();
-    for _ in 0..8 {
-        let options = ConnectOptions::default().token(1);
-        clients.push(watcher.connect([address.clone()], options).unwrap().0);
-    }
-    let mut done = Completions::new();
-    while running.engine().len() < 8 {
-        watcher.wait(&mut done).unwrap();
-        // One at a time, so that no tick is served beside them.
-        for c in done.drain(..) {
-            if running.handler().ticks < 2 {
-                let _ = running.complete(&mut watcher, c);
-            }
-        }
-        running.turn(&mut watcher);
-    }
-    if running.handler().ticks > 1 {
-        return; // The machine was too slow.
-    }
-    // The tick and the data arrive in one batch: no wait until both are due.
-    for client in &clients {
-        watcher.submit(windlass::Op::write(*client, "hello").token(1).quiet()).unwrap();
-    }
-    let start = watcher.update_now();
-    while running.handler().heard < 40 && watcher.update_now() - start < common::PATIENCE {
-        if !T::VIRTUAL {
-            // The time of the tick is over at the next wait, whatever the load.
-            let due = Instant::now() + Duration::from_millis(30);
-            while Instant::now() < due {
-                std::hint::spin_loop();
-            }
-        }
-        watcher.wait_timeout(&mut done, T::span(1.0)).unwrap();
-        running.serve(&mut watcher, &mut done);
-    }
-    assert_eq!(running.handler().heard, 40);
-}
-
 fn a_start_that_fails_gives_its_ports_back<T: Harness>() {
     let mut watcher = T::watcher(Watcher::builder());
     let taken = watcher.listen(([127, 0, 0, 1], 0)).unwrap();
@@ -401,7 +336,7 @@ fn a_start_that_fails_gives_its_ports_back<T: Harness>() {
     watcher.abort(free);
     let mut done = Completions::new();
     watcher.wait_timeout(&mut done, Duration::ZERO).unwrap();
-    let server = Server::new(|_| Ticks::default());
+    let server = Server::new(|_| Tells::default());
     let server = server.listen(&format!("tcp://{}", address.ip().unwrap())).unwrap();
     let server = server.listen(&format!("tcp://{}", taken.ip().unwrap())).unwrap();
     server.start_on(&mut watcher).unwrap_err();
