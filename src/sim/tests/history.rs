@@ -63,6 +63,7 @@ fn a_history_says_what_has_happened() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes of notes: too slow")]
 fn a_history_is_bounded_and_changes_nothing() {
     let (hash, faults, whole) = run(100_000);
     let (same_hash, same_faults, nothing) = run(0);

@@ -38,6 +38,7 @@ fn order(seed: u64) -> (Vec<u64>, Duration, u64) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
 fn jobs_run_in_virtual_time_as_the_seed_says() {
     let mut orders = BTreeSet::new();
     for seed in 0..10 {

@@ -147,6 +147,7 @@ fn bytes_travel_for_the_latency_of_their_link() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "half a megabyte: too slow")]
 fn a_link_carries_so_many_bytes_a_second() {
     let mut two = Two::new(1, Faults::none());
     two.sim.set_buffer(1 << 20);
@@ -183,6 +184,7 @@ fn a_slower_link_does_not_delay_what_is_on_its_way() {
 
 /// Bytes of a connection keep their order on a link with jitter, under faults, whatever is cut.
 #[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
 fn a_stream_survives_jitter_cuts_and_faults() {
     let bytes = pattern(60_000);
     let (mut stalled, mut delayed, mut faults) = (0, 0, 0);
@@ -305,6 +307,7 @@ fn datagrams_are_delayed_reordered_and_lost() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many bytes: too slow")]
 fn faults_happen_at_their_address() {
     let mut two = Two::new(1, Faults::none());
     let at = (SERVER, PORT);

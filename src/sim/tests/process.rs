@@ -43,6 +43,7 @@ fn run(seed: u64, faults: Faults, last: i32) -> (Vec<String>, u64) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
 fn a_run_with_signals_and_children_is_repeatable() {
     for faults in [Faults::none as fn() -> Faults, || Faults::transient(0.3)] {
         for seed in 1..8 {

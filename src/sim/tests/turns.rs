@@ -33,6 +33,7 @@ fn heard(seed: u64, faults: &Faults) -> (Vec<u8>, u64) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
 fn watchers_take_turns_in_an_order_of_the_seed() {
     let mut orders = BTreeSet::new();
     let mut hashes = BTreeSet::new();
