@@ -19,6 +19,7 @@ use crate::sys::{
 };
 
 mod modes;
+mod wakes;
 
 #[cfg(unix)]
 mod ends;
@@ -26,6 +27,7 @@ mod ends;
 #[cfg(unix)]
 use ends::{a_pipe_without_its_other_end_is_hung_up, own_shutdown_is_no_hang_up};
 use modes::{a_disarmed_oneshot_reports_nothing, an_echo_runs_in_every_mode};
+use wakes::no_signal_of_two_threads_is_lost;
 
 /// The longest time for a wait that must end.
 const BOUND: Duration = Duration::from_secs(20);
@@ -559,6 +561,8 @@ per_selector! {
     #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
     a_half_close_is_not_reported_to_who_does_not_read;
     another_thread_ends_the_wait;
+    #[cfg_attr(miri, ignore = "a race of 2,000 rounds: too slow")]
+    no_signal_of_two_threads_is_lost;
     timeouts_are_never_early;
     readiness_ends_a_long_wait;
 }
