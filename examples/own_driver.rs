@@ -19,7 +19,7 @@ use windlass::driver::swap::Pool;
 use windlass::driver::{Deadline, Driver, Explain, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
-use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done};
 use windlass::{Handle, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
 
@@ -93,7 +93,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn reinit_after_fork(&mut self) -> io::Result<()>;
         fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
-        fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason>;
+        fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
         fn pool(&mut self) -> Result<&mut Pool, Reason>;
         fn update_now(&mut self) -> Instant;
@@ -110,6 +110,10 @@ impl<D: Driver> Driver for Trace<D> {
         options: ConnectOptions,
     ) -> Result<(Source, Ticket), Reason> {
         self.inner.connect(addresses, options)
+    }
+
+    fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
+        self.inner.bind_datagram(address, options)
     }
 
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {

@@ -10,7 +10,8 @@ use crate::buf::Buf;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
 use crate::driver::{
-    Complete, ConnectOptions, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait,
+    Complete, ConnectOptions, Counters, DatagramOptions, Deadline, Driver, Explain, ListenOptions,
+    Submit, Wait,
 };
 use crate::error::{Reason, Rejected};
 use crate::extra::Extra;
@@ -19,6 +20,7 @@ use crate::op::{Op, OpCode};
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::sim::SimulatedDriver;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
@@ -286,6 +288,9 @@ impl Driver for Auto {
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
         forward!(self.listen(address, options))
     }
+    fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
+        forward!(self.bind_datagram(address, options))
+    }
     fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
         forward!(self.signals(signals))
     }
@@ -321,8 +326,8 @@ impl Driver for Auto {
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         forward!(self.peer_address(source))
     }
-    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
-        forward!(self.set_nodelay(source, on))
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
+        forward!(self.set_option(source, option))
     }
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         forward!(self.aligned_buf(len))

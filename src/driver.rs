@@ -103,6 +103,7 @@ use crate::completion::{Completion, Completions};
 use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::Submitter;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::fd::BorrowedFd;
 
@@ -221,6 +222,15 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported.into())
     }
 
+    /// Makes a datagram socket that is bound to `address`.
+    ///
+    /// # Errors
+    /// What the system reports for the address.
+    fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
+        let _ = (address, options);
+        Err(Reason::Unsupported.into())
+    }
+
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
     /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed
@@ -327,12 +337,12 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
-    /// Sets TCP_NODELAY.
+    /// Sets an option of a socket.
     ///
     /// # Errors
     /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
-    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
-        let _ = (source, on);
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
+        let _ = (source, option);
         Err(Reason::Unsupported)
     }
 
@@ -478,6 +488,23 @@ impl ListenOptions {
     /// Sets [`nodelay`](ListenOptions::nodelay).
     pub fn nodelay(mut self, on: bool) -> Self {
         self.nodelay = on;
+        self
+    }
+}
+
+/// How [`Driver::bind_datagram`] makes a datagram socket.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct DatagramOptions {
+    /// Lets several sockets share the address (`SO_REUSEPORT`): the system distributes the
+    /// datagrams by their senders. Default off.
+    pub reuse_port: bool,
+}
+
+impl DatagramOptions {
+    /// Sets [`reuse_port`](DatagramOptions::reuse_port).
+    pub fn reuse_port(mut self, on: bool) -> Self {
+        self.reuse_port = on;
         self
     }
 }

@@ -116,6 +116,7 @@ pub mod sim;
 #[path = "../tests/common/skip.rs"]
 mod skip;
 mod slots;
+mod socket_option;
 mod source;
 mod source_map;
 mod swap;

@@ -3,6 +3,7 @@
 mod connect;
 mod process;
 mod simulated;
+mod sockets;
 mod wait;
 
 use std::io;
@@ -18,6 +19,7 @@ use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::{Lease, LeaseMut};
 use crate::sys::fd::{AsFd, BorrowedFd};
@@ -435,12 +437,9 @@ impl<D: Driver> Watcher<D> {
     /// Turns TCP_NODELAY of a TCP socket on or off.
     ///
     /// # Errors
-    ///
-    /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the source is no TCP socket.
-    /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
-    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
+    /// As for [`set_option`](Watcher::set_option).
     pub fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
-        self.driver.set_nodelay(source, on)
+        self.set_option(source, SocketOption::Nodelay(on))
     }
 
     /// The address that a source is bound to.

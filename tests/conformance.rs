@@ -16,6 +16,7 @@ mod conformance {
     #[cfg(unix)]
     pub mod bad_input;
     pub mod basics;
+    pub mod bound_datagrams;
     pub mod budgets;
     pub mod buffers;
     #[cfg(unix)]
@@ -104,6 +105,11 @@ macro_rules! portable {
                 accept_and_read_know_what_they_can_be_used_on
                 short_connections_again_and_again
                 aborting_a_listener_ends_its_accepts
+            }
+            bound_datagrams {
+                bound_sockets_answer_their_senders
+                an_address_is_bound_once_unless_it_is_shared
+                an_address_that_cannot_be_bound_is_an_error
             }
             back_pressure {
                 queued_bytes_count_what_is_not_out
@@ -554,6 +560,7 @@ macro_rules! system {
                 a_unix_connect_waits_for_room
                 listeners_share_a_port
                 options_survive_and_are_inherited
+                options_are_set_and_inherited
                 stds_sockets_can_be_attached
                 a_shared_blocking_listener_is_refused
                 a_refused_listen_leaves_no_path

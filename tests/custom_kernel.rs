@@ -308,9 +308,6 @@ unsafe impl Kernel for Pipes {
     fn peer_address(&self, _: RawFd) -> io::Result<Address> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn set_nodelay(&mut self, _: RawFd, _: bool) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
     fn borrow(&self, _: RawFd) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -19,6 +19,7 @@ use crate::clock::ns_of_duration;
 use crate::driver::ConnectOptions;
 use crate::error::{Error, ErrorKind};
 use crate::op::due_ns;
+use crate::socket_option::SocketOption;
 use crate::source::SourceKind;
 use timers::absolute;
 use waits::MEMORY_PAUSE_NS;
@@ -267,7 +268,7 @@ impl<K: Kernel> Proactor<K> {
         self.end_race(slot, |this, mut race| {
             if race.nodelay && kind == SourceKind::Stream {
                 // A socket that does without goes on without.
-                let _ = this.kernel.set_nodelay(fd, true);
+                let _ = this.kernel.set_option(fd, SocketOption::Nodelay(true));
             }
             let index = this.slots[slot].source;
             this.sources[index].connected(fd, kind);

@@ -14,14 +14,16 @@ use crate::buf::{Buf, Target};
 use crate::clock;
 use crate::completion::Done;
 use crate::config::Config;
-use crate::driver::{Explain, ListenOptions};
+use crate::driver::{DatagramOptions, Explain, ListenOptions};
 use crate::error::{Error, Reason};
 use crate::file::{FileAnswer, FileFacts, FileList, FileRequest, Task};
 use crate::interest::Ready;
 use crate::remote::Wake;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
+use crate::sys::os_error;
 
 /// The key of the kernel's own wake event.
 pub const WAKE: u64 = u64::MAX;
@@ -502,6 +504,15 @@ pub unsafe trait Kernel {
     /// What the system reports.
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle>;
 
+    /// Makes a bound datagram socket.
+    ///
+    /// # Errors
+    /// What the system reports; `EOPNOTSUPP` of a kernel without such sockets.
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        let _ = (at, options);
+        Err(os_error(libc::EOPNOTSUPP))
+    }
+
     /// The address that `fd` is bound to.
     ///
     /// # Errors
@@ -514,11 +525,14 @@ pub unsafe trait Kernel {
     /// What the system reports.
     fn peer_address(&self, fd: RawFd) -> io::Result<Address>;
 
-    /// Sets TCP_NODELAY.
+    /// Sets an option of a socket.
     ///
     /// # Errors
-    /// What the system reports.
-    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()>;
+    /// What the system reports; `EOPNOTSUPP` of a kernel without the option.
+    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        let _ = (fd, option);
+        Err(os_error(libc::EOPNOTSUPP))
+    }
 
     /// The system's descriptor behind `fd`, which the caller keeps open for the answer's life.
     fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>>;

@@ -70,7 +70,8 @@ use crate::config::{Config, Overflow};
 use crate::deadline::Deadlines;
 use crate::discard::discard;
 use crate::driver::{
-    Complete, ConnectOptions, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait,
+    Complete, ConnectOptions, Counters, DatagramOptions, Deadline, Driver, Explain, ListenOptions,
+    Submit, Wait,
 };
 use crate::error::{Limit, Reason, Rejected};
 use crate::extra::Extra;
@@ -78,6 +79,7 @@ use crate::interest::Ready;
 use crate::op::{self, MULTISHOT, Op, OpCode};
 use crate::remote::{Remote, Submitter};
 use crate::slots::{MOST, NIL, Operation, Table};
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, RawFd};
@@ -469,6 +471,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         Ok(self.adopt(handle, 0)?)
     }
 
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Source> {
+        self.check_room()?;
+        let handle = self.kernel.bind_datagram(at, options)?;
+        Ok(self.adopt(handle, 0)?)
+    }
+
     fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
         self.make_signals(signals)
     }
@@ -544,7 +552,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.ask(source, |kernel, fd| kernel.peer_address(fd))
     }
 
-    fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
         self.check_fork()?;
         self.take_arrived(source);
         let missing = self.why_missing(source);
@@ -554,7 +562,7 @@ impl<K: Kernel> Driver for Proactor<K> {
             return Err(reason);
         }
         let fd = state.fd;
-        self.kernel.set_nodelay(fd, on).map_err(Reason::from_io)
+        self.kernel.set_option(fd, option).map_err(Reason::from_io)
     }
 
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {

@@ -16,13 +16,14 @@ use crate::address::Address;
 use crate::buf::Target;
 use crate::clock;
 use crate::config::Config;
-use crate::driver::{Explain, ListenOptions};
+use crate::driver::{DatagramOptions, Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::engine::Engines;
 use crate::file::{self, FileAnswer, FileFacts, FileList, FileRequest};
 use crate::interest::{Mode, Ready};
 use crate::remote::Wake;
 use crate::slots;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -511,6 +512,11 @@ unsafe impl<S: Select> Kernel for Os<S> {
         Ok(Handle::with_kind(socket, SourceKind::Listener, None))
     }
 
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        let socket = net::bind_datagram(at.raw(), options.reuse_port)?;
+        Ok(Handle::with_kind(socket, SourceKind::Datagram, None))
+    }
+
     fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         net::local(fd).map(Address::from_raw)
     }
@@ -519,8 +525,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
         net::peer(fd).map(Address::from_raw)
     }
 
-    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()> {
-        net::set_nodelay(fd, on)
+    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        net::set_socket_option(fd, option)
     }
 
     fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {

@@ -41,13 +41,14 @@ use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::buf::{Buf, Target};
 use crate::config::Config;
-use crate::driver::{Explain, ListenOptions};
+use crate::driver::{DatagramOptions, Explain, ListenOptions};
 use crate::error::Reason;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest};
 use crate::interest::Ready;
 use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::remote::Wake;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind};
 use crate::swap::Pool;
 use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -645,6 +646,10 @@ unsafe impl Kernel for Ring {
         self.os.listen(at, options)
     }
 
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        self.os.bind_datagram(at, options)
+    }
+
     fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         self.os.local_address(fd)
     }
@@ -653,8 +658,8 @@ unsafe impl Kernel for Ring {
         self.os.peer_address(fd)
     }
 
-    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()> {
-        self.os.set_nodelay(fd, on)
+    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        self.os.set_option(fd, option)
     }
 
     fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {

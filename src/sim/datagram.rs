@@ -9,6 +9,7 @@ use super::names::{Name, os, wildcards};
 use super::world::*;
 use crate::address::Address;
 use crate::buf::Target;
+use crate::driver::DatagramOptions;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
 
@@ -21,19 +22,30 @@ pub(super) const LETTER_BYTES: usize = 64;
 pub(super) struct Mailbox {
     pub(super) letters: VecDeque<(Name, Box<[u8]>)>,
     pub(super) bytes: usize,
+    shared: bool,
     /// Senders that have found it full.
     pub(super) waiting: Vec<(u32, u32)>,
 }
 
 impl World {
-    pub(super) fn datagram(&mut self, at: &Address, home: Option<IpAddr>) -> io::Result<RawFd> {
+    pub(super) fn datagram(
+        &mut self,
+        at: &Address,
+        options: DatagramOptions,
+        home: Option<IpAddr>,
+    ) -> io::Result<RawFd> {
         let name = self.bind(at, home)?;
-        if self.mailboxes.contains_key(&name) {
+        let sharing = self.mailboxes.get(&name).map_or(&[][..], Vec::as_slice);
+        let shares = |&other: &u32| match &self.sockets[other as usize].role {
+            Role::Datagram(mailbox) => options.reuse_port && mailbox.shared,
+            _ => false,
+        };
+        if !sharing.iter().all(shares) {
             return Err(os(libc::EADDRINUSE));
         }
-        let role = Role::Datagram(Box::default());
-        let index = self.open(role, name.clone(), Name::None);
-        self.mailboxes.insert(name, index);
+        let mailbox = Mailbox { shared: options.reuse_port, ..Mailbox::default() };
+        let index = self.open(Role::Datagram(Box::new(mailbox)), name.clone(), Name::None);
+        self.mailboxes.entry(name).or_default().push(index);
         Ok(index as RawFd)
     }
 
@@ -119,7 +131,7 @@ impl World {
         }
         let (name, generation) = (sender.local.clone(), sender.generation);
         let at = Name::of(to).on(home).specified();
-        let Some(receiver) = self.mailbox_at(&at) else {
+        let Some(receiver) = self.mailbox_for(&at, &name) else {
             // A datagram to nobody is lost; a Unix socket knows.
             let internet = sender.flags & INTERNET != 0;
             let refused = -(libc::ECONNREFUSED as isize);
@@ -144,8 +156,16 @@ impl World {
         bytes.len() as isize
     }
 
-    pub(super) fn mailbox_at(&self, name: &Name) -> Option<u32> {
-        let at = |name: &Name| self.mailboxes.get(name).copied();
+    /// The sockets that are bound to `name`, or to every address with its port.
+    pub(super) fn mailboxes_at(&self, name: &Name) -> Option<&[u32]> {
+        let at = |name: &Name| self.mailboxes.get(name).map(Vec::as_slice);
         at(name).or_else(|| wildcards(name).iter().find_map(at))
+    }
+
+    /// The socket that gets the datagrams of a sender: of several always the same one.
+    fn mailbox_for(&self, name: &Name, sender: &Name) -> Option<u32> {
+        let sharing = self.mailboxes_at(name)?;
+        let which = sender.ip().map_or(0, |ip| usize::from(ip.port()) % sharing.len());
+        Some(sharing[which])
     }
 }

@@ -17,13 +17,14 @@ use super::world::World;
 use crate::address::Address;
 use crate::buf::Target;
 use crate::completion::Done;
-use crate::driver::{Explain, ListenOptions};
+use crate::driver::{DatagramOptions, Explain, ListenOptions};
 use crate::error::{Error, Reason};
 use crate::file::Task;
 use crate::interest::Ready;
 use crate::proactor::{Connecting, Kernel, Received};
 use crate::remote::Wake;
 use crate::slots;
+use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind, VirtualDescriptor};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 
@@ -359,6 +360,11 @@ unsafe impl Kernel for Sim {
         Ok(Handle::from_virtual(fd, SourceKind::Listener, None, self.owner()))
     }
 
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        let fd = self.enter().datagram(at, options, self.home)?;
+        Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
+    }
+
     fn local_address(&self, fd: RawFd) -> io::Result<Address> {
         Ok(self.enter().local_address(fd))
     }
@@ -367,7 +373,7 @@ unsafe impl Kernel for Sim {
         self.enter().peer_address(fd)
     }
 
-    fn set_nodelay(&mut self, _fd: RawFd, _on: bool) -> io::Result<()> {
+    fn set_option(&mut self, _fd: RawFd, _option: SocketOption) -> io::Result<()> {
         Ok(())
     }
 

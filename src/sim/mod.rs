@@ -117,6 +117,7 @@ use crate::Watcher;
 use crate::address::Address;
 use crate::clock;
 use crate::config::Config;
+use crate::driver::DatagramOptions;
 use crate::interest::Ready;
 use crate::proactor::Proactor;
 use crate::source::{Handle, SourceKind};
@@ -323,7 +324,7 @@ impl Sim {
     /// - `EADDRNOTAVAIL`: the address is not the one of this [host](Sim::at).
     /// - `EINVAL`: the [`Address`] is neither an internet address nor a Unix path.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {
-        let fd = self.enter().datagram(&at.into(), self.home)?;
+        let fd = self.enter().datagram(&at.into(), DatagramOptions::default(), self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
     }
 

@@ -122,7 +122,7 @@ impl World {
             let address = SocketAddr::new(ip, self.port);
             self.port = self.port.checked_add(1).unwrap_or(FIRST_PORT);
             if self.listener_at(&Name::Ip(address)).is_none()
-                && self.mailbox_at(&Name::Ip(address)).is_none()
+                && self.mailboxes_at(&Name::Ip(address)).is_none()
             {
                 return address;
             }

@@ -98,7 +98,7 @@ pub(super) struct World {
     pub(super) sockets: Vec<Socket>,
     pub(super) vacant: Vec<u32>,
     pub(super) listeners: BTreeMap<Name, Vec<u32>>,
-    pub(super) mailboxes: BTreeMap<Name, u32>,
+    pub(super) mailboxes: BTreeMap<Name, Vec<u32>>,
     pub(super) processes: Processes,
     pub(super) dice: Dice,
     pub(super) schedule: Schedule,
@@ -329,7 +329,12 @@ impl World {
                 }
             }
             Role::Datagram(mailbox) => {
-                self.mailboxes.remove(&local);
+                if let Some(sharing) = self.mailboxes.get_mut(&local) {
+                    sharing.retain(|&other| other != index);
+                    if sharing.is_empty() {
+                        self.mailboxes.remove(&local);
+                    }
+                }
                 self.tell_senders(mailbox.waiting);
             }
             Role::Stream if flags & WAITING != 0 => {

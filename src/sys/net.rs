@@ -13,6 +13,7 @@
 use std::io::{self, IoSlice};
 
 use crate::buf::Target;
+use crate::socket_option::{SocketOption, seconds};
 use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
@@ -448,6 +449,21 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// A bound, non-blocking datagram socket. A Unix path is treated as that of a listener is.
+pub(crate) fn bind_datagram(at: &RawAddress, reuse_port: bool) -> io::Result<OwnedFd> {
+    let family = at.family();
+    let made = socket(family, libc::SOCK_DGRAM).map_err(io::Error::from_raw_os_error)?;
+    let fd = made.as_raw_fd();
+    if family == libc::AF_UNIX {
+        remove_stale(at)?;
+    } else if reuse_port {
+        set_option(fd, libc::SOL_SOCKET, REUSE_PORT, 1)?;
+    }
+    // SAFETY: an address and its length.
+    check!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    Ok(made)
+}
+
 /// Removes the path of a Unix address if it is a socket that refuses connections.
 fn remove_stale(at: &RawAddress) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
@@ -490,9 +506,48 @@ pub(crate) fn peer_error(fd: RawFd) -> i32 {
     peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
-/// Sets TCP_NODELAY.
-pub(crate) fn set_nodelay(fd: RawFd, on: bool) -> io::Result<()> {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
+/// How long a connection is silent before its first probe.
+#[cfg(target_vendor = "apple")]
+const KEEPIDLE: i32 = libc::TCP_KEEPALIVE;
+#[cfg(not(target_vendor = "apple"))]
+const KEEPIDLE: i32 = libc::TCP_KEEPIDLE;
+/// The option whose time is in seconds.
+#[cfg(target_vendor = "apple")]
+const LINGER: i32 = libc::SO_LINGER_SEC;
+#[cfg(not(target_vendor = "apple"))]
+const LINGER: i32 = libc::SO_LINGER;
+
+/// Sets an option of a socket.
+pub(crate) fn set_socket_option(fd: RawFd, option: SocketOption) -> io::Result<()> {
+    let of_socket = |name, value| set_option(fd, libc::SOL_SOCKET, name, value);
+    let of_tcp = |name, value| set_option(fd, libc::IPPROTO_TCP, name, value);
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    match option {
+        SocketOption::Nodelay(on) => of_tcp(libc::TCP_NODELAY, i32::from(on)),
+        SocketOption::Keepalive(None) => of_socket(libc::SO_KEEPALIVE, 0),
+        SocketOption::Keepalive(Some(probes)) => {
+            // First their times: if one is refused, the probes stay as they were.
+            of_tcp(KEEPIDLE, seconds(probes.idle, 1))?;
+            if let Some(interval) = probes.interval {
+                of_tcp(libc::TCP_KEEPINTVL, seconds(interval, 1))?;
+            }
+            if let Some(count) = probes.count {
+                of_tcp(libc::TCP_KEEPCNT, number(count))?;
+            }
+            of_socket(libc::SO_KEEPALIVE, 1)
+        }
+        SocketOption::Linger(span) => {
+            let l_linger = span.map_or(0, |span| seconds(span, 0));
+            let value = libc::linger { l_onoff: i32::from(span.is_some()), l_linger };
+            let len = size_of::<libc::linger>() as libc::socklen_t;
+            let at = (&raw const value).cast();
+            // SAFETY: a struct of two integers, a local.
+            check!(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, LINGER, at, len) })?;
+            Ok(())
+        }
+        SocketOption::RecvBuffer(bytes) => of_socket(libc::SO_RCVBUF, number(bytes)),
+        SocketOption::SendBuffer(bytes) => of_socket(libc::SO_SNDBUF, number(bytes)),
+    }
 }
 
 #[cfg(test)]

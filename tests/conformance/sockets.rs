@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::net::{ConnectOptions, Keepalive, ListenOptions, SocketOption};
 use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, Watcher};
 
 use crate::common::*;
@@ -294,6 +294,60 @@ pub fn options_survive_and_are_inherited<H: Harness>() {
     let at = b.watcher.local_address(listener).unwrap();
     let (_, there) = b.connect(listener, &at);
     assert!(!nodelay(&mut b, there));
+}
+
+pub fn options_are_set_and_inherited<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let probes = Keepalive::new(Duration::from_millis(40_500));
+    let probes = probes.interval(Duration::from_secs(7)).count(3);
+    for option in [
+        SocketOption::Keepalive(Some(probes)),
+        SocketOption::Linger(Some(Duration::ZERO)),
+        SocketOption::RecvBuffer(100_000),
+        SocketOption::SendBuffer(120_000),
+    ] {
+        b.watcher.set_option(listener, option).unwrap();
+    }
+    let (here, there) = b.connect(listener, &at);
+    let fd = b.watcher.fd(there).unwrap();
+    let socket = socket2::SockRef::from(&fd);
+    assert!(socket.keepalive().unwrap());
+    if !cfg!(target_vendor = "apple") {
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(41));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(7));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+    }
+    assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
+    assert!(socket.recv_buffer_size().unwrap() >= 100_000);
+    assert!(socket.send_buffer_size().unwrap() >= 120_000);
+    // A connection that has none gets them, and loses them again.
+    let keepalive = |b: &mut Bench<H::Driver>| {
+        let fd = b.watcher.fd(here).unwrap();
+        let socket = socket2::SockRef::from(&fd);
+        (socket.keepalive().unwrap(), socket.linger().unwrap())
+    };
+    assert_eq!(keepalive(&mut b), (false, None));
+    b.watcher.set_option(here, SocketOption::Keepalive(Some(probes))).unwrap();
+    b.watcher.set_option(here, SocketOption::Linger(Some(Duration::from_millis(1)))).unwrap();
+    assert_eq!(keepalive(&mut b), (true, Some(Duration::from_secs(1))));
+    b.watcher.set_option(here, SocketOption::Keepalive(None)).unwrap();
+    b.watcher.set_option(here, SocketOption::Linger(None)).unwrap();
+    assert_eq!(keepalive(&mut b), (false, None));
+    // What is out of range is an error, and switches nothing on.
+    let never = SocketOption::Keepalive(Some(probes.count(u32::MAX)));
+    let refused = b.watcher.set_option(here, never);
+    if cfg!(any(target_os = "linux", target_os = "android")) {
+        assert_eq!(refused, Err(Reason::Os(libc::EINVAL)));
+        assert_eq!(keepalive(&mut b), (false, None));
+    }
+    #[cfg(unix)]
+    {
+        let (unix, _other) = UnixStream::pair().unwrap();
+        let unix = b.watcher.attach(unix).unwrap();
+        let refused = b.watcher.set_option(unix, SocketOption::Keepalive(Some(probes)));
+        assert!(matches!(refused, Err(Reason::Os(_))), "{refused:?}");
+    }
 }
 
 /// libuv's tcp_open, multiple_listen: std's sockets in every state.

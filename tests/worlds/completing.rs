@@ -17,7 +17,7 @@ use windlass::driver::remote::Wake;
 use windlass::driver::swap::Pool;
 use windlass::driver::{Explain, Target};
 use windlass::kernel::{Answer, Connecting, Kernel, Received, Started};
-use windlass::net::ListenOptions;
+use windlass::net::{DatagramOptions, ListenOptions, SocketOption};
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Handle, Ready, Reason, SourceKind};
 
@@ -423,8 +423,12 @@ unsafe impl Kernel for Completing {
         self.sim.peer_address(fd)
     }
 
-    fn set_nodelay(&mut self, fd: RawFd, on: bool) -> io::Result<()> {
-        self.sim.set_nodelay(fd, on)
+    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        self.sim.bind_datagram(at, options)
+    }
+
+    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        self.sim.set_option(fd, option)
     }
 
     fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {

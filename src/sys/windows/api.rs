@@ -26,10 +26,17 @@ pub(crate) const SOCK_DGRAM: i32 = 2;
 
 pub(crate) const SOL_SOCKET: i32 = 0xffff;
 pub(crate) const SO_ACCEPTCONN: i32 = 0x0002;
+pub(crate) const SO_KEEPALIVE: i32 = 0x0008;
+pub(crate) const SO_LINGER: i32 = 0x0080;
+pub(crate) const SO_SNDBUF: i32 = 0x1001;
+pub(crate) const SO_RCVBUF: i32 = 0x1002;
 pub(crate) const SO_ERROR: i32 = 0x1007;
 pub(crate) const SO_TYPE: i32 = 0x1008;
 pub(crate) const IPPROTO_TCP: i32 = 6;
 pub(crate) const TCP_NODELAY: i32 = 1;
+pub(crate) const TCP_KEEPIDLE: i32 = 3;
+pub(crate) const TCP_KEEPCNT: i32 = 16;
+pub(crate) const TCP_KEEPINTVL: i32 = 17;
 
 pub(crate) const FIONBIO: i32 = 0x8004_667e_u32 as i32;
 pub(crate) const SD_SEND: i32 = 1;

@@ -13,6 +13,7 @@ use std::io::{self, IoSlice};
 use std::ptr;
 
 use crate::buf::Target;
+use crate::socket_option::{SocketOption, seconds};
 use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::{VECTORS, own};
@@ -253,13 +254,17 @@ fn take(made: SOCKET) -> Result<RawFd, i32> {
 
 /// A new non-blocking stream socket of `family`, not inherited.
 pub(crate) fn stream(family: i32) -> Result<OwnedFd, i32> {
+    make(family, api::SOCK_STREAM)
+}
+
+fn make(family: i32, kind: i32) -> Result<OwnedFd, i32> {
     if family == api::AF_UNIX {
         return Err(libc::EAFNOSUPPORT);
     }
     api::start();
     let flags = api::WSA_FLAG_OVERLAPPED | api::WSA_FLAG_NO_HANDLE_INHERIT;
     // SAFETY: no memory is passed.
-    let made = unsafe { api::WSASocketW(family, api::SOCK_STREAM, 0, ptr::null(), 0, flags) };
+    let made = unsafe { api::WSASocketW(family, kind, 0, ptr::null(), 0, flags) };
     take(made).map(own)
 }
 
@@ -312,6 +317,18 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     Ok(made)
 }
 
+/// A bound, non-blocking datagram socket.
+pub(crate) fn bind_datagram(at: &RawAddress, reuse_port: bool) -> io::Result<OwnedFd> {
+    if reuse_port {
+        let text = "Windows does not share an address between sockets";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let made = make(at.family(), api::SOCK_DGRAM).map_err(os_error)?;
+    // SAFETY: an address and its length.
+    check!(unsafe { api::bind(socket(made.as_raw_fd()), at.as_ptr(), at.len()) })?;
+    Ok(made)
+}
+
 fn name(
     fd: RawFd,
     call: unsafe extern "system" fn(SOCKET, *mut api::sockaddr, *mut i32) -> i32,
@@ -338,7 +355,36 @@ pub(crate) fn peer_error(fd: RawFd) -> i32 {
     peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
-/// Sets TCP_NODELAY.
-pub(crate) fn set_nodelay(fd: RawFd, on: bool) -> io::Result<()> {
-    set_option(fd, api::IPPROTO_TCP, api::TCP_NODELAY, i32::from(on))
+/// Sets an option of a socket.
+pub(crate) fn set_socket_option(fd: RawFd, option: SocketOption) -> io::Result<()> {
+    let of_socket = |name, value| set_option(fd, api::SOL_SOCKET, name, value);
+    let of_tcp = |name, value| set_option(fd, api::IPPROTO_TCP, name, value);
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    match option {
+        SocketOption::Nodelay(on) => of_tcp(api::TCP_NODELAY, i32::from(on)),
+        SocketOption::Keepalive(None) => of_socket(api::SO_KEEPALIVE, 0),
+        SocketOption::Keepalive(Some(probes)) => {
+            // First their times: if one is refused, the probes stay as they were.
+            of_tcp(api::TCP_KEEPIDLE, seconds(probes.idle, 1))?;
+            if let Some(interval) = probes.interval {
+                of_tcp(api::TCP_KEEPINTVL, seconds(interval, 1))?;
+            }
+            if let Some(count) = probes.count {
+                of_tcp(api::TCP_KEEPCNT, number(count))?;
+            }
+            of_socket(api::SO_KEEPALIVE, 1)
+        }
+        SocketOption::Linger(span) => {
+            // Two numbers of 16 bits: whether, and for how many seconds.
+            let span_s = span.map_or(0, |span| seconds(span, 0)).min(i32::from(u16::MAX));
+            set_option(
+                fd,
+                api::SOL_SOCKET,
+                api::SO_LINGER,
+                i32::from(span.is_some()) | span_s << 16,
+            )
+        }
+        SocketOption::RecvBuffer(bytes) => of_socket(api::SO_RCVBUF, number(bytes)),
+        SocketOption::SendBuffer(bytes) => of_socket(api::SO_SNDBUF, number(bytes)),
+    }
 }

@@ -1,0 +1,95 @@
+//! Options of sockets, as one vocabulary for watchers, drivers and kernels.
+
+use std::time::Duration;
+
+/// An option of a socket, for [`Watcher::set_option`](crate::Watcher::set_option).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SocketOption {
+    /// `TCP_NODELAY`: a small write leaves at once, and does not wait for more bytes.
+    Nodelay(bool),
+    /// `SO_KEEPALIVE`, and when the probes are sent. `None` turns the probes off.
+    Keepalive(Option<Keepalive>),
+    /// `SO_LINGER`, in whole seconds, rounded up. With zero, the close resets the connection and
+    /// drops the bytes that the peer has not acknowledged. With more, close(2) can block the
+    /// loop's thread for so long. `None` is the system's default: the close returns at once, and
+    /// the system goes on sending.
+    Linger(Option<Duration>),
+    /// `SO_RCVBUF`, in bytes: how much the system holds for a reader. Set it on a listener, and its
+    /// connections have it from their first packet on. Linux doubles the value, and takes less than
+    /// asked for where `net.core.rmem_max` says so.
+    RecvBuffer(u32),
+    /// `SO_SNDBUF`, in bytes: how much the system holds that the peer has not acknowledged. Linux
+    /// doubles the value, and takes less than asked for where `net.core.wmem_max` says so.
+    SendBuffer(u32),
+}
+
+/// When TCP probes a peer from which nothing comes, and when it gives the connection up.
+///
+/// The times are whole seconds, rounded up, at least one. The reads of a connection that was given
+/// up end with `ETIMEDOUT`.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::net::Keepalive;
+/// // After a minute three probes, ten seconds apart: a peer that is gone shows after 90 seconds.
+/// let probes = Keepalive::new(Duration::from_secs(60)).interval(Duration::from_secs(10)).count(3);
+/// assert_eq!(probes.count, Some(3));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// How long the connection is silent before the first probe: `TCP_KEEPIDLE`, 1 to 32,767
+    /// seconds on Linux.
+    pub idle: Duration,
+    /// How long the system waits for the answer of a probe: `TCP_KEEPINTVL`, 1 to 32,767 seconds on
+    /// Linux. `None` leaves it to the system.
+    pub interval: Option<Duration>,
+    /// How many probes stay without an answer before the connection is given up: `TCP_KEEPCNT`, 1
+    /// to 127 on Linux. `None` leaves it to the system.
+    pub count: Option<u32>,
+}
+
+impl Keepalive {
+    /// Probes after `idle`, with the interval and the count of the system.
+    pub const fn new(idle: Duration) -> Keepalive {
+        Keepalive { idle, interval: None, count: None }
+    }
+
+    /// Sets [`interval`](Keepalive::interval).
+    pub const fn interval(mut self, span: Duration) -> Keepalive {
+        self.interval = Some(span);
+        self
+    }
+
+    /// Sets [`count`](Keepalive::count).
+    pub const fn count(mut self, count: u32) -> Keepalive {
+        self.count = Some(count);
+        self
+    }
+}
+
+/// Whole seconds, rounded up, at least one where there must be some.
+pub(crate) fn seconds(span: Duration, least: i32) -> i32 {
+    let up = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
+    i32::try_from(up).unwrap_or(i32::MAX).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_rounded_up_to_seconds() {
+        for (span, least, expected) in [
+            (Duration::ZERO, 0, 0),
+            (Duration::ZERO, 1, 1),
+            (Duration::from_nanos(1), 0, 1),
+            (Duration::from_secs(7), 1, 7),
+            (Duration::from_millis(7001), 1, 8),
+            (Duration::MAX, 1, i32::MAX),
+        ] {
+            assert_eq!(seconds(span, least), expected, "{span:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sockets that a watcher makes, and their options.
+
+use std::io;
+
+use super::Watcher;
+use crate::address::Address;
+use crate::driver::{DatagramOptions, Driver};
+use crate::error::Reason;
+use crate::socket_option::SocketOption;
+use crate::source::Source;
+#[cfg(doc)]
+use crate::{Limit, Op};
+
+impl<D: Driver> Watcher<D> {
+    /// Makes a datagram socket, binds it to `address`, and attaches it: UDP for an internet
+    /// address. Port 0 lets the system choose one, and
+    /// [`local_address`](Watcher::local_address) tells which. It takes [`Op::recv_from`] and
+    /// [`Op::send_to`].
+    ///
+    /// ```
+    /// use windlass::net::DatagramOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let here = watcher.bind_datagram(([127, 0, 0, 1], 0), DatagramOptions::default())?;
+    /// let address = watcher.local_address(here)?;
+    /// watcher.submit(Op::recv_from(here))?;
+    /// watcher.submit(Op::send_to(here, "to myself", address))?;
+    /// let mut done = Completions::new();
+    /// while !done.iter().any(|c| matches!(c.result, Ok(Done::Received { .. }))) {
+    ///     watcher.wait(&mut done)?;
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// On an error the call leaves no socket behind. The errors are:
+    ///
+    /// - `EADDRINUSE`: another socket has the address.
+    /// - `EADDRNOTAVAIL`: the address does not belong to this machine.
+    /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
+    ///   directory.
+    /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address.
+    /// - `EMFILE`, `ENFILE`: out of descriptors.
+    /// - `Unsupported`: [`reuse_port`](DatagramOptions::reuse_port) on Windows; a driver of your
+    ///   own makes no such sockets.
+    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
+    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    pub fn bind_datagram(
+        &mut self,
+        address: impl Into<Address>,
+        options: DatagramOptions,
+    ) -> io::Result<Source> {
+        self.driver.bind_datagram(&address.into(), options)
+    }
+
+    /// Sets an option of a socket. The connections that a listener accepts later have the options
+    /// of the listener. (On macOS they do not have the times of
+    /// [`Keepalive`](SocketOption::Keepalive).) In a simulation options have no effect.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Watcher;
+    /// use windlass::net::{Keepalive, SocketOption};
+    /// let mut watcher = Watcher::new()?;
+    /// let listener = watcher.listen(([127, 0, 0, 1], 0))?;
+    /// let probes = Keepalive::new(Duration::from_secs(60));
+    /// watcher.set_option(listener, SocketOption::Keepalive(Some(probes)))?;
+    /// watcher.set_option(listener, SocketOption::RecvBuffer(256 << 10))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the socket does not have this option, for
+    ///   example a Unix socket one of TCP, or the system does not have it.
+    /// - [`Reason::Os`] with `EINVAL`: the value is out of the range of the system.
+    /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
+    /// - [`Reason::Unsupported`]: a driver of your own has no options.
+    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
+    pub fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
+        self.driver.set_option(source, option)
+    }
+}

@@ -1,0 +1,87 @@
+//! Datagram sockets that the watcher makes.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use windlass::net::DatagramOptions;
+use windlass::{Address, Done, Op, Source};
+
+use crate::common::*;
+
+fn bind<D: windlass::driver::Driver>(b: &mut Bench<D>, shared: bool) -> (Source, Address) {
+    let at = (Ipv4Addr::LOCALHOST, 0);
+    let options = DatagramOptions::default().reuse_port(shared);
+    let source = b.watcher.bind_datagram(at, options).unwrap();
+    (source, b.watcher.local_address(source).unwrap())
+}
+
+pub fn bound_sockets_answer_their_senders<H: Harness>() {
+    let mut b = H::bench();
+    let (here, here_at) = bind(&mut b, false);
+    let (there, there_at) = bind(&mut b, false);
+    assert_ne!(here_at, there_at);
+    for size in [1, 0, 1400, 9000] {
+        let receive = b.submit(Op::recv_from(there));
+        let send = b.submit(Op::send_to(here, pattern(size, 7), there_at.clone()));
+        expect_written(b.end(send));
+        let Ok(Done::Received { data, from, truncated }) = b.end(receive).result else { panic!() };
+        assert_eq!((&*data, &from, truncated), (&*pattern(size, 7), &here_at, false));
+        let receive = b.submit(Op::recv_from(here));
+        let send = b.submit(Op::send_to(there, data, from));
+        expect_written(b.end(send));
+        let Ok(Done::Received { data, from, .. }) = b.end(receive).result else { panic!() };
+        assert_eq!((&*data, from), (&*pattern(size, 7), there_at.clone()));
+    }
+    b.expect_all_ended();
+}
+
+pub fn an_address_is_bound_once_unless_it_is_shared<H: Harness>() {
+    let mut b = H::bench();
+    let (_, at) = bind(&mut b, false);
+    for shared in [false, true] {
+        let options = DatagramOptions::default().reuse_port(shared);
+        match b.watcher.bind_datagram(at.clone(), options) {
+            Err(error) if cfg!(windows) && shared => {
+                return assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+            }
+            other => assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::AddrInUse),
+        }
+    }
+    if cfg!(windows) {
+        return;
+    }
+    let (one, at) = bind(&mut b, true);
+    let options = DatagramOptions::default().reuse_port(true);
+    let other = b.watcher.bind_datagram(at.clone(), options).unwrap();
+    // All that senders say arrives, at the one or the other.
+    let receives: Vec<_> =
+        [one, other].into_iter().map(|source| (source, b.submit(Op::recv_from(source)))).collect();
+    for count in 0..10 {
+        let (sender, _) = bind(&mut b, false);
+        let send = b.submit(Op::send_to(sender, pattern(9, count), at.clone()));
+        expect_written(b.end(send));
+    }
+    let mut heard = 0;
+    let mut receives = receives;
+    while heard < 10 {
+        let c = b.next();
+        let which = receives.iter().position(|(source, _)| *source == c.source).unwrap();
+        assert!(matches!(c.result, Ok(Done::Received { .. })), "{c:?}");
+        heard += 1;
+        receives[which].1 = b.submit(Op::recv_from(c.source));
+    }
+    for (source, receive) in receives {
+        b.watcher.abort(source);
+        b.end(receive);
+    }
+    b.expect_all_ended();
+}
+
+pub fn an_address_that_cannot_be_bound_is_an_error<H: Harness>() {
+    let mut b = H::bench();
+    let options = DatagramOptions::default();
+    assert!(b.watcher.bind_datagram(Address::unspecified(), options).is_err());
+    if let Ok(six) = b.watcher.bind_datagram((Ipv6Addr::LOCALHOST, 0), options) {
+        let at = b.watcher.local_address(six).unwrap().ip().unwrap();
+        assert!(at.is_ipv6() && at.port() != 0);
+    }
+}
