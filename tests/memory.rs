@@ -1,23 +1,24 @@
 //! What memory costs: no allocation for an operation in steady state, few bytes for a source, and
 //! nothing that stays behind.
 //!
-//! Counted by an allocator of this binary, for each thread by itself; one test after the other,
-//! since descriptors belong to the process.
+//! An allocator of this binary counts, for each thread by itself. The tests run one after the
+//! other, since descriptors belong to the process.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
-#![allow(unsafe_code)] // an allocator and limits of the process need it
+#![allow(unsafe_code)] // limits of the process need it
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use alloc::{allocations, live_bytes};
 use skip::{Needs, skip};
 use windlass::driver::Driver;
 use windlass::sim::Faults;
 use windlass::{Buf, Completions, Done, DriverKind, ErrorKind, Handle, Op, Ready, Source, Watcher};
 
+#[path = "common/alloc.rs"]
+mod alloc;
 #[path = "memory/lists.rs"]
 mod lists;
 #[path = "common/skip.rs"]
@@ -26,41 +27,6 @@ mod worlds;
 
 use worlds::{Network, Poll, Real, Ring, Virtual, World, descriptors};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(allocations: u64, bytes: isize) {
-    // A thread that ends may still free.
-    let _ = ALLOCATIONS.try_with(|all| all.set(all.get() + allocations));
-    let _ = LIVE_BYTES.try_with(|all| all.set(all.get() + bytes));
-}
-
-// SAFETY: everything is passed on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as isize));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(1, size as isize - layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Runs the tests one by one, and without backtraces of held buffers (`trace-buffers`), which
 /// allocate.
 fn alone() -> MutexGuard<'static, ()> {
@@ -68,14 +34,6 @@ fn alone() -> MutexGuard<'static, ()> {
     // SAFETY: this process accesses its environment through std only, which locks it.
     unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
     alone
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.get()
-}
-
-fn live_bytes() -> isize {
-    LIVE_BYTES.get()
 }
 
 /// Rounds until everything has the memory that it needs, and rounds that must need no more.

@@ -5,19 +5,10 @@ use libfuzzer_sys::fuzz_target;
 use windlass_serve::framing::{Prefix, Prefixed};
 
 mod framing;
+#[path = "../../crates/serve/src/framing/tests/prefixes.rs"]
+mod prefixes;
 
-const PREFIXES: [Prefix; 10] = [
-    Prefix::U8,
-    Prefix::U16Be,
-    Prefix::U16Le,
-    Prefix::U24Be,
-    Prefix::U24Le,
-    Prefix::U32Be,
-    Prefix::U32Le,
-    Prefix::U64Be,
-    Prefix::U64Le,
-    Prefix::Varint,
-];
+use prefixes::PREFIXES;
 
 fuzz_target!(|program: (u8, framing::Cut)| {
     let (prefix, cut) = program;

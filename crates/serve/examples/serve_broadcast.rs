@@ -84,20 +84,12 @@ fn main() -> io::Result<()> {
     let mut options = common::Options::new(
         "serve_broadcast [--port N] [--loops N] [--interval MILLISECONDS] [--size BYTES]",
     );
-    let port: u16 = options.take("--port", 7009);
-    let loops: usize = options.take("--loops", 1);
-    let interval = Duration::from_millis(options.take("--interval", 1000));
-    let size: usize = options.take("--size", 64);
-    options.end();
-
-    let started = common::end_on_signals()?;
-    let new =
-        |_loop| Broadcast { started: started.clone(), interval, size, number: 0, ids: vec![] };
-    let report = Server::new(new)
-        .config(config())
-        .loops(loops)
-        .listen(&format!("tcp://127.0.0.1:{port}"))?
-        .run()?;
-    println!("{} connections", report.counts.accepted);
-    Ok(())
+    let interval = Duration::from_millis(options.take("--interval").unwrap_or(1000));
+    let size: usize = options.take("--size").unwrap_or(64);
+    let setup = common::Setup::new(options, 7009, 1)?;
+    let new = |_loop| {
+        let started = setup.started.clone();
+        Broadcast { started, interval, size, number: 0, ids: vec![] }
+    };
+    setup.run(Server::new(new).config(config()))
 }

@@ -117,18 +117,9 @@ impl Handler for Chat {
 
 #[allow(dead_code)] // tests use the handler
 fn main() -> io::Result<()> {
-    let mut options = common::Options::new("serve_chat [--port N] [--loops N]");
-    let port: u16 = options.take("--port", 7010);
-    let loops: usize = options.take("--loops", 2);
-    options.end();
-
-    let started = common::end_on_signals()?;
+    let options = common::Options::new("serve_chat [--port N] [--loops N]");
+    let setup = common::Setup::new(options, 7010, 2)?;
     let room = Arc::new(Room::default());
-    let report = Server::new(|_loop| Chat { room: room.clone(), started: started.clone() })
-        .config(config())
-        .loops(loops)
-        .listen(&format!("tcp://127.0.0.1:{port}"))?
-        .run()?;
-    println!("{} connections", report.counts.accepted);
-    Ok(())
+    let new = |_loop| Chat { room: room.clone(), started: setup.started.clone() };
+    setup.run(Server::new(new).config(config()))
 }

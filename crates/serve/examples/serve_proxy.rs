@@ -115,18 +115,9 @@ impl Handler for Proxy {
 #[allow(dead_code)] // tests use the handler
 fn main() -> io::Result<()> {
     let mut options = common::Options::new("serve_proxy [--to HOST:PORT] [--port N] [--loops N]");
-    let to = options.take("--to", String::from("127.0.0.1:7007"));
-    let port: u16 = options.take("--port", 7008);
-    let loops: usize = options.take("--loops", 1);
-    options.end();
-
+    let to: String = options.take("--to").unwrap_or("127.0.0.1:7007".into());
+    let setup = common::Setup::new(options, 7008, 1)?;
     let to: Vec<SocketAddr> = to.to_socket_addrs()?.collect();
-    let started = common::end_on_signals()?;
-    let report = Server::new(|_loop| Proxy { to: to.clone(), started: started.clone() })
-        .config(config())
-        .loops(loops)
-        .listen(&format!("tcp://127.0.0.1:{port}"))?
-        .run()?;
-    println!("{} connections", report.counts.accepted);
-    Ok(())
+    let new = |_loop| Proxy { to: to.clone(), started: setup.started.clone() };
+    setup.run(Server::new(new).config(config()))
 }

@@ -1,4 +1,4 @@
-//! What differs between systems.
+//! Code that differs between systems.
 
 use std::path::{Path, PathBuf};
 

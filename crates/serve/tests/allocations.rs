@@ -1,41 +1,17 @@
 //! What the framing allocates: nothing while frames arrive whole.
 #![allow(missing_docs)] // a test binary has no users
-#![allow(unsafe_code)] // an allocator that counts
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use windlass::Watcher;
 use windlass_serve::framing::{Decoder, Delimited, Ending, Error, Input, Lines, Prefix, Prefixed};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: as for this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: as for this function.
-        unsafe { System.dealloc(start, layout) };
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+#[path = "../../../tests/common/alloc.rs"]
+mod alloc;
 
 /// How many allocations `work` makes.
 fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
+    let before = alloc::allocations();
     work();
-    ALLOCATIONS.get() - before
+    alloc::allocations() - before
 }
 
 /// Leases of `bytes`, which have frames in them, decoded again and again.

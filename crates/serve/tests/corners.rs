@@ -1,5 +1,5 @@
-//! What happens at the corners: two causes at once, calls out of their usual order, and values at
-//! their ends, on every driver.
+//! Corner cases: two causes at once, calls in an unusual order, and values at their limits, on
+//! every driver.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

@@ -1,4 +1,4 @@
-//! Echo: what is said comes back, whole and in order, on every driver.
+//! Echo: the bytes of a client come back, whole and in order, on every driver.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

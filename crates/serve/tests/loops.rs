@@ -243,11 +243,11 @@ fn servers_share_a_port() {
     }
 }
 
-/// Counts what it is woken for and told; a message names its number.
+/// Counts its wakes and messages; a message contains its number.
 struct Told {
     serving: Sender<(Remote, Vec<Address>)>,
     events: Sender<(Id, String)>,
-    /// It takes its time, so that other threads are ahead.
+    /// Whether a callback is slow, so that the other threads are ahead of the loop.
     slow: bool,
 }
 

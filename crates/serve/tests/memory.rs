@@ -1,51 +1,17 @@
 //! What an engine and a server allocate: nothing for a message, and few bytes for a connection.
 #![allow(missing_docs)] // a test binary has no users
-#![allow(unsafe_code)] // an allocator that counts
 #![cfg(unix)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Op, Watcher};
 use windlass_serve::{Action, Config, Conn, Engine, Event, Handler, Server};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(allocations: u64, bytes: isize) {
-    // A thread that ends may still free.
-    let _ = ALLOCATIONS.try_with(|all| all.set(all.get() + allocations));
-    let _ = LIVE_BYTES.try_with(|all| all.set(all.get() + bytes));
-}
-
-// SAFETY: every call goes on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as isize));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(1, size as isize - layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+#[path = "../../../tests/common/alloc.rs"]
+mod alloc;
 
 /// Answers in each of the ways that are to be cheap, by the first byte of a message.
 struct Answers;
@@ -103,12 +69,13 @@ fn a_message_allocates_nothing() {
         }
     };
     (0..20).for_each(|_| round()); // the tables and the swap buffers grow
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     (0..50).for_each(|_| round());
-    assert_eq!(ALLOCATIONS.get() - before, 0, "for 1200 messages");
+    assert_eq!(allocations() - before, 0, "for 1200 messages");
 }
 
-/// So many connections at a time, in steps: no list of the engine's grows by the way they come.
+/// Connections come in batches, so that the engine's lists of connections with work stay short. The
+/// measurement then shows the idle connections alone.
 const STEPS: usize = 64;
 const STEP: usize = 32;
 
@@ -121,7 +88,7 @@ fn pairs() -> (Vec<UnixStream>, Vec<UnixStream>) {
 fn an_idle_connection_takes_32_bytes_more_than_a_source() {
     let (ours, _theirs) = pairs();
     let mut watcher = Watcher::new().expect("a watcher");
-    let before = LIVE_BYTES.get();
+    let before = live_bytes();
     let (mut ours, mut done) = (ours.into_iter(), Completions::new());
     for _ in 0..STEPS {
         for socket in ours.by_ref().take(STEP) {
@@ -133,12 +100,12 @@ fn an_idle_connection_takes_32_bytes_more_than_a_source() {
         watcher.try_wait(&mut done).unwrap();
         done.clear();
     }
-    let bare = LIVE_BYTES.get() - before;
+    let bare = live_bytes() - before;
     drop(watcher);
 
     let (ours, _theirs) = pairs();
     let mut watcher = Watcher::new().expect("a watcher");
-    let before = LIVE_BYTES.get();
+    let before = live_bytes();
     let mut engine = Engine::<()>::new(Config::default());
     let (mut ours, mut done) = (ours.into_iter(), Completions::new());
     for _ in 0..STEPS {
@@ -155,7 +122,7 @@ fn an_idle_connection_takes_32_bytes_more_than_a_source() {
         }
         assert!(engine.next_event(&mut watcher).is_none());
     }
-    let engine_bytes = LIVE_BYTES.get() - before;
+    let engine_bytes = live_bytes() - before;
     let count = (STEPS * STEP) as isize;
     let more = (engine_bytes - bare) as f64 / count as f64;
     println!("{} bytes for a source, {more:.1} more for a connection", bare / count);

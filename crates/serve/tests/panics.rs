@@ -289,7 +289,7 @@ fn wakes_of_a_turn_are_one<T: Harness>() {
     assert_eq!(notes.of(id), ["accepted ", "woken"]);
     assert!(remote.wake(id));
     bench.until("it is woken again", |_| notes.of(id).len() == 3);
-    // What was woken and closes is not told any more.
+    // A connection that was woken and then closes gets no `wake` any more.
     bench.running.engine().wake(id);
     bench.running.engine().close(id);
     bench.running.turn(&mut bench.watcher);

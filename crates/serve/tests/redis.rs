@@ -200,7 +200,7 @@ impl Fake {
     }
 }
 
-/// The simulated disk: what is durable, and the group whose sync is on its way.
+/// The simulated disk: its durable bytes, and the group whose sync is in progress.
 #[derive(Default)]
 struct Disk {
     durable: Vec<u8>,
@@ -279,7 +279,7 @@ impl World {
                 _ => {
                     let rest = self.server.complete(&mut self.watcher, c);
                     let rest = rest.and_then(|c| self.clients.complete(&mut self.watcher, c));
-                    assert!(rest.is_none(), "a completion of no one: {rest:?}");
+                    assert!(rest.is_none(), "a completion of no client: {rest:?}");
                 }
             }
         }
@@ -525,7 +525,7 @@ fn a_torn_log_is_cut_at_every_byte() {
     }
 }
 
-/// What is no log is not touched, and the error says where it is wrong.
+/// A file that is no log stays unchanged, and the error names the place of the fault.
 #[test]
 fn what_is_no_log_is_refused_and_stays() {
     for (bytes, why) in [

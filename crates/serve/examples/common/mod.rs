@@ -1,20 +1,54 @@
-//! What the examples share: options on the command line, and an end on SIGINT and SIGTERM.
+//! Code that the examples share: options on the command line, a listener, and an end on SIGINT and
+//! SIGTERM.
 #![allow(dead_code)] // each example uses its own part
 
 use std::io;
-use std::str::FromStr;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use windlass::process::signal;
 use windlass::{Address, Completions, Op, Watcher};
-use windlass_serve::Remote;
+use windlass_serve::{Handler, Remote, Server};
+
+#[path = "../../../../examples/common/options.rs"]
+mod options;
+
+pub(crate) use options::Options;
+
+/// The options that all examples have, and the handle that ends the server.
+pub(crate) struct Setup {
+    port: u16,
+    loops: usize,
+    pub(crate) started: Started,
+}
+
+impl Setup {
+    /// Takes `--port` and `--loops`, or these defaults. They are the last options: explains the
+    /// usage and exits if anything is left over. Then watches SIGINT and SIGTERM.
+    pub(crate) fn new(mut options: Options, port: u16, loops: usize) -> io::Result<Setup> {
+        let port = options.take("--port").unwrap_or(port);
+        let loops = options.take("--loops").unwrap_or(loops);
+        options.end();
+        Ok(Setup { port, loops, started: end_on_signals()? })
+    }
+
+    /// Serves until the server ends, and prints the number of its connections.
+    pub(crate) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
+        &self,
+        server: Server<F>,
+    ) -> io::Result<()> {
+        let address = format!("tcp://127.0.0.1:{}", self.port);
+        let report = server.loops(self.loops).listen(&address)?.run()?;
+        println!("{} connections", report.counts.accepted);
+        Ok(())
+    }
+}
 
 /// The handle of a server for other threads, once it serves.
 pub(crate) type Started = Arc<OnceLock<Remote>>;
 
-/// Shuts the server down on SIGINT and SIGTERM. Call it before the server starts: a burst of
-/// connections can use up the descriptors that it needs.
-pub(crate) fn end_on_signals() -> io::Result<Started> {
+/// Shuts the server down on SIGINT and SIGTERM. Called before the server starts: a burst of
+/// connections could use up the descriptors that it needs.
+fn end_on_signals() -> io::Result<Started> {
     let started = Started::default();
     let server = Arc::clone(&started);
     let (tell, is_ready) = mpsc::channel();
@@ -35,43 +69,9 @@ pub(crate) fn end_on_signals() -> io::Result<Started> {
     }
 }
 
-/// For a handler's `serving`: each loop calls it, and the first one tells where the server listens.
+/// For a handler's `serving`: each loop calls it, and the first one prints the addresses.
 pub(crate) fn serving(started: &Started, server: &Remote, addresses: &[Address]) {
     if started.set(server.clone()).is_ok() {
         addresses.iter().for_each(|address| println!("listening on {address}"));
-    }
-}
-
-/// Options of the form `--name value`.
-pub(crate) struct Options {
-    usage: &'static str,
-    words: Vec<String>,
-}
-
-impl Options {
-    /// Those that the program was started with.
-    pub(crate) fn new(usage: &'static str) -> Options {
-        Options { usage, words: std::env::args().skip(1).collect() }
-    }
-
-    /// Takes the value of `name`, or the default if it was not given. Explains the usage and exits
-    /// if the value is none of this type.
-    pub(crate) fn take<T: FromStr>(&mut self, name: &str, default: T) -> T {
-        let Some(at) = self.words.iter().position(|word| word == name) else { return default };
-        let value = self.words.get(at + 1).and_then(|word| word.parse().ok());
-        self.words.drain(at..self.words.len().min(at + 2));
-        value.unwrap_or_else(|| self.explain())
-    }
-
-    /// Explains the usage and exits if anything is left over.
-    pub(crate) fn end(self) {
-        if !self.words.is_empty() {
-            self.explain();
-        }
-    }
-
-    fn explain(&self) -> ! {
-        eprintln!("usage: {}", self.usage);
-        std::process::exit(2);
     }
 }

@@ -1,7 +1,7 @@
 //! The log of all writes: replay at the start, and group commit by a thread of its own.
 //!
-//! The log has the commands as clients send them, one behind the other. All writes that come while
-//! a group is written and synced make the next group.
+//! The log has the commands as clients send them, one behind the other. The writes that arrive
+//! while a group is written and synced are the next group.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,11 +17,11 @@ use crate::store::{Store, Taken};
 /// How much of the log is read at a time, in bytes.
 const STEP: usize = 1 << 20;
 
-/// Opens the log at `path`, makes it where there is none, and does what it says. Cuts an incomplete
-/// command off its end, which a crash has left; the third value is how many bytes that were.
+/// Opens the log at `path`, or makes it, and carries out its commands. Cuts an incomplete command
+/// off its end, which a crash has left; the third value is the number of these bytes.
 ///
 /// # Errors
-/// Those of the files, and `InvalidData` where the log has something else than writes: it stays as
+/// Those of the file, and `InvalidData` if the log has something else than writes. Then it stays as
 /// it is.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Store, u64)> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, Store, u64)> {
     Ok((file, store.logged(), len - end))
 }
 
-/// Does what the log says. Returns where its last complete command ends.
+/// Carries out the commands of the log. Returns where the last complete one ends.
 pub(crate) fn replay(log: &mut (impl Read + Seek), store: &mut Store) -> io::Result<u64> {
     log.seek(SeekFrom::Start(0))?;
     let (mut input, mut commands, mut reply) = (Input::new(), Commands::default(), Vec::new());
@@ -124,8 +124,8 @@ impl Shared {
     /// that has waited.
     ///
     /// # Errors
-    /// A write or a sync has failed. Nothing is acknowledged from then on: it is not known what is
-    /// on the disk.
+    /// A write or a sync has failed. Nothing is acknowledged from then on, because it is unknown
+    /// which bytes are on the disk.
     pub(crate) fn commit(&self, mut file: File, wake: impl Fn(Id)) -> io::Result<()> {
         while let Some(taken) = self.next_group() {
             if !taken.commands.is_empty() {

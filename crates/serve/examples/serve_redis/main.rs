@@ -49,13 +49,9 @@ fn main() -> io::Result<()> {
     let mut options = common::Options::new(
         "serve_redis [--port N] [--loops N] [--appendonly yes|no] [--appendfilename FILE]",
     );
-    let port: u16 = options.take("--port", 6380);
-    let loops: usize = options.take("--loops", 1);
-    let appends = options.take("--appendonly", Switch(false));
-    let path = options.take("--appendfilename", PathBuf::from("appendonly.aof"));
-    options.end();
-
-    let started = common::end_on_signals()?;
+    let appends = options.take("--appendonly").unwrap_or(Switch(false));
+    let path = options.take("--appendfilename").unwrap_or(PathBuf::from("appendonly.aof"));
+    let setup = common::Setup::new(options, 6380, 1)?;
     let (store, file) = if appends.0 {
         let about = |error| io::Error::other(format!("{}: {error}", path.display()));
         let (file, store, cut) = log::open(&path).map_err(about)?;
@@ -69,26 +65,22 @@ fn main() -> io::Result<()> {
     };
     let shared = Arc::new(Shared::new(store));
     let log = file.map(|file| {
-        let (shared, started) = (Arc::clone(&shared), Arc::clone(&started));
+        let (shared, started) = (Arc::clone(&shared), Arc::clone(&setup.started));
         thread::spawn(move || {
             let server = || started.get().expect("commands come when the server has started");
             let ended = shared.commit(file, |id| {
                 server().wake(id);
             });
-            // Nothing is acknowledged any more.
+            // After an error, no write is acknowledged any more.
             ended.inspect_err(|_| server().shutdown())
         })
     });
-    let report = Server::new(|_loop| Redis::new(Arc::clone(&shared), Arc::clone(&started)))
-        .config(redis::config())
-        .loops(loops)
-        .listen(&format!("tcp://127.0.0.1:{port}"))?
-        .run()?;
+    let new = |_loop| Redis::new(Arc::clone(&shared), Arc::clone(&setup.started));
+    setup.run(Server::new(new).config(redis::config()))?;
     shared.end();
     if let Some(log) = log {
         log.join().expect("no panic")?;
     }
-    println!("{} connections", report.counts.accepted);
     Ok(())
 }
 

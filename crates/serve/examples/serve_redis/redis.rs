@@ -20,8 +20,8 @@ pub(crate) struct Redis {
     out: Vec<u8>,
 }
 
-/// A client that has sent all its commands still gets the replies. A client that has as many
-/// replies as may wait is told to `drained` when it has read most of them.
+/// A client that has shut down its output still gets the replies. If as many replies wait for a
+/// client as may, its next commands are done in `drained`, after it has read most of them.
 pub(crate) fn config() -> Config {
     let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1);
     Config::new().close_on_eof(false).limits(limits)

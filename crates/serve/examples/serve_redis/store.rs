@@ -144,7 +144,7 @@ impl Store {
         if let Some(old) = self.values.get_mut(key) {
             old.clear();
             old.extend_from_slice(value);
-            // A short value does not keep the memory of a long one.
+            // A short value must not keep the memory of a longer one.
             if old.capacity() / 4 > value.len() {
                 old.shrink_to_fit();
             }
@@ -159,8 +159,8 @@ impl Store {
         }
     }
 
-    /// The group that must be on the disk before a reply may leave that tells what the store has;
-    /// 0 if all of it is.
+    /// The group that must be on the disk before a reply may tell the contents of the store; 0 if
+    /// all of the store is on the disk.
     pub(crate) fn barrier(&self) -> u64 {
         let Some(group) = &self.group else { return 0 };
         let last = group.number - u64::from(group.commands.is_empty());

@@ -32,7 +32,7 @@ impl Budget {
 
     /// How many bytes wait now.
     pub fn used(&self) -> usize {
-        // Parties add before they take away, but a reader may see it in another order.
+        // Each party adds before it subtracts, but a reader may see that in another order.
         let used = self.0.used.load(Ordering::Relaxed);
         if used > isize::MAX as usize { 0 } else { used }
     }
@@ -46,7 +46,8 @@ impl Budget {
 
     /// Charges `bytes` unless they exceed the limit.
     pub(crate) fn try_charge(&self, bytes: u32) -> bool {
-        // What does not fit must not show for a moment: a loop that saw it would shed a connection.
+        // One atomic step, because a loop that saw a charge which does not fit would shed a
+        // connection.
         let charge =
             |used: usize| used.checked_add(bytes as usize).filter(|sum| *sum <= self.0.limit);
         self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge).is_ok()

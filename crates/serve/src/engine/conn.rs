@@ -1,4 +1,4 @@
-//! The table of connections: names, and what is kept for each.
+//! The table of connections: their ids, and their states.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -71,8 +71,8 @@ pub(crate) struct Head {
     /// The number of the connection that has the place; 0 if it is vacant.
     number: AtomicU64,
     /// Bytes that count against the connection's cap: those that wait in the loop, and those that
-    /// other threads have queued. Each party takes away what it has added, so a charge that
-    /// outlives its connection does no harm to the next one of this place.
+    /// other threads have queued. Each party subtracts what it has added, so a charge that outlives
+    /// its connection counts for the next one only until its party subtracts it.
     charged: AtomicU32,
     /// When it was opened, in tenths of a second since the first connection. (It fills the place up
     /// to a multiple of 8 bytes.)
@@ -90,7 +90,8 @@ impl Heads {
             if head.number.load(Ordering::Acquire) != id.number {
                 return Err(Refusal::Stale);
             }
-            // What does not fit must not show for a moment: the loop would refuse its own write.
+            // One atomic step, because the loop would refuse its own write while a charge that does
+            // not fit is in the counter.
             let charge = |charged: u32| charged.checked_add(bytes).filter(|sum| *sum <= cap);
             let charged = head.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge);
             charged.map(|_| ()).map_err(|_| Refusal::Cap)
@@ -103,7 +104,7 @@ impl Heads {
         self.with(id.index, |head| head.charged.fetch_sub(bytes, Ordering::Relaxed));
     }
 
-    /// Whether the name is not stale yet.
+    /// Whether the id is not stale yet.
     pub(crate) fn contains(&self, id: Id) -> bool {
         let lives = |head: &Head| head.number.load(Ordering::Acquire) == id.number;
         self.with(id.index, lives).unwrap_or(false)
@@ -161,7 +162,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// It connects, and has no reads yet.
+/// The connection connects, and has no reads yet.
 pub(crate) const CONNECTING: u16 = 1;
 /// A read is in flight.
 pub(crate) const READING: u16 = 1 << 1;
@@ -171,7 +172,7 @@ pub(crate) const PAUSED: u16 = 1 << 2;
 pub(crate) const FULL: u16 = 1 << 3;
 /// Its reads stop because the whole server has too many bytes.
 pub(crate) const THROTTLED: u16 = 1 << 4;
-/// Data is held back; what arrives goes behind it.
+/// Data is held back. New data goes behind it.
 pub(crate) const HELD: u16 = 1 << 5;
 /// The peer has ended its side.
 pub(crate) const ENDED: u16 = 1 << 6;
@@ -179,7 +180,7 @@ pub(crate) const ENDED: u16 = 1 << 6;
 pub(crate) const DIRTY: u16 = 1 << 7;
 /// A wait for the end of its output is in flight.
 pub(crate) const DRAINING: u16 = 1 << 8;
-/// It is to close when its output is out.
+/// The connection is to close when its output is sent.
 pub(crate) const CLOSE: u16 = 1 << 9;
 /// The close is submitted.
 pub(crate) const CLOSING: u16 = 1 << 10;
@@ -187,7 +188,7 @@ pub(crate) const CLOSING: u16 = 1 << 10;
 pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
-/// Its descriptor is to be detached when its output is out.
+/// Its descriptor is to be detached when its output is sent.
 pub(crate) const DETACH: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;
@@ -200,23 +201,23 @@ pub(crate) const OVER: u16 = CLOSE | CLOSING | ABORT;
 /// Its read is to end.
 pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED | DETACH;
 
-/// What the loop keeps for a connection. 16 bytes besides the state: an idle connection has no
-/// more than this and its `Head`.
+/// The entry of a connection in the loop: 16 bytes besides the state. An idle connection has only
+/// this entry and its `Head`.
 pub(crate) struct Place<S> {
     pub(crate) source: Source,
-    /// Its part of `Table::active`, while it has more than a state; of a vacant place the next
-    /// vacant one.
+    /// The index of its active part in `Table::active`, if it has one. In a vacant place, the next
+    /// vacant place.
     pub(crate) active: u32,
     pub(crate) flags: u16,
     pub(crate) state: Option<S>,
 }
 
-/// What a connection has while something is in motion.
+/// The active part of a connection: its output, its held data, and its close in progress.
 #[derive(Default)]
 pub(crate) struct Active {
     /// The place it belongs to.
     pub(crate) index: u32,
-    /// What was written in this turn: these buffers, then the copied bytes.
+    /// The output of this turn: these buffers, then the copied bytes.
     pub(crate) parts: Vec<Buf>,
     pub(crate) copied: Vec<u8>,
     pub(crate) corked: usize,
@@ -389,7 +390,7 @@ impl<S> Table<S> {
         (place.source == source).then_some(place)
     }
 
-    /// The name of the connection that reads from a source, if nothing is in the way of its data.
+    /// The id of the connection that reads from a source, if its data can be delivered at once.
     #[inline(always)]
     pub(crate) fn reads(&self, index: u32, source: Source) -> Option<Id> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
@@ -414,7 +415,7 @@ impl<S> Table<S> {
         Some((&mut chunk.places[at], charged))
     }
 
-    /// The name of the connection that has a place.
+    /// The id of the connection that has a place.
     #[inline]
     pub(crate) fn id(&self, index: u32) -> Id {
         Id { number: self.head(index).number.load(Ordering::Relaxed), index }

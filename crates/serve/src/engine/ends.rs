@@ -108,7 +108,8 @@ impl<S> Engine<S> {
         self.sweep_later(watcher, index);
     }
 
-    /// Detaches a connection if its output is out and its read has ended; else sees to that.
+    /// Detaches a connection if its output is sent and its read has ended. Otherwise cancels the
+    /// read, or waits for the output.
     fn try_detach<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
@@ -120,7 +121,7 @@ impl<S> Engine<S> {
             watcher.cancel_all(source);
             return;
         }
-        // Refused for a source that has ended only.
+        // Refused only if the source has ended.
         let _ = watcher.set_idle_timeout(source, None);
         match watcher.detach(source) {
             Ok(handle) => {

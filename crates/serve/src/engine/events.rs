@@ -1,4 +1,4 @@
-//! What an engine tells the program, and how completions become events.
+//! The events of an engine, and how completions become events.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -133,7 +133,7 @@ pub(crate) enum Item {
     Other(Completion),
 }
 
-/// What `next_event` delivers besides what completions say.
+/// Events that do not come from completions.
 pub(crate) enum Pending {
     /// The state and the end are in `gone`.
     Gone,
@@ -147,7 +147,7 @@ pub(crate) enum Pending {
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
 }
 
-/// A connection whose end is not told yet.
+/// A connection that has ended, and whose last event was not delivered yet.
 pub(crate) struct Gone<S> {
     pub(crate) id: Id,
     pub(crate) cause: Cause,
@@ -331,7 +331,7 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// What `flush`, the program and other threads have caused.
+    /// The next event that `flush`, the program or another thread has caused.
     #[inline(never)]
     fn next_pending<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         while let Some(pending) = self.pending.pop_front() {
@@ -380,7 +380,7 @@ impl<S: Default> Engine<S> {
         None
     }
 
-    /// Whether the program still hears of a connection.
+    /// Whether the program still gets events of a connection.
     fn delivers(&self, id: Id) -> bool {
         self.table.get(id).is_some_and(|place| place.flags & (OVER | DETACH) == 0)
     }
@@ -476,7 +476,7 @@ impl<S> Engine<S> {
         self.end(watcher, index, cause, queued);
     }
 
-    /// A connection has no source any more: its end is to be told.
+    /// Queues the last event of a connection, which has no source any more.
     pub(crate) fn end<D: Driver>(
         &mut self,
         watcher: &Watcher<D>,

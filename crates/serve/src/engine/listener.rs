@@ -17,7 +17,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The most listeners of an engine.
 const MOST_LISTENERS: usize = 1 << 16;
 
-/// What the program has asked for, and the next `flush` does.
+/// A request of the program, which the next `flush` carries out.
 pub(crate) enum Request {
     Connect(Id, Vec<Address>, ConnectOptions),
     Attach(Id, Handle),
@@ -224,13 +224,13 @@ impl<S: Default> Engine<S> {
         Ok(id)
     }
 
-    /// A descriptor that the program has given is about to be told of.
+    /// Opens a connection of a descriptor that the program has given.
     pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         self.opens(id);
         self.begin(watcher, id);
     }
 
-    /// A connection takes part from now on: it sends, and hears of wakes.
+    /// Opens a connection: from now on it sends, and gets wakes.
     fn opens(&mut self, id: Id) {
         let place = self.table.place_mut(id.index());
         place.flags &= !CONNECTING;
@@ -274,7 +274,7 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
-    /// Asks for something that the next `flush` does.
+    /// Queues a request for the next `flush`.
     pub(crate) fn request(&mut self, request: Request) {
         self.wanted.push(request);
         self.requests = true;
@@ -285,7 +285,7 @@ impl<S> Engine<S> {
         let source = self.table.place(id.index()).source;
         self.table.begin(id.index(), watcher.now());
         if let Some(idle) = self.config.limits.idle {
-            // Refused for a source that has ended only, whose read says so.
+            // Refused only if the source has ended. Then its read reports the end.
             let _ = watcher.set_idle_timeout(source, Some(idle));
         }
         self.read_as_wanted(watcher, id.index());
@@ -305,7 +305,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Does what was asked for.
+    /// Carries out the queued requests.
     #[cold]
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.requests = false;
@@ -320,7 +320,7 @@ impl<S> Engine<S> {
                 }
                 Request::Idle(id) => {
                     if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
-                        // Refused for a source that has ended only, whose read says so.
+                        // Refused only if the source has ended. Then its read reports the end.
                         let _ = watcher.set_idle_timeout(source, Some(idle));
                     }
                 }

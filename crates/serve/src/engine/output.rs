@@ -48,7 +48,7 @@ impl Active {
             && last.parts().len() == 1
             && last.len() <= SMALL
         {
-            // The small one before them stands with them in one buffer.
+            // The small buffer before these bytes is copied in front of them.
             self.copied.extend_from_slice(last);
             self.parts.pop();
         }
@@ -115,7 +115,7 @@ impl<S> Engine<S> {
         let data = data.into();
         let at = self.fresh.len() as u32 | FRESH;
         match self.table.look(id) {
-            // Nothing else is in motion: the buffer needs no more than its place in a list.
+            // The connection has nothing else to do: the buffer needs only its place in a list.
             Some((place, charged))
                 if place.active == NIL
                     && place.flags & NO_MORE == 0
@@ -289,7 +289,7 @@ impl<S> Engine<S> {
         self.fresh.len()
     }
 
-    /// The connection of such a buffer, and its bytes; `None` if it has gone another way.
+    /// The connection of such a buffer, and its bytes; `None` if the buffer is in an active part.
     #[inline(always)]
     pub(crate) fn fresh_at(&mut self, at: usize) -> Option<(Id, usize)> {
         let (id, data) = &self.fresh[at];
@@ -303,7 +303,8 @@ impl<S> Engine<S> {
         self.fresh.clear();
     }
 
-    /// Sends such a buffer; how many bytes wait then. `None` if it has gone another way.
+    /// Sends such a buffer. Returns how many bytes wait then, or `None` if the buffer is in an
+    /// active part.
     #[inline(always)]
     pub(crate) fn send_fresh<D: Driver>(
         &mut self,
@@ -376,7 +377,7 @@ impl<S> Engine<S> {
         let Some(active) = self.table.active_of(index) else { return };
         if active.corked > 0 {
             if active.queued > 0 {
-                // What has moved since shows no more when the new bytes stand behind it.
+                // The progress since the last look must be noted now: the new bytes hide it.
                 let queued = watcher.queued_bytes(source).unwrap_or(0);
                 self.note_progress(watcher, index, queued);
             }
@@ -398,7 +399,7 @@ impl<S> Engine<S> {
         self.table.settle(index);
     }
 
-    /// Notes how much output waits, and asks for word of its end.
+    /// Notes how much output waits, and submits a wait for its end.
     pub(crate) fn wait_for_output<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -449,7 +450,7 @@ impl<S> Engine<S> {
         self.wait_for_output(watcher, index, queued);
     }
 
-    /// Charges what waits for a connection, and no more what does not.
+    /// Updates the charge of a connection to the bytes that wait for it.
     pub(crate) fn recharge(&mut self, index: u32) {
         let connects = self.table.place(index).flags & CONNECTING != 0;
         let Some(active) = self.table.active_of(index) else { return };
@@ -457,7 +458,7 @@ impl<S> Engine<S> {
         let waits = if connects { active.corked } else { 0 };
         let all = active.queued + active.held_bytes + waits;
         let all = u32::try_from(all).unwrap_or(u32::MAX);
-        // Input does not count against the cap, and what is corked is counted there by itself.
+        // Held input does not count against the cap. Output of this turn is counted separately.
         let capped = u32::try_from(active.queued).unwrap_or(u32::MAX);
         let all_before = std::mem::replace(&mut active.charged, all);
         let capped_before = std::mem::replace(&mut active.capped, capped);

@@ -1,4 +1,4 @@
-//! What other threads ask of connections: wakes, writes and closes.
+//! Requests of other threads: wakes, writes and closes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -82,7 +82,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // One is enough, however often it is asked for: the queue stays bounded.
+        // One wake or close per connection is enough: so the queue stays bounded.
         if let Command::Close(id) = &command
             && !inbox.closing.insert(id.number())
         {
@@ -91,8 +91,8 @@ impl Shared {
         inbox.commands.push(command);
         drop(inbox);
         if !self.posted.swap(true, Ordering::AcqRel) {
-            // Refused if the watcher is closed, or its queue is full. A loop whose queue is full is
-            // awake, and looks into its inbox in each turn.
+            // The post is refused if the watcher is closed or its queue is full. A loop with a full
+            // queue is awake, and looks into its inbox in each turn.
             let _ = self.submitter.wake(self.token);
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Remote {
             return refused(data, reason);
         }
         if bytes == 0 {
-            return Ok(()); // It is charged nothing, and so must take no place in the queue.
+            return Ok(()); // an empty write has no charge, so nothing would bound its queue
         }
         if !shared.budget.try_charge(bytes) {
             shared.heads.discharge(id, bytes);
@@ -217,7 +217,7 @@ impl<S> Engine<S> {
     #[inline(never)]
     fn empty_inbox(&mut self) {
         let Some(shared) = self.shared.clone() else { return };
-        // Before the look: what is posted after it wakes the loop again.
+        // Cleared before the look: a command that is posted later wakes the loop again.
         shared.posted.store(false, Ordering::SeqCst);
         let mut inbox = shared.lock();
         inbox.waking.clear();
@@ -243,7 +243,7 @@ impl<S> Engine<S> {
         }
         let mut inbox = shared.lock();
         if inbox.commands.is_empty() {
-            // The memory is used again.
+            // The empty list keeps its memory for the next commands.
             inbox.commands = commands;
         }
     }
@@ -263,7 +263,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Nothing looks into the inbox any more: what is in it is dropped, and what follows refused.
+    /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
     pub(crate) fn close_inbox(&mut self) {
         self.look_into_inbox();
         let Some(shared) = &self.shared else { return };
@@ -285,7 +285,7 @@ impl<S> Engine<S> {
 impl<S> Drop for Engine<S> {
     fn drop(&mut self) {
         self.close_inbox();
-        // What waits in its connections is gone with them.
+        // Gives back the charges of its connections, which end with the engine.
         for active in &self.table.active {
             self.budget.change(active.charged, 0);
         }

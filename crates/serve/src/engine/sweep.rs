@@ -37,7 +37,8 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Throttled connections need it, too: the bytes may go in another loop.
+    /// Starts the timer of the sweep. Throttled connections need it, too: another loop may free the
+    /// bytes.
     fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         if self.sweep_timer.is_none() && !(self.swept.is_empty() && self.throttled.is_empty()) {
             let timer = Op::timer(self.config.limits.step()).token(self.token(SWEEP));
@@ -121,7 +122,7 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn shed<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         for at in 0..self.swept.len() {
-            // What has moved since is progress.
+            // Bytes that have moved since the last look count as progress.
             let index = self.swept[at];
             let source = self.table.place(index).source;
             let queued = watcher.queued_bytes(source).unwrap_or(0);

@@ -107,7 +107,7 @@ impl<const N: usize> Decoder for Delimited<N> {
     fn scan(&mut self, bytes: &[u8]) -> Result<Scan, Error> {
         let (at, matched) = self.find(self.matched, bytes);
         let seen = self.seen + at;
-        // The frame has at least these bytes: what matches may be the delimiter.
+        // The frame has at least these bytes. The matching ones may belong to the delimiter.
         if seen - matched > self.limit {
             return Err(Error::TooLong { limit: self.limit });
         }

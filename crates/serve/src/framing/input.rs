@@ -50,8 +50,8 @@ pub struct Input {
     /// frame that `next` has returned.
     tail: Vec<u8>,
     is_handed_out: bool,
-    /// What follows. Bytes up to `start` are consumed, the decoder knows those up to `scanned`. It
-    /// also knows all of `tail`.
+    /// The piece behind `tail`. Its bytes up to `start` are consumed, and the decoder has seen
+    /// those up to `scanned`, and all of `tail`.
     front: Piece,
     start: usize,
     scanned: usize,
@@ -126,7 +126,7 @@ impl Input {
         }
         let piece = data.into_lease().map_or_else(Piece::Buf, Piece::Lease);
         self.forget_handed_out();
-        // A program that stops between two frames leaves bytes that no decoder has looked at.
+        // If the program stopped between two frames, no decoder has seen the rest of the front.
         if self.more.is_empty() && self.scanned == self.front.len() {
             self.proceed(piece);
         } else {
@@ -134,15 +134,15 @@ impl Input {
         }
     }
 
-    /// Takes out the next frame that `decoder` finds; `None` if all frames that are whole are out.
-    /// The frame is consumed, also if it is dropped.
+    /// Takes out the next frame that `decoder` finds; `None` if no whole frame is left. The frame
+    /// is consumed, even if the program only drops it.
     ///
     /// The decoder must be the same one in all calls, because it remembers what it has seen of an
     /// incomplete frame. To go on with another one, call [`rescan`](Input::rescan) first.
     ///
     /// # Errors
-    /// The decoder's. Nothing is consumed, and the next call fails in the same way: where a frame
-    /// is wrong it is not known where the next one starts.
+    /// The decoder's. Nothing is consumed, and the next call fails in the same way: behind a wrong
+    /// frame, the start of the next one is unknown.
     ///
     /// # Panics
     /// If the decoder reports more bytes than it was given.
@@ -170,9 +170,8 @@ impl Input {
         }
     }
 
-    /// Forgets what the decoder has seen of an incomplete frame: the next call of
-    /// [`next`](Input::next) tells its decoder all bytes again. For a connection that changes its
-    /// protocol. The new decoder must not have seen any byte.
+    /// Makes the next call of [`next`](Input::next) scan all bytes again, with a new decoder that
+    /// has not seen any byte. For a connection that changes its protocol.
     pub fn rescan(&mut self) {
         self.forget_handed_out();
         if !self.tail.is_empty() {
@@ -188,11 +187,11 @@ impl Input {
         (self.scanned, self.missing) = (self.start, 0);
     }
 
-    /// All bytes, one behind the other, for a parser that is no [`Decoder`]. What it has parsed it
-    /// takes out with [`consume`](Input::consume). If the bytes lie in several pieces that do not
-    /// touch, this puts them together, which copies them.
+    /// All bytes, one behind the other, for a parser that is no [`Decoder`]. It removes the parsed
+    /// bytes with [`consume`](Input::consume). If the bytes are in several pieces that are not
+    /// adjacent, this call copies them into one.
     ///
-    /// The next call of [`next`](Input::next) tells its decoder all bytes that are left.
+    /// The next call of [`next`](Input::next) scans all bytes that are left.
     ///
     /// ```
     /// use windlass_serve::framing::Input;
@@ -219,7 +218,7 @@ impl Input {
     /// Drops the first `count` bytes of those that [`peek`](Input::peek) has returned.
     ///
     /// # Panics
-    /// If there are fewer: then nothing was dropped.
+    /// If there are fewer bytes. Then none is dropped.
     #[track_caller]
     pub fn consume(&mut self, count: usize) {
         let there = self.peek().len();
@@ -231,8 +230,8 @@ impl Input {
         }
     }
 
-    /// Takes out all bytes that are not consumed, without copying them: a list, if they lie in
-    /// several pieces. For a connection that goes elsewhere.
+    /// Takes out all bytes that are not consumed, without copying them: a list, if they are in
+    /// several pieces. For a connection that is passed on to other code.
     pub fn take_rest(&mut self) -> Buf {
         self.rescan();
         let front = std::mem::take(&mut self.front).into_buf().slice(self.start..);
@@ -256,8 +255,8 @@ impl Input {
         self.len() == 0
     }
 
-    /// How many bytes were copied to put frames together, since the input was made. A frame that is
-    /// cut counts with all of its bytes.
+    /// How many bytes were copied to put frames together, since the input was made. A frame that
+    /// arrived in several pieces counts with all of its bytes.
     pub fn copied_bytes(&self) -> u64 {
         self.copied
     }
@@ -310,7 +309,7 @@ impl Input {
         false
     }
 
-    /// Makes `piece` the front. What is left of the front before it joins it or is copied.
+    /// Makes `piece` the front. The rest of the old front is joined with it, or copied to the tail.
     fn proceed(&mut self, piece: Piece) {
         if self.start == self.front.len() {
             return self.replace_front(piece);
@@ -341,7 +340,7 @@ impl Input {
         (self.start, self.scanned) = (0, 0);
     }
 
-    /// Moves what is left of the front behind the tail.
+    /// Moves the rest of the front behind the tail.
     fn keep(&mut self) {
         let front = std::mem::take(&mut self.front);
         let start = std::mem::take(&mut self.start);
@@ -376,9 +375,9 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The frame as a buffer. It is a part of the lease that the frame lies in, or the memory in
-    /// which a frame that was cut has been put together: this copies nothing. Only a frame that
-    /// lies with others in a buffer which is no lease is copied, and
+    /// The frame as a buffer. A frame within one lease becomes a part of this lease, and a frame
+    /// that was put together is handed out with its memory: this copies nothing. Only a frame that
+    /// shares a buffer other than a lease with other frames is copied, and
     /// [`copied_bytes`](Input::copied_bytes) counts it.
     ///
     /// A small part of a lease keeps the whole swap buffer in use. So

@@ -156,7 +156,7 @@ impl Prefixed {
         Ok(self.seen == width)
     }
 
-    /// `scan`, which changes the decoder also when it fails.
+    /// As `scan`, but a failure changes the decoder, too.
     fn advance(&mut self, bytes: &[u8]) -> Result<Scan, Error> {
         let mut at = 0;
         while !self.in_body {

@@ -71,7 +71,7 @@ impl Lines {
         Ok(())
     }
 
-    /// `before` bytes, of which the last is a CR if `cr`, are in front of the LF, or have come.
+    /// Checks the length of a line of `before` bytes. `cr` says that the last of them is a CR.
     fn check(&self, before: usize, cr: bool) -> Result<(), Error> {
         // A CR at the end may belong to the ending.
         let least = before - usize::from(cr && self.ending != Ending::Lf);

@@ -91,7 +91,7 @@ pub trait Decoder {
     /// Why the bytes are not of this format.
     type Error;
 
-    /// Looks at `bytes`, which follow those of the calls before it and are never empty.
+    /// Looks at `bytes`, which follow those of the last call, and are never empty.
     ///
     /// # Errors
     /// The bytes are not of this format. The decoder stays as it was: the same bytes yield the same
@@ -102,8 +102,8 @@ pub trait Decoder {
 /// What a [`Decoder`] has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
-    /// The frame goes on behind these bytes, for at least so many bytes: 1 where the decoder cannot
-    /// know. The next call gets the bytes that follow.
+    /// The frame continues behind these bytes, for at least so many bytes: 1 if the decoder does
+    /// not know. The next call gets the bytes that follow.
     More(usize),
     /// A frame ends here. The next call gets the first bytes of the next frame.
     Frame {

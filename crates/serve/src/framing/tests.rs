@@ -9,8 +9,11 @@ use windlass::{Buf, Lease, Watcher};
 
 use super::*;
 
-/// What a decoder makes of an input: the frames, then the error if there is one, and how many bytes
-/// are left without it.
+mod prefixes;
+
+use prefixes::PREFIXES;
+
+/// The result of decoding an input: the frames, and then the error or the number of bytes left.
 #[derive(Debug, PartialEq, Eq)]
 struct Heard<E> {
     frames: Vec<Vec<u8>>,
@@ -246,19 +249,6 @@ fn prefixed(bytes: &[u8], prefix: Prefix, limit: usize) -> Heard<Error> {
     }
 }
 
-const PREFIXES: [Prefix; 10] = [
-    Prefix::U8,
-    Prefix::U16Be,
-    Prefix::U16Le,
-    Prefix::U24Be,
-    Prefix::U24Le,
-    Prefix::U32Be,
-    Prefix::U32Le,
-    Prefix::U64Be,
-    Prefix::U64Le,
-    Prefix::Varint,
-];
-
 const ENDINGS: [Ending; 3] = [Ending::Lf, Ending::CrLf, Ending::Either];
 
 /// Bytes in which endings are frequent.
@@ -329,7 +319,7 @@ proptest! {
         check(|| Prefixed::new(Prefix::Varint, 10), &bytes, &cuts, &expected);
     }
 
-    /// What is encoded is decoded; what is refused would not be.
+    /// Decoding returns the encoded frames, and would not return the frames that encoding refuses.
     #[test]
     fn what_is_encoded_is_decoded(frames in vec(text(), 0..6), limit in 0_usize..40) {
         for ending in ENDINGS {
@@ -350,7 +340,7 @@ proptest! {
         }
     }
 
-    /// Any steps of a program: what comes out is what went in.
+    /// Random calls of a program: the bytes that come out are those that went in.
     #[test]
     fn peeking_and_frames_lose_nothing(
         bytes in text(),
@@ -565,7 +555,7 @@ fn consuming_too_much_panics() {
     input.consume(3);
 }
 
-/// The length of a prefix is at most what it can say.
+/// A limit is at most the largest value of its prefix.
 #[test]
 fn limits_of_prefixes() {
     let limit = |prefix| Prefixed::new(prefix, usize::MAX).limit();

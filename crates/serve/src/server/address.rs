@@ -9,7 +9,7 @@ use windlass::Handle;
 /// Where a server listens.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// A TCP port: the first address that can be had.
+    /// A TCP port: the first of these addresses that can be bound.
     Tcp(Vec<SocketAddr>),
     /// A Unix path.
     Unix(PathBuf),
@@ -76,7 +76,7 @@ fn resolve(
         Some(port) => {
             let port = if port.is_empty() { "0" } else { port };
             let port: u16 = port.parse().map_err(|_| wrong(text, "the port is no number"))?;
-            // A system without IPv6 has the second one.
+            // A system without IPv6 binds the second address.
             vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
         }
         None => {

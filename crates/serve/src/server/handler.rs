@@ -1,4 +1,4 @@
-//! The callbacks of a server, and what they are given.
+//! The callbacks of a server, and their arguments.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use windlass::{Address, Buf, Handle};
 
 use crate::engine::{Cause, Engine, Id, Origin, Remote};
 
-/// What a callback asks for.
+/// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
@@ -125,7 +125,7 @@ pub trait Handler: Sized {
     }
 }
 
-/// What [`Handler::closed`] is given.
+/// The argument of [`Handler::closed`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Closed<S> {
@@ -139,7 +139,7 @@ pub struct Closed<S> {
     pub state: S,
 }
 
-/// What [`Handler::detached`] is given.
+/// The argument of [`Handler::detached`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Detached<S> {

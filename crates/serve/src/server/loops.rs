@@ -152,8 +152,8 @@ impl<H: Handler> Running<H> {
     /// Runs callbacks. A panic ends the connection that it belongs to, if there is one, and `work`
     /// goes on: each of its callbacks is taken out before it is called.
     fn guarded(&mut self, mut work: impl FnMut(&mut Self)) {
-        // The engine is whole whenever a callback runs. What the handler makes of its own panic is
-        // the program's.
+        // Unwind-safe: the state of the engine is consistent whenever a callback runs. The state of
+        // the handler after its own panic is the program's concern.
         while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.panics += 1;
             if let Some(id) = self.current.take() {
@@ -268,7 +268,7 @@ impl<H: Handler> Running<H> {
         let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
         let action = self.handler.prewrite(&mut conn, amount);
         self.act(Some(id), action);
-        // If the callback has written more, the buffer has gone the other way.
+        // If the callback has written more, the buffer is in an active part now.
         let Some(remaining) = self.engine.send_fresh(watcher, at) else { return };
         if self.engine.state(id).is_some() {
             let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };

@@ -1,11 +1,11 @@
 //! The server: callbacks over an engine.
 //!
 //! ```text
-//! mod.rs      the type `Server`: what it is told before it runs
-//! handler.rs  the callbacks, and what they are given
+//! mod.rs      the type `Server` and its settings
+//! handler.rs  the callbacks, and their arguments
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
 //! serve.rs    one function and four closures
-//! address.rs  addresses to listen at     report.rs  what a server tells in the end
+//! address.rs  addresses to listen at     report.rs  the report at the end
 //! ```
 
 mod address;
@@ -183,7 +183,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// # Errors
     ///
     /// - `InvalidInput`: there is nothing to serve.
-    /// - As for [`Watcher::listen`]: an address cannot be had.
+    /// - As for [`Watcher::listen`]: an address cannot be bound.
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<Running<H>> {
         let mut started = self.start_on_each(std::slice::from_mut(watcher))?;
         Ok(started.remove(0))
@@ -225,7 +225,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 }
 
-/// As many loops as ids have numbers for.
+/// The most loops: the number of a loop has ten bits in an id.
 const MOST_LOOPS: usize = 1024;
 
 fn invalid(why: &str) -> io::Error {
@@ -262,7 +262,7 @@ impl<S: Default> Prepared<S> {
         match prepared.listen_at_all(watcher, listens) {
             Ok(()) => Ok(prepared),
             Err(error) => {
-                // The watcher is the program's, and would keep the others.
+                // The program keeps its watcher, which would keep the other listeners open.
                 prepared.engine.stop_listening(watcher);
                 Err(error)
             }

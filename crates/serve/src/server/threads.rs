@@ -13,8 +13,8 @@ use super::report::Report;
 use super::{Prepared, Server, invalid};
 use crate::engine::{Balance, Budget, Config, Remote};
 
-/// What a loop tells before it serves, and what it hears then. If it hears nothing, another loop
-/// could not start.
+/// The channels between `run` and a loop that starts: the loop reports that it is ready, and then
+/// waits for a go. If the channel closes instead, another loop could not start.
 type Told = io::Result<(Remote, Vec<Address>)>;
 type Heard = (Remote, Vec<Address>);
 
@@ -66,7 +66,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
             remotes.push(begin(index, listens)?.0);
         }
         let remote = Remote::of_loops(remotes);
-        // Before a `go` is dropped, every loop has heard.
+        // All loops get their `go` before a channel is dropped, which would mean a failed start.
         for (go, _) in &loops {
             let _ = go.send((remote.clone(), addresses.clone()));
         }
@@ -103,7 +103,7 @@ struct Loop<'a, F> {
     make: &'a F,
 }
 
-/// Shuts the other loops down when this one ends, however it ends.
+/// Shuts the other loops down when this one ends, even by an error or a panic.
 struct EndsAll(Remote);
 
 impl Drop for EndsAll {

@@ -144,7 +144,7 @@ pub struct Clients {
 impl Clients {
     /// Takes a completion of a client.
     fn take<D: Driver>(&mut self, watcher: &mut Watcher<D>, c: Completion) {
-        assert_eq!(c.token, CLIENT, "a completion that is nobody's: {c:?}");
+        assert_eq!(c.token, CLIENT, "a completion of no client: {c:?}");
         let Some(client) = self.all.get_mut(&c.source) else { return };
         let failed = |error: &Error| error.kind();
         match (c.code(), &c.result) {
@@ -152,7 +152,7 @@ impl Clients {
                 client.heard.extend_from_slice(data);
                 client.eof |= data.is_eof();
             }
-            // It was deafened.
+            // The test has cancelled the read, so that the client stops reading.
             (OpCode::Read, Err(error)) if error.kind() == ErrorKind::Cancelled => {}
             (OpCode::Read | OpCode::Connect, Err(error)) => client.error = Some(failed(error)),
             (OpCode::Connect, Ok(_)) if client.is_deaf => {}
