@@ -1,6 +1,6 @@
 # What .ci/run and .ci/nightly share. Sourced, at the root of the repository.
 
-# Nobody looks at what is built here with a debugger: half of the building is debug information.
+# The builds of the gate need no debug information, which takes half of the time of a build.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -22,7 +22,7 @@ die() {
     exit 1
 }
 
-# Ends what was started, whatever happened.
+# Ends the processes that were started, also after a failure.
 finish() {
     for child in $(jobs -p); do
         kill "$child" 2>/dev/null || true
@@ -47,12 +47,12 @@ limit() {
 # Installs Debian packages, if this is such a system and we may; false otherwise.
 packages() {
     command -v apt-get >/dev/null || return 1
-    local root=
-    [ "$(id -u)" = 0 ] || root="sudo -n"
-    # shellcheck disable=SC2086
-    timeout 600 $root apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1 \
-        || { timeout 600 $root apt-get update -qq && timeout 600 $root apt-get install -y -qq --no-install-recommends "$@"; } \
-            >/dev/null 2>&1
+    local apt=(timeout 600 apt-get) install
+    [ "$(id -u)" = 0 ] || apt=(timeout 600 sudo -n apt-get)
+    install=("${apt[@]}" install -y -qq --no-install-recommends "$@")
+    {
+        "${install[@]}" || { "${apt[@]}" update -qq && "${install[@]}"; }
+    } >/dev/null 2>&1
 }
 
 # What every run needs: a toolchain and a C linker.

@@ -119,12 +119,13 @@ gate_examples() {
 
     start chat
     exec 3<>"/dev/tcp/127.0.0.1/$port" 4<>"/dev/tcp/127.0.0.1/$port"
-    # The second client is heard once it is there: it says something until the first one hears it.
+    # The server passes lines on once both clients are accepted: the second client repeats its line
+    # until the first client receives it.
     for i in $(seq 50); do
-        echo "is anybody there" >&4
+        echo "good morning" >&4
         read -r -t 0.2 line <&3 && break
     done
-    [ "$line" = "is anybody there" ] || die "chat says '$line'"
+    [ "$line" = "good morning" ] || die "chat says '$line'"
     exec 3>&- 4>&-
     stop chat "$pid"
 
@@ -184,10 +185,13 @@ gate_examples() {
 
     limit 60 "$target/debug/examples/sim_test"
     limit 60 "$target/debug/examples/job"
-    # Every operation that it accepts ends.
-    limit 60 "$target/debug/examples/own_driver" >"$scratch/own_driver"
-    [ "$(grep -c '^→' "$scratch/own_driver")" = 6 ] && [ "$(grep -c '^←' "$scratch/own_driver")" = 6 ] \
-        || { cat "$scratch/own_driver"; die "own_driver does not see six operations and their ends"; }
+    # Every operation that the driver accepts ends.
+    local seen=$scratch/own_driver
+    limit 60 "$target/debug/examples/own_driver" >"$seen"
+    if [ "$(grep -c '^→' "$seen")" != 6 ] || [ "$(grep -c '^←' "$seen")" != 6 ]; then
+        cat "$seen"
+        die "own_driver does not see six operations and their ends"
+    fi
 
     limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
 
@@ -218,7 +222,7 @@ gate_examples() {
     read -r -t 10 line <&3 || die "serve_chat does not greet"
     [[ $line == "you are "* ]] || die "serve_chat greets with '$line'"
     exec 4<>"/dev/tcp/127.0.0.1/$port"
-    read -r -t 10 line <&3 && [[ $line == *" is here" ]] || die "serve_chat tells of no other client"
+    read -r -t 10 line <&3 && [[ $line == *" is here" ]] || die "serve_chat announces no client"
     echo "good day" >&4
     read -r -t 10 line <&3 && [[ $line == *": good day" ]] || die "serve_chat says '$line'"
     exec 3>&- 4>&-
@@ -233,7 +237,8 @@ serve_redis() {
     printf 'SET key one\r\n*2\r\n$3\r\nGET\r\n$3\r\nkey\r\nQUIT\r\n' >&3
     timeout 10 cat <&3 >"$scratch/heard" || true
     exec 3>&-
-    printf '+OK\r\n$3\r\none\r\n+OK\r\n' | cmp - "$scratch/heard" || die "serve_redis: other replies"
+    printf '+OK\r\n$3\r\none\r\n+OK\r\n' | cmp - "$scratch/heard" \
+        || die "serve_redis: other replies"
 
     if ! command -v redis-cli >/dev/null && ! packages redis-tools; then
         skip "serve_redis: redis-tools (redis-cli, redis-benchmark) could not be installed"

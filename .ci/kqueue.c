@@ -3,7 +3,8 @@
  * duplicate of its descriptor. Where epoll differs from what filt_soread, filt_sowrite and
  * pipe_kqfilter do in XNU and FreeBSD, they are followed:
  *
- *   - closing a descriptor ends its filters, whoever else has the file open: close(2) is ours;
+ *   - closing a descriptor ends its filters, even if another descriptor has the file open: so this
+ *     file has a close(2) of its own;
  *   - a socket that can send no more, also by its own shutdown(2), is at its end for EVFILT_WRITE;
  *   - each acknowledgement wakes EVFILT_WRITE of a TCP socket that has room (EV_CLEAR does not keep
  *     it from that): here, where data has come, an acknowledgement has;
@@ -60,7 +61,7 @@ enum { LISTS = 1 << 14 };
 /* By their descriptor. */
 static struct note *lists[LISTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Descriptors that are queues: close(2) ends what is in them. */
+/* Descriptors that are queues: close(2) removes the notes in them. */
 static char is_queue[LISTS];
 
 static int really_close(int fd)
@@ -159,7 +160,9 @@ static int look_at_pipe(int fd, int16_t filter, int *mute)
     int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
     *mute = mode == (filter == READ ? O_WRONLY : O_RDONLY);
     struct pollfd asked = {fd, POLLOUT, 0};
-    return filter == WRITE && !*mute && poll(&asked, 1, 0) > 0 && asked.revents & POLLERR ? EPIPE : 0;
+    if (filter == WRITE && !*mute && poll(&asked, 1, 0) > 0 && asked.revents & POLLERR)
+        return EPIPE;
+    return 0;
 }
 
 /* Whether the socket can send no more. An attempt to send nothing tells, and does nothing else. */
@@ -171,7 +174,9 @@ static int is_shut(const struct note *note)
 
 static uint32_t bits(const struct kevent *event)
 {
-    uint32_t mode = (event->flags & CLEAR ? EPOLLET : 0) | (event->flags & ONESHOT ? EPOLLONESHOT : 0);
+    uint32_t mode = event->flags & CLEAR ? EPOLLET : 0;
+    if (event->flags & ONESHOT)
+        mode |= EPOLLONESHOT;
     if (event->filter == WRITE)
         return EPOLLOUT | mode;
     return EPOLLIN | EPOLLPRI | EPOLLRDHUP | mode;
@@ -203,7 +208,12 @@ static int apply(int queue, const struct kevent *change)
         if (fd < 0 && !mute)
             return errno;
         note = malloc(sizeof *note);
-        *note = (struct note){queue, fd, getpid(), user || proc ? OTHER : kind_of(fd), *change, *list};
+        *note = (struct note){.queue = queue,
+                              .fd = fd,
+                              .owner = getpid(),
+                              .kind = user || proc ? OTHER : kind_of(fd),
+                              .event = *change,
+                              .next = *list};
         struct epoll_event event = {bits(change), {.ptr = note}};
         if (!mute && epoll_ctl(queue, EPOLL_CTL_ADD, fd, &event)) {
             error = errno;
@@ -248,8 +258,8 @@ static struct kevent told(struct note *note, uint32_t events)
     return event;
 }
 
-/* Data has come on a TCP socket, and with it or right behind it an acknowledgement of what was sent: the
- * filter for writes tells of the room once more. */
+/* Data has arrived on a TCP socket. An acknowledgement of sent data arrives with it or right behind
+ * it, so the filter for writes reports the room once more. */
 static void acknowledge(const struct note *note)
 {
     if (note->kind != TCP || note->event.filter != READ)

@@ -4,9 +4,8 @@
 //! cargo bench --bench beside [-- FILTER]
 //! ```
 //!
-//! One loop, one thread for each stream, one for the messages: with two processors what is measured
-//! is who comes first, not how fast anything is. How much was streamed meanwhile is printed below
-//! each.
+//! One loop, one thread for each stream, one for the messages. With two processors this measures
+//! which source is served first, not a speed. The streamed bytes are printed below each figure.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Files: reads, writes, stats and jobs, by who does the work.
+//! Files: reads, writes, stats and jobs, by the mechanism that serves them.
 //!
 //! ```text
 //! cargo bench --bench files [-- FILTER]
@@ -34,7 +34,7 @@ const LARGE: usize = 1 << 20;
 /// Bytes between two syncs.
 const SYNCED: u64 = 16 << 20;
 
-/// Who there is to do the work.
+/// A driver and its mechanism for files.
 type Backend = (&'static str, DriverKind, FileBackend);
 const BACKENDS: [Backend; 5] = [
     ("ring", DriverKind::Epoll, FileBackend::Uring),
@@ -230,7 +230,7 @@ fn writes(criterion: &mut Criterion, backends: &[&Backend], path: &Path) {
     }
 }
 
-/// What threads do whoever does the rest: one row for each driver.
+/// Operations that threads serve with every mechanism: one row for each driver.
 fn threads(criterion: &mut Criterion, backends: &[&Backend], path: &Path) {
     type Next = fn(&mut Loop) -> Op;
     let what: [(&str, Next); 2] =

@@ -50,7 +50,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Who runs jobs.
+/// A pool that runs jobs.
 trait Jobs {
     fn submit(&mut self);
     /// Returns when some have ended: how many.
@@ -209,7 +209,7 @@ impl Bare {
 
 impl Jobs for Bare {
     fn submit(&mut self) {
-        self.pool.submit(Box::new(|to| to.send(()).expect("somebody takes it")));
+        self.pool.submit(Box::new(|to| to.send(()).expect("the bench receives")));
     }
 
     fn wait(&mut self) -> u64 {

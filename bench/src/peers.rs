@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Servers that stand in this program, in the order of the tables; the first is the base of the
+/// Servers that are part of this program, in the order of the tables; the first is the base of the
 /// ratios.
 const INSIDE: &[&str] =
     &["raw-epoll", "raw-uring", "windlass", "windlass-uring", "mio", "tokio", "compio", "monoio"];

@@ -1,4 +1,5 @@
-/* An echo server on libuv: echo PORT. All connections read into one buffer; a write that waits owns a copy. */
+/* An echo server on libuv: echo PORT. All connections read into one buffer. A write that has to
+ * wait owns a copy. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>

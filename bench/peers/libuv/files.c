@@ -1,4 +1,5 @@
-/* Random reads of 4 KiB through libuv's pool: files PATH DEPTH SECONDS DIRECT. Prints operations and seconds. */
+/* Random reads of 4 KiB through libuv's pool: files PATH DEPTH SECONDS DIRECT. Prints operations
+ * and seconds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 //! The limit on epoll: one registration per connection, edge-triggered, recv(2), send(2), nothing
-//! else. What a send does not take is kept.
+//! else. The server keeps bytes that a send does not take.
 
 #![allow(unsafe_code)]
 //! # Safety

@@ -28,8 +28,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
     Ok(Panel { title, logarithmic: true, bars })
 }
 
-/// What the second half of the connections adds, so that what the first one takes once is not
-/// counted.
+/// The memory that the second half of the connections adds. So memory that the server takes once is
+/// not counted.
 fn measure(command: &[String], connections: usize) -> io::Result<f64> {
     let server = Server::start(command)?;
     let half = connections / 2;

@@ -1,5 +1,5 @@
-// An echo server on gaio, with one buffer per connection. At SIGTERM it prints how many allocations it
-// has made, and their bytes.
+// An echo server on gaio, with one buffer per connection. At SIGTERM it prints how many allocations
+// it has made, and their bytes.
 package main
 
 import (
