@@ -42,20 +42,27 @@
 //!
 //! # For programs
 //!
-//! | | |
-//! |---|---|
-//! | the loop | [`Watcher`] and its [`Builder`]; [`Op`] says what can be submitted, [`Completion`] and [`Done`] what comes back |
-//! | sources | anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes, terminals, eventfd, timerfd, pidfd; signals and children of the [process] |
-//! | operations | read, write, accept, connect, shutdown, close, `recv_from`, `send_to`, descriptors in messages, poll, timers; on files what `std::fs` has, and `send_file`; name look-ups and your own jobs |
-//! | files, names, descriptors | [`fs`], [`net`] and [`fd`] have their types |
-//! | on every operation | a token, a deadline or a timeout, and a cancel |
-//! | state | [`SourceMap`] keeps what a program has for each of its sources |
-//! | memory | a read without a buffer yields a counted [`Lease`]; the pool of leases is bounded, and an idle source holds none |
-//! | other threads | a [`Submitter`] attaches, submits, cancels, aborts and posts; a [`SourceGuard`] aborts its source when it is dropped |
-//! | errors | [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`] for a failed operation |
-//! | looking inside | [`Watcher::explain`]: which mechanism serves which operation, why, and how often; [`Watcher::counters`] |
-//! | testing | [`sim`]: your own server on a simulated kernel with virtual time, counted faults and a trace hash |
-//! | readiness alone | [`reactor`] reports which descriptors are ready, and the program reads and writes itself |
+//! - **The loop:** [`Watcher`] and its [`Builder`]. [`Op`] has a constructor for each operation.
+//!   [`Completion`] and [`Done`] are the results.
+//! - **Sources:** anything that becomes an `OwnedFd`: TCP, UDP and Unix sockets, files, pipes,
+//!   terminals, eventfd, timerfd, pidfd. Also signals and children of the [process].
+//! - **Operations:** read, write, accept, connect, shutdown, close, `recv_from`, `send_to`,
+//!   descriptors in messages, poll, timers. On files the operations of `std::fs`, and `send_file`.
+//!   Name look-ups and your own jobs. Each has a token, a deadline or a timeout, and a cancel.
+//! - **Files, names, descriptors:** [`fs`], [`net`] and [`fd`] have their types.
+//! - **State:** [`SourceMap`] keeps the state of a program for each of its sources.
+//! - **Memory:** a read without a buffer yields a counted [`Lease`]. The pool of leases is bounded,
+//!   and an idle source holds none.
+//! - **Other threads:** a [`Submitter`] attaches, submits, cancels, aborts and posts. A
+//!   [`SourceGuard`] aborts its source when it is dropped.
+//! - **Errors:** [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`]
+//!   for a failed operation.
+//! - **Looking inside:** [`Watcher::explain`] says which mechanism serves which operation, why, and
+//!   how often. [`Watcher::counters`] counts.
+//! - **Testing:** [`sim`] runs your own server on a simulated kernel, with virtual time, counted
+//!   faults and a trace hash.
+//! - **Readiness alone:** [`reactor`] reports which descriptors are ready, and the program reads
+//!   and writes itself.
 //!
 //! The module `guide` has a page for each common task of a program. The first page is "how the loop
 //! works".
