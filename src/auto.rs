@@ -193,7 +193,7 @@ fn threads(chosen: usize) -> io::Result<usize> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// Calls a method of the driver. One comparison tells the usual driver.
+/// Calls a method of the driver. One comparison selects the usual driver.
 macro_rules! forward {
     ($self:ident.$name:ident($($argument:expr),*)) => {
         match $self {
@@ -219,8 +219,8 @@ macro_rules! forward {
 fn unusual() {}
 
 impl Auto {
-    /// Out of line: what inlines `submit` grows by one driver only. It takes the operation in
-    /// parts, so that no memory is written for the usual driver.
+    /// Out of line, so that code which inlines `submit` contains one driver only. It takes the
+    /// operation in parts, so that the usual driver's operation is not written to memory.
     #[cold]
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]

@@ -63,7 +63,7 @@ impl Batch {
         self.done.len() < self.room
     }
 
-    /// Makes such room, unless too many completions wait.
+    /// Makes room for the completion of the next submission, unless too many completions wait.
     #[cold]
     #[inline(never)]
     pub(crate) fn make_room_within_limit(&mut self) -> bool {
@@ -115,8 +115,9 @@ impl Batch {
         unsafe { self.put_staged() };
     }
 
-    /// Builds one behind the last without adding it: [`put_staged`](Batch::put_staged) adds it, and
-    /// [`take_staged`](Batch::take_staged) takes it back.
+    /// Builds a completion behind the last one without adding it:
+    /// [`put_staged`](Batch::put_staged) adds it, and [`take_staged`](Batch::take_staged) takes it
+    /// back.
     ///
     /// # Safety
     /// As for [`put`](Batch::put).
@@ -134,11 +135,11 @@ impl Batch {
     /// Adds the staged completion.
     ///
     /// # Safety
-    /// One was [staged](Batch::stage), and nothing was asked of the batch since.
+    /// A completion was [staged](Batch::stage), and no method of the batch was called since.
     #[inline(always)]
     pub(crate) unsafe fn put_staged(&mut self) {
         let len = self.done.len();
-        // SAFETY: the staged one stands behind the first `len`.
+        // SAFETY: the staged completion is behind the first `len`.
         unsafe { self.done.set_len(len + 1) };
     }
 
@@ -149,7 +150,7 @@ impl Batch {
     #[inline(always)]
     pub(crate) unsafe fn take_staged(&mut self) -> Completion {
         let end = self.done.as_ptr().wrapping_add(self.done.len());
-        // SAFETY: it stands there, and is read once.
+        // SAFETY: the completion was staged, and is read once.
         unsafe { end.read() }
     }
 
@@ -173,7 +174,7 @@ impl Batch {
         self.done.last_mut()
     }
 
-    /// Takes out the final completion of an operation, if it stands at `from` or behind.
+    /// Takes out the final completion of an operation, if it is at index `from` or later.
     pub(crate) fn take_final(&mut self, ticket: Ticket, from: usize) -> Option<Completion> {
         let is_it = |c: &Completion| !c.has_more() && c.ticket() == ticket;
         let at = self.done[from..].iter().position(is_it)?;

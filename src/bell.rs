@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const AWAKE: u8 = 0;
 /// The loop blocks or is about to: it needs the eventfd.
 const ASLEEP: u8 = 1;
-/// Somebody has queued something since.
+/// A thread has queued something since.
 const RUNG: u8 = 2;
 /// The loop blocks for a short time, or is about to: it needs the eventfd for what is urgent.
 const NAPPING: u8 = 3;
@@ -122,7 +122,7 @@ mod loom_tests {
             let mut seen = 0;
             while seen < 2 {
                 if bell.doze() {
-                    // Blocked until somebody writes the eventfd.
+                    // Blocked until a thread writes the eventfd.
                     while woken.swap(0, Ordering::Acquire) == 0 {
                         loom::thread::yield_now();
                     }

@@ -208,7 +208,7 @@ impl Buf {
     /// The number of bytes; for a list, the sum of its parts.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        // The usual buffer has bytes, and then is no list.
+        // A list has `len` 0, so a buffer with bytes needs no look at its tag.
         if self.len > 0 || self.tag() != LIST { self.len } else { self.list_len() }
     }
 
@@ -282,7 +282,7 @@ impl Buf {
         })
     }
 
-    /// The lease of a `LEASE`, to look at.
+    /// Borrows the lease of a `LEASE`.
     ///
     /// # Safety
     /// The tag is `LEASE`.
@@ -298,7 +298,7 @@ impl Buf {
         self.parts().iter().any(is_small)
     }
 
-    /// Moves the bytes of small leases into memory of their own: how many leases, and bytes.
+    /// Moves the bytes of small leases into memory of their own. Returns how many leases and bytes.
     pub(crate) fn copy_small_leases(&mut self) -> (u64, u64) {
         let parts = match self.is_list() {
             true => self.parts_mut(),
@@ -330,7 +330,7 @@ impl Buf {
         Ok(ManuallyDrop::into_inner(unsafe { this.aligned() }))
     }
 
-    /// Drops it, and catches a panic of an owner's `Drop`.
+    /// Drops the buffer, and catches a panic of an owner's `Drop`.
     #[inline(always)]
     pub(crate) fn discard(self) {
         if self.tag() == LEASE { drop(self) } else { self.discard_other() }
@@ -338,14 +338,14 @@ impl Buf {
 
     #[inline(never)]
     fn discard_other(self) {
-        // Only these run code of the program: a list may hold owners of any type.
+        // Only the drops of these kinds run code of the program: a list may hold any owner.
         if matches!(self.tag(), OWNER | LIST) { discard(self) } else { drop(self) }
     }
 
-    /// Drops it where it stands, if it is a lease or has no owner, and tells whether it was.
+    /// Drops the buffer in place if it is a lease or has no owner. Returns whether it did.
     ///
     /// # Safety
-    /// If it was, it is neither used nor dropped again.
+    /// After `true`, the buffer is neither used nor dropped again.
     #[inline(always)]
     pub(crate) unsafe fn drop_if_plain(&mut self) -> bool {
         match self.tag() {

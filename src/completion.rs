@@ -129,7 +129,7 @@ impl Completion {
         self.ticket.index() & LATE != 0
     }
 
-    /// The bytes of a write that is done; of every other completion none.
+    /// The bytes of a successful write; empty for every other completion.
     #[inline(always)]
     pub(crate) fn written(&self) -> &[u8] {
         match &self.result {
@@ -144,11 +144,12 @@ impl Completion {
         self.ticket = Ticket::from_parts(ticket.index() | ours, ticket.generation());
     }
 
-    /// Takes the bytes of a read ([`Done::Read`]) out of the completion; `None` of every other one.
+    /// Takes the bytes of a read ([`Done::Read`]) out of the completion; `None` if it is not of a
+    /// successful read.
     ///
-    /// What was taken is not there a second time: the result is then [`Done::Nop`]. Everything else
-    /// (source, token, ticket, [`code`](Completion::code), [`has_more`](Completion::has_more))
-    /// stays. An example is at [`Completions::visit`].
+    /// The result becomes [`Done::Nop`], so a second call returns `None`. Everything else (source,
+    /// token, ticket, [`code`](Completion::code), [`has_more`](Completion::has_more)) stays. An
+    /// example is at [`Completions::visit`].
     #[inline(always)]
     pub fn take_read(&mut self) -> Option<Buf> {
         if !matches!(self.result, Ok(Done::Read(_))) {
@@ -160,10 +161,11 @@ impl Completion {
         }
     }
 
-    /// Takes the buffer out, whatever the operation and however it ended: the bytes of a read or a
-    /// datagram, the buffer of a write or of an error. Where there is none it is empty.
+    /// Takes the buffer out of any completion: the bytes of a read or a datagram, or the buffer of
+    /// a write or an error. Returns an empty buffer if the completion has none.
     ///
-    /// All else stays as it is, but [`bytes`](Completion::bytes) of what was read is 0 then.
+    /// Everything else stays. But [`bytes`](Completion::bytes) of a read or a datagram is the
+    /// length of the buffer, so it is 0 afterwards.
     pub fn take_buf(&mut self) -> Buf {
         match &mut self.result {
             Ok(Done::Read(buf) | Done::Written { buf, .. } | Done::Appended { buf, .. }) => {
@@ -175,8 +177,8 @@ impl Completion {
         }
     }
 
-    /// Takes the socket of an accept or a connect, or the file that was opened; `None` of every
-    /// other completion. The result is then [`Done::Nop`].
+    /// Takes the socket of an accept or a connect, or the file of an open, out of the completion;
+    /// `None` if it has neither. The result becomes [`Done::Nop`].
     pub fn take_handle(&mut self) -> Option<Handle> {
         match &self.result {
             Ok(Done::Accepted(_) | Done::Connected(_) | Done::Opened(_)) => {}

@@ -51,7 +51,7 @@ pub struct Config {
     pub threads: usize,
     /// Jobs for those threads that may be in flight at a time, 1 to 2^20. (Default 4096.)
     pub max_jobs: usize,
-    /// Who does the work on files. (Default [`FileBackend::Auto`].)
+    /// The mechanism that serves files. (Default [`FileBackend::Auto`].)
     pub file_backend: FileBackend,
     /// Files that are registered with the ring, at most; 0 for none. Of effect on io_uring only.
     pub registered_files: u32,

@@ -30,8 +30,8 @@
 //!   are independent. Any number may be outstanding. A source that [`Driver::connect`] makes takes
 //!   operations at once: they wait for its connect, whose completion is delivered before theirs. If
 //!   it fails, they end with 0 bytes and its errno (`ETIMEDOUT` after its deadline, `ECANCELED`
-//!   after a cancel), and later submissions are refused with this errno, except a close. One that
-//!   is cancelled or expires before may overtake the connect, too.
+//!   after a cancel), and later submissions are refused with this errno, except a close. An
+//!   operation that is cancelled or expires may complete before the connect, too.
 //! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
 //!   granularity. One that has passed at submission, at the head of its queue, gives the operation
 //!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
@@ -46,11 +46,10 @@
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
 //!   dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
-//!   Ids carry a generation: a stale one is an error, never another operation. What has not ended
-//!   has taken no signal and reaped no child. The ticket of a
-//!   quiet write goes stale when the write succeeds, not when a wait returns. A cancel that was
-//!   accepted is always answered: a quiet write that was out all the same then makes its
-//!   completion.
+//!   Ids carry a generation: a stale one is an error, never another operation. An operation that
+//!   was cancelled has taken no signal and reaped no child. The ticket of a quiet write goes stale
+//!   when the write succeeds, not when a wait returns. An accepted cancel always has an answer: if
+//!   the kernel has taken a quiet write after all, the write makes its completion.
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
 //!   [owns](Op::owned_by) among them, then closes its descriptor; completions already delivered
 //!   survive it. `close` ends all operations, they are all delivered,
@@ -149,7 +148,7 @@ pub mod remote {
 
 /// The first verb: hand an operation over.
 pub trait Submit {
-    /// What is submitted.
+    /// The type of operations.
     type Op;
 
     /// Accepts `op`, or hands it back.
@@ -165,7 +164,7 @@ pub trait Submit {
 
 /// The second verb: take completions.
 pub trait Complete {
-    /// What is delivered.
+    /// The type of results.
     type Item;
 
     /// Appends all items that are ready to `out`, and returns their number. It may block, for as
@@ -265,9 +264,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Makes a source of a child process, for [`Op::child_exit`].
     ///
     /// # Errors
-    /// [`Reason::Os`] with `EINVAL` for a number that is no process, `ECHILD` or `ESRCH` for what
-    /// is no child of this process, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is full; the
-    /// driver is closed.
+    /// [`Reason::Os`] with `EINVAL` for a number that is no process id, `ECHILD` or `ESRCH` for a
+    /// process that is no child of this one, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is
+    /// full; the driver is closed.
     fn child(&mut self, pid: u32) -> Result<Source, Reason> {
         let _ = pid;
         Err(Reason::Unsupported)
@@ -413,9 +412,10 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     fn counters(&self) -> Counters;
 
     /// As [`complete`](Complete::complete), but it returns when at least `least` items were
-    /// delivered, or `wait` is over, or those that wait keep the driver from making more: see
-    /// [`Watcher::wait_at_least`](crate::Watcher::wait_at_least). The default asks `complete` again
-    /// and again; so connections of one answer count as attached when it asks for the next.
+    /// delivered, or `wait` is over, or the items that wait hold the resources for more: see
+    /// [`Watcher::wait_at_least`](crate::Watcher::wait_at_least). The default implementation calls
+    /// `complete` repeatedly. So the connections that one call accepts count as attached in the
+    /// next call.
     ///
     /// # Errors
     /// As for `complete`. What was delivered before an error is in `out`; the next call reports it.
@@ -440,10 +440,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Watcher::wait_for`](crate::Watcher::wait_for).
     ///
     /// # Errors
-    /// [`Reason::Stale`]: no completion of this ticket is to come. [`Reason::Full`] with
+    /// [`Reason::Stale`]: this ticket gets no completion any more. [`Reason::Full`] with
     /// [`Limit::Completions`](crate::Limit::Completions): too many others wait; with
     /// [`Limit::SwapBytes`](crate::Limit::SwapBytes) or [`Limit::Sources`](crate::Limit::Sources):
-    /// others may hold what the operation waits for. As for `complete`.
+    /// other completions may hold the memory or the place that the operation waits for. Otherwise
+    /// as for `complete`.
     fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
         let _ = ticket;
         Err(Reason::Unsupported.into())

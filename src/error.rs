@@ -53,19 +53,30 @@ pub enum Limit {
 ///
 /// | refusal | kind | cause |
 /// |---|---|---|
-/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound that the [`Builder`](crate::Builder) sets; the reason names it |
+/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound of the [`Builder`], which the reason names |
 /// | [`Stale`](Reason::Stale) | `NotFound` | a source or ticket that has ended |
-/// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`](crate::Watcher::close), or a watcher that was dropped |
-/// | [`Forked`](Reason::Forked) | `Unsupported` | a forked child that has not called [`reinit_after_fork`](crate::Watcher::reinit_after_fork) |
-/// | [`EmptyBuffer`](Reason::EmptyBuffer), [`TooLong`](Reason::TooLong), [`BadCount`](Reason::BadCount) | `InvalidInput` | a buffer or count |
-/// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`](crate::Watcher::connect) to an empty list |
-/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | the descriptor, or the kind of the buffer, does not fit the operation |
-/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of a simulation on the system's kernel, or the other way round |
+/// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`], or a watcher that was dropped |
+/// | [`Forked`](Reason::Forked) | `Unsupported` | a forked child before [`reinit_after_fork`] |
+/// | [`EmptyBuffer`](Reason::EmptyBuffer) | `InvalidInput` | a buffer without bytes or room |
+/// | [`TooLong`](Reason::TooLong) | `InvalidInput` | a buffer that is too long |
+/// | [`BadCount`](Reason::BadCount) | `InvalidInput` | a count that is out of range |
+/// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`] to an empty list |
+/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | an unfit descriptor, buffer or system |
+/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of another kernel |
 /// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work in the simulation |
-/// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`](crate::Watcher::set_affinity), [`Builder::affinity`](crate::Builder::affinity) |
-/// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`](crate::Watcher::detach) with operations in flight |
-/// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's own thread waits on its [`Submitter`](crate::Submitter) |
+/// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`], [`affinity`] |
+/// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`] with operations in flight |
+/// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's thread waits on its [`Submitter`] |
 /// | [`Os`](Reason::Os) | the errno's | the system |
+///
+/// [`Builder`]: crate::Builder
+/// [`Submitter`]: crate::Submitter
+/// [`affinity`]: crate::Builder::affinity
+/// [`close`]: crate::Watcher::close
+/// [`connect`]: crate::Watcher::connect
+/// [`detach`]: crate::Watcher::detach
+/// [`reinit_after_fork`]: crate::Watcher::reinit_after_fork
+/// [`set_affinity`]: crate::Watcher::set_affinity
 ///
 /// If other code has closed the selector's descriptor, the wait fails with `EBADF`, or on epoll
 /// with `EINVAL` when the number now belongs to another file. An accepted operation that fails has

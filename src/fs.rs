@@ -12,7 +12,8 @@
 //! | directories | [`DirEntry`], [`DirReader`], [`DirPart`] |
 //! | which mechanism serves files | [`FileBackend`] |
 //! | Linux AIO in a loop of your own, on Linux | `AioFiles`, `AioOp` |
-//! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`], [`FileList`], [`FileFacts`] |
+//! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`] |
+//! | their arguments | [`FileList`], [`FileFacts`] |
 
 #[allow(unused_imports, unreachable_pub)] // it is empty where there is no Linux AIO
 pub use crate::aio::public::*;

@@ -5,15 +5,15 @@
 //! | | page | after it you can |
 //! |---|---|---|
 //! | 1 | [how the loop works](how_the_loop_works) | write a loop of operations and completions |
-//! | 2 | [state per connection](state_per_connection) | find what belongs to a completion's source |
-//! | 3 | [framing] | cut messages out of what reads bring |
+//! | 2 | [state per connection](state_per_connection) | find the state of a completion's source |
+//! | 3 | [framing] | find the messages in the bytes of reads |
 //! | 4 | [buffers] | choose the buffer of each operation, and know what it costs |
-//! | 5 | [deadlines and idle connections](deadlines_and_idle_connections) | limit how long anything takes |
+//! | 5 | [deadlines and idle connections](deadlines_and_idle_connections) | limit each wait |
 //! | 6 | [back-pressure](back_pressure) | bound what slow peers cost |
 //! | 7 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
 //! | 8 | [signals] | stop a loop on SIGTERM, wait for a child process |
 //! | 9 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
-//! | 10 | [a simulatable server](a_simulatable_server) | test a server with virtual time and faults |
+//! | 10 | [a simulatable server](a_simulatable_server) | test with virtual time and faults |
 //! | 11 | [files and durability](files_and_durability) | know when a write is on the disk |
 //! | 12 | [platforms] | choose a driver, and know what differs between systems |
 //! | 13 | [tuning] | set up a server for very many connections |

@@ -144,8 +144,8 @@ impl OpCode {
 /// | method | meaning | default |
 /// |---|---|---|
 /// | [`token`](Op::token) | a number of yours, returned untouched | 0 |
-/// | [`deadline`](Op::deadline), [`timeout`](Op::timeout) | when the operation ends at the latest | none |
-/// | [`multishot`](Op::multishot) | accept, read, signal: stay in flight, complete again and again | once |
+/// | [`deadline`](Op::deadline), [`timeout`](Op::timeout) | the latest end | none |
+/// | [`multishot`](Op::multishot) | stay in flight, and complete many times | one completion |
 /// | [`quiet`](Op::quiet) | write: no completion if it succeeds | one completion |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///

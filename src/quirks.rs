@@ -1,12 +1,12 @@
-//! What kernels are known to get wrong, as data: which releases, what the driver does instead, and
-//! who says so.
+//! Known faults of kernels, as data: the releases, the workaround, and the report of the fault.
 //!
-//! Everything that can be probed is probed. What stands here no probe finds, or finds too late. A
-//! row is in force where the running release lies in its range, unless `WINDLASS_QUIRKS` or
-//! [`Builder::quirks`](crate::Builder::quirks) says otherwise.
+//! Everything that can be probed is probed. The faults here are those that no probe finds, or that
+//! a probe finds too late. A row is in force where the running release lies in its range, unless
+//! `WINDLASS_QUIRKS` or [`Builder::quirks`](crate::Builder::quirks) says otherwise.
 //!
-//! Of the gates that libuv has before its rings (src/unix/linux.c) two concern what is done here
-//! with files, and have rows. The tests say, gate by gate, why the others have none.
+//! libuv checks the kernel release at several places before it uses a ring (src/unix/linux.c). Two
+//! of these checks concern operations on files that windlass uses, and have rows here. The tests
+//! say, check by check, why the others have none.
 
 use std::fmt;
 use std::io;

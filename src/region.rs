@@ -27,7 +27,7 @@ pub(crate) const BLOCK: usize = 4096;
 pub(crate) struct Region {
     start: NonNull<u8>,
     bytes: usize,
-    /// Where extents that nobody has start, and how long they are.
+    /// The free extents: the start and the length of each.
     free: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Debug for Region {
     }
 }
 
-/// A part of a region that is somebody's. Its address leaves three low bits free.
+/// A part of a region that is in use. Its address leaves three low bits free.
 #[repr(align(8))]
 pub(crate) struct Piece {
     region: Arc<Region>,

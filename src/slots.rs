@@ -58,7 +58,7 @@ pub struct Table<T> {
 /// How far apart tables begin: the golden ratio spreads them evenly, however many there are.
 pub(crate) const APART: u32 = 0x9e37_79b9;
 
-/// Another beginning for each who asks, far from those of others.
+/// A first generation for each table, far from those of other tables.
 pub(crate) fn another_start() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(APART)
@@ -180,12 +180,12 @@ impl<T: Entry> Table<T> {
         self.find_key(index, generation.get())
     }
 
-    /// As [`find`](Table::find), with a generation that may be no one's (0).
+    /// As [`find`](Table::find), with a generation that may be 0, which no entry has.
     #[inline(always)]
     pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        // Odd, so that no name that somebody has made up finds a vacant place.
+        // Odd, so that an invented name does not find a vacant place.
         if entry.generation().get() == generation | 1 { Some(entry) } else { None }
     }
 

@@ -99,8 +99,9 @@ pub(crate) const ENDED: u32 = 1 << 31 | crate::slots::MOST;
 
 impl Ticket {
     /// Whether the operation had ended when `submit` returned this ticket: a write that the kernel
-    /// took at once, for example. If that was a [quiet](crate::Op::quiet) one, it was successful,
-    /// and nothing follows. False says nothing: the first write on a source may have ended, too.
+    /// took at once, for example. A [quiet](crate::Op::quiet) write with such a ticket has
+    /// succeeded, and no completion follows. `false` does not mean that the operation is in flight:
+    /// the first write on a source, for example, may have ended, too.
     ///
     /// ```
     /// use windlass::{Op, Watcher};
@@ -175,7 +176,7 @@ impl SourceKind {
         )
     }
 
-    /// Whether it reports what happens to a process: signals, or the exit of a child.
+    /// Whether this is a source of signals or of a child.
     #[inline]
     pub(crate) const fn is_of_process(self) -> bool {
         matches!(self, SourceKind::Signals | SourceKind::Child)

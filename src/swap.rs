@@ -16,8 +16,8 @@
 //! ```
 //!
 //! `tokens.rs` counts: a current chunk holds `FULL` tokens of which all but `rest` belong to
-//! leases. Retiring a chunk takes the pool's tokens away; who brings the count to zero owns the
-//! chunk.
+//! leases. Retiring a chunk takes the pool's tokens away. The holder that brings the count to zero
+//! owns the chunk.
 //!
 //! Invariants:
 //!
@@ -281,7 +281,7 @@ impl Pool {
         at_hand.or_else(|| self.refill())
     }
 
-    /// As [`space`](Pool::space), in what is left of the current chunk only, and none while the
+    /// As [`space`](Pool::space), but only in the rest of the current chunk, and `None` while the
     /// pool is scarce.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
@@ -354,7 +354,7 @@ impl Pool {
     pub(crate) unsafe fn commit_with(&mut self, rest: &[u8]) -> Result<LeaseMut, Vec<u8>> {
         let (start, room) = (self.start, self.room as usize);
         // SAFETY: written, says the caller. Nothing writes there before this function does (S2).
-        // Chunks are not freed while the pool lives, also if the refill below retires this one.
+        // Chunks are not freed while the pool lives, even if the refill below retires this one.
         let first: &[u8] = unsafe { std::slice::from_raw_parts(start, room) };
         let whole = [first, rest].concat();
         let Some((start, room)) = self.refill() else { return Err(whole) };

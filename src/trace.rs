@@ -94,7 +94,7 @@ pub(crate) fn made<T>(start: *const T, kind: Kind, bytes: usize) {
     }
 }
 
-/// Memory comes back; to be told before anybody else can have it.
+/// Memory comes back. Called before other code can get it.
 pub(crate) fn gone<T>(start: *const T) {
     let held = table().remove(&start.addr());
     assert!(held.is_some(), "memory came back twice, or was never handed out");

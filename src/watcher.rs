@@ -75,11 +75,17 @@ use crate::sys::{affinity, descriptor};
 /// | libuv | here |
 /// |---|---|
 /// | `UV_RUN_ONCE`, `UV_RUN_NOWAIT` | [`wait`](Watcher::wait), [`try_wait`](Watcher::try_wait) |
-/// | `UV_RUN_DEFAULT` | count the operations in flight: add 1 for each submission, subtract 1 for each completion without [`has_more`](Completion::has_more); call `wait` while the count is above 0 |
-/// | `uv_ref`, `uv_unref` | count an operation, or leave it out of the count, for example a listener's accept or a heartbeat's timer |
-/// | `uv_backend_fd`, `uv_backend_timeout` | [`pollable`](Watcher::pollable), [`next_timeout`](Watcher::next_timeout) |
+/// | `UV_RUN_DEFAULT` | `wait` while your count of operations is above 0 (see below) |
+/// | `uv_ref`, `uv_unref` | count an operation, or leave it out of that count |
+/// | `uv_backend_fd` | [`pollable`](Watcher::pollable) |
+/// | `uv_backend_timeout` | [`next_timeout`](Watcher::next_timeout) |
 /// | `uv_now`, `uv_update_time` | [`now`](Watcher::now), [`update_now`](Watcher::update_now) |
-/// | `uv_metrics_info`, `uv_metrics_idle_time` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events`; with [`idle_time`](crate::Builder::idle_time) `idle_ns` |
+/// | `uv_metrics_info` | [`counters`](Watcher::counters): `turns`, `events`, `waiting_events` |
+/// | `uv_metrics_idle_time` | `idle_ns`, if [`idle_time`](crate::Builder::idle_time) is set |
+///
+/// To count the operations in flight, add 1 for each submission, and subtract 1 for each completion
+/// without [`has_more`](Completion::has_more). Leave out a listener's accept or a heartbeat's
+/// timer, for example, and [quiet](Op::quiet) writes.
 ///
 /// ```
 /// # use windlass::{Completions, Op, Watcher};

@@ -82,9 +82,10 @@ const MOST_DEPTH: u32 = 1 << 20;
 ///
 /// | request | in the kernel | ends with |
 /// |---|---|---|
-/// | [`AioOp::read_at`](op::AioOp::read_at) of a file that is open with `O_DIRECT` | asynchronous | the bytes of one read |
-/// | [`AioOp::read_at`](op::AioOp::read_at) of another file | copied during submission, if the page cache has it | the bytes, or `EAGAIN` |
-/// | [`AioOp::sync_all`](op::AioOp::sync_all), [`AioOp::sync_data`](op::AioOp::sync_data) | a thread of the kernel | `Done::Finished` |
+/// | [`read_at`](op::AioOp::read_at) of a file with `O_DIRECT` | asynchronous | bytes of one read |
+/// | [`read_at`](op::AioOp::read_at) of another file | the page cache copies | bytes, `EAGAIN` |
+/// | [`sync_all`](op::AioOp::sync_all) | a thread of the kernel | `Done::Finished` |
+/// | [`sync_data`](op::AioOp::sync_data) | a thread of the kernel | `Done::Finished` |
 ///
 /// It carries no writes: io_submit(2) blocks while a write extends the file, fills a hole, or meets
 /// a frozen file system, even with `RWF_NOWAIT`. Reads have that flag, so `submit` never waits for

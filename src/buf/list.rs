@@ -1,9 +1,8 @@
-//! Lists of buffers. Short lists cost no allocation once a thread has made as many before.
+//! Lists of buffers. Short lists cost no allocation once a thread has dropped as many before.
 //!
-//! A list is a boxed vector of buffers. When a list goes, its thread keeps the empty vector, box
-//! included, and the next list on that thread begins with it. The program drops a list where it
-//! likes, without the watcher at hand, so the thread keeps the vectors and not the watcher. In a
-//! program with one loop per thread this comes to the same.
+//! A list is a boxed vector of buffers. When a list is dropped, its thread keeps the empty vector
+//! and its box for the next list. The program may drop a list where it has no watcher, so the
+//! thread keeps the vectors, not the watcher. With one loop per thread the effect is the same.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -20,11 +19,11 @@ type Parts = Vec<Buf>;
 
 /// A thread keeps vectors with room for at most so many parts: longer ones cost much memory.
 const MOST_PARTS: usize = 8;
-/// A thread keeps at most so many: together at most about 250 KiB.
+/// A thread keeps at most so many vectors: together at most about 250 KiB.
 const MOST_SPARE: usize = 1024;
 
 thread_local! {
-    /// Empty vectors of lists that have gone.
+    /// Empty vectors of lists that were dropped.
     #[allow(clippy::vec_box, reason = "a list owns its boxed vector, which goes back as it is")]
     static SPARE: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
 }

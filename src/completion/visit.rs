@@ -1,4 +1,4 @@
-//! Visits of a batch: completions that are lent where they stand.
+//! Visits of a batch: they lend the completions without moving them.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -57,7 +57,7 @@ impl Completions {
 /// [`Completions::visit`].
 pub struct Visit<'a> {
     first: *mut Completion,
-    /// The one to be lent next.
+    /// The completion to lend next.
     next: *mut Completion,
     end: *mut Completion,
     batch: PhantomData<&'a mut Completions>,
@@ -94,10 +94,10 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// Drops a completion that holds nothing or a lease; false for another one.
+/// Drops a completion that holds a lease or no buffer; false if it holds something else.
 ///
 /// # Safety
-/// It is there, and if the answer is true neither used nor dropped again.
+/// The completion was not dropped before. After `true` it is neither used nor dropped again.
 #[inline(always)]
 unsafe fn drop_usual(at: *mut Completion) -> bool {
     // SAFETY: it is there.
@@ -111,10 +111,10 @@ unsafe fn drop_usual(at: *mut Completion) -> bool {
     }
 }
 
-/// Drops all, also those behind one whose `Drop` panics.
+/// Drops all completions, also those behind one whose `Drop` panics.
 ///
 /// # Safety
-/// They are there, and dropped once.
+/// None of them was dropped before, and none is used or dropped again.
 #[inline(never)]
 unsafe fn drop_all(at: *mut Completion, end: *mut Completion) {
     let len = (end.addr() - at.addr()) / size_of::<Completion>();

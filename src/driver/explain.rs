@@ -1,4 +1,4 @@
-//! What a driver says of itself: what it has counted, and which mechanisms it uses.
+//! The counters of a driver, and the mechanisms that it uses.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub struct Counters {
     pub turns: u64,
     /// Events that the kernel has reported, completions of a ring included.
     pub events: u64,
-    /// Those of them that a wait found without blocking.
+    /// Events that a wait found without blocking.
     pub waiting_events: u64,
     /// Waits that another thread ended.
     pub wakes: u64,
@@ -48,8 +48,8 @@ pub struct Counters {
     /// Nanoseconds spent in waits that blocked, if
     /// [`Builder::idle_time`](crate::Builder::idle_time) asks for them; else 0.
     pub idle_ns: u64,
-    /// How late deadlines fired: how many by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1
-    /// s, and by more.
+    /// How many deadlines fired late by less than 1 µs, 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, 1 s,
+    /// and by more.
     pub lateness: [u64; 8],
     /// How many times an idle timeout has ended a source's reads.
     pub idle_timeouts: u64,

@@ -1,11 +1,11 @@
-//! Who does the work on files, by choice.
+//! The choice of the mechanism that serves files.
 
 use std::str::FromStr;
 
 /// The environment variable that names the backend.
 pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
 
-/// Who does the work on files that cannot be done at once.
+/// The mechanism that serves file operations which cannot complete at once.
 ///
 /// Reads of what is in the page cache are done at once on Linux, whichever is chosen; what the
 /// chosen one does not do (opening, renaming, buffered writes …) threads do.

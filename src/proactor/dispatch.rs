@@ -51,7 +51,7 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
-    /// Only a write can be quiet.
+    /// The refusal of a quiet operation that is no write.
     #[cold]
     fn why_not_quiet(&self) -> Reason {
         match self.check_fork() {
@@ -68,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
         None
     }
 
-    /// An operation was refused: puts it together again.
+    /// Puts a refused operation together again.
     #[cold]
     #[inline(never)]
     fn refuse(
@@ -91,14 +91,13 @@ impl<K: Kernel> Submit for Proactor<K> {
 
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        // Inlined where the operation is made, so that of the usual ones nothing is built in
-        // memory.
+        // Inlined where the operation is made, so that the usual operations stay in registers.
         let code = op.code;
         match code {
             OpCode::Read => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
-                // It has no buffer and no address to drop.
+                // The operation has no buffer and no address to drop.
                 std::mem::forget(op);
                 let answer = if due_ns == 0 && flags == 0 {
                     self.submit_plain_read(source, token)
@@ -116,7 +115,7 @@ impl<K: Kernel> Submit for Proactor<K> {
             }
             OpCode::Write => {
                 let Op { source, token, deadline_ns, buf, extra, flags, .. } = op;
-                // It carries nothing else.
+                // The operation carries nothing else.
                 std::mem::forget(extra);
                 let write = NewWrite { source, token, due_ns: deadline_ns, buf };
                 let answer = if flags & op::QUIET == 0 {
@@ -132,7 +131,7 @@ impl<K: Kernel> Submit for Proactor<K> {
             OpCode::ReadAt => {
                 let Op { source, token, deadline_ns, buf, extra, flags, .. } = op;
                 let offset = extra.as_offset();
-                // It carries nothing that would have to be dropped.
+                // The operation carries nothing that would have to be dropped.
                 std::mem::forget(extra);
                 let answer = if flags & op::QUIET != 0 {
                     self.refuse_quiet(buf)

@@ -162,8 +162,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether a shutdown, a close or an empty write is at the head of the writes: it is worth
-    /// trying however full the socket is.
+    /// Whether a shutdown, a close or an empty write is at the head of the writes. It may succeed
+    /// even if the socket is full.
     pub(super) fn need_no_room(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let head = state.writes.head;
@@ -402,7 +402,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = self.state(source) else {
             return false;
         };
-        // A name that is kept for another thread is nobody's yet.
+        // An id in reserve names no source yet.
         if state.has(CONNECTING | RESERVED) {
             return false;
         }

@@ -13,18 +13,18 @@ use crate::source::SourceKind;
 /// Most events that a selector takes in one wait, whatever it is told.
 const MOST_EVENTS: usize = 1 << 16;
 
-/// The flags that tell the usual source of an event, and those of them that it has.
+/// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
 const USUAL: u32 = READABLE | REGISTERED | STREAM | RESTING;
 const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
 
 impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
-    /// others come into the ready queue.
+    /// other sources enter the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
         self.counts.events += count as u64;
         self.untold = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
         self.batch.reserve(count);
-        // Leases come back between the turns, so this is asked once and not for each event.
+        // Leases come back between the turns, so one look per turn is enough.
         self.pool.reuse_if_returned();
         for i in 0..count {
             if K::COMPLETES
@@ -106,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
         };
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        // Of both kinds of stream sockets bytes are received alike.
+        // The call is the same for both kinds of stream sockets.
         let got = self.kernel.recv(state.fd, SourceKind::Stream, target);
         if got.moved <= 0 || got.cut || got.moved >= room as isize {
             return self.run_rest_on(index, got, room);
@@ -134,8 +134,8 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// As `run_rest`, for what is not usual. Where the event has told of an end, a resting read
-    /// finds it as a rule, and runs.
+    /// As `run_rest`, for unusual events. If the event reports an end, the resting read runs, and
+    /// usually finds that end.
     #[inline(never)]
     fn run_unusual(&mut self, index: u32, ready: Ready) -> bool {
         let state = &mut self.sources[index];

@@ -43,11 +43,11 @@ pub(super) struct Files {
     pub(super) parked: VecDeque<u32>,
     /// The vectors of the lists that the kernel has, by place.
     pub(super) lists: HashMap<u32, Vectors>,
-    /// Memory of vectors that have served.
+    /// Empty vectors, kept for their memory.
     pub(super) spare_lists: Vec<Vectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
-    /// Jobs and look-ups that the kernel has.
+    /// How many jobs and look-ups the kernel has.
     pub(super) tasks: usize,
     /// What threads read for sockets, by the sockets' places.
     pub(super) fetches: HashMap<u32, Fetch>,

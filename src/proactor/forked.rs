@@ -86,7 +86,7 @@ impl<K: Kernel> Proactor<K> {
                 self.slots.vacate(slot);
                 continue;
             }
-            // Who was told to end does, the way it was told.
+            // An operation that was told to end does so, in the way that it was told.
             let ending = std::mem::replace(&mut op.in_flight, InFlight::No).ending();
             ended.extend(ending.map(|kind| (slot, op.generation(), kind)));
         }

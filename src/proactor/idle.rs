@@ -1,10 +1,10 @@
 //! Idle timeouts: reads end when no byte has moved on their source for a time.
 //!
-//! A sweep looks at every source that has a timeout, 32 times per timeout or less often. At a look
-//! it sets the source's flag [`QUIET`], and what moves bytes clears it. So a source that is still
-//! quiet at the next look has been idle since the look before. The usual read clears the flag with
-//! others that it clears anyway, and the usual write is not tried the short way while the flag is
-//! set: a message costs no instruction for this, with a timeout or without one.
+//! A sweep looks at every source that has a timeout, at most 32 times per timeout. At a look it
+//! sets the source's flag [`QUIET`], and the code that moves bytes clears the flag. So a source
+//! that is still quiet at the next look has been idle since the look before. The usual read clears
+//! the flag together with others. A source with the flag does not take the short path of the usual
+//! write. So a message costs no instruction for this, with a timeout or without one.
 //!
 //! ```text
 //!            bytes move                          look
@@ -98,8 +98,8 @@ impl Class {
             timeout_ns,
             unit_ns,
             units: timeout_ns.div_ceil(unit_ns),
-            // A look notes the bytes before it, and a later one the end of the timeout: each is
-            // late by a step at most, and both round.
+            // One look finds that no byte has moved, and a later look that the timeout is over.
+            // Each of the two is late by one step at most, and rounds.
             step_ns: allowed_ns / 2 - unit_ns,
             sources: 0,
             next_ns: ASLEEP,
@@ -304,7 +304,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Lets the clock of a quiet source run or stand (I1).
+    /// Starts or stops the clock of a quiet source (I1).
     #[cold]
     #[inline(never)]
     fn set_idle_clock(&mut self, index: u32) {

@@ -71,7 +71,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Gives the place of a task up that is refused, and puts the task back into its operation.
+    /// Frees the place of a refused task, and puts the task back into its operation.
     #[cold]
     fn refuse_task(&mut self, slot: u32, task: Task, reason: Reason, extra: &mut Extra) -> Reason {
         *extra = Extra::from(Box::new(Arguments::Task(task)));

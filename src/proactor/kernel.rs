@@ -75,7 +75,7 @@ pub enum Started {
 /// How an operation that a kernel has started has gone.
 #[derive(Debug)]
 pub struct Answer {
-    /// The key that it was started with; 0 for an answer that concerns nobody.
+    /// The key that the operation was started with; 0 for an answer to no operation.
     pub key: u64,
     /// The source's write, not its read.
     pub write: bool,
@@ -126,7 +126,7 @@ pub unsafe trait Kernel {
     /// Whether there are files and threads.
     const FILES: bool = false;
 
-    /// Whether it does jobs and look-ups of the program without threads.
+    /// Whether this kernel runs jobs and look-ups itself, without threads.
     const TASKS: bool = false;
 
     /// What `explain` calls it.
@@ -319,35 +319,35 @@ pub unsafe trait Kernel {
         let _ = key;
     }
 
-    /// Takes a job or a look-up over, which one of its `select`s ends. Called where
-    /// [`TASKS`](Kernel::TASKS) is true only.
+    /// Starts a job or a look-up. A later `select` reports its end. Called only if
+    /// [`TASKS`](Kernel::TASKS) is true.
     ///
     /// # Errors
-    /// Gives a task back that it does not do.
+    /// Returns a task that this kernel cannot run.
     fn start_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
         let _ = key;
         Err(task)
     }
 
-    /// Gives a task back that was not begun.
+    /// Takes back a task that has not begun; `None` if it has.
     fn cancel_task(&mut self, key: u64) -> Option<Task> {
         let _ = key;
         None
     }
 
-    /// The key and the result of the next task that has ended. Asked for after each `select` until
-    /// there is none.
+    /// The key and the result of the next task that has ended. Called after each `select`, until it
+    /// returns `None`.
     fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
         None
     }
 
-    /// How many tasks were not begun, and how many have begun and not ended.
+    /// How many tasks wait, and how many run.
     fn task_counts(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Sees to it that calls without a flag for it do not block on a stream socket; answers whether
-    /// its description was changed for that, which `shared` forbids.
+    /// Makes sure that calls without a flag for it do not block on a stream socket. Returns whether
+    /// it changed the open file description, which `shared` forbids.
     ///
     /// # Errors
     /// [`Reason::Unsupported`] for a blocking one that must not be changed, or the errno.
@@ -465,16 +465,16 @@ pub unsafe trait Kernel {
     /// Makes a descriptor that is readable when one of these signals has come.
     ///
     /// # Errors
-    /// The errno; `EOPNOTSUPP` where there are no signals.
+    /// The errno; `EOPNOTSUPP` if this kernel has no signals.
     fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
         let _ = signals;
         Err(libc::EOPNOTSUPP)
     }
 
-    /// Takes a signal from such a descriptor.
+    /// Takes a signal from a descriptor that [`signals`](Kernel::signals) made.
     ///
     /// # Errors
-    /// `EAGAIN`: none has come.
+    /// `EAGAIN`: no signal waits.
     fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
         let _ = fd;
         Err(libc::EOPNOTSUPP)
@@ -483,16 +483,17 @@ pub unsafe trait Kernel {
     /// Makes a descriptor that is readable when a child process has ended.
     ///
     /// # Errors
-    /// The errno; `EOPNOTSUPP` where processes are not watched.
+    /// The errno; `EOPNOTSUPP` if this kernel has no child processes.
     fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
         let _ = pid;
         Err(libc::EOPNOTSUPP)
     }
 
-    /// Reaps the child of such a descriptor: how it has ended. Asked again, it says so again.
+    /// Reaps the child of a descriptor that [`child`](Kernel::child) made, and returns its exit
+    /// status. Further calls return the same status.
     ///
     /// # Errors
-    /// `EAGAIN`: it runs. `ECHILD`: other code has reaped it.
+    /// `EAGAIN`: the child runs. `ECHILD`: other code has reaped it.
     fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
         let _ = fd;
         Err(libc::EOPNOTSUPP)

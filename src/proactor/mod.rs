@@ -538,7 +538,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         if let Some(reason) = state.why_no_descriptor() {
             return Err(reason);
         }
-        // Whoever has the descriptor can duplicate it.
+        // Code that has the descriptor can duplicate it.
         state.flags |= DUPLICATED;
         let fd = state.fd;
         self.kernel.borrow(fd).ok_or(Reason::NoDescriptor)

@@ -58,7 +58,7 @@ pub struct Os<S: Select = Selector> {
     /// queried.
     odd_listeners: Vec<RawFd>,
     engines: Engines,
-    /// In a cell, because a forked child takes them over from the kernel that it had.
+    /// In a cell, because a forked child takes them out of the kernel of before the fork.
     of_process: RefCell<OfProcess>,
 }
 
@@ -566,8 +566,8 @@ impl<S: Select> Os<S> {
                 if moved != -(libc::EOPNOTSUPP as isize) {
                     return Received::plain(moved);
                 }
-                // No RWF_NOWAIT here: ask first. Somebody else may take the bytes in between, which
-                // is the sharer's race to lose.
+                // No RWF_NOWAIT here: ask poll(2) first. Another reader of the shared description
+                // may take the bytes in between; then this read blocks.
                 match self.poll(fd, Ready::READABLE) {
                     Ok(ready) if ready.is_empty() => Received::plain(-(libc::EAGAIN as isize)),
                     Ok(_) => Received::plain(descriptor::read(fd, to)),

@@ -1,4 +1,4 @@
-//! What happens to processes, as reads of sources: signals of this one, the exit of children.
+//! Signals of this process and the exit of children, as operations on sources.
 
 use std::collections::HashMap;
 use std::process::ExitStatus;
@@ -8,12 +8,12 @@ use crate::source::SourceKind;
 use crate::sys::child::Child;
 use crate::sys::signals::Signals;
 
-/// What a signal counts for in a source's share of a turn.
+/// How many bytes of the source's budget a signal costs.
 const SIGNAL_COST: usize = 1024;
 
 type Answer = Result<Ticket, Reason>;
 
-/// The reason of an errno, where a system without signals is one that does not support them.
+/// The reason for an errno. `EOPNOTSUPP` means that the system has no signals or children.
 fn of_process(errno: i32) -> Reason {
     if errno == libc::EOPNOTSUPP { Reason::Unsupported } else { Reason::Os(errno) }
 }
@@ -31,7 +31,7 @@ impl<K: Kernel> Proactor<K> {
         self.adopt_of_process(fd, SourceKind::Child)
     }
 
-    /// Makes a source of a descriptor of the kernel's.
+    /// Makes a source of a descriptor that the kernel has made.
     fn adopt_of_process(&mut self, fd: RawFd, kind: SourceKind) -> Result<Source, Reason> {
         let Some((index, generation)) = self.sources.occupy() else {
             self.kernel.close(fd);

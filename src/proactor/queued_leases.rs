@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::slots::InFlight;
 
-/// How many turns a write is in its queue before its small leases are copied.
+/// How many turns a write stays in its queue before its small leases are copied.
 const PATIENCE: u64 = 32;
 /// Entries of writes that have ended are dropped when there are more than this, and more than twice
 /// as many entries as operations.
@@ -24,7 +24,7 @@ const MOST_GONE: usize = 64;
 struct Entry {
     slot: u32,
     generation: NonZeroU32,
-    /// The turn in which it joined.
+    /// The turn in which the entry was made.
     turn: u64,
 }
 
@@ -32,7 +32,8 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct QueuedLeases {
     writes: VecDeque<Entry>,
-    /// Those for which the kernel was asked. The answer may come too late, or be about a part only.
+    /// Writes that the driver has asked the kernel to give back. The kernel may have sent a part of
+    /// such a write, or all of it.
     asked: VecDeque<Entry>,
 }
 
@@ -53,7 +54,7 @@ impl QueuedLeases {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// A write may have come to wait in its queue.
+    /// Adds a write to the list if it waits in its queue and has a small lease.
     pub(super) fn note_queued_lease(&mut self, ticket: Ticket) {
         let (slot, generation) = (ticket.index(), ticket.generation());
         let op = self.slots.find(slot, generation);
@@ -68,8 +69,8 @@ impl<K: Kernel> Proactor<K> {
         self.waits.note();
     }
 
-    /// Copies the small leases of writes that have waited for long enough. `pressing` says that
-    /// reads wait for a swap buffer.
+    /// Copies the small leases of writes that have waited for `PATIENCE` turns, or if `pressing`,
+    /// of all writes: then reads wait for a swap buffer.
     #[cold]
     pub(super) fn copy_queued_leases(&mut self, pressing: bool) {
         let patience = if pressing { 0 } else { PATIENCE };
@@ -84,7 +85,7 @@ impl<K: Kernel> Proactor<K> {
                     self.stops = true;
                     self.waits.queued.asked.push_back(Entry { turn: now, ..entry });
                 }
-                // It ends with the kernel's answer, or was copied.
+                // The write ends with the kernel's answer, or its leases were copied before.
                 _ => {}
             }
         }

@@ -227,7 +227,7 @@ impl<K: Kernel> Proactor<K> {
         let (got, room) = if op.buf.is_list() {
             let parts = op.buf.parts().len();
             if state.kind().is_message() && parts > VECTORS {
-                // What one call leaves of a message is lost, what it leaves of a stream is not.
+                // Bytes of a message that one call leaves are lost; those of a stream are not.
                 let mut targets = Target::nones(parts);
                 let count = op.buf.targets(from, most, &mut targets);
                 let to = &mut targets[..count];

@@ -9,7 +9,7 @@ pub(super) struct Counts {
     pub(super) messages: u64,
     pub(super) completed: u64,
     pub(super) inline_writes: u64,
-    /// Writes that were out at once and are quiet, which counts for two.
+    /// Quiet writes that succeeded at submission: each is submitted and done.
     pub(super) inline_quiet_writes: u64,
     /// Quiet writes that have succeeded later.
     pub(super) quiet_done: u64,
@@ -184,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
         explain.row("timer", "deadline heap", heap, count(OpCode::Timer));
         let sweep = "a sweep looks at every source that has one, 32 times per timeout or less";
         explain.row("idle timeout", "sweep", sweep, self.counts.idle_timeouts);
-        let flag = "a flag says who sleeps: a burst costs one, an awake loop none";
+        let flag = "a flag says whether the loop sleeps: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.counts.wakes);
         self.explain_files(&mut explain);
         self.kernel.explain(&mut explain);

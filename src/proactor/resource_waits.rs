@@ -29,25 +29,25 @@ pub(super) struct ResourceWaits {
     pub(super) places: WaitQueue,
     /// Multishot reads that wait because they hold their share of the swap buffers.
     pub(super) shares: Shares,
-    /// Writes that hold swap buffers by small leases.
+    /// Writes whose small leases hold swap buffers.
     pub(super) queued: QueuedLeases,
     /// Something may wait: one flag for all of the above, because every turn asks.
     any: bool,
 }
 
 impl ResourceWaits {
-    /// Whether nothing waits. It may say false for a while after the last wait has ended.
+    /// Whether nothing waits. It may be false for a while after the last wait has ended.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         !self.any
     }
 
-    /// Something waits now.
+    /// Notes that something waits now.
     pub(super) fn note(&mut self) {
         self.any = true;
     }
 
-    /// Looks whether something still waits.
+    /// Updates the flag: whether something still waits.
     pub(super) fn settle(&mut self) {
         self.any = self.reads_wait() || !self.places.is_empty() || !self.queued.is_empty();
     }

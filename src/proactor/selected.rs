@@ -1,11 +1,11 @@
-//! Waits for more than the next completion: for a number of them, or for that of one operation.
+//! Waits for a number of completions, or for the completion of one operation.
 
 use super::*;
 use crate::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
-    /// Delivers when at least `least` completions are there, `wait` is over, or submissions would
-    /// be refused because so many wait.
+    /// Delivers all completions once there are at least `least`, `wait` is over, or so many wait
+    /// that submissions would be refused.
     pub(super) fn take_at_least(
         &mut self,
         least: usize,
@@ -20,7 +20,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(self.deliver(out))
     }
 
-    /// Takes out the final completion of an operation when it is there. All others stay.
+    /// Waits for the final completion of an operation, and takes it out. All others stay.
     pub(super) fn take_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
         self.check_fork()?;
         self.accepted -= std::mem::take(&mut self.handed);
@@ -41,9 +41,9 @@ impl<K: Kernel> Proactor<K> {
             if tried && let Some(reason) = held_up {
                 return Err(reason.into());
             }
-            // What is found later stands behind what was looked through.
+            // New completions are added behind those that this loop has searched.
             seen = self.batch.len();
-            // What it waits for may have come back meanwhile.
+            // The program may have returned the lease or the place meanwhile: try one turn first.
             tried = held_up.is_some();
             let wait = if tried { Wait::Now } else { Wait::Forever };
             if self.closed {
@@ -54,13 +54,13 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether completions that were not delivered may hold the leases, or the places of
-    /// connections, that something waits for.
+    /// Whether undelivered completions may hold the leases or the places for connections that
+    /// operations wait for.
     pub(super) fn may_hold_up(&self) -> bool {
         !self.batch.is_empty() && (self.waits.reads_wait() || self.waits.has_accepts())
     }
 
-    /// The limit at which an operation waits for what such completions may hold, if it does.
+    /// The limit that an operation waits at, if undelivered completions may hold its resource.
     fn why_held_up(&mut self, ticket: Ticket) -> Option<Reason> {
         if !self.may_hold_up() {
             return None;
@@ -80,7 +80,8 @@ impl<K: Kernel> Proactor<K> {
         Some(Reason::Full { limit: Limit::SwapBytes, count })
     }
 
-    /// Whether a completion of this ticket is to come, and there is room for others before it.
+    /// Checks that a completion of this ticket will come, and that there is room for others before
+    /// it.
     fn check_in_flight(&mut self, ticket: Ticket) -> Result<(), Reason> {
         let (slot, generation) = (ticket.index(), ticket.generation());
         let waits_in_queue = match slot & RESTS {

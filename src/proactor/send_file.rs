@@ -232,7 +232,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The descriptor of a fetch is nobody's any more: its file may close.
+    /// No fetch uses the descriptor any more: its file may close.
     fn let_go(&mut self, serial: u32) {
         if let Some(file) = self.files.reading.remove(&serial) {
             self.file_left(file);

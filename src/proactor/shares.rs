@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(shares.next(8, true), None, "each has its share");
         assert!(shares.came_back(2), "it waits");
         assert!(!shares.came_back(2), "it goes on already");
-        assert!(!shares.came_back(9), "no one's");
+        assert!(!shares.came_back(9), "no such source");
         assert!(!shares.may_take(2, 8));
         shares.wait(2);
         // The share grows to two: of the sources with one buffer, the first to arrive resumes

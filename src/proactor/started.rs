@@ -102,7 +102,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn answered(&mut self, answer: Answer) {
         let index = answer.key as u32;
         let Some(state) = self.sources.find_key(index, (answer.key >> 32) as u32) else {
-            // Nobody's; a buffer in it goes back to the pool.
+            // No source has this key; a buffer in the answer goes back to the pool.
             if answer.key != 0 {
                 self.counts.stale_events += 1;
             }
@@ -122,7 +122,7 @@ impl<K: Kernel> Proactor<K> {
             let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
-                // Not for a newer operation that nobody wants to end.
+                // Not for a newer operation that was not told to end.
                 if self.is_any_told(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.stops = true;

@@ -73,8 +73,8 @@ pub(super) const POLLS: u32 = 1 << 19;
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
 pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
-/// A short read says that nothing is left: a stream socket, by the bit that no other kind has that
-/// takes bytes.
+/// A stream socket: a short read proves that nothing is left. No other kind of source that takes
+/// bytes has this bit.
 pub(super) const STREAM: u32 =
     (SourceKind::Stream as u32 & SourceKind::UnixStream as u32) << KIND_SHIFT;
 /// The kinds by their numbers.

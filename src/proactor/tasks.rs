@@ -1,7 +1,7 @@
-//! Jobs and look-ups that the kernel does in a time of its own, without threads.
+//! Jobs and look-ups that the kernel runs itself, without threads: the simulated kernel does.
 //!
-//! Invariant: (T1) a task that the kernel has keeps its place until the kernel has answered, or has
-//! given the task back.
+//! Invariant: (T1) a task in the kernel keeps its place in the table until the kernel has answered,
+//! or has given the task back.
 
 use super::*;
 use crate::discard::discard;
@@ -24,7 +24,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Takes what the kernel has done.
+    /// Takes the results of tasks that have ended.
     #[cold]
     pub(super) fn take_tasks(&mut self) {
         while self.files.tasks > 0
@@ -41,7 +41,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Takes a task back that was not begun; false when it has.
+    /// Takes back a task that has not begun; false if it has.
     pub(super) fn withdraw_task(&mut self, slot: u32) -> bool {
         let key = self.ticket(slot).key();
         let Some(task) = self.kernel.cancel_task(key) else { return false };

@@ -30,7 +30,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// As `give_token`, to a source that is there.
+    /// As `give_token`, for a source that is known to exist.
     pub(super) fn put_token(&mut self, index: u32, token: u64) {
         let state = &mut self.sources[index];
         let index = index as usize;
@@ -62,8 +62,8 @@ impl<K: Kernel> Proactor<K> {
 }
 
 impl State {
-    /// Whether it takes reads and writes of bytes, once it is prepared: it is no listener, no file
-    /// and nothing of the process.
+    /// Whether the source takes reads and writes of bytes, once it is prepared: it is no listener,
+    /// no file, and no source of signals or of a child.
     pub(super) fn takes_bytes(&self) -> bool {
         let kind = self.kind();
         !matches!(kind, SourceKind::Listener | SourceKind::File) && !kind.is_of_process()

@@ -27,9 +27,9 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// Turns until there are `least` completions to deliver (or so many that submissions are
-    /// refused, or some that may hold what a read or an accept waits for) or `wait` says that it is
-    /// enough.
+    /// Runs turns until `wait` is over or there are `least` completions to deliver. It stops
+    /// earlier if so many completions wait that submissions are refused, or if some of them may
+    /// hold the memory or the place that a read or an accept waits for.
     pub(super) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.check_fork()?;
         if self.closed {
@@ -132,7 +132,7 @@ impl<K: Kernel> Proactor<K> {
                 self.run_bulk();
             }
             if K::COMPLETES && wait == Wait::Now && self.batch.is_empty() {
-                // What was begun for them: whoever embeds this loop may sleep now.
+                // Submits the entries of those operations: an embedding loop may sleep now.
                 self.look()?;
             }
         }
@@ -213,8 +213,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what
     /// it reports. The clock, which costs a fiftieth of a small message, is read before a wait that
-    /// may block and after it only if somebody wants to know; `timed` says that it was read just
-    /// now.
+    /// may block, and after the wait only if deadlines or settings need it; `timed` says that it
+    /// was read just now.
     fn poll(&mut self, wait: Wait, timed: bool, least: usize) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),

@@ -1,7 +1,7 @@
 //! The usual read and write: a read that rests in its source, and a write that goes out whole. Most
-//! messages take these two ways, so every instruction in them counts. All else goes on in
-//! `submit.rs`, from functions of their own with the same arguments, so that these need few
-//! registers saved.
+//! messages take these two paths, so every instruction in them counts. All other cases go on in
+//! `submit.rs`, in separate functions with the same arguments, so that the functions here save few
+//! registers.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -15,11 +15,11 @@ use submit::MOST_BYTES;
 /// The index in the tickets of operations that ended at once, which have no place.
 const LOOSE: u32 = crate::source::ENDED;
 
-/// The flags that tell the usual write, and those of them that its source has.
+/// The flags that decide whether a write is the usual one, and the values that they must have.
 const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;
 const USUAL_WRITE: u32 = BYTES | STREAM | WRITABLE;
 
-/// A write on its way in. It stays in memory, so that its parts take no registers.
+/// A new write. It stays in memory, so that its parts take no registers.
 pub(super) struct NewWrite {
     pub(super) source: Source,
     pub(super) token: u64,
@@ -28,7 +28,7 @@ pub(super) struct NewWrite {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// The usual read comes when nothing is there to read: it comes to rest in its source.
+    /// The usual read is submitted when no bytes have arrived: it rests in its source.
     #[inline(never)]
     pub(super) fn submit_plain_read(&mut self, source: Source, token: u64) -> Option<Ticket> {
         if !K::COMPLETES
@@ -51,7 +51,7 @@ impl<K: Kernel> Proactor<K> {
             && let Some(state) = self.sources.find(source.index(), source.generation())
             && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
             && state.flags & WRITE_FLAGS == USUAL_WRITE
-            // Between 1 and the most; a list shows none.
+            // 1 to MOST_BYTES bytes; for a list `as_slice` is empty.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
         {
             return Some(state.fd);
@@ -73,7 +73,7 @@ impl<K: Kernel> Proactor<K> {
         let ticket = self.loose_ticket();
         let result = Ok(Done::Written { buf, bytes: len as u32 });
         let done = Completion::new(OpCode::Write, source, ticket, token, result);
-        // Built before the attempt, so that nothing of it is kept across the call.
+        // Built before the attempt, so that no part of it needs a register across the call.
         // SAFETY: there is room: made right above.
         let bytes = unsafe { self.batch.stage(done) }.written();
         let moved = self.kernel.send(fd, SourceKind::Stream, bytes);
@@ -82,7 +82,7 @@ impl<K: Kernel> Proactor<K> {
             return unsafe { self.submit_rest_of_write(write.due_ns, moved) };
         }
         self.counts.inline_writes += 1;
-        // SAFETY: staged above, and the attempt has added none.
+        // SAFETY: staged above, and the attempt has added no completion.
         unsafe { self.batch.put_staged() };
         Some(ticket)
     }
@@ -93,7 +93,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(fd) = self.usual_write(&write) else {
             return self.submit_write_slowly(write, true);
         };
-        // It may fail, and then it makes a completion.
+        // The write may fail, and then needs room for its completion.
         if self.batch.is_full() {
             return self.refuse_write(write);
         }
@@ -127,7 +127,8 @@ impl<K: Kernel> Proactor<K> {
         None
     }
 
-    /// Only a part of the usual write is out, or none: it makes its completion later.
+    /// Only a part of the usual write went out, or none: queues the rest, and takes the staged
+    /// completion back.
     ///
     /// # Safety
     /// The completion of the write is staged.

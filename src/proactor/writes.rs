@@ -158,7 +158,7 @@ impl<K: Kernel> Proactor<K> {
         done
     }
 
-    /// The last `moved` bytes of a quiet write are out: it ends without a completion.
+    /// The last `moved` bytes of a quiet write went out: it ends without a completion.
     fn finish_quietly(&mut self, index: u32, slot: u32, moved: u32) {
         let buf = self.slots[slot].buf.take();
         self.unlink(slot);

@@ -18,8 +18,8 @@
 //! Invariants: (E1) a registered descriptor is owned here, so its number names nothing else and no
 //! two watches can collide on it (`EEXIST` cannot come); (E2) a registration is removed before its
 //! descriptor leaves the table, or a duplicate of it would keep the registration alive; (E3) every
-//! registration carries its ticket as key, so an event whose watch has ended finds nobody, whoever
-//! uses the place or the descriptor's number by then.
+//! registration carries its ticket as key, so an event whose watch has ended finds no watch, even
+//! if another watch has its place or its descriptor's number by then.
 
 #[cfg(test)]
 mod tests;
@@ -81,9 +81,9 @@ const WAKE: u64 = u64::MAX;
 ///
 /// | there | here |
 /// |---|---|
-/// | the descriptor is borrowed and must be deregistered before it is closed | the watch owns it and its last item gives it back |
-/// | a oneshot registration stays, disarmed, but may still report errors and hang-ups | it stays, and reports nothing before [`rearm`](Reactor::rearm) |
-/// | an event has a key, which another descriptor may have taken meanwhile | it also has a [`Ticket`]: a stale one is an error |
+/// | the descriptor is borrowed, and must be deregistered | the watch owns it until its last item |
+/// | a disarmed oneshot may report errors | it reports nothing before [`rearm`](Reactor::rearm) |
+/// | the key of an event may be stale | an event also has a [`Ticket`]: a stale one is an error |
 /// | `register` twice is `EEXIST` | two watches of one file are two duplicates; both report |
 ///
 /// # Platform
@@ -371,7 +371,7 @@ impl<S: Select> Complete for Reactor<S> {
             match wait {
                 _ if !self.batch.is_empty() => break,
                 Wait::Now => {
-                    // Whoever embeds this loop sleeps on its descriptor now: wakes must be heard.
+                    // An embedding loop sleeps on the descriptor now: wakes must write it.
                     while !self.wake.bell.doze() {
                         self.wake.bell.rouse();
                     }

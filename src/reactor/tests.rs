@@ -284,7 +284,7 @@ fn a_number_that_is_used_again_gets_none_of_its_predecessors_events<S: Select + 
     first_peer.write_all(b"y").unwrap();
     assert!(now(&mut reactor).is_empty(), "an event of the old watch");
     assert_eq!(reactor.stale_events(), 0, "its registration was removed");
-    // Whoever still holds an item of the old watch reaches nobody with it.
+    // An item of the old watch reaches no watch any more.
     assert_eq!(reactor.fd(held.ticket).unwrap_err(), Reason::Stale);
     assert!(!reactor.cancel(held.ticket));
     second_peer.write_all(b"z").unwrap();
@@ -292,7 +292,7 @@ fn a_number_that_is_used_again_gets_none_of_its_predecessors_events<S: Select + 
     drop(kept);
 }
 
-fn an_event_whose_watch_has_ended_finds_nobody<S: Select + Fresh>() {
+fn an_event_whose_watch_has_ended_finds_no_watch<S: Select + Fresh>() {
     let (socket, mut peer) = pair();
     let mut reactor = S::fresh();
     let ticket = reactor.submit(edge(socket)).unwrap();
@@ -353,8 +353,8 @@ fn a_half_close_is_reported_to_who_reads_or_asks_for_it<S: Select + Fresh>() {
     }
 }
 
-/// A level would report it in every wait, to somebody who has nothing to do about it.
-fn a_half_close_is_not_reported_to_who_does_not_read<S: Select + Fresh>() {
+/// A level would report it in every wait, and a watch without reads could not end that.
+fn a_half_close_is_not_reported_to_a_watch_that_does_not_read<S: Select + Fresh>() {
     if S::NAME == "kqueue" {
         // Its filters tell of it unasked.
         return;
@@ -366,7 +366,7 @@ fn a_half_close_is_not_reported_to_who_does_not_read<S: Select + Fresh>() {
             reactor.submit(Watch::new(socket, interest).mode(mode)).unwrap();
             peer.shutdown(std::net::Shutdown::Write).unwrap();
             assert!(now(&mut reactor).is_empty(), "{mode:?}, {interest:?}");
-            // A hang-up is reported to everybody. TCP's has been told by the half-close.
+            // A hang-up is reported to every watch. On TCP the half-close has reported it.
             drop(peer);
             #[cfg(unix)]
             assert!(only(now(&mut reactor)).ready.contains(Ready::HANGUP), "{mode:?}");
@@ -441,7 +441,7 @@ fn dropping_the_reactor_ends_its_registrations() {
     let kept = socket.try_clone().unwrap();
     let mut reactor = Reactor::new().unwrap();
     reactor.submit(edge(socket)).unwrap();
-    // Another loop holds the selector, somebody else the file.
+    // Another loop holds the selector, other code the file.
     let selector = reactor.as_fd().try_clone_to_owned().unwrap();
     drop(reactor);
     peer.write_all(b"x").unwrap();
@@ -554,12 +554,12 @@ per_selector! {
     #[cfg_attr(miri, ignore = "Miri's epoll knows edges only")]
     what_holds_already_is_reported_at_submission_and_modification;
     a_number_that_is_used_again_gets_none_of_its_predecessors_events;
-    an_event_whose_watch_has_ended_finds_nobody;
+    an_event_whose_watch_has_ended_finds_no_watch;
     a_file_may_be_watched_twice;
     #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
     a_half_close_is_reported_to_who_reads_or_asks_for_it;
     #[cfg_attr(miri, ignore = "Miri has no shutdown(2) for these")]
-    a_half_close_is_not_reported_to_who_does_not_read;
+    a_half_close_is_not_reported_to_a_watch_that_does_not_read;
     another_thread_ends_the_wait;
     #[cfg_attr(miri, ignore = "a race of 2,000 rounds: too slow")]
     no_signal_of_two_threads_is_lost;
@@ -620,7 +620,7 @@ fn what_is_not_armed_is_not_reported() {
 /// More are ready than one wait takes: the next goes on where it stopped.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no ppoll(2)")]
-fn a_small_batch_starves_nobody() {
+fn a_small_batch_starves_no_watch() {
     let mut selector = Poll::new(2).unwrap();
     let sockets: Vec<_> = (0..5).map(|_| pair()).collect();
     for (key, (socket, _)) in sockets.iter().enumerate() {

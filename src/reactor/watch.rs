@@ -119,7 +119,7 @@ impl Entry for Registration {
 /// Ends a reactor's wait from any thread; the wait then answers, if need be with no items.
 ///
 /// A wake costs a system call only when the reactor sleeps, and a burst of them costs one. One that
-/// comes while nobody waits ends the next wait at once.
+/// comes while no wait runs ends the next wait at once.
 #[derive(Clone)]
 pub struct Waker(pub(super) Arc<Shared>);
 

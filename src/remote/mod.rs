@@ -236,8 +236,8 @@ impl Remote {
     }
 
     /// Shows `look` the handle that another thread has queued for this source. The requests stay to
-    /// be taken, in their order. `None` if no request attaches the source, or if so many were
-    /// looked through already as the queue is long.
+    /// be taken, in their order. `None` if no request attaches the source, or if as many requests
+    /// were searched already as the queue can hold.
     pub(crate) fn look_for<R>(&self, source: Source, look: impl FnOnce(&Handle) -> R) -> Option<R> {
         let attaches = |request: &Request| match request {
             Request::Attach(name, _) => *name == source,

@@ -143,9 +143,11 @@ impl Submitter {
     /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
     /// |---|---|
     /// | [`Reason::Stale`] | [`ErrorKind::Aborted`](crate::ErrorKind::Aborted) |
-    /// | [`Reason::Closed`], [`Reason::Forked`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
+    /// | [`Reason::Closed`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed) |
+    /// | [`Reason::Forked`] | [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
     /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
-    /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`], [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
+    /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`] | `EOPNOTSUPP` |
+    /// | [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
     /// | [`Reason::Full`] (queued writes, jobs) | `ENOBUFS` |
     /// | [`Reason::Os`] | its errno |
     ///
@@ -278,8 +280,8 @@ impl Submitter {
         }
     }
 
-    /// Asks for an operation to be cancelled; its completion is the answer. (A
-    /// [quiet](Op::quiet) write that is out when the loop takes the request has none.)
+    /// Asks for an operation to be cancelled; its completion is the answer. (There is none for a
+    /// [quiet](Op::quiet) write that has succeeded before the loop takes the request.)
     ///
     /// # Errors
     ///

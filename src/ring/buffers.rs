@@ -35,7 +35,7 @@ pub(super) struct Buffers {
     lent: Vec<Option<Lent>>,
     vacant: Vec<u16>,
     demand: Demand,
-    /// A receive that goes on has used a chunk up: nobody else asks for another.
+    /// A receive that goes on has used a chunk up: no other code asks for the next chunk.
     lacking: bool,
     /// How many bytes at the end of a chunk the kernel leaves rather than to cut a message there.
     left: u32,

@@ -1,11 +1,11 @@
-//! What another loop sleeps on while a ring is embedded in it.
+//! The descriptor that another loop sleeps on while a ring is embedded in it.
 //!
-//! A ring whose work is deferred (`IORING_SETUP_DEFER_TASKRUN`) does not wake those who poll its
-//! descriptor: work waits for the next enter, and only a registered eventfd is told of it. So the
-//! descriptor that is handed out is an epoll set of that eventfd and of the one that other threads
-//! write; it costs nothing before it is asked for. The kernel tells the eventfd of the first of the
-//! work that it puts off, not of what comes behind: so whoever forgets what was told has all of it
-//! done, or tells again (`Uring::has_work`).
+//! A ring whose work is deferred (`IORING_SETUP_DEFER_TASKRUN`) does not wake a poll of its
+//! descriptor: work waits for the next enter, and the kernel signals only a registered eventfd. So
+//! the descriptor that is handed out is an epoll set of that eventfd and of the one that other
+//! threads write. It costs nothing before it is asked for. The kernel signals the eventfd for the
+//! first deferred work only, not for work behind it. So code that drains the eventfd must run all
+//! of the work, or signal again (`Uring::has_work`).
 
 use std::io;
 
@@ -29,7 +29,7 @@ impl Embedded {
         // Never read, so that only its edges count.
         set.add(waker.raw(), 1, Ready::READABLE, Mode::Edge)?;
         uring.register_eventfd(signal.raw())?;
-        // What came before nobody was told.
+        // Work that came before the registration was not signalled.
         signal.signal();
         Ok(Embedded { set, signal })
     }

@@ -119,7 +119,7 @@ impl Registered {
         }
     }
 
-    /// The ring is somebody else's: a parent's, or left to itself.
+    /// The ring is not ours any more: it is the parent's, or was abandoned.
     pub(super) fn abandon(&mut self) {
         self.slots = Vec::new();
         self.vacant = Vec::new();

@@ -132,7 +132,7 @@ impl World {
         let (name, generation) = (sender.local.clone(), sender.generation);
         let at = Name::of(to).on(home).specified();
         let Some(receiver) = self.mailbox_for(&at, &name) else {
-            // A datagram to nobody is lost; a Unix socket knows.
+            // A datagram without a receiver is lost; a Unix socket gets an error.
             let internet = sender.flags & INTERNET != 0;
             let refused = -(libc::ECONNREFUSED as isize);
             return if internet { bytes.len() as isize } else { refused };

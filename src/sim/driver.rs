@@ -1,11 +1,11 @@
-//! The driver of a simulated watcher, without its type.
+//! The driver of a simulated watcher as a trait object.
 
 use super::Sim;
 use crate::driver::Driver;
 use crate::proactor::Proactor;
 
-/// What is behind the variant of [`Auto`](crate::driver::Auto) for simulations. As a trait object
-/// it is linked only into programs that make one.
+/// The driver in the simulated variant of [`Auto`](crate::driver::Auto). It is a trait object, so
+/// that only programs which make a simulation link its code.
 pub trait SimulatedDriver: Driver {
     /// The driver itself, for the turns of several watchers.
     fn proactor(&self) -> &Proactor<Sim>;

@@ -143,24 +143,24 @@ impl Default for Faults {
     }
 }
 
-/// The place of faults that happen wherever nothing else is said.
+/// The place whose faults hold for all addresses without faults of their own.
 pub(super) const ANYWHERE: u16 = 0;
 
-/// What goes wrong at a place, and what did.
+/// The probabilities of faults at a place, and the counts of those that happened.
 struct Place {
     faults: Faults,
     injected: Injected,
 }
 
-/// Decides what goes wrong.
+/// Decides which faults happen.
 pub(super) struct Dice {
     pub(super) rng: Rng,
     /// Whether anything can go wrong: asked first, on every attempt.
     pub(super) on: bool,
-    /// `ANYWHERE`, then those with addresses.
+    /// `ANYWHERE`, then the places with addresses.
     places: Vec<Place>,
     addresses: BTreeMap<Name, u16>,
-    /// Whether faults are named, and the names of those that have happened in this call.
+    /// Whether the history needs names of faults, and the names of the faults in this call.
     pub(super) names_hits: bool,
     pub(super) hit_names: Vec<&'static str>,
 }
@@ -194,7 +194,7 @@ impl Dice {
         });
     }
 
-    /// The place of an address, which is made unless it is there.
+    /// The place of an address. Makes one if there is none.
     pub(super) fn place_at(&mut self, address: Name) -> u16 {
         if let Some(place) = self.addresses.get(&address) {
             return *place;
@@ -204,7 +204,8 @@ impl Dice {
         place
     }
 
-    /// The place of a socket with these addresses: the more exact, then its own, comes first.
+    /// The place of a socket with these addresses. A place with a port wins over one without, and
+    /// the socket's own address over its peer's.
     pub(super) fn place_of(&self, local: &Name, remote: &Name) -> u16 {
         if self.addresses.is_empty() {
             return ANYWHERE;

@@ -18,8 +18,8 @@ const MOST_CHARS: usize = 200;
 pub(super) struct History {
     lines: VecDeque<String>,
     most: usize,
-    /// The watcher that is at work.
-    who: u32,
+    /// The number of the watcher that makes the current call.
+    watcher: u32,
 }
 
 impl History {
@@ -63,7 +63,7 @@ fn answer_text(code: i64) -> String {
 }
 
 impl World {
-    /// Adds a line; called while the history is on only.
+    /// Adds a line. Called only while the history is on.
     pub(super) fn add_step(&mut self, what: impl Display) {
         let elapsed_ns = self.schedule.elapsed_ns();
         let (seconds, rest_ns) = (elapsed_ns / 1_000_000_000, elapsed_ns % 1_000_000_000);
@@ -78,14 +78,14 @@ impl World {
         self.history.lines.push_back(line);
     }
 
-    /// What a call is about, before it has changed that.
+    /// The title of a call's socket, taken before the call changes it.
     #[cold]
-    pub(super) fn begin_step(&mut self, who: u32, call: Call, fd: i32) -> String {
-        self.history.who = who;
+    pub(super) fn begin_step(&mut self, watcher: u32, call: Call, fd: i32) -> String {
+        self.history.watcher = watcher;
         self.dice.hit_names.clear();
         match call {
             Call::Job | Call::LookUp => "a task makes its next step".into(),
-            // It names its socket when it has one.
+            // A connect names its socket after it has made it.
             Call::Connect => String::new(),
             _ => self.title(fd as u32),
         }
@@ -98,13 +98,13 @@ impl World {
             true => String::new(),
             false => format!(" [fault: {}]", faults.join(", ")),
         };
-        let (who, name) = (self.history.who, call.name());
+        let (watcher, name) = (self.history.watcher, call.name());
         let answer = match call {
             Call::Job | Call::LookUp | Call::Register | Call::Close => String::new(),
             Call::GetSockOpt => format!(": {}", answer_text(-code)),
             _ => format!(": {}", answer_text(code)),
         };
-        self.add_step(format_args!("watcher {who}: {name} {title}{answer}{injected}"));
+        self.add_step(format_args!("watcher {watcher}: {name} {title}{answer}{injected}"));
     }
 }
 
@@ -113,7 +113,7 @@ impl Sim {
     /// watchers to the network with their answers and faults, events, arrivals, notes, and the
     /// completions that [`Sim::run`] hands out. Default 0: none, which costs nothing.
     ///
-    /// It changes nothing of the run. So run a seed that fails again, with its history:
+    /// The history does not change the run. So run a failed seed again, with its history:
     ///
     /// ```
     /// use windlass::sim::{Faults, Sim};
@@ -148,14 +148,14 @@ impl Sim {
         lines.flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// A completion that a run hands out.
-    pub(crate) fn tell_completion(&self, who: usize, c: &Completion) {
+    /// Adds a completion that a run hands out.
+    pub(crate) fn tell_completion(&self, index: usize, c: &Completion) {
         let mut world = self.enter();
         if world.history.is_on() {
             let (code, source, token) = (c.code(), c.source, c.token);
-            let result = &c.result;
+            let (at, result) = (index, &c.result);
             world.add_step(format_args!(
-                "run: watcher {who} of the list: {code:?} on {source:?}, token {token}: {result:?}"
+                "run: watcher {at} of the list: {code:?} on {source:?}, token {token}: {result:?}"
             ));
         }
     }

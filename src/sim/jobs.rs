@@ -1,7 +1,8 @@
 //! Jobs and look-ups: they run on the loop's thread, at times that the seed draws.
 //!
-//! A job waits, begins, and ends: each takes virtual time. Its closure runs when it begins. So it
-//! can be cancelled until then, and ends late when it is cancelled after that.
+//! A job waits, begins, and ends. The wait and the work take virtual time. The closure runs when
+//! the job begins. So a cancel before the beginning stops the job, and after a later cancel the job
+//! ends late.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +19,7 @@ use crate::discard::discard;
 use crate::error::{Error, ErrorKind};
 use crate::file::{HostName, Task};
 
-/// How long a job waits, and how long it runs, at most, if the test does not say.
+/// The longest wait and the longest run of a job, by default.
 const JOB_NS: u64 = 1_000_000;
 
 /// The jobs and look-ups of one watcher, by the time of their next step and their order.
@@ -30,12 +31,12 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// How many have not begun, and how many have not ended.
+    /// How many jobs wait, and how many run.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.queued.len() as u64, self.begun.len() as u64)
     }
 
-    /// Drops what belongs to the program.
+    /// Drops the closures and the results of the program.
     pub(super) fn discard(&mut self) {
         for (_, task) in std::mem::take(&mut self.queued).into_values() {
             discard(task);
@@ -59,7 +60,7 @@ impl Default for Resolver {
     }
 }
 
-/// Names are the same in capitals, and with the dot of the root.
+/// A host name in small letters and without the dot of the root, which mean no difference.
 fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -70,7 +71,7 @@ impl World {
             return Err(libc::EINVAL);
         }
         if let Ok(ip) = host.parse::<IpAddr>() {
-            // No name server is asked.
+            // Text of an address needs no name server.
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
         if self.dice.hits(ANYWHERE, Fault::LookupFailed) {
@@ -90,7 +91,7 @@ impl World {
         Ok(HostName { host, service: address.port().to_string() })
     }
 
-    /// A time of a job's next step.
+    /// Draws the time of a job's next step.
     fn job_step_ns(&mut self) -> u64 {
         let span_ns = 1 + self.dice.rng.below(self.resolver.job_ns.max(1));
         self.schedule.now_ns.saturating_add(span_ns)
@@ -102,8 +103,8 @@ impl Sim {
     /// [`Op::lookup_addr`](crate::Op::lookup_addr). An empty list takes the name away. At the start
     /// only `localhost` is known, as 127.0.0.1.
     ///
-    /// A look-up of an unknown name ends with `ENOENT`, as getaddrinfo(3) has it. Addresses as text
-    /// need no entry. A port has no name: `lookup_addr` gives it as its number.
+    /// A look-up of an unknown name ends with `ENOENT`, as on a system. Addresses as text need no
+    /// entry. Ports have no names: `lookup_addr` returns the number of the port.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -152,7 +153,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Draws when a job makes its next step, and has the next select end then.
+    /// Draws the time of a job's next step, which will end the wait of its watcher.
     fn plan(&mut self, call: Call, key: u64) -> u64 {
         let selector = self.selector;
         let mut at_ns = 0;
@@ -195,7 +196,7 @@ impl Sim {
                 let names = self.enter().names(address);
                 names.map(|names| Done::HostName(Box::new(names)))
             }
-            // The world is not borrowed: a job may drop a handle.
+            // The job runs while the world is not borrowed, because it may drop a handle.
             job => return (Call::Job, job.run(None)),
         };
         let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);

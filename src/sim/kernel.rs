@@ -53,7 +53,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Those that the watchers make; the others are the test's.
+    /// Whether the watchers make this call; the test makes the others.
     pub(super) const COUNT: usize = Call::LookUp as usize + 1;
     /// The names that the system's kernel counts them under.
     const NAMES: [&'static str; Call::COUNT] = [
@@ -79,7 +79,7 @@ impl Call {
         Call::NAMES[self as usize]
     }
 
-    /// What the trace takes of a call on this number.
+    /// The value that goes into the trace for a call on this descriptor.
     pub(super) fn of(self, number: i32) -> u64 {
         (self as u64) << 32 | u64::from(number as u32)
     }

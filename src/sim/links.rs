@@ -1,10 +1,12 @@
-//! Links between hosts: what is sent arrives later, or waits until a cut is healed.
+//! Links between hosts: packets arrive later than they were sent, or wait until a cut is healed.
 //!
-//! A link has two directions. What travels stands in a queue of the socket that it goes to, in
-//! order; the bytes among it stand in the socket's ring already, where no reader finds them yet.
+//! A link has two directions. The packets in flight are in a queue of their destination socket, in
+//! order. Their bytes are already in the socket's ring, hidden from readers until the packet
+//! arrives.
 //!
 //! Invariants: (L1) the packets of a stream arrive in the order in which they were sent. (L2) A
-//! packet has an event at its time, unless a cut holds it up: then it has one when that is healed.
+//! packet has an event at the time of its arrival. If a cut stalls it then, the heal makes another
+//! event.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +18,7 @@ use super::names::Name;
 use super::world::*;
 use crate::clock;
 
-/// How bytes travel between two hosts: at once, unless something else is said.
+/// How bytes travel between two hosts. The default: they arrive at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,11 +31,11 @@ use crate::clock;
 pub struct Link {
     /// How long a byte travels, in one direction. Default zero.
     pub latency: Duration,
-    /// How much longer it travels at most: the seed draws it for each message. The bytes of a
-    /// connection stay in their order; datagrams may overtake. Default zero.
+    /// The largest addition to the latency: the seed draws one for each message. The bytes of a
+    /// connection stay in their order; datagrams may overtake each other. Default zero.
     pub jitter: Duration,
-    /// How many bytes a second each direction carries, all connections together. Default 0: any
-    /// number.
+    /// How many bytes per second each direction carries, for all connections together. Default 0,
+    /// which means no limit.
     pub bandwidth: u64,
 }
 
@@ -50,7 +52,7 @@ impl Link {
         self
     }
 
-    /// Sets [`bandwidth`](Link::bandwidth), in bytes per second; 0 is any number.
+    /// Sets [`bandwidth`](Link::bandwidth), in bytes per second; 0 means no limit.
     pub fn bandwidth(mut self, bytes: u64) -> Link {
         self.bandwidth = bytes;
         self
@@ -63,26 +65,26 @@ impl Link {
 pub struct Traffic {
     /// Messages that have arrived later than they were sent.
     pub delayed: u64,
-    /// Messages of connections, and connects, that a cut has held up.
+    /// Messages of connections, and connects, that a cut has stalled.
     pub stalled: u64,
     /// Datagrams that a cut has lost.
     pub lost: u64,
 }
 
-/// What travels to a socket.
+/// A packet in flight to a socket.
 #[derive(Debug)]
 pub(super) enum Packet {
-    /// So many bytes, which stand in the ring.
+    /// So many bytes, which are in the ring.
     Bytes(usize),
-    /// No byte comes any more.
+    /// The peer has shut down its output.
     End,
     /// The connection breaks, or is refused.
     Reset(i32),
-    /// This socket asks a listener for a connection.
+    /// A request for a connection: it arrives at the listener, not at this socket.
     Ask,
     /// The connection is made.
     Opened,
-    /// There is room for bytes again.
+    /// The peer has room for bytes again.
     Room,
     /// A datagram and its sender.
     Letter(Name, Box<[u8]>),
@@ -92,13 +94,13 @@ pub(super) enum Packet {
 struct Line {
     link: Link,
     cut: bool,
-    /// When the bytes that were sent last have left.
+    /// When the last byte leaves that was sent so far: the bandwidth decides.
     free_ns: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Links {
-    /// By where it comes from and where it goes to.
+    /// The index of a line, by its source and its destination.
     numbers: BTreeMap<(IpAddr, IpAddr), u32>,
     lines: Vec<Line>,
     pub(super) traffic: Traffic,
@@ -133,7 +135,7 @@ impl Links {
 }
 
 impl World {
-    /// When a message arrives that goes out now, over a line.
+    /// The time at which a message arrives that is sent now over a line.
     fn arrival_ns(&mut self, line: u32, bytes: usize) -> u64 {
         let now_ns = self.schedule.now_ns;
         let Some(line) = self.links.lines.get_mut(line as usize) else { return now_ns };
@@ -153,7 +155,7 @@ impl World {
         at_ns
     }
 
-    /// Tells a stream something: over its line, or at once where it has none.
+    /// Sends a packet to a stream: over its line, or at once if it has none.
     pub(super) fn tell(&mut self, to: u32, packet: Packet) {
         let socket = &self.sockets[to as usize];
         if socket.flags & LINKED == 0 {
@@ -165,7 +167,7 @@ impl World {
         self.send_at(to, at_ns, packet);
     }
 
-    /// Puts a packet onto its way: behind what is on its way to a stream; a datagram may overtake.
+    /// Puts a packet in flight, behind the other packets to a stream. A datagram may overtake.
     fn send_at(&mut self, to: u32, at_ns: u64, packet: Packet) {
         let is_cut = self.is_held_up(to, &packet);
         let now_ns = self.schedule.now_ns;
@@ -189,7 +191,7 @@ impl World {
         self.schedule.arrive_at(at_ns, to, generation);
     }
 
-    /// Whether a cut holds up what goes to a socket.
+    /// Whether a cut stalls a packet to a socket.
     fn is_held_up(&self, to: u32, packet: &Packet) -> bool {
         let socket = &self.sockets[to as usize];
         match packet {
@@ -201,12 +203,12 @@ impl World {
         }
     }
 
-    /// The time of something on its way to a socket has come.
+    /// Delivers the packets to a socket whose time has come.
     pub(super) fn arrive(&mut self, to: u32, generation: u32) {
         let now_ns = self.schedule.now_ns;
         loop {
             let socket = &self.sockets[to as usize];
-            // The socket may have been closed by what has arrived.
+            // The last packet may have closed the socket.
             if socket.generation != generation {
                 return;
             }
@@ -229,7 +231,7 @@ impl World {
         }
     }
 
-    /// A datagram does not arrive.
+    /// Loses a datagram, and frees its room in the mailbox.
     fn lose(&mut self, to: u32, packet: Packet) {
         self.links.traffic.lost += 1;
         if let Packet::Letter(_, bytes) = packet
@@ -241,7 +243,7 @@ impl World {
         }
     }
 
-    /// Something has arrived at a socket.
+    /// Applies a packet that has arrived at a socket.
     fn arrived(&mut self, to: u32, packet: Packet) {
         if self.history.is_on() && self.sockets[to as usize].flags & LINKED != 0 {
             let title = self.title(to);
@@ -267,8 +269,8 @@ impl World {
         self.edge(to);
     }
 
-    /// Sends a datagram over its link, if there is one; false if there is none. Its room in the
-    /// mailbox is taken.
+    /// Sends a datagram over its link; false if there is no link. The caller has reserved its room
+    /// in the mailbox.
     pub(super) fn post(&mut self, to: u32, at: &Name, from: &Name, bytes: &[u8]) -> bool {
         let Some(line) = self.links.between(from, at) else { return false };
         let at_ns = self.arrival_ns(line, bytes.len());
@@ -281,7 +283,7 @@ impl World {
         true
     }
 
-    /// Has a stream use the link between its ends, if there is one.
+    /// Makes a stream use the link between its ends, if there is one.
     pub(super) fn use_link(&mut self, index: u32) {
         let socket = &self.sockets[index as usize];
         if !matches!(socket.role, Role::Stream) {
@@ -294,7 +296,7 @@ impl World {
         }
     }
 
-    /// Asks a listener for a connection, over the link; false if there is none.
+    /// Asks a listener for a connection over the link; false if there is no link.
     pub(super) fn ask_over_link(&mut self, client: u32) -> bool {
         self.use_link(client);
         let socket = &mut self.sockets[client as usize];
@@ -308,7 +310,7 @@ impl World {
         true
     }
 
-    /// The peer of this end is closed, which the peer's host says to the first bytes that come.
+    /// Sends bytes to a closed peer: its host answers the first of them with a reset.
     pub(super) fn send_into_void(&mut self, index: u32, bytes: usize) -> isize {
         let socket = &self.sockets[index as usize];
         if socket.flags & LINKED == 0 {
@@ -343,7 +345,7 @@ impl World {
         }
     }
 
-    /// What was held up on its way to a socket goes on, unless it is still held up.
+    /// Continues the stalled packets to a socket, unless a cut still stalls them.
     fn resume(&mut self, index: u32) {
         let socket = &self.sockets[index as usize];
         let (line, generation) = (socket.line, socket.generation);
@@ -399,10 +401,11 @@ impl Sim {
     }
 
     /// Cuts two hosts off from each other, until they are [healed](Sim::heal). No connection
-    /// breaks: bytes, ends, resets and connects stall, those on their way included. Datagrams are
-    /// lost. [`Sim::traffic`] counts both.
+    /// breaks: bytes, ends, resets and connects stall, even if they were already on their way.
+    /// Datagrams are lost. [`Sim::traffic`] counts both.
     ///
-    /// A connect that stalls never fails here. A system gives up after minutes: use a timeout.
+    /// A stalled connect never fails by itself. A real system gives up after minutes. So give the
+    /// connect a timeout.
     ///
     /// ```
     /// use std::time::Duration;

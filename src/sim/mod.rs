@@ -1,7 +1,7 @@
 //! A seeded, simulated kernel with virtual time, for tests of programs that use this crate.
 //!
 //! The real [`Proactor`] runs on it: only the kernel and the clock are simulated. A server and its
-//! clients run in one thread, on a network with the probabilities of faults that [`Faults`] has.
+//! clients run in one thread. [`Faults`] sets the probabilities of the network's faults.
 //! The same seed gives the same run. A timeout of an hour takes no real time.
 //!
 //! ```
@@ -142,7 +142,7 @@ pub struct Sim {
     most_events: usize,
     calls: [u64; Call::COUNT],
     jobs: Jobs,
-    /// The address of the host that it is on, if the test has said one.
+    /// The address of its host, if the test has given it one.
     home: Option<IpAddr>,
 }
 
@@ -243,9 +243,9 @@ impl Sim {
         self.enter().patience = patience;
     }
 
-    /// Sets how much virtual time a [`run`](Sim::run) may take before it fails with `TimedOut`. So
-    /// a test ends that timers keep busy, but that waits for an event which never comes. Default:
-    /// no limit.
+    /// Sets how much virtual time a [`run`](Sim::run) may take before it fails with `TimedOut`. A
+    /// test needs it if its timers go on for ever, while it waits for an event that never comes.
+    /// Default: no limit.
     pub fn set_time_limit(&self, limit: Duration) {
         self.enter().time_limit = Some(limit);
     }
@@ -389,7 +389,7 @@ impl Sim {
         world
     }
 
-    /// Whether both are of one network.
+    /// Whether both handles are of one network.
     pub(crate) fn is_same(&self, other: &Sim) -> bool {
         Rc::ptr_eq(&self.world, &other.world)
     }
@@ -417,7 +417,7 @@ impl Sim {
         }
     }
 
-    /// When something happens by itself: zero when one of these watchers has events to take.
+    /// The time until the next event; zero if one of these watchers has events to take.
     pub(crate) fn next_for(&self, selectors: &[u32]) -> Option<Duration> {
         let schedule = &self.enter().schedule;
         if selectors.iter().any(|&selector| schedule.has_ready_for(selector)) {
@@ -427,7 +427,7 @@ impl Sim {
         Some(Duration::from_nanos(next.saturating_sub(schedule.now_ns)))
     }
 
-    /// Waits in real time for other threads; false when they do nothing for the patience.
+    /// Waits in real time for other threads; false if they do nothing for the patience.
     pub(crate) fn wait_for_threads(&self) -> bool {
         let patience = self.enter().patience;
         self.outside.wait(patience)

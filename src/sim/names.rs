@@ -38,8 +38,8 @@ impl Name {
         }
     }
 
-    /// What this name means on a host, if it is this machine's: no address, and loopback, stand for
-    /// the host's address.
+    /// The meaning of this name on a host: the unspecified address and loopback become the host's
+    /// address.
     pub(super) fn on(self, home: Option<IpAddr>) -> Name {
         match (self, home) {
             (Name::Ip(ip), Some(home)) if ip.ip().is_unspecified() || ip.ip().is_loopback() => {
@@ -49,7 +49,7 @@ impl Name {
         }
     }
 
-    /// As a system: no address to send to stands for this machine.
+    /// As on a system: the unspecified address as a destination means this machine.
     pub(super) fn specified(self) -> Name {
         match self {
             Name::Ip(ip) if ip.ip().is_unspecified() => {
@@ -92,7 +92,7 @@ impl Name {
 }
 
 pub(super) struct Listener {
-    /// Ends of connections that nobody has accepted yet.
+    /// Ends of connections that were not accepted yet.
     pub(super) backlog: VecDeque<u32>,
     pub(super) limit: usize,
     pub(super) shared: bool,
@@ -116,7 +116,7 @@ pub(super) fn wildcards(name: &Name) -> Vec<Name> {
 }
 
 impl World {
-    /// A port that nobody listens on.
+    /// A port without a listener.
     pub(super) fn free_port(&mut self, ip: IpAddr) -> SocketAddr {
         loop {
             let address = SocketAddr::new(ip, self.port);
@@ -169,7 +169,7 @@ impl World {
         Ok(index as RawFd)
     }
 
-    /// Who listens at `name`, or at every address with its port.
+    /// The listeners at `name`, or at every address with its port.
     pub(super) fn listener_at(&self, name: &Name) -> Option<&[u32]> {
         let at = |name: &Name| self.listeners.get(name).map(Vec::as_slice);
         at(name).or_else(|| wildcards(name).iter().find_map(at))
@@ -220,7 +220,7 @@ impl World {
         Some(sharing[which])
     }
 
-    /// An internet socket asks for its connection: it is made, refused, or waits for room.
+    /// Asks for the connection of an internet socket: it is made, refused, or waits for room.
     pub(super) fn ask_listener(&mut self, client: u32) {
         let socket = &self.sockets[client as usize];
         let (remote, place) = (socket.remote.clone(), socket.place);

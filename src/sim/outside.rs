@@ -1,7 +1,7 @@
 //! What other threads can do to a simulation: wake a watcher, and drop descriptors.
 //!
-//! Invariant: news is written under the lock and then flagged; who takes it clears the flag first.
-//! So news that one taking misses is flagged for the next.
+//! Invariant: a thread writes news under the lock, then sets the flag. The loop clears the flag
+//! before it takes the news. So the flag is set for news that the loop has missed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -32,7 +32,7 @@ impl Processes {
 /// The role of a source of a child.
 pub(super) struct Watched {
     pid: u32,
-    /// How it has ended, or why that is not known.
+    /// The status, or the errno of the look at it, once the child has ended.
     pub(super) ended: Option<Result<ExitStatus, i32>>,
 }
 
@@ -122,7 +122,7 @@ impl World {
         answer
     }
 
-    /// Whether a child of this number has ended, or was reaped.
+    /// Whether the child with this number has ended, or was reaped.
     pub(super) fn has_ended(&self, pid: u32) -> bool {
         let child = self.processes.children.iter().find(|child| child.pid == pid);
         child.is_none_or(|child| child.ended.is_some())

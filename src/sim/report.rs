@@ -1,4 +1,4 @@
-//! What waits on a network, as text, to find out why a test stands still.
+//! The data and connections that wait on a network, as text, to find out why a test stands still.
 
 use std::fmt::{self, Write};
 
@@ -34,7 +34,7 @@ pub(crate) fn add_lines(text: &mut String, lines: impl IntoIterator<Item = Strin
 }
 
 impl World {
-    /// A socket by its addresses.
+    /// The name of a socket: its addresses.
     pub(super) fn title(&self, index: u32) -> String {
         let Some(socket) = self.sockets.get(index as usize) else { return "the process".into() };
         match &socket.role {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// What waits at a socket for its program; none where nothing does.
+    /// The bytes or connections that wait at a socket for its program, if any do.
     fn waiting(&self, index: u32) -> Option<String> {
         let socket = &self.sockets[index as usize];
         let what = match &socket.role {
@@ -76,8 +76,8 @@ impl World {
 }
 
 impl Sim {
-    /// What waits on the network, as text: bytes that no program has read, and connections that
-    /// none has accepted. [`Sim::run`] says it when nothing can happen any more.
+    /// The data that waits on the network, as text: bytes that no program has read, and connections
+    /// that no program has accepted. [`Sim::run`] adds it to its error when no event is left.
     pub fn report(&self) -> String {
         let world = self.enter();
         let mut text = String::from("on the network:\n");

@@ -21,30 +21,30 @@ impl Ring {
         Ring { bytes: Vec::new(), head: 0, len: 0, hidden: 0, limit }
     }
 
-    /// How many bytes it holds, with those that have not arrived yet.
+    /// How many bytes it holds, including those that have not arrived yet.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.len
     }
 
-    /// How many bytes a reader finds.
+    /// How many bytes have arrived.
     #[inline(always)]
     pub(super) fn readable(&self) -> usize {
         self.len - self.hidden
     }
 
-    /// Whether a reader finds none.
+    /// Whether no byte has arrived.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.len == self.hidden
     }
 
-    /// The last bytes have not arrived yet.
+    /// Hides the last bytes: they have not arrived yet.
     pub(super) fn hide(&mut self, count: usize) {
         self.hidden += count;
     }
 
-    /// The first of those bytes have.
+    /// Shows the first hidden bytes: they have arrived.
     pub(super) fn show(&mut self, count: usize) {
         self.hidden -= count;
     }

@@ -1,10 +1,10 @@
-//! Virtual time, and what is reported to whom and when.
+//! Virtual time, and the events that each selector reports.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::faults::{ANYWHERE, Fault};
-use super::world::{NOBODY, QUEUED, REGISTERED, WRITES_REGISTERED, World};
+use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED, World};
 use crate::interest::Ready;
 use crate::proactor::{FILES, WAKE};
 
@@ -36,12 +36,12 @@ impl Selector {
     }
 }
 
-/// What happens by itself at a time.
+/// An event of the agenda.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// This use of a socket's place is reported.
+    /// The selector reports the socket, if its place has this generation.
     Report { socket: u32, generation: u32 },
-    /// Something arrives at this use of a socket's place.
+    /// A packet arrives at the socket, if its place has this generation.
     Arrive { socket: u32, generation: u32 },
     /// A job of a watcher makes a step.
     Job { selector: u32 },
@@ -53,7 +53,7 @@ pub(super) struct Schedule {
     /// The virtual time of a turn; never 0.
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
-    /// What happens when. The running number keeps what falls on one time in order.
+    /// The events by time. The running number keeps the order of events at the same time.
     late: BinaryHeap<Reverse<(u64, u64, Event)>>,
     number: u64,
 }
@@ -105,12 +105,12 @@ impl Schedule {
         self.add(at_ns, Event::Report { socket, generation });
     }
 
-    /// Has something arrive at a socket at a time.
+    /// Adds the arrival of a packet at a socket.
     pub(super) fn arrive_at(&mut self, at_ns: u64, socket: u32, generation: u32) {
         self.add(at_ns, Event::Arrive { socket, generation });
     }
 
-    /// Ends a wait of this watcher at a time.
+    /// Adds a step of a job, which ends a wait of this watcher.
     pub(super) fn wake_at(&mut self, at_ns: u64, selector: u32) {
         self.add(at_ns, Event::Job { selector });
     }
@@ -133,17 +133,17 @@ impl Schedule {
         self.selectors.iter().any(Selector::has_ready)
     }
 
-    /// Whether this one has.
+    /// Whether this selector has something to report.
     pub(super) fn has_ready_for(&self, selector: u32) -> bool {
         self.selectors[selector as usize].has_ready()
     }
 
-    /// The time since the start.
+    /// The virtual time since the start.
     pub(super) fn elapsed_ns(&self) -> u64 {
         self.now_ns - START_NS
     }
 
-    /// When something is reported by itself.
+    /// The time of the next event.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.late.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }
@@ -304,7 +304,7 @@ impl World {
             return;
         }
         socket.flags &= !(REGISTERED | WRITES_REGISTERED | QUEUED);
-        let selector = std::mem::replace(&mut socket.selector, NOBODY);
+        let selector = std::mem::replace(&mut socket.selector, NIL);
         if self.dice.on {
             self.schedule.remember_gone(selector, socket.key);
         }

@@ -185,7 +185,7 @@ impl World {
             (Role::Stream, 0) if socket.flags & GONE == 0 => libc::ENOTCONN,
             (Role::Stream, 0) if socket.flags & INTERNET == 0 => libc::EPIPE,
             (Role::Stream, 0) => {
-                // TCP learns from the answer to this segment that the peer is closed.
+                // The answer to this segment tells TCP that the peer is closed.
                 let bytes = parts.iter().map(|part| part.len()).sum();
                 return self.send_into_void(fd as u32, bytes);
             }

@@ -1,7 +1,8 @@
-//! The network: its sockets, what holds on them, and how they end.
+//! The network: its sockets, their states, and how they end.
 //!
-//! A stream is two sockets that name each other; what one sends stands at once in the ring of the
-//! other. What a selector reports of a socket, and when, is as on Linux.
+//! A stream is two sockets that name each other. Bytes that one sends are at once in the ring of
+//! the other; on a link, readers find them later. A selector reports the same conditions of a
+//! socket at the same times as on Linux.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,21 +24,21 @@ use crate::interest::Ready;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
 
-/// The seed of the program's numbers differs from that of the faults by this.
+/// XORed with the seed of the faults, this gives the seed of the program's random numbers.
 const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
-/// What the trace takes for a note.
+/// The value that goes into the trace before a note.
 const NOTE: u64 = 1 << 63;
 
-/// No socket, no selector.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// No socket, no selector, no line of a link.
+pub(super) const NIL: u32 = u32::MAX;
 
-/// The connection is made; what is sent goes to the peer.
+/// The connection is made; bytes go to the peer.
 pub(super) const CONNECTED: u16 = 1;
 /// Our writing side is shut.
 pub(super) const SHUT: u16 = 1 << 1;
 /// The peer's writing side is shut: after the bytes in the ring comes the end.
 pub(super) const ENDED: u16 = 1 << 2;
-/// The peer is closed; nobody reads what we send.
+/// The peer is closed: no program reads what this end sends.
 pub(super) const GONE: u16 = 1 << 3;
 /// The connection is broken, or was never made.
 pub(super) const BROKEN: u16 = 1 << 4;
@@ -47,16 +48,16 @@ pub(super) const REGISTERED: u16 = 1 << 5;
 pub(super) const WRITES_REGISTERED: u16 = 1 << 10;
 /// The selector is going to report it.
 pub(super) const QUEUED: u16 = 1 << 6;
-/// Whoever writes into this ring has found it full, and wants to hear of room.
+/// The peer has found this ring full, and waits for room.
 pub(super) const AWAITED: u16 = 1 << 7;
 /// Of an internet family.
 pub(super) const INTERNET: u16 = 1 << 8;
 /// Waits for room in the backlog of the listener that `peer` names.
 pub(super) const WAITING: u16 = 1 << 9;
 
-/// What goes to this socket travels over a link.
+/// Packets to this socket travel over a link.
 pub(super) const LINKED: u16 = 1 << 11;
-/// Asks for a connection over a link, and has not heard of it.
+/// Asks for a connection over a link, and has no answer yet.
 pub(super) const OPENING: u16 = 1 << 12;
 
 pub(super) enum Role {
@@ -85,7 +86,7 @@ pub(super) struct Socket {
     pub(super) error: i32,
     /// The direction of a link that ends here, while `LINKED`.
     pub(super) line: u32,
-    /// What travels here, by the time of its arrival.
+    /// The packets in flight to this socket, by the time of their arrival.
     pub(super) on_way: VecDeque<(u64, Packet)>,
     /// Which faults happen here.
     pub(super) place: u16,
@@ -110,7 +111,7 @@ pub(super) struct World {
     pub(super) resolver: Resolver,
     pub(super) links: Links,
     pub(super) history: History,
-    /// The numbers for the program under test.
+    /// The random numbers for the program under test.
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
 }
@@ -148,7 +149,7 @@ impl World {
         self.trace = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Takes a note into that hash: its length and all of its bytes.
+    /// Adds a note to the trace: its length and all of its bytes.
     pub(super) fn note(&mut self, what: &[u8]) {
         if self.history.is_on() {
             self.add_step(format_args!("note: {}", String::from_utf8_lossy(what).escape_debug()));
@@ -165,13 +166,13 @@ impl World {
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.sockets.push(Socket {
                 flags: 0,
-                peer: NOBODY,
+                peer: NIL,
                 ring: Ring::new(0),
-                selector: NOBODY,
+                selector: NIL,
                 key: 0,
                 generation: 0,
                 error: 0,
-                line: NOBODY,
+                line: NIL,
                 on_way: VecDeque::new(),
                 place: 0,
                 role: Role::Vacant,
@@ -189,7 +190,7 @@ impl World {
         index
     }
 
-    /// Finds out anew which faults happen where.
+    /// Updates the place of faults of every socket.
     pub(super) fn place_sockets(&mut self) {
         for socket in &mut self.sockets {
             socket.place = self.dice.place_of(&socket.local, &socket.remote);
@@ -299,13 +300,13 @@ impl World {
         let socket = &mut self.sockets[fd as usize];
         let role = std::mem::replace(&mut socket.role, Role::Vacant);
         let (flags, peer) = (socket.flags, socket.peer);
-        // Those on their way here are unread, too: the peer must know that they are lost.
+        // Bytes in flight to this socket are unread, too: the peer must get a reset.
         let unread = socket.ring.count() > 0;
         let local = std::mem::take(&mut socket.local);
         socket.flags = 0;
-        socket.peer = NOBODY;
+        socket.peer = NIL;
         socket.error = 0;
-        socket.line = NOBODY;
+        socket.line = NIL;
         socket.on_way = VecDeque::new();
         socket.ring = Ring::new(0);
         socket.remote = Name::None;
@@ -343,7 +344,7 @@ impl World {
                 }
             }
             Role::Stream if flags & (CONNECTED | GONE) != CONNECTED => {}
-            // Bytes that nobody will read are lost: the peer must know.
+            // Unread bytes are lost: the peer must get a reset.
             Role::Stream => {
                 self.sockets[peer as usize].flags |= GONE;
                 self.tell(peer, if unread { Packet::Reset(libc::ECONNRESET) } else { Packet::End });

@@ -146,7 +146,7 @@ impl Lease {
         self.len()
     }
 
-    /// Whether it has less than a quarter of the bytes that it keeps in use.
+    /// Whether the lease has less than a quarter of the bytes that it keeps in use.
     pub(crate) fn is_small(&self) -> bool {
         self.len() * SMALL_SHARE < self.held_bytes()
     }

@@ -183,7 +183,7 @@ impl Model {
         Some(self.room)
     }
 
-    /// The chunk that the pool has opened must be nobody's, and new only if none was idle.
+    /// The chunk that the pool has opened must have no holder, and be new only if none was idle.
     fn opened(&mut self) {
         let chunk = self.pool.current.as_ptr().addr();
         if self.current == Some(chunk) {
@@ -611,7 +611,7 @@ fn empty_leases_use_a_chunk_up() {
     pool.take_back(lent);
 }
 
-/// Memory goes where it came from, whoever is told to take it.
+/// Memory goes back to the pool that it came from, even if another pool is told to take it.
 #[test]
 fn what_another_pool_has_lent_goes_back_to_that() {
     let mut small = Pool::new(4096, 64, || {});

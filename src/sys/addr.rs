@@ -53,7 +53,7 @@ impl RawAddress {
         Ok(raw)
     }
 
-    /// A name that is no file: behind a NUL, and with a length instead of a NUL at its end.
+    /// An abstract name, which is no file: it begins with a NUL byte, and its length ends it.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn unix_abstract(name: &[u8]) -> io::Result<RawAddress> {
         let room = size_of::<c::sockaddr_un>() - PATH;
@@ -70,13 +70,13 @@ impl RawAddress {
         Ok(raw)
     }
 
-    /// Only Linux has such names.
+    /// Only Linux has abstract names.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) fn unix_abstract(_: &[u8]) -> io::Result<RawAddress> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has abstract Unix names"))
     }
 
-    /// Writes `bytes` behind the family of a Unix address and `skip` bytes more.
+    /// Writes `bytes` into a Unix address, `skip` bytes behind the family.
     ///
     /// # Safety
     /// They fit into the storage.

@@ -1,8 +1,8 @@
 //! A context of Linux AIO (io_setup(2)): reads, writes and syncs of files that complete in a ring
 //! which the kernel maps into the process, and make an eventfd readable.
 //!
-//! It knows nothing of operations or buffers: whoever pushes a request promises that the memory
-//! which the request names stays what it is until the request's completion.
+//! It knows nothing of operations or buffers: the caller of a push promises that the memory which
+//! the request names stays valid until the request's completion.
 //!
 //! # What the kernel does (fs/aio.c, 4.18 on)
 //!
@@ -168,7 +168,7 @@ impl Aio {
         }
         // SAFETY: no memory is passed.
         let fd = check!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         let event_fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (context, entries) = match set_up(asked, least)? {
             Ok(found) => found,
@@ -243,9 +243,9 @@ impl Aio {
     /// Queues a request for the next `flush`.
     ///
     /// # Safety
-    /// The memory that it names stays what it is, and nobody's else if it is read into, until the
-    /// completion with its key has been taken, or for ever if the context is dropped before. An
-    /// array of `iovec` stays until it has been submitted.
+    /// The memory that the request names stays valid until the completion with its key has been
+    /// taken, or for ever if the context is dropped before. No other code uses memory that a
+    /// request reads into. An array of `iovec` stays until it has been submitted.
     #[inline]
     pub(crate) unsafe fn push(&mut self, request: Request) {
         self.queued.push(Iocb {

@@ -1,17 +1,17 @@
 //! recv(2) and send(2) as instructions, not as functions of the C library.
 //!
-//! In the C library both are points of cancellation: 13 instructions around the system call, and
-//! some forty in a process with several threads. As an instruction the call also keeps all
-//! registers but three, so a function around it saves and restores fewer. Both are the same call
-//! otherwise: the answer is what the C library's is, and a failure is `-errno`.
+//! In the C library both are cancellation points: this costs 13 instructions around the system
+//! call, and about 40 in a process with several threads. The kernel also keeps all registers but
+//! three, so a function around the instruction saves and restores fewer. The result is that of the
+//! C library, but a failure is `-errno`.
 //!
-//! The C library stays where no call stands here, and under Miri, which runs no instructions.
+//! Other architectures use the C library, and so does Miri, which runs no instructions.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The kernel reads or writes the memory that it is told, and changes no other register than those
-//! that are named.
+//! The kernel reads or writes only the memory of the arguments, and changes only the registers that
+//! the assembly names.
 
 use crate::sys::Moved;
 use crate::sys::fd::RawFd;
@@ -48,8 +48,8 @@ mod machine {
         unsafe { call(libc::SYS_sendto, fd, start.cast_mut(), len, flags) }
     }
 
-    /// Calls `number`, which is a receive or a send, without an address. (The kernel does not look
-    /// at the length of an address that is not there.)
+    /// Calls `number`, a receive or a send, with a null address. (Then the kernel ignores the
+    /// length of the address.)
     ///
     /// # Safety
     /// The kernel may use `len` bytes at `start` as the call does.

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! The kernel writes one `siginfo_t`, a local of zeroes. The members that are read are those of a
-//! child's end, which waitid(2) fills.
+//! The kernel writes one `siginfo_t`, a local of zeroes. The code reads only the members that
+//! waitid(2) fills when a child has ended.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -19,26 +19,26 @@ fn errno(error: std::io::Error) -> i32 {
     os_errno(&error).unwrap_or(libc::EIO)
 }
 
-/// waitid(2) for a child that has ended: its status, if it has.
+/// waitid(2): the exit status of a child, or `None` while it runs.
 fn wait(by: libc::idtype_t, id: u32, how: libc::c_int) -> Result<Option<ExitStatus>, i32> {
     // SAFETY: all zeroes is a valid `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: the information lives across the call.
+        // SAFETY: `info` lives across the call.
         let answer = unsafe { libc::waitid(by, id as libc::id_t, &mut info, libc::WEXITED | how) };
         match check!(answer).map_err(errno) {
             Ok(_) => break,
             Err(libc::EINTR) => {}
-            // A pidfd that does not block.
+            // A pidfd with PIDFD_NONBLOCK answers so while the child runs.
             Err(libc::EAGAIN) => return Ok(None),
             Err(errno) => return Err(errno),
         }
     }
-    // SAFETY: of a child's end, or zeroes.
+    // SAFETY: waitid(2) has filled the member, or left its zeroes.
     if unsafe { info.si_pid() } == 0 {
         return Ok(None);
     }
-    // SAFETY: of a child's end.
+    // SAFETY: a child has ended, so waitid(2) has filled the member.
     let status = unsafe { info.si_status() };
     Ok(Some(match info.si_code {
         libc::CLD_EXITED => ExitStatus::from_raw((status & 0xff) << 8),
@@ -60,15 +60,15 @@ pub(crate) fn killed(signal: i32) -> ExitStatus {
 /// A child process.
 pub(crate) struct Child {
     exit: Exit,
-    /// How it has ended, or why that is not known.
+    /// The status, or the errno of waitid(2), once the child has ended.
     ended: Option<Result<ExitStatus, i32>>,
 }
 
 impl Child {
     /// # Errors
-    /// `EINVAL`: no number of a process; `ESRCH`, `ECHILD`: no child of this process, or one that
-    /// was reaped; `EMFILE`, `ENFILE`; `ENOSYS`, `EPERM`: the kernel has no pidfd, or a filter
-    /// forbids it.
+    /// `EINVAL`: the number is no process id; `ESRCH`, `ECHILD`: this process has no such child, or
+    /// the child was reaped; `EMFILE`, `ENFILE`; `ENOSYS`, `EPERM`: the kernel has no pidfd, or a
+    /// seccomp filter forbids it.
     pub(crate) fn open(pid: u32) -> Result<Child, i32> {
         if pid == 0 || pid > i32::MAX as u32 {
             return Err(libc::EINVAL);
@@ -80,10 +80,10 @@ impl Child {
         self.exit.raw()
     }
 
-    /// Reaps the child if it has ended, and says how; again and again.
+    /// Reaps the child if it has ended, and returns its status. Further calls return it again.
     ///
     /// # Errors
-    /// `EAGAIN`: it runs. `ECHILD`: other code has reaped it.
+    /// `EAGAIN`: the child runs. `ECHILD`: other code has reaped it.
     pub(crate) fn take(&mut self) -> Result<ExitStatus, i32> {
         if self.ended.is_none() {
             let ended = self.exit.take();
@@ -105,7 +105,7 @@ mod pidfd {
     use crate::sys::descriptor;
     use crate::sys::fd::{AsRawFd, OwnedFd};
 
-    /// A pidfd: it names the process for ever, whoever has its number later.
+    /// A pidfd: it refers to this process, even after another process got its number.
     pub(super) struct Exit(OwnedFd);
 
     impl Exit {
@@ -113,7 +113,7 @@ mod pidfd {
             // SAFETY: no memory is passed.
             let fd = check!(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) });
             let exit = Exit(descriptor::own(fd.map_err(errno)? as RawFd));
-            // A pidfd can be opened for any process.
+            // pidfd_open(2) takes any process; waitid(2) fails if it is no child.
             wait(libc::P_PIDFD, exit.raw() as u32, libc::WNOHANG | libc::WNOWAIT)?;
             Ok(exit)
         }
@@ -158,7 +158,8 @@ mod queue {
             {
                 return Err(*errno);
             }
-            // The filter of a process that has ended already is refused, or never says it.
+            // For a process that has already ended, kevent(2) has refused the filter, or the filter
+            // never fires.
             if wait(libc::P_PID, pid, libc::WNOHANG | libc::WNOWAIT)?.is_some() {
                 let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, 0);
                 exit.queue.make(&[trigger]).map_err(errno)?;
@@ -179,7 +180,8 @@ mod queue {
             if events.is_empty() {
                 return Err(libc::EAGAIN);
             }
-            // The filter says it a moment before waitid(2) does, on every system that has it.
+            // The filter fires a moment before waitid(2) can reap, on every system that has it: so
+            // this call blocks for that moment.
             wait(libc::P_PID, self.pid, 0)?.ok_or(libc::ECHILD)
         }
     }

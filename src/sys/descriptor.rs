@@ -217,7 +217,7 @@ pub(crate) fn to_poll(on: Ready) -> i16 {
     on.difference(Ready::READ_CLOSED).bits() as i16 | half_close.unwrap_or(0)
 }
 
-/// poll(2)'s bits as conditions. A descriptor that is not open is an error to whoever waits for it.
+/// poll(2)'s bits as conditions. A descriptor that is not open counts as an error condition.
 pub(crate) fn from_poll(bits: i16) -> Ready {
     let half_closed = RDHUP.is_some_and(|bit| bits & bit != 0);
     let half_closed = if half_closed { Ready::READ_CLOSED } else { Ready::NONE };

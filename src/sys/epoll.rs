@@ -45,7 +45,7 @@ fn bits(interest: Ready, mode: Mode) -> u32 {
         Mode::Edge => libc::EPOLLET as u32,
         Mode::Oneshot => libc::EPOLLONESHOT as u32,
     };
-    // Who does not read could do nothing about a half-close, which a level would report for ever.
+    // A watch without reads cannot end a half-close, which a level would report for ever.
     let half_close =
         if interest.intersects(Ready::READABLE) { Ready::READ_CLOSED } else { Ready::NONE };
     // epoll's conditions have poll(2)'s values.

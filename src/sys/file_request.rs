@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! A [`RawOp`] is the promise of whoever makes it.
+//! The code that makes a [`RawOp`] promises that its memory stays valid.
 
 use crate::sys::fd::RawFd;
 

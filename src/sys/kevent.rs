@@ -9,9 +9,9 @@
 //!                   it is there and no longer wanted:              now, with a receipt
 //! ```
 //!
-//! Only what cannot fail for a reason that somebody must hear at once may wait (kqueue(2): an error
-//! of a change is an event with `EV_ERROR`, or lost where the events have no room for it). The
-//! filter for reads is always there: it tells of the peer's end whether asked for or not.
+//! A change may wait only if no error of it has to be reported at once (kqueue(2): an error of a
+//! change is an event with `EV_ERROR`, or is lost where the events have no room for it). The filter
+//! for reads is always there: it reports the peer's end in any case.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -99,7 +99,7 @@ pub(super) type Event = raw::kevent;
 pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u64) -> Event {
     // Keys are handed through where a pointer could stand, and have 64 bits.
     const { assert!(size_of::<*mut libc::c_void>() == 8) };
-    // SAFETY: a struct of integers and a pointer that nobody follows; all zeroes is one. (It has
+    // SAFETY: a struct of integers and a pointer that is never followed; all zeroes is one. (It has
     // more members on FreeBSD.)
     let mut event: Event = unsafe { std::mem::zeroed() };
     event.ident = ident;

@@ -23,8 +23,8 @@ use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, pla
 use crate::sys::waker::{Signal, WakeFd, Waker};
 use crate::sys::{Select, check, descriptor, fork, step};
 
-/// The most that one wait may take: macOS refuses more than 10^8 seconds. Who asked looks at the
-/// clock.
+/// The most that one wait may take: macOS refuses more than 10^8 seconds. The caller looks at the
+/// clock, and waits again.
 const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
 
 /// A kernel queue, the filters in it, and the events of its last `select`.
@@ -41,7 +41,7 @@ pub struct Kqueue {
     gone: Vec<(RawFd, u64)>,
 }
 
-// SAFETY: the pointers in changes and events are keys, which nobody follows.
+// SAFETY: the pointers in changes and events are keys, which are never followed.
 unsafe impl Send for Kqueue {}
 
 impl Select for Kqueue {
@@ -207,7 +207,7 @@ impl AsFd for Kqueue {
     }
 }
 
-/// The queue's descriptor, shared with those who end its waits.
+/// The queue's descriptor, shared with the wakers that end its waits.
 pub(super) struct Queue {
     fd: RawFd,
     forks: u32,

@@ -10,12 +10,12 @@
 //!    polled (a regular file) is `EPERM`.
 //! 2. `modify` changes interest, mode and key, and reports conditions that hold already.
 //! 3. `remove` ends the registration; nothing of it is reported by a later `select`, though the
-//!    batch at hand may still hold it. It must be called before `close` unless nobody else holds
-//!    the open file description; then `forget` is.
+//!    batch at hand may still hold it. It must be called before `close`, unless no other
+//!    descriptor has the open file description; then `forget` is called.
 //! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs
 //!    no re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
-//!    (`EDGES` is false) they are imitated, at a price: whoever knows when a direction has run dry
-//!    says by `arm` what he waits for instead.
+//!    (`EDGES` is false) they are imitated, at a price: a caller that finds a direction empty has
+//!    to call `arm` for the conditions that it waits for.
 //! 5. `select` blocks until something is reported, the timeout has passed (never early; with
 //!    nanosecond precision where the kernel has it), or a signal came (then it reports nothing and
 //!    succeeds). It takes the events in place; `event(i)` reads them.

@@ -400,7 +400,7 @@ fn socket(family: i32, kind: i32) -> Result<OwnedFd, i32> {
     if fd < 0 {
         return Err(-fd as i32);
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -424,8 +424,8 @@ pub(crate) struct Listen {
     pub(crate) nodelay: bool,
 }
 
-/// A bound, listening, non-blocking stream socket. A Unix path that nobody listens at any more is
-/// removed first; one that somebody does is `EADDRINUSE`.
+/// A bound, listening, non-blocking stream socket. A Unix path without a listener is removed first;
+/// one with a listener is `EADDRINUSE`.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     let family = at.family();
     let socket = stream(family).map_err(io::Error::from_raw_os_error)?;

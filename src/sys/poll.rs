@@ -12,12 +12,12 @@
 //!             until the selector's patience ends
 //! ```
 //!
-//! Patience is what keeps an imitated edge from being lost: bytes that come between somebody's last
-//! read and the next `select` look like those that were there before. What still holds when
-//! patience ends is reported again, perhaps for no reason.
+//! Patience keeps an imitated edge from being lost: bytes that come between the last read and the
+//! next `select` look like bytes that were there before. A condition that still holds when patience
+//! ends is reported again, perhaps for no reason.
 //!
-//! poll(2) has no descriptor of its own that another loop could wait for. Who asks for one is lent
-//! that of a selector of the system's, which from then on is told what is armed.
+//! poll(2) has no descriptor of its own that another loop could wait for. An embedding loop gets
+//! that of a selector of the system, which from then on is told what is armed.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -221,7 +221,7 @@ impl Entry {
     }
 }
 
-/// An interest with what goes with it: who reads is told of a half-close.
+/// An interest with the conditions that belong to it: reads include the half-close.
 fn asked(on: Ready) -> Ready {
     if on.intersects(Ready::READABLE) { on | Ready::READ_CLOSED } else { on }
 }

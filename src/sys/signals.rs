@@ -1,18 +1,17 @@
 //! Signals as a descriptor that becomes readable: handlers that set bits and write to an eventfd
 //! or a pipe.
 //!
-//! A handler needs no blocked signals, as signalfd(2) does: other threads, and the programs that
-//! the process starts, keep the mask that they have. Each [`Signals`] has a [`Node`] in a list that
-//! the handler walks, so each gets each signal. The first `Signals` for a signal installs the
-//! handler and the last one restores what was there. While it is installed, it calls the handler
-//! that it has replaced.
+//! signalfd(2) would need blocked signals. A handler does not: other threads, and the programs that
+//! the process starts, keep their masks. Each [`Signals`] has a [`Node`] in a list that the handler
+//! walks, so each one gets each signal. The first `Signals` for a signal installs the handler, and
+//! the last one restores the disposition of before. The handler calls the one that it has replaced.
 //!
 //! (N1) A node is never freed. Its descriptor is closed only when its mask is empty and no handler
 //! is inside it, so that no handler writes to a number that belongs to another file.
-//! (N2) A bit is set before the descriptor is written, and the descriptor is drained before the
-//! bits are looked at for the last time: a signal that this look misses makes an edge.
-//! (N3) In a forked child the descriptor is the parent's too: until [`Signals::renew`] the handler
-//! only sets bits, and takes no wake-up away from the parent.
+//! (N2) The handler sets a bit before it writes the descriptor. The loop drains the descriptor
+//! before its last look at the bits. So a signal that this look misses makes an edge.
+//! (N3) A forked child shares the descriptor with its parent. Until [`Signals::renew`] the child's
+//! handler only sets bits, so that it does not wake the parent.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -40,18 +39,18 @@ use crate::sys::{check, fork, os_errno};
 /// The highest number of a signal: one bit each.
 const LAST: usize = 64;
 
-/// What one [`Signals`] has in common with the handler.
+/// The state that a [`Signals`] shares with the handler.
 struct Node {
     next: *const Node,
     /// A `Signals` uses it.
     taken: AtomicBool,
-    /// The signals that it wants, and those that have come: bit 0 is signal 1.
+    /// The signals of the source, and those that wait in it: bit 0 is signal 1.
     wanted: AtomicU64,
     pending: AtomicU64,
     /// The descriptor to write to, and the process that it belongs to (N3).
     writer: AtomicI32,
     forks: AtomicU32,
-    /// Handlers that look at it.
+    /// How many handlers are using the node.
     inside: AtomicU32,
 }
 
@@ -61,7 +60,8 @@ unsafe impl Sync for Node {}
 /// The head of the list of nodes.
 static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
-/// The handler that ours has replaced, by signal: 0 for none, and whether it takes three arguments.
+/// The handlers that ours has replaced, by signal: the address or 0, and whether it takes three
+/// arguments.
 static REPLACED: [(AtomicUsize, AtomicBool); LAST + 1] =
     [const { (AtomicUsize::new(0), AtomicBool::new(false)) }; LAST + 1];
 
@@ -99,16 +99,16 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     Errno::set_raw(errno);
 }
 
-/// Makes a descriptor readable. One that is full is readable already.
+/// Makes a descriptor readable. (If the write finds it full, it is readable already.)
 fn wake(fd: RawFd) {
     let one = 1u64.to_ne_bytes();
     // SAFETY: eight bytes of a local.
     unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
 }
 
-/// What is installed, by signal.
+/// The installed handlers, by signal.
 struct Table {
-    /// How many `Signals` want it.
+    /// How many `Signals` have the signal.
     users: [u32; LAST + 1],
     /// Our handler is installed, perhaps below one that other code has installed since.
     ours: [bool; LAST + 1],
@@ -126,7 +126,7 @@ static TABLE: Shared = Shared(UnsafeCell::new(Table {
     replaced: [None; LAST + 1],
 }));
 
-/// Who has it has the table. A lock of std's could not be taken around fork(2).
+/// The lock of the table. std has no lock that could be held across fork(2).
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn lock() {
@@ -149,8 +149,8 @@ fn with_table<T>(change: impl FnOnce(&mut Table) -> T) -> T {
     }
     static AROUND_FORKS: Once = Once::new();
     AROUND_FORKS.call_once(|| {
-        // SAFETY: the handlers are functions of this program that only use an atomic. A failure (no
-        // memory) leaves the lock to a child as it happens to be.
+        // SAFETY: the two functions only use an atomic. If the call fails (no memory), a child may
+        // inherit a lock that is held.
         unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
     });
     lock();
@@ -159,7 +159,7 @@ fn with_table<T>(change: impl FnOnce(&mut Table) -> T) -> T {
     change(unsafe { &mut *TABLE.0.get() })
 }
 
-/// What the process does with a signal now.
+/// The current disposition of a signal.
 fn disposition(signal: i32) -> Result<libc::sigaction, i32> {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -176,13 +176,13 @@ fn our_function() -> usize {
     handler as *const () as usize
 }
 
-/// Whether it calls a function.
+/// Whether the disposition is a handler.
 fn is_function(action: &libc::sigaction) -> bool {
     !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
 }
 
 impl Table {
-    /// One more wants the signal.
+    /// Adds a user of the signal.
     fn join(&mut self, signal: i32) -> Result<(), i32> {
         let at = signal as usize;
         if self.users[at] == 0 {
@@ -196,7 +196,8 @@ impl Table {
         let at = signal as usize;
         let now = disposition(signal)?;
         if self.ours[at] && is_function(&now) {
-            // Ours, or one above ours, which calls the handler that it has replaced.
+            // The handler is ours, or one installed above ours, which calls the one that it has
+            // replaced.
             return Ok(());
         }
         let mut action = now;
@@ -208,7 +209,7 @@ impl Table {
         let restart = if is_function(&now) { 0 } else { libc::SA_RESTART };
         action.sa_flags = now.sa_flags & kept | restart | libc::SA_SIGINFO | libc::SA_ONSTACK;
         if signal == libc::SIGCHLD && now.sa_sigaction == libc::SIG_IGN {
-            // To ignore it is to have no zombies (sigaction(2)).
+            // A process that ignores SIGCHLD has no zombies (sigaction(2)): keep it so.
             action.sa_flags |= libc::SA_NOCLDWAIT;
         }
         Table::call_after(at, &now);
@@ -217,7 +218,7 @@ impl Table {
         // SAFETY: the handler is async-signal-safe; both actions live across the call.
         check!(unsafe { libc::sigaction(signal, &action, &mut replaced) }).map_err(errno)?;
         if replaced.sa_sigaction != now.sa_sigaction {
-            // Another thread has installed it meanwhile.
+            // Another thread has installed this handler meanwhile.
             Table::call_after(at, &replaced);
         }
         self.replaced[at] = Some(replaced);
@@ -225,7 +226,7 @@ impl Table {
         Ok(())
     }
 
-    /// Our handler calls this one from now on.
+    /// Makes our handler call this one from now on.
     fn call_after(at: usize, replaced: &libc::sigaction) {
         let (function, with_info) = &REPLACED[at];
         function.store(0, SeqCst);
@@ -235,9 +236,9 @@ impl Table {
         }
     }
 
-    /// One less wants the signal: the last one restores what was there. A handler that other code
-    /// has installed above ours stays, and goes on calling ours, which goes on calling the one
-    /// below.
+    /// Removes a user of the signal: the last one restores the disposition of before. If other code
+    /// has installed a handler above ours, both stay: that handler calls ours, and ours calls the
+    /// one that it has replaced.
     fn leave(&mut self, signal: i32) {
         let at = signal as usize;
         self.users[at] -= 1;
@@ -257,7 +258,7 @@ impl Table {
     }
 }
 
-/// A free node, or another one.
+/// Takes a free node of the list, or adds a new one.
 fn node() -> &'static Node {
     let mut next = NODES.load(SeqCst).cast_const();
     // SAFETY: a node is never freed (N1).
@@ -294,11 +295,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on these signals come here, and do not have their default effects.
+    /// Receives these signals from now on; they lose their default effects.
     ///
     /// # Errors
-    /// `EINVAL`: none, or one that does not exist, cannot be handled (SIGKILL, SIGSTOP) or must not
-    /// return from its handler (SIGSEGV …). `EMFILE`, `ENFILE`.
+    /// `EINVAL`: the list is empty, or has a signal that does not exist, cannot be handled
+    /// (SIGKILL, SIGSTOP) or must not return from its handler (SIGSEGV …). `EMFILE`, `ENFILE`.
     pub(crate) fn new(signals: &[i32]) -> Result<Signals, i32> {
         let wanted = set_of(signals)?;
         fork::watch();
@@ -306,11 +307,11 @@ impl Signals {
         let node = node();
         node.writer.store(fd.writer(), SeqCst);
         node.forks.store(fork::generation(), SeqCst);
-        // What is installed below finds the node.
+        // Before the handlers below are installed, so that they find the signals wanted.
         node.wanted.store(wanted, SeqCst);
         let mut this = Signals { node, fd, wanted: 0 };
         for signal in numbers(wanted) {
-            // What has joined leaves when this is dropped.
+            // After an error, the drop of `this` removes the signals that have joined.
             with_table(|table| table.join(signal))?;
             this.wanted |= 1u64 << (signal - 1);
         }
@@ -321,7 +322,7 @@ impl Signals {
         self.fd.raw()
     }
 
-    /// Takes a signal that has come: of several the one with the lowest number.
+    /// Takes a signal: if several wait, the one with the lowest number.
     pub(crate) fn take(&self) -> Option<i32> {
         self.take_pending().or_else(|| {
             self.fd.drain();
@@ -335,8 +336,8 @@ impl Signals {
         Some(signal)
     }
 
-    /// In a forked child: another descriptor, under the same number. Signals that have come to the
-    /// child since the fork are there.
+    /// In a forked child: replaces the descriptor by a new one with the same number. Keeps the
+    /// signals that have come to the child since the fork.
     ///
     /// # Errors
     /// The errno: no descriptor is left.
@@ -346,8 +347,8 @@ impl Signals {
             return Ok(());
         }
         self.fd.renew().map_err(errno)?;
-        // A handler of a thread that the child does not have may stand inside the old node for
-        // ever.
+        // The count `inside` of the old node may stay above 0 for ever: the fork may have come
+        // while a handler ran on a thread that the child does not have.
         let node = node();
         node.writer.store(self.fd.writer(), SeqCst);
         node.forks.store(fork::generation(), SeqCst);
@@ -369,7 +370,7 @@ impl Drop for Signals {
         }
         self.node.wanted.store(0, SeqCst);
         if self.node.forks.load(SeqCst) == fork::generation() {
-            // A handler needs no lock and does not wait: it ends soon.
+            // A handler takes no lock and does not wait, so this loop ends soon.
             while self.node.inside.load(SeqCst) != 0 {
                 std::thread::yield_now();
             }
@@ -383,7 +384,7 @@ impl Drop for Signals {
 /// # Errors
 /// `EINVAL`.
 pub(crate) fn set_of(signals: &[i32]) -> Result<u64, i32> {
-    // A handler of the first two is never called; from one of the others a program cannot return.
+    // The first two cannot be handled. A program cannot return from handlers of the others.
     const NEVER: [i32; 6] =
         [libc::SIGKILL, libc::SIGSTOP, libc::SIGILL, libc::SIGFPE, libc::SIGSEGV, libc::SIGBUS];
     let mut set = 0;
@@ -411,7 +412,7 @@ mod tests {
 
     use super::*;
 
-    /// N1: a handler may stand between its look at the mask and its write.
+    /// N1: a handler may be between its look at the mask and its write.
     #[test]
     #[cfg_attr(miri, ignore = "it has no signals")]
     fn the_descriptor_outlives_the_handlers_inside() {
@@ -445,7 +446,8 @@ mod tests {
         }
     }
 
-    /// N2: what is taken leaves no edge behind that would be missed, however often it is written.
+    /// N2: after the last signal was taken the descriptor is not readable, so the next one makes an
+    /// edge.
     #[test]
     #[cfg_attr(miri, ignore = "it has no signals")]
     fn a_descriptor_is_readable_until_nothing_is_pending() {

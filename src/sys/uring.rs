@@ -279,7 +279,7 @@ impl Uring {
 
     #[inline]
     fn has_taken(&mut self, entry: &Entry) -> bool {
-        // SAFETY: promised by whoever pushes it.
+        // SAFETY: the promise of the code that pushes the entry.
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 

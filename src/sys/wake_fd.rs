@@ -30,7 +30,7 @@ impl WakeFd {
         // SAFETY: no memory is passed.
         let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })
             .map_err(|error| step::at("eventfd(2)", error))?;
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(WakeFd { fd, writer: None })
     }
@@ -67,7 +67,7 @@ impl WakeFd {
         self.writer.as_ref().unwrap_or(&self.fd).as_raw_fd()
     }
 
-    /// Puts another one under the same numbers: duplicates stay what they were.
+    /// Replaces the descriptor by a new one with the same numbers. Duplicates keep the old one.
     pub(crate) fn renew(&mut self) -> io::Result<()> {
         let fresh = WakeFd::new()?;
         for (new, old) in [(fresh.raw(), self.raw()), (fresh.writer(), self.writer())] {

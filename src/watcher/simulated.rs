@@ -43,7 +43,7 @@ impl Watcher {
         }
     }
 
-    /// What is in flight here, as text.
+    /// The operations in flight, as text.
     fn describe(&self) -> String {
         let Some(proactor) = self.proactor() else { return String::new() };
         let pending = proactor.pending();

@@ -1,4 +1,4 @@
-//! Waits: for the next completions, for a number of them, for one; and in another loop.
+//! Waits: for the next completions, for a number of them, or for one; and for an embedding loop.
 
 use std::io;
 use std::time::Duration;
@@ -123,16 +123,16 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: this ticket gets no completion any more. A wait has delivered it, the
-    ///   quiet write has succeeded, or no operation has this ticket. A closed watcher fails with
-    ///   [`Reason::Closed`].
+    /// - [`Reason::Stale`]: this ticket gets no completion any more. An earlier wait has delivered
+    ///   it, the quiet write has succeeded, or no operation has this ticket.
+    /// - [`Reason::Closed`]: the watcher is closed, and the ticket is stale.
     /// - [`Reason::Full`] with [`Limit::Completions`]: so many other
     ///   completions wait that the driver would refuse submissions. Take them, then wait again.
     /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease, and completions
     ///   that wait may hold all leases. Take these completions, then wait again.
     /// - [`Reason::Full`] with [`Limit::Sources`]: the accept waits for room in the source table,
     ///   and completions with accepted sockets may need that room. Take them, then wait again.
-    /// - [`Reason::Unsupported`]: a driver of your own does not do this.
+    /// - [`Reason::Unsupported`]: a driver of your own does not implement this wait.
     /// - As for [`wait`](Watcher::wait).
     ///
     /// An error loses nothing: the operation goes on, and a later wait has its completion.

@@ -1,5 +1,5 @@
-//! Who of the workers does what, in one word: how many live, how many are idle (blocked, or about
-//! to), and how many search (awake and looking for a job).
+//! The states of the workers, in one word: how many live, how many are idle (blocked, or about to
+//! block), and how many search (awake and looking for a job).
 //!
 //! ```text
 //!            call(): Grow                 found()
@@ -50,7 +50,7 @@ fn searching(state: u64) -> u64 {
 /// What is to be done about a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// Nothing: somebody searches, or all that there may be are running.
+    /// Nothing: a worker searches, or as many run as there may be.
     Nothing,
     /// An idle worker is to be woken: [`Crew::wake`].
     Wake,
@@ -71,7 +71,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Nobody, and at most `limit` (1 to 1024).
+    /// No workers yet, and at most `limit` (1 to 1024).
     pub(super) fn new(limit: usize) -> Crew {
         Crew {
             state: AtomicU64::new(0),
@@ -92,7 +92,7 @@ impl Crew {
         idle(self.state.load(Ordering::Relaxed)) as usize
     }
 
-    /// A job has been queued: who comes for it?
+    /// A job has been queued: decides which worker takes it.
     #[inline]
     pub(super) fn call(&self, may_grow: bool) -> Call {
         let mut state = self.state.load(Ordering::SeqCst);

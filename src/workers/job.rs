@@ -6,8 +6,8 @@
 //!                        └──────── the loop: withdraw (cancel, stop) ─────────────────────────▲
 //! ```
 //!
-//! Invariant: (W1) who takes the work out of a waiting cell has it, and nobody else: a worker to
-//! run it, or the loop to give it back. A cell is used again only when no other owner holds it.
+//! Invariant: (W1) exactly one thread takes the work out of a waiting cell: a worker to run it, or
+//! the loop to give it back. A cell is used again only when no other owner holds it.
 
 use std::any::Any;
 use std::fmt;
@@ -85,7 +85,7 @@ impl<W: Work> Cell<W> {
         Cell { key, bytes, state: Mutex::new(State::Waiting(work)) }
     }
 
-    /// Uses a cell again that nobody else holds.
+    /// Uses a cell again that has no other owner.
     pub(super) fn reuse(&mut self, key: u64, bytes: usize, work: W) {
         (self.key, self.bytes) = (key, bytes);
         *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(work);

@@ -7,7 +7,7 @@
 //!   its lane; the lowest such lane first. With several workers that look at once, the bound is
 //!   exceeded by at most one job for each.
 //! - *Slow work* runs on at most half of the workers (rounded up). Slow jobs beyond that are
-//!   passed, and whoever ends a slow one looks for them.
+//!   passed, and a worker that ends a slow one looks for them.
 //!
 //! Within a lane quick jobs, strands and slow jobs take turns.
 //!
@@ -107,7 +107,7 @@ impl<W: Work> Queue<Cell<W>> {
         for _ in 0..receiver.len() {
             let Ok(cell) = receiver.try_recv() else { break };
             if cell.is_waiting() {
-                // It was just taken out, and nobody else puts any in: there is room.
+                // It was just taken out, and no other thread puts cells in: there is room.
                 sender.try_send(cell).map_err(TrySendError::into_inner)?;
             }
         }
@@ -212,7 +212,7 @@ impl<W: Work> Lanes<W> {
     }
 
     /// Whether a worker that looks now may take a job of this kind. What was pushed before is seen
-    /// by whoever changes the answer after.
+    /// by the worker that changes the answer afterwards.
     #[inline]
     pub(super) fn admits(&self, slow: bool) -> bool {
         fence(Ordering::SeqCst);
@@ -290,7 +290,7 @@ impl<W: Work> Lanes<W> {
     }
 
     /// A slow job has ended; the worker looks for the next before it blocks. Should it find a quick
-    /// one that it takes from somebody who was called for that, it leaves the slow one to them.
+    /// one that another worker was woken for, it leaves the slow one to that worker.
     pub(super) fn slow_ended(&self) {
         self.slow_running.fetch_sub(1, Ordering::SeqCst);
     }

@@ -2,9 +2,9 @@
 //!
 //! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each
 //! priority and come back through one for all; no lock is shared by two jobs. A job has a cell of
-//! its own whose lock says who has the work ([`job`]), so that cancelling is exact and gives the
-//! work back at once. Which job is next: [`lanes`]; which must not run beside each other:
-//! [`strand`]. Who is woken for it: [`crew`].
+//! its own, and the holder of its lock has the work ([`job`]), so that cancelling is exact and
+//! gives the work back at once. [`lanes`] chooses the next job, [`strand`] keeps jobs from running
+//! beside each other, and [`crew`] chooses the worker to wake.
 
 mod crew;
 mod job;
@@ -43,7 +43,7 @@ pub(crate) const MOST_THREADS: usize = 1024;
 /// Most jobs in flight: their places are allocated at once.
 const MOST_QUEUED: usize = 1 << 20;
 
-/// How many there are if nobody says.
+/// How many there are by default.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
 /// While a strand's worker has more bytes than these before it, what has ended meanwhile can be
@@ -92,7 +92,7 @@ pub(crate) struct Workers<W: Work> {
     done: Receiver<Arc<Cell<W>>>,
     /// Disconnected when no thread is left.
     threads: Receiver<Infallible>,
-    /// Cells to be used again, as soon as nobody else holds them.
+    /// Cells to be used again, as soon as they have no other owner.
     cells: VecDeque<Arc<Cell<W>>>,
     strands: HashMap<(u32, Lane), Arc<Strand<W>>>,
     queue: usize,
@@ -217,7 +217,7 @@ impl<W: Work> Workers<W> {
         Reason::Full { limit: Limit::Jobs, count: self.queue as u32 }
     }
 
-    /// A cell with this work in it: one that is vacant and that nobody else holds, or a new one.
+    /// A cell with this work in it: a vacant one without another owner, or a new one.
     fn cell(&mut self, key: u64, bytes: usize, work: W) -> Arc<Cell<W>> {
         let Some(mut cell) = self.cells.pop_front() else {
             return Arc::new(Cell::new(key, bytes, work));
@@ -226,7 +226,7 @@ impl<W: Work> Workers<W> {
             vacant.reuse(key, bytes, work);
             return cell;
         }
-        // Somebody keeps its `Job`.
+        // Other code keeps its `Job`.
         self.cells.push_back(cell);
         Arc::new(Cell::new(key, bytes, work))
     }

@@ -44,7 +44,7 @@ impl<W: Work> Strand<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job; true when nobody holds the strand, and it must be put in its lane.
+    /// Adds a job; true when no worker holds the strand, and it must be put in its lane.
     pub(super) fn push(&self, cell: Arc<Cell<W>>) -> bool {
         let mut state = self.lock();
         if state.cells.len() == state.cells.capacity() {
@@ -72,7 +72,7 @@ impl<W: Work> Strand<W> {
     }
 
     /// Drops the empty cells of a strand that was taken out of its lane; true when there are no
-    /// others and nobody holds it any more.
+    /// others and no worker holds it any more.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.lock();
         state.drop_withdrawn();

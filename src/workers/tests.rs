@@ -127,7 +127,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn threads_are_made_when_nobody_is_idle() {
+fn threads_are_made_when_no_worker_is_idle() {
     let mut pool = Pool::new(4, 64);
     assert_eq!(pool.threads(), 0, "no job, no thread");
     let done = if cfg!(miri) { 5 } else { 50 };
@@ -279,7 +279,7 @@ fn slow_jobs_leave_workers_for_others() {
         }
         for running in cap..8 {
             assert!(gate.started.is_empty(), "no more than {cap} of {threads}");
-            // All others are idle: whoever ends a slow job sees to the next.
+            // All others are idle: the worker that ends a slow job takes the next.
             gate.open(1);
             pool.next();
             started.insert(gate.started());
@@ -414,7 +414,7 @@ fn cells_are_used_again() {
     pool.next();
     for key in 0..rounds {
         let job = pool.submit(key, Lane::Normal, call(|| 0));
-        assert!(!Arc::ptr_eq(&job.0, &kept.0), "somebody holds it");
+        assert!(!Arc::ptr_eq(&job.0, &kept.0), "it has another owner");
         pool.next();
         assert!(pool.workers.cancel(&kept).is_none());
     }

@@ -66,8 +66,8 @@ impl<W: Work> Shared<W> {
         Shared { lanes, crew, roster: Mutex::new(roster), done, bell }
     }
 
-    /// Sees to it that somebody looks at the queues, if there is anybody left who could. The error
-    /// is the errno of a thread that could not be made.
+    /// Makes sure that a worker looks at the queues, if there is one left. The error is the errno
+    /// of a thread that could not be made.
     #[inline]
     pub(super) fn summon(self: &Arc<Self>) -> Result<(), i32> {
         match self.crew.call(true) {
@@ -84,7 +84,7 @@ impl<W: Work> Shared<W> {
     fn grow(self: &Arc<Self>) -> Result<(), i32> {
         let Err(error) = self.spawn() else { return Ok(()) };
         self.crew.not_grown();
-        // Whoever has become idle meanwhile was not called, since one seemed to search.
+        // A worker that has become idle meanwhile was not woken, since one seemed to search.
         if self.lanes.has_work() && self.crew.call(false) == Call::Wake {
             self.crew.wake();
         }
@@ -199,7 +199,7 @@ impl<W: Work> Shared<W> {
             let Some((next, next_work, _)) = next else { return };
             (cell, work) = (next, next_work);
         }
-        // Whatever this worker takes next, somebody idle may take the other.
+        // This worker takes one of the jobs next, and an idle one may take the other.
         let _ = self.summon();
     }
 

@@ -23,7 +23,7 @@ fn localhost_is_here() {
 #[test]
 fn names_that_are_none_are_not_found() {
     for host in ["", "256.1.1.1.", "two words", "nobody.invalid"] {
-        // Without a name server there is nobody who says no.
+        // Without a name server the errno is not ENOENT.
         let errno = resolve(host).unwrap_err();
         assert!([libc::ENOENT, libc::EAGAIN, libc::EIO].contains(&errno), "{host}: {errno}");
     }

@@ -301,7 +301,7 @@ fn access_is_asked_for_the_real_user() {
     let ask = |access| run(Task::Access { path: path.clone(), access });
     assert!(ask(Access::EXISTS).is_ok());
     assert!(ask(Access::READ | Access::WRITE).is_ok());
-    // Not even root executes what nobody may.
+    // Not even root may execute a file without an execute bit.
     assert!(matches!(ask(Access::READ | Access::EXECUTE), Err(libc::EACCES)));
     works(Task::SetPermissions { file: FileRef::Path(path.clone()), mode: 0o700 });
     assert!(ask(Access::EXECUTE).is_ok());

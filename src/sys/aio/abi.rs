@@ -109,8 +109,8 @@ impl Ring {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: mapped for as long as the context lives, which owns this; nobody writes what is
-        // not atomic.
+        // SAFETY: mapped for as long as the context lives, which owns this; no code writes the
+        // members that are not atomic.
         unsafe { self.at.as_ref() }
     }
 

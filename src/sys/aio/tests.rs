@@ -317,7 +317,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::poll(&mut entry, 1, 0) > 0 }
 }
 
-/// A poll of a pipe that nobody writes to: it stays in the kernel.
+/// A poll of a pipe without data: it stays in the kernel.
 fn stuck(pipe: &impl AsRawFd, key: u64) -> Request {
     let start = std::ptr::without_provenance_mut(libc::POLLIN as usize);
     let fd = pipe.as_raw_fd();
@@ -425,7 +425,7 @@ fn the_ring_goes_round() {
     });
 }
 
-/// Each burst is an edge, though nobody reads the eventfd.
+/// Each burst is an edge, though the eventfd is not read.
 #[test]
 fn each_burst_is_an_edge() {
     both(64, |mut aio| {
@@ -512,7 +512,7 @@ fn nowait_of_buffered_io() {
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         one("cold read", read(&file, &mut memory, 60 * BLOCK, 1));
         std::thread::sleep(Duration::from_millis(20));
-        // An attempt starts reading ahead: who asks again later finds it (not asserted).
+        // The first attempt starts reading ahead: a later one finds the bytes (not asserted).
         one("cold read again", read(&file, &mut memory, 60 * BLOCK, 1));
         one("write", write(&file, &memory, 0, 2));
         one("extending write", write(&file, &memory, 64 * BLOCK, 3));

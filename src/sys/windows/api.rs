@@ -136,7 +136,7 @@ pub(crate) struct WSAPOLLFD {
     pub(crate) revents: i16,
 }
 
-/// Only its size matters: nobody reads it.
+/// Only its size matters: it is never read.
 #[repr(C)]
 pub(crate) struct WSADATA([u64; 51]);
 
@@ -280,7 +280,7 @@ pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let mut data = WSADATA([0; 51]);
-        // SAFETY: room for the answer, which nobody reads. Should it fail, every call says so.
+        // SAFETY: room for the answer, which is not read. If this fails, every later call fails.
         unsafe { WSAStartup(0x0202, &mut data) };
     });
 }

@@ -1,4 +1,4 @@
-//! Processes are not watched here.
+//! Child processes, which the driver does not support on Windows.
 
 use std::os::windows::process::ExitStatusExt;
 use std::process::ExitStatus;

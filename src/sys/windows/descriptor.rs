@@ -187,13 +187,13 @@ const TABLE: [(Ready, i16); 3] = [
 fn to_winsock(entry: &PollFd) -> WSAPOLLFD {
     let asked = from_poll(entry.events);
     let set = TABLE.iter().filter(|(ready, _)| asked.contains(*ready));
-    // Who waits for a half-close only is told with everything else that can be read.
+    // A wait for a half-close only asks for everything that can be read.
     let end = if asked.contains(Ready::READ_CLOSED) { api::POLLRDNORM } else { 0 };
     let events = set.fold(end, |events, (_, bit)| events | bit);
     WSAPOLLFD { fd: socket(entry.fd), events, revents: 0 }
 }
 
-/// A hang-up without an error is the end of what can be read, to who reads; who writes tries.
+/// A hang-up without an error is the end of the file for reads; for writes it means: try.
 fn from_winsock(bits: i16, asked: Ready) -> Ready {
     let set = TABLE.iter().filter(|(_, bit)| bits & bit != 0);
     let mut ready = set.fold(Ready::NONE, |all, (ready, _)| all | *ready).intersection(asked);

@@ -1,7 +1,7 @@
 //! Descriptors on Windows: a socket or the handle of a file, under the names that std has on Unix.
 //!
-//! Both are handles of the kernel: 32 bits of them count, and the two lowest are free for whoever
-//! holds them. So a [`RawFd`] is the number with one of these bits saying which of the two it is:
+//! Both are handles of the kernel: 32 bits of them count, and the kernel ignores the two lowest. So
+//! a [`RawFd`] is the number with one of these bits saying which of the two it is:
 //!
 //! ```text
 //!   ...n n n n 0 0   a socket: calls of Winsock, closesocket
@@ -12,8 +12,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! An [`OwnedFd`] owns the socket or handle that its number names, and nobody else does; a
-//! [`BorrowedFd`] is kept open by whom it is borrowed from.
+//! An [`OwnedFd`] is the only owner of the socket or handle that its number names. A
+//! [`BorrowedFd`] is kept open by its owner.
 
 use std::fmt;
 use std::fs::File;
@@ -64,7 +64,7 @@ fn number(value: usize, bit: RawFd) -> Option<NonZeroI32> {
 pub(crate) fn of_socket(socket: SOCKET) -> Option<RawFd> {
     let fd = number(socket, PLAIN).map(NonZeroI32::get);
     if fd.is_none() {
-        // SAFETY: it is the caller's, who gets nothing.
+        // SAFETY: the caller owned it, and gets nothing.
         unsafe { api::closesocket(socket) };
     }
     fd
@@ -94,7 +94,7 @@ pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
 #[repr(transparent)]
 pub struct OwnedFd(NonZeroI32);
 
-/// A descriptor that somebody else keeps open.
+/// A descriptor that its owner keeps open.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct BorrowedFd<'a>(RawFd, PhantomData<&'a OwnedFd>);
@@ -122,7 +122,7 @@ pub trait FromRawFd {
 
 /// What gives its descriptor away as a number.
 pub trait IntoRawFd {
-    /// The number; whoever has it closes it.
+    /// The number. The caller has to close it.
     fn into_raw_fd(self) -> RawFd;
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn how_open(_: RawFd) -> HowOpen {
     HowOpen::default()
 }
 
-/// Opens a file by std, shared with everybody, not inherited. `EINVAL` for one that is to bypass
+/// Opens a file by std, shared in every mode, not inherited. `EINVAL` for one that is to bypass
 /// the cache. A directory can be opened for reading only. The permissions are Windows' own.
 pub(crate) fn open(path: &OsStr, flags: i32, mode: u32, direct: bool) -> io::Result<File> {
     let _ = mode;

@@ -179,8 +179,7 @@ pub(crate) fn recv_vectored(
                     parts[..count as usize].iter().map(|part| part.len as usize).sum();
                 return (room as Moved, CUT);
             }
-            // A datagram that was sent before has found nobody: nothing to who receives from
-            // anybody.
+            // An earlier datagram found no receiver: a receive from any sender ignores that.
             api::WSAECONNRESET if from.is_some() => {}
             code => {
                 if let Some(address) = from {

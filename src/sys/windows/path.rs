@@ -1,7 +1,6 @@
 //! Files by path: what std has no call for, or not on every system.
 //!
-//! There are no owners and no permissions as Unix has them: of a mode counts whether anybody may
-//! write.
+//! There are no owners and no permissions as on Unix. Of a mode, only the write bits are honoured.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,5 @@
-//! There are no signals here. The numbers are Linux's, for programs on a simulation.
+//! Signals, which the driver does not support on Windows. The numbers are those of Linux, for
+//! programs on a simulation.
 
 use crate::sys::fd::RawFd;
 

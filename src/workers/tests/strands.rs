@@ -79,7 +79,7 @@ fn strands_run_beside_each_other_and_beside_all_else() {
 
 /// Between two jobs of a strand a worker takes what else waits, the more urgent first.
 #[test]
-fn a_long_strand_keeps_nobody_waiting() {
+fn a_long_strand_delays_no_other_job() {
     let mut pool = Pool::new(1, 100);
     let gate = Gate::new();
     pool.submit(0, Lane::Normal, gate.work(0));
