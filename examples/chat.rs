@@ -38,7 +38,7 @@ fn main() -> io::Result<()> {
             print!("{client:?}: {}", String::from_utf8_lossy(&said));
         }
     });
-    // What is typed comes to the loop as messages; at the end of the input the thread ends.
+    // The loop gets typed lines as messages; at the end of the input the thread ends.
     let submitter = watcher.submitter();
     thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);

@@ -440,7 +440,7 @@ impl Server {
         if at == end {
             return;
         }
-        // What is direct starts at a multiple, and its end is cut.
+        // A direct read starts at a multiple of the block size, and the bytes behind it are cut.
         let start = if self.direct { *at / PAGE * PAGE } else { *at };
         let stop = (*end).min(start + self.room);
         let fresh = || AlignedBuf::with_capacity(self.room as usize, PAGE as usize);

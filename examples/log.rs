@@ -161,7 +161,7 @@ impl Log {
     }
 
     fn take(&mut self, watcher: &mut Watcher, c: Completion) -> io::Result<()> {
-        // After a write or a sync that has failed nobody knows what is on the disk.
+        // After a write or a sync that has failed it is unknown which bytes are on the disk.
         match c.result? {
             Done::Message(message) => {
                 self.waiting.push(message.downcast().expect("only records are posted"));

@@ -60,7 +60,7 @@ fn main() -> io::Result<()> {
                     Err(refused) => eprintln!("{refused}"), // closes the connection
                 },
                 Ok(Done::Signal(_)) => return Ok(()),
-                Ok(Done::Read(data)) if !data.is_eof() => {} // nobody listens to them
+                Ok(Done::Read(data)) if !data.is_eof() => {} // the server ignores the bytes
                 Ok(Done::Written { .. }) => {}
                 Ok(Done::Read(_)) => drop_peer(&mut watcher, &mut peers, c.source, "has left"),
                 Ok(other) => eprintln!("unexpected: {other:?}"),

@@ -73,7 +73,7 @@ fn abort_close_and_detach_give_back() {
 }
 
 #[test]
-fn accepted_connections_that_nobody_looks_at() {
+fn accepted_connections_that_the_program_drops() {
     balanced(|| {
         let mut b = Epoll::bench();
         let (listener, at) = b.listen();
@@ -100,7 +100,7 @@ fn accepted_connections_that_nobody_looks_at() {
 }
 
 #[test]
-fn connected_sockets_that_nobody_looks_at() {
+fn connected_sockets_that_the_program_drops() {
     balanced(|| {
         let mut b = Epoll::bench();
         let (listener, at) = b.listen();
@@ -139,7 +139,7 @@ fn connected_sockets_that_nobody_looks_at() {
 }
 
 #[test]
-fn passed_descriptors_that_nobody_looks_at() {
+fn passed_descriptors_that_the_program_drops() {
     balanced(|| {
         let mut b = Epoll::bench();
         let (here, there) = UnixStream::pair().unwrap();

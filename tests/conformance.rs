@@ -301,7 +301,7 @@ macro_rules! portable {
                 a_wait_for_room_is_bounded
                 the_reserve_stays_within_the_tables
                 the_reserve_leaves_room
-                a_name_in_reserve_is_nobodys
+                an_id_in_reserve_names_no_source
                 made_up_names_find_nothing
                 a_name_is_known_behind_a_long_queue
                 guards_dropped_on_other_threads_abort_their_sources
@@ -510,7 +510,7 @@ macro_rules! system {
                 a_busy_loop_gets_the_bytes_behind_descriptors
                 bytes_behind_descriptors_are_found_by_whatever_read_waits
                 bytes_behind_descriptors_are_found_by_a_loop_that_is_behind
-                a_closed_watcher_asks_nobody
+                a_closed_watcher_makes_no_recheck
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others

@@ -113,7 +113,7 @@ struct Memory {
 
 impl Memory {
     fn enter(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics inside")
+        self.state.lock().expect("no thread panics inside")
     }
 }
 
@@ -183,7 +183,7 @@ unsafe impl Kernel for Pipes {
             let idle = |state: &mut State| {
                 state.edges.is_empty() && state.answers.is_empty() && !state.woken
             };
-            state = self.memory.changed.wait_while(state, idle).expect("nobody panics inside");
+            state = self.memory.changed.wait_while(state, idle).expect("no thread panics inside");
         }
         self.events.clear();
         if std::mem::take(&mut state.woken) {

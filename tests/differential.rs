@@ -69,7 +69,7 @@ enum Step {
         len: u16,
         more: u8,
     },
-    /// A write that nobody takes, with others behind it, is cancelled or expires.
+    /// A write that the peer does not read, with others behind it, is cancelled or expires.
     Tear {
         on: u8,
         behind: u8,
@@ -95,7 +95,7 @@ enum Step {
         on: u8,
         pending: u8,
     },
-    /// Nobody listens.
+    /// A connect to an address without a listener.
     Refused,
     /// A multishot accept serves some connections.
     Storm {

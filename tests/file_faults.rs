@@ -42,7 +42,7 @@ fn row(b: &Bench<windlass::driver::Auto>, operation: &str) -> (String, String, u
     (row.mechanism.clone(), row.reason.clone(), row.count)
 }
 
-/// Reads and writes of every kind, whoever does them.
+/// Reads and writes of every kind, by any mechanism.
 fn expect_files_work(b: &mut Bench<windlass::driver::Auto>, directory: &Directory) {
     let file = b.open_file(directory.at("direct"), DIRECT);
     for i in 0..40 {
@@ -209,7 +209,7 @@ fn a_disabled_ring_is_told() {
 }
 
 /// `fs.aio-max-nr` is one number for the whole system: when others have used it up, threads do it.
-/// Who else uses AIO meanwhile is refused, so this one runs by itself, with `WINDLASS_EXHAUST=1`.
+/// Other users of AIO are refused meanwhile, so this test runs alone, with `WINDLASS_EXHAUST=1`.
 #[test]
 fn no_requests_left_is_told() {
     const NAME: &str = "no_requests_left_is_told";
@@ -305,7 +305,7 @@ fn no_threads_at_all() {
         }
         assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
         expect_same(&expect_read(b.run(Op::read_at(direct, page(), 0))), &pattern(4096, 1));
-        // The kernel hands it back, and there is nobody else.
+        // The kernel hands the work back, and no other mechanism is left.
         if let Some(Ok(file)) = memory.map(|memory| open(&memory.at("a"))) {
             let file = b.watcher.attach(file).unwrap();
             let buf = expect_errno(b.run(Op::read_at(file, page(), 0)), &[libc::EAGAIN]);

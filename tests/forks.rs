@@ -99,8 +99,8 @@ fn on_each(test: &str, body: fn(DriverKind)) {
 /// Neither process makes a description block again that the other may use: its loop would hang in a
 /// call.
 #[test]
-fn flags_are_nobodys_to_restore() {
-    on_each("flags_are_nobodys_to_restore", |driver| {
+fn neither_process_restores_flags() {
+    on_each("neither_process_restores_flags", |driver| {
         let attach = |b: &mut Bench<Auto>| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let kept = listener.try_clone().unwrap();
@@ -287,7 +287,7 @@ fn what_was_queued_is_inherited() {
         expect_unmoved(b.end(aborted), ErrorKind::Aborted);
         b.watcher.close();
         drop(b);
-        // Nobody has it open any more.
+        // No process has it open any more.
         assert_eq!((&peer).read(&mut [0]).unwrap(), 0);
     });
 }

@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Guarding {
         }
         // SAFETY: what `alloc` has added.
         let start = unsafe { memory.sub(offset(layout)) };
-        // SAFETY: the mapping of `alloc`. Whoever still writes there gets a fault.
+        // SAFETY: the mapping of `alloc`. A later write there gets a fault.
         unsafe { libc::munmap(start.cast(), pages(layout)) };
     }
     // `realloc` allocates, copies and frees.

@@ -1,4 +1,4 @@
-//! The house: what stands where in the sources.
+//! Rules of the sources and the documents: which code may be in which file, and which names exist.
 #![allow(missing_docs)] // a test binary has no users
 
 use std::collections::BTreeSet;
@@ -52,8 +52,8 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
     at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
 }
 
-/// Whether a platform may be asked for there: in `sys`, on `mod` lines of lib.rs and kernel.rs, on
-/// `Auto`'s variants, in files of tests.
+/// Whether a `cfg` of a platform is allowed in this file: in `sys`, on `mod` lines of lib.rs and
+/// kernel.rs, on `Auto`'s variants, in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
     match file.to_str() {
@@ -101,7 +101,7 @@ fn names_at_the_root(text: &str) -> Vec<String> {
     names
 }
 
-/// What programs use is at the root. What they name when they need it is in modules.
+/// The root has the types that every program uses. Types for special needs are in modules.
 #[test]
 fn the_root_has_few_names() {
     let names = names_at_the_root(include_str!("../src/lib.rs"));
@@ -112,7 +112,7 @@ fn the_root_has_few_names() {
     assert!(!names.iter().any(|name| name == "*"), "a glob has no count");
 }
 
-/// What the count of names finds, and what it lets pass.
+/// Tests the search for public names.
 #[test]
 fn the_search_for_names_sees_what_it_should() {
     let text = "pub mod fs;\nmod op;\n// A word.\npub use op::Op;\npub use a::b::{C,\n    D as E, \
@@ -137,12 +137,12 @@ fn builder_and_config_agree() {
     for name in &fields {
         assert!(builder.contains(name), "the builder has no {name}");
     }
-    // What the watcher is built with, and no driver is told.
+    // Settings of the watcher itself, which no driver gets.
     let own = builder.iter().filter(|name| !fields.contains(name));
     assert_eq!(own.collect::<Vec<_>>(), [&"driver", &"affinity"]);
 }
 
-/// What the search finds, and what it lets pass.
+/// Tests the search for platforms.
 #[test]
 fn the_search_sees_what_it_should() {
     let asks = |text: &str| !platform_lines(text).is_empty();
@@ -166,7 +166,7 @@ fn the_search_sees_what_it_should() {
     assert!(!is_allowed(Path::new("file/task.rs"), cfg, "mod tests;"));
 }
 
-/// Selectors have names in `sys` only: what is above speaks of the contract.
+/// Only `sys` names the selectors: code above it uses the trait.
 #[test]
 fn the_proactor_names_no_selector() {
     let mut looked = 0;
@@ -216,7 +216,7 @@ fn examples_make_their_signals_before_they_accept() {
     assert!(servers >= 5, "{servers} examples that serve");
 }
 
-/// People copy examples: none drops a result unseen.
+/// People copy examples, so no example ignores a result.
 #[test]
 fn examples_discard_no_result() {
     let discards = |line: &str| {
@@ -278,7 +278,7 @@ fn example_name(path: &Path) -> Option<String> {
     (depth == 1 || is_main && depth == 2).then_some(name)
 }
 
-/// What an implementation of a trait is for, in this source: the names of the types.
+/// The names of the types that implement a trait in this source.
 fn implementers<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let of = format!(" {name} for ");
     let lines = text.lines().filter(|line| line.starts_with("impl"));
@@ -434,7 +434,7 @@ fn makers(text: &str) -> Vec<Maker> {
             let name = rest.split(['(', '<']).next().unwrap_or("").to_owned();
             let (_, arguments) = rest.split_once('(').expect("its arguments");
             let is_constructor = !arguments.trim_start_matches("mut ").starts_with("self");
-            // What is for authors of drivers is no operation of its own.
+            // A function for authors of drivers makes no operation of its own.
             if head.ends_with("-> Op {") && !doc.contains("(for authors of drivers)") {
                 found.push(Maker { name, doc: std::mem::take(&mut doc), is_constructor });
             }
@@ -474,7 +474,7 @@ fn every_operation_has_its_page() {
     assert_eq!((constructors, makers.len() - constructors), (55, 7), "the search finds them all");
 }
 
-/// What the search for operations finds, and what it lets pass.
+/// Tests the search for operations.
 #[test]
 fn the_search_for_operations_sees_what_it_should() {
     let text = "

@@ -122,8 +122,8 @@ fn a_setup_that_fails_names_its_call() {
     });
 }
 
-/// From here on this process may lock so many bytes of memory: the limit is not for those who may
-/// lock what they like, so it becomes somebody else.
+/// From here on this process may lock so many bytes of memory. The limit does not hold for root, so
+/// the process becomes another user.
 fn lock_at_most(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: the limit lives across the call.
@@ -865,7 +865,7 @@ fn registered_files_and_buffers_are_used() {
     b.look();
     read_block(&mut b, second, bufs.pop().unwrap(), 8);
     assert_eq!(registered(&b.watcher, "registered files").2, 3);
-    // A buffer outlives the watcher, and is somebody else's memory to the next one.
+    // A buffer outlives the watcher, and is foreign memory to the next watcher.
     let kept = b.watcher.aligned_buf(4096);
     assert!(kept.is_registered());
     drop(b);
@@ -875,7 +875,7 @@ fn registered_files_and_buffers_are_used() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// Locks a file without waiting: whether nobody else has.
+/// Locks a file without waiting; false if another process has the lock.
 fn lock(file: &std::fs::File) -> bool {
     use std::os::fd::AsRawFd;
     // SAFETY: no memory is passed.

@@ -1,5 +1,6 @@
-//! Signals and children belong to a whole process: what their sources change there, what they leave
-//! alone, and what becomes of them in a forked child. Each test runs in a process of its own.
+//! Signals and children belong to a whole process: the state of the process that their sources
+//! change, the state that they keep, and the sources in a forked child. Each test runs in a process
+//! of its own.
 #![cfg(unix)]
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![allow(unsafe_code)] // handlers, masks and fork need libc
@@ -32,18 +33,18 @@ fn bench(driver: DriverKind) -> Bench<Auto> {
     Bench::new(Watcher::builder().driver(driver).build().expect("a watcher"), Poll::address())
 }
 
-/// On every driver, in a process that nothing else runs in.
+/// Runs a test on every driver, in a process of its own.
 fn on_each(test: &str, body: fn(DriverKind)) {
     child::in_child(test, || drivers().into_iter().for_each(body));
 }
 
-/// To this thread.
+/// Sends a signal to this thread.
 fn raise(signal: i32) {
     // SAFETY: no memory is passed.
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }
 
-/// To the process: any thread takes it.
+/// Sends a signal to the process: any thread may take it.
 fn send(signal: i32) {
     let process = std::process::id() as libc::pid_t;
     // SAFETY: no memory is passed.
@@ -68,7 +69,7 @@ fn install(signal: i32, handler: usize, flags: i32) -> libc::sigaction {
     old
 }
 
-/// What a handler is called with, as far as a test can know it. (The C library adds flags.)
+/// The arguments of a handler that a test can check. (The C library adds flags.)
 fn known(action: &libc::sigaction) -> (usize, i32) {
     let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER;
     (action.sa_sigaction, action.sa_flags & flags)
@@ -191,7 +192,7 @@ fn the_programs_own_handler_is_called() {
     });
 }
 
-/// What the handler below has replaced.
+/// The handler that the handler below has replaced.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn above(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -532,7 +533,7 @@ fn without_pidfds_children_are_refused() {
         let mut child = shell(7);
         system::deny(&[libc::SYS_pidfd_open], libc::ENOSYS);
         assert_eq!(b.watcher.child(child.id()), Err(Reason::Os(libc::ENOSYS)));
-        // What the documentation advises instead.
+        // The replacement that the documentation names.
         drop(child.stdin.take());
         let ticket = b.submit(Op::run(move || child.wait().map(|status| status.code())));
         let Ok(Done::Returned(status)) = b.end(ticket).result else { panic!("a job") };

@@ -244,7 +244,7 @@ impl Soak {
         };
         let buf = match c.result {
             Ok(Done::Read(data)) => {
-                assert!(!data.is_eof(), "nobody has ended");
+                assert!(!data.is_eof(), "no end was sent");
                 Some(data)
             }
             Ok(Done::Written { buf, .. }) => Some(buf),

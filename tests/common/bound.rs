@@ -87,6 +87,7 @@ impl Drop for Watch {
 
 fn look() {
     loop {
+        // This thread waits for time, not for an event: a test that hangs reports nothing.
         std::thread::sleep(Duration::from_secs(1));
         let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

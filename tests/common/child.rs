@@ -78,6 +78,7 @@ pub fn finish(mut child: Child) -> (bool, String) {
             let _ = child.wait();
             break None;
         }
+        // std has no wait for a child with a bound, so this looks again until the end.
         std::thread::sleep(Duration::from_millis(5));
     };
     let mut out = String::new();

@@ -204,14 +204,14 @@ pub mod sticky {
 
     struct Memory(*mut u8);
 
-    // SAFETY: memory that nobody writes.
+    // SAFETY: memory that is never written.
     unsafe impl Send for Memory {}
     // SAFETY: as above.
     unsafe impl Sync for Memory {}
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: its mapping, which nobody uses any more.
+            // SAFETY: its mapping, which is not used any more.
             unsafe { libc::munmap(self.0.cast(), LEN) };
         }
     }
@@ -261,11 +261,11 @@ pub mod sticky {
     }
 
     impl Hold {
-        /// Returns when somebody is blocked.
+        /// Returns when a thread is blocked.
         #[track_caller]
         pub fn wait(&self) {
             let blocked = crate::common::system::wait_readable(self.faults.as_fd(), Some(BOUND));
-            assert!(blocked, "nobody touches the memory");
+            assert!(blocked, "no thread touches the memory");
         }
     }
 

@@ -56,7 +56,7 @@ pub trait Harness {
         Address::from(([127, 0, 0, 1], 0))
     }
 
-    /// An address at which nobody listens.
+    /// An address without a listener.
     fn nowhere() -> Address;
 
     /// A bench with the default settings.
@@ -153,7 +153,7 @@ impl Harness for Poll {
     }
 }
 
-/// An address at which nobody listens any more.
+/// An address whose listener is closed.
 fn unused() -> Address {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address").into()
@@ -215,7 +215,7 @@ pub fn hungry() -> MutexGuard<'static, ()> {
     HUNGRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A watcher, the completions that nobody has asked for yet, and the ledger.
+/// A watcher, the completions that the test has not asked for yet, and the ledger.
 pub struct Bench<D: Driver> {
     pub watcher: Watcher<D>,
     batch: Completions,
@@ -370,7 +370,7 @@ impl<D: Driver> Bench<D> {
         (0..count).map(|_| self.next()).collect()
     }
 
-    /// The next completion with this ticket; others wait for whoever asks.
+    /// The next completion with this ticket; the bench keeps the others.
     #[track_caller]
     pub fn end(&mut self, ticket: Ticket) -> Completion {
         loop {
@@ -399,7 +399,7 @@ impl<D: Driver> Bench<D> {
         self.fetch(span);
     }
 
-    /// Gives completions back that somebody else asks for, in their order, before all others.
+    /// Puts completions back in front of the kept ones, in their order.
     pub fn keep(&mut self, kept: Vec<Completion>) {
         for c in kept.into_iter().rev() {
             self.backlog.push_front(c);
@@ -439,7 +439,7 @@ impl<D: Driver> Bench<D> {
         }
     }
 
-    /// Nothing has completed that nobody has asked for.
+    /// Nothing has completed besides what the test has asked for.
     #[track_caller]
     pub fn expect_quiet(&mut self) {
         self.look();
@@ -451,7 +451,7 @@ impl<D: Driver> Bench<D> {
         self.open.values().map(|&(_, n)| n as usize).sum()
     }
 
-    /// How many completions nobody has asked for.
+    /// How many completions the test has not asked for.
     pub fn unasked(&self) -> usize {
         self.backlog.len()
     }

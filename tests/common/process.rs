@@ -30,7 +30,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where signals and children come from.
+/// The source of signals and children.
 pub trait Processes: Harness {
     /// Sends a signal to this thread.
     fn raise(signal: i32) {

@@ -50,6 +50,7 @@ pub fn wait_readable(fd: windlass::fd::BorrowedFd<'_>, timeout: Option<Duration>
         if end.is_some_and(|end| std::time::Instant::now() >= end) {
             return false;
         }
+        // The tests have no poll(2) on Windows to wait with.
         std::thread::sleep(Duration::from_millis(1));
     }
     true

@@ -200,7 +200,7 @@ pub fn short_connections_again_and_again<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Aborting the listener resets the connections that nobody has accepted.
+/// Aborting the listener resets the connections that were not accepted.
 pub fn aborting_a_listener_ends_its_accepts<H: Harness>() {
     let mut b = H::bench();
     let (listener, at) = b.listen();

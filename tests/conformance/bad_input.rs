@@ -72,7 +72,7 @@ pub fn files_and_directories_are_unsupported<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A descriptor that somebody has closed behind the watcher's back.
+/// A descriptor that other code has closed behind the watcher's back.
 pub fn a_closed_descriptor_is_an_error<H: Harness>() {
     let name = "bad_input::a_closed_descriptor_is_an_error";
     child::in_child(&format!("{}::{name}", H::STAMP), || {
@@ -80,8 +80,8 @@ pub fn a_closed_descriptor_is_an_error<H: Harness>() {
         let (here, _there) = system::tcp_pair();
         let raw = here.as_raw_fd();
         let source = b.watcher.attach(here).unwrap();
-        // SAFETY: the number is the source's, whose abort will find it closed; nobody else in this
-        // process opens descriptors meanwhile.
+        // SAFETY: the number is the source's, whose abort will find it closed; no other thread of
+        // this process opens descriptors meanwhile.
         unsafe { libc::close(raw) };
         let (reason, op) = b.refuse(Op::write(source, "back"));
         assert_eq!((reason, &**op.buf()), (Reason::Os(libc::EBADF), &b"back"[..]));

@@ -77,7 +77,7 @@ pub fn completions_that_are_there_survive_abort<H: Harness>() {
     let read = b.submit(Op::read(here));
     let write = b.submit(Op::write(here, "sent"));
     let pending = b.submit(Op::read(here));
-    // The first two may have completed inside the driver; nobody has been told.
+    // The first two may have completed inside the driver, but no wait has delivered them.
     let read_done = !b.watcher.cancel(read);
     assert!(b.watcher.abort(here));
     let c = b.end(read);
@@ -262,7 +262,7 @@ pub fn drop_releases_every_buffer<H: Harness>() {
     }
     b.submit(Op::read_into(stuck.writer, vec![0; 100]));
     b.submit(Op::timer(Duration::from_secs(9999)));
-    // One completion that nobody fetches.
+    // One completion that no wait delivers.
     let owner = Counted(Arc::clone(&drops), vec![1]);
     b.submit(Op::write(stuck.peer, Buf::from_owner(owner)));
     assert!(drops.load(Ordering::SeqCst) < 51);
@@ -295,7 +295,7 @@ pub fn sources_that_are_aborted_and_made_again_in_traffic<H: Harness>() {
         b.submit(Op::read(here));
         b.submit(Op::read(there));
         b.look();
-        b.submit(Op::write(there, "for somebody else"));
+        b.submit(Op::write(there, "for another peer"));
         // Abort with an event under way.
         assert!(b.watcher.abort(here));
         let (here2, there2) = b.connect(listener, &at);

@@ -52,7 +52,7 @@ pub fn datagrams_keep_their_boundaries_and_senders<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// An empty datagram is a message like others: whoever sends one does not end a multishot read.
+/// An empty datagram is a message like others: it does not end a multishot read.
 pub fn an_empty_datagram_does_not_end_a_multishot_read<H: Harness>() {
     let mut b = H::bench();
     let (here, _) = udp(&mut b);
@@ -82,7 +82,7 @@ pub fn an_empty_datagram_does_not_end_a_multishot_read<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Empty datagrams count: whoever sends many does not keep the loop.
+/// Empty datagrams count: a sender of many does not keep the loop busy.
 pub fn empty_datagrams_have_their_share<H: Harness>() {
     let mut b = H::bench_with(windlass::Watcher::builder().source_budget(4096));
     let (here, _) = udp(&mut b);
@@ -165,7 +165,7 @@ pub fn a_datagram_that_is_too_big_fails<H: Harness>() {
     assert_eq!(&*received(b.end(receive)).0, b"fits");
 }
 
-/// libuv's udp_send_unreachable: the ICMP error comes back to whoever asks next, once.
+/// libuv's udp_send_unreachable: the ICMP error fails the next operation, and only that one.
 pub fn an_unreachable_peer_is_an_error_of_a_connected_socket<H: Harness>() {
     let mut b = H::bench();
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -174,7 +174,7 @@ pub fn an_unreachable_peer_is_an_error_of_a_connected_socket<H: Harness>() {
     let source = b.watcher.attach(socket).unwrap();
     let receive = b.submit(Op::recv_from(source));
     b.look();
-    let send = b.submit(Op::write(source, "anybody?"));
+    let send = b.submit(Op::write(source, "a datagram"));
     expect_written(b.end(send));
     expect_errno(b.end(receive), &[libc::ECONNREFUSED]);
     // The socket lives.

@@ -203,7 +203,7 @@ pub fn bytes_behind_descriptors_are_found_by_a_loop_that_is_behind<H: Harness>()
 
 /// A watcher that is closed sleeps until the work that it waits for has ended, even if sources wait
 /// for a recheck.
-pub fn a_closed_watcher_asks_nobody<H: Harness>() {
+pub fn a_closed_watcher_makes_no_recheck<H: Harness>() {
     let mut b = H::bench();
     let (near, far) = unix_pair(&mut b);
     (0..20).for_each(|_| ping(&mut b, near, far));

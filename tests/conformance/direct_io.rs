@@ -1,4 +1,4 @@
-//! Linux: direct I/O, work that the kernel hands back, and what is told of who does what.
+//! Linux: direct I/O, work that the kernel hands back, and which mechanism `explain` names.
 
 use std::fs::File;
 use std::time::Duration;
@@ -269,7 +269,7 @@ pub fn unaligned_requests_go_to_threads<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// No list that is appended is written twice, whoever tries it first.
+/// No list that is appended is written twice, whichever mechanism tries it first.
 pub fn direct_lists_are_appended_once<H: Harness>() {
     for directory in directories() {
         let mut b = H::bench();
@@ -403,7 +403,7 @@ pub fn work_that_comes_back_to_a_full_pool_waits<H: Harness>() {
     }
 }
 
-/// `explain` tells who did what.
+/// `explain` says which mechanism served which operation.
 pub fn who_does_what_is_told<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();

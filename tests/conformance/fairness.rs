@@ -1,4 +1,4 @@
-//! C9: every queue has a bound that its refusal names, and nobody starves.
+//! C9: every queue has a bound that its refusal names, and no source starves.
 
 use std::time::Duration;
 

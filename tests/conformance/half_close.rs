@@ -80,7 +80,7 @@ pub fn the_end_of_the_file_stays<H: Harness>() {
             expect_eof(c);
         }
     }
-    // Writing to who has finished writing works.
+    // Writing to a peer that has finished writing works.
     b.cross(here, there, b"still heard");
     b.expect_all_ended();
 }
@@ -188,7 +188,7 @@ pub fn reads_and_writes_both_learn_of_a_reset<H: Harness>() {
     let c = b.end(stuck.ticket);
     assert!(c.bytes() > 0);
     expect_errno(c, RESET);
-    // The error is reported to whoever asks first; after that the stream is at its end.
+    // The first operation gets the error; after that the stream is at its end.
     for ticket in [read, exact] {
         let c = b.end(ticket);
         match c.error_kind() {

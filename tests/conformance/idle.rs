@@ -228,8 +228,7 @@ pub fn the_wait_for_a_lease_does_not_count<H: Harness>() {
     }
 }
 
-/// The end of the file ends the read, whatever read it is: the time after it does not count, and
-/// the loop is not woken for it.
+/// The end of the file ends every kind of read: the idle time stops, and does not wake the loop.
 pub fn the_time_after_the_end_of_a_file_does_not_count<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();

@@ -21,7 +21,7 @@ fn eventfd() -> OwnedFd {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     assert!(fd >= 0);
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -52,7 +52,7 @@ pub fn other_descriptors_can_be_polled<H: Harness>() {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
     assert!(fd >= 0);
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     let timer = unsafe { OwnedFd::from_raw_fd(fd) };
     let spec = libc::itimerspec {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
@@ -71,7 +71,7 @@ pub fn other_descriptors_can_be_polled<H: Harness>() {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
     if fd >= 0 {
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor without another owner.
         let process = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let source = b.watcher.attach(process).unwrap();
         let poll = b.submit(Op::poll(source, Ready::READABLE));

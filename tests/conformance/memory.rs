@@ -532,7 +532,7 @@ pub fn a_request_cut_in_two_costs_a_copy_of_its_tail<H: Harness>() {
         let (head, tail) = request.split_at(1 + 13 * round);
         b.write(there, head.to_vec());
         let mut lease = read_unique(&mut b, here);
-        // A network that misbehaves cuts it into more parts.
+        // A simulated network with faults cuts the request into more parts.
         tails += request.len() - lease.len();
         let read = b.submit(Op::read_append(here, lease));
         b.look();

@@ -1,5 +1,5 @@
-//! Random programs over what protocols need: sources that connect, quiet writes, reads that append,
-//! idle timeouts, deadlines that move, timers with owners, waits for one and for many.
+//! Random programs of the operations that protocols need: sources that connect, quiet writes, reads
+//! that append, idle timeouts, deadlines that move, timers with owners, waits for one and for many.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -357,7 +357,7 @@ impl<D: Driver> Program<D> {
             }
             17 => {
                 if let Some(ticket) = self.ticket() {
-                    // It would wait for what never ends.
+                    // The wait would never end.
                     let span = self.span();
                     if self.watcher.reschedule(ticket, span).is_ok() {
                         match self.watcher.wait_for(ticket) {

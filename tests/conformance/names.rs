@@ -327,7 +327,7 @@ pub fn attributes_are_set<H: Harness>() {
     expect_finished(b.run(Op::set_times(FileRef::symlink(d.at("link")), None, Some(at))));
     assert_eq!(fs::symlink_metadata(d.at("link")).unwrap().modified().unwrap(), at);
 
-    // To what it is already, which everybody may.
+    // To the owner that it has already, which every user may.
     let (user, group) = (known.uid(), known.gid());
     for file in [FileRef::from(file), FileRef::from(d.at("a")), FileRef::symlink(d.at("link"))] {
         expect_finished(b.run(Op::set_owner(file.clone(), Some(user), Some(group))));
@@ -337,7 +337,7 @@ pub fn attributes_are_set<H: Harness>() {
         expect_finished(b.run(Op::access(d.at("a"), access)));
     }
     expect_finished(b.run(Op::set_permissions(file, 0o600)));
-    // Not even root executes what nobody may.
+    // Not even root may execute a file without an execute bit.
     errno(b.run(Op::access(d.at("a"), Access::EXECUTE)), libc::EACCES);
     errno(b.run(Op::access(d.at("none"), Access::EXISTS)), libc::ENOENT);
 

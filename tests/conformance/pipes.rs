@@ -50,7 +50,7 @@ pub fn flags_come_back_with_detach<H: Harness>() {
     assert!(system::is_blocking(&fd));
 }
 
-/// A description that somebody else uses, too, is never changed; reads and writes still do not
+/// An open file description that other code shares is never changed; reads and writes still do not
 /// block.
 pub fn a_shared_pipe_is_not_changed<H: Harness>() {
     let mut b = H::bench();

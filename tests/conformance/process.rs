@@ -308,8 +308,8 @@ pub fn a_child_says_how_it_ends<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Every operation is told, those behind the first and those after it too; two sources of one child
-/// are not.
+/// Every operation on a source gets the status, also those behind the first one and those submitted
+/// later. A second source of the same child does not.
 pub fn an_exit_is_told_again_and_again<H: Harness>() {
     let mut b = H::bench();
     let pid = H::spawn();
@@ -347,7 +347,7 @@ pub fn children_end_in_any_order<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// One that has ended before the source is made was not reaped, so its status is there.
+/// A child that has ended before its source is made was not reaped, so its status is still there.
 pub fn an_exit_before_the_source_is_told<H: Harness>() {
     let mut b = H::bench();
     let pid = H::spawn();

@@ -8,7 +8,7 @@ use crate::common::*;
 const BUFFER: usize = 4096;
 const BUFFERS: usize = 8;
 const SMALL: usize = 100;
-/// More than the turns that a lease stays where it is.
+/// More turns than the driver waits before it copies a lease.
 const TURNS: usize = 80;
 
 fn bench<H: Harness>() -> Bench<H::Driver> {

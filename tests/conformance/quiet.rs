@@ -8,7 +8,7 @@ use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Overflow, Ready, Re
 
 use crate::common::*;
 
-/// What was accepted has finally completed, is quiet and done, or is in flight.
+/// Every accepted operation has completed finally, is a quiet write that is done, or is in flight.
 #[track_caller]
 fn expect_sum<D: Driver>(b: &mut Bench<D>, completed: u64) {
     let counters = b.watcher.counters();
@@ -193,7 +193,7 @@ pub fn a_quiet_write_that_fails_at_once_is_told<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// C6: the ticket of a quiet write is stale when the write is out, not when a wait returns.
+/// C6: the ticket of a quiet write is stale once the write has succeeded, not when a wait returns.
 pub fn a_quiet_write_that_is_out_cannot_be_cancelled<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -245,7 +245,7 @@ pub fn an_accepted_cancel_of_a_quiet_write_is_answered<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Only a write can be quiet: of all else the program waits for the result.
+/// Only a write can be quiet: a program waits for the result of every other operation.
 pub fn nothing_but_a_write_can_be_quiet<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -378,7 +378,7 @@ pub fn a_wait_with_only_quiet_writes_blocks<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What was accepted is the sum of its three ends, whatever happens.
+/// The number of accepted operations is the sum of the three counts, after any steps.
 pub fn quiet_writes_add_up<H: Harness>() {
     let mut b = H::bench();
     let pairs = b.pairs(4);

@@ -331,9 +331,9 @@ pub fn the_reserve_leaves_room<H: Harness>() {
     b.submit(Op::accept(listener));
 }
 
-/// A name that is kept for another thread is nobody's yet: whoever guesses it, or mistakes one of
-/// another watcher for it, reaches nothing by it.
-pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
+/// An id in the reserve for other threads names no source yet: a program that guesses it, or uses
+/// an equal id of another watcher, reaches nothing with it.
+pub fn an_id_in_reserve_names_no_source<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().id_reserve(8));
     let submitter = b.submitter();
     // As all names of places that were used once.
@@ -371,7 +371,7 @@ pub fn a_name_in_reserve_is_nobodys<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Names that nobody was given find nothing, also where a place is vacant.
+/// Ids that were never given out find nothing, also where a place is vacant.
 pub fn made_up_names_find_nothing<H: Harness>() {
     let mut b = H::bench();
     let submitter = b.submitter();

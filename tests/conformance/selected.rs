@@ -1,4 +1,4 @@
-//! Waits for one operation, or for so many completions; and visits of what a wait has brought.
+//! Waits for one operation, or for a number of completions; and visits of the completions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Reason, Ticket, Wat
 
 use crate::common::*;
 
-/// A span in which everything that can happen by itself has happened.
+/// A span after which no event of the test is outstanding.
 const SOON: Duration = Duration::from_millis(2);
 
 fn tokens(done: &mut Completions) -> Vec<u64> {
@@ -53,7 +53,7 @@ pub fn a_wait_for_a_stale_ticket_says_so<H: Harness>() {
         let error = b.watcher.wait_for(ticket).unwrap_err();
         assert_eq!(Reason::of(&error), Some(Reason::Stale));
     }
-    // Of a closed watcher everything in flight ends, then there is nothing more.
+    // On a closed watcher all operations in flight end, and then no completion is left.
     let read = b.submit(Op::read(here));
     let timer = b.submit(Op::timer(Duration::from_secs(9999)));
     b.watcher.close();
@@ -275,7 +275,7 @@ pub fn a_lease_in_a_write_ends_no_wait_for_many<H: Harness>() {
     assert!(b.watcher.update_now() - start >= SOON, "it waits for the second");
 }
 
-/// So it is with an accept, and the places of the connections that wait.
+/// The same for an accept, and the places of the connections in waiting completions.
 pub fn a_wait_for_an_accept_needs_a_place<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().max_sources(3));
     let (listener, at) = b.listen();

@@ -249,7 +249,7 @@ pub fn blocking_sockets_are_given_back_as_they_were<H: Harness>() {
     let mut got = vec![0; 1000];
     there.read_exact(&mut got).unwrap();
     expect_same(&got, &pattern(1000, 1));
-    // One that is shared and blocks cannot be sent to without blocking those who share it.
+    // A shared blocking socket would have to become non-blocking for its other users, too.
     let shared = b.watcher.attach_dup(&here).unwrap();
     assert_eq!(b.refuse(Op::send_file(shared, file, 0, 10)).0, Reason::Unsupported);
     assert!(system::is_blocking(&here));

@@ -75,7 +75,7 @@ pub fn urgent_data_loses_and_reorders_nothing<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Unix stream sockets: listen, connect, echo; a path that nobody listens at any more is replaced.
+/// Unix stream sockets: listen, connect, echo; a path without a listener is replaced.
 #[cfg(unix)]
 pub fn unix_streams<H: Harness>() {
     let mut b = H::bench();
@@ -84,7 +84,7 @@ pub fn unix_streams<H: Harness>() {
     let at = Address::unix(&path).unwrap();
     let missing = b.submit(Op::connect(at.clone()));
     expect_errno(b.end(missing), &[libc::ENOENT]);
-    // Left behind by somebody who is gone.
+    // The path of a listener that is closed.
     drop(UnixListener::bind(&path).unwrap());
     let refused = b.submit(Op::connect(at.clone()));
     expect_errno(b.end(refused), &[libc::ECONNREFUSED]);
@@ -392,7 +392,7 @@ pub fn stds_sockets_can_be_attached<H: Harness>() {
     expect_errno(b.end(shutdown), &[libc::ENOTCONN]);
 }
 
-/// The names of another watcher are stale here: what is meant for its peer reaches nobody else.
+/// The ids of another watcher are stale here: a write to its peer reaches no other peer.
 pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
     let (mut b, mut other) = (H::bench(), H::bench());
     let (mine, _mine_there) = b.pair();
@@ -401,7 +401,7 @@ pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
     let resting = other.submit(Op::read(theirs));
     let timers = [(); 4].map(|()| b.submit(Op::timer(Duration::from_secs(60))));
     let placed = other.submit(Op::timer(Duration::from_secs(60)));
-    assert_eq!(b.refuse(Op::write(theirs, "to somebody else")).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::write(theirs, "to another peer")).0, Reason::Stale);
     assert_eq!(b.watcher.fd(theirs).unwrap_err(), Reason::Stale);
     assert_eq!(b.watcher.detach(theirs).unwrap_err(), Reason::Stale);
     assert!(!b.watcher.abort(theirs) && b.watcher.cancel_all(theirs) == 0);
@@ -434,7 +434,7 @@ pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     assert_eq!(closed, std::io::Error::from(Reason::Closed).to_string());
 }
 
-/// A blocking listener that somebody else shares cannot be accepted from without blocking.
+/// A blocking listener that other code shares cannot be accepted from without blocking.
 #[cfg(unix)]
 pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
     let mut b = H::bench();
@@ -534,7 +534,7 @@ fn overdue_reads_with<H: Harness>(builder: Builder, op: &impl Fn(Source) -> Op) 
             (&*there).write_all(b"there").unwrap();
         }
         for (here, _) in &pairs {
-            // It is there: nobody has been told.
+            // The bytes are there, but no wait has reported them.
             let fd = b.watcher.fd(*here).unwrap();
             assert!(system::wait_readable(fd, Some(BOUND)));
         }
@@ -585,7 +585,7 @@ pub fn a_passed_deadline_of_a_write_has_its_try<H: Harness>() {
 pub fn a_storm_of_connections_starves_no_reader<H: Harness>() {
     for (count, every) in [2, 3, 9, 10, 11].into_iter().flat_map(|n| [(n, 1), (n, 9), (n, 10)]) {
         let builder = Watcher::builder().buffer_size(64).turn_budget(1);
-        // A reader takes 17 buffers in its turn, the listener finds that nobody else is there.
+        // A reader takes 17 buffers in its turn, the listener finds no further connection.
         let mut b = H::bench_with(builder.source_budget(1025));
         let (listener, at) = b.listen();
         b.submit(Op::accept(listener).multishot());

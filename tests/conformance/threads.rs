@@ -355,7 +355,7 @@ pub fn busy_polling_changes_nothing<H: Harness>() {
     b.expect_quiet();
 }
 
-/// Who spins for longer than a deadline is away sleeps only for what is left of it.
+/// A loop that has spun for a part of the time until a deadline sleeps only for the rest.
 pub fn busy_polling_delays_no_deadline<H: Harness>() {
     let spin = std::time::Duration::from_millis(300);
     let mut b = H::bench_with(Watcher::builder().busy_poll(spin));

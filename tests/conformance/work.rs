@@ -119,7 +119,7 @@ pub fn an_aborted_file_closes_when_its_work_has_ended<H: Harness>() {
     assert_eq!(b.watcher.counters().sources, 0);
     assert!(is_held(&path), "closed under a thread");
     expect_late(&mut b, held, &path, true);
-    assert!(!is_held(&path), "open without anybody");
+    assert!(!is_held(&path), "still open after the work");
     b.expect_all_ended();
 }
 
@@ -257,6 +257,7 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
             let letting = held.map(|held| {
                 std::thread::spawn(move || {
                     if round % 4 < 2 {
+                        // Varies the race with the drop: no event says that the drop waits.
                         std::thread::sleep(Duration::from_millis(2));
                     }
                     drop(held.hold);
@@ -307,7 +308,7 @@ fn drop_pages(path: &Path, len: usize) -> bool {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     let mut pages = vec![0u8; len.div_ceil(4096)];
     let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
-    // SAFETY: a fresh mapping, whose bytes nobody looks at.
+    // SAFETY: a fresh mapping, whose bytes are not read.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, read, shared, file.as_raw_fd(), 0) };
     assert_ne!(start, libc::MAP_FAILED);
     // SAFETY: that mapping, and room for each of its pages.

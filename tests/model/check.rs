@@ -197,7 +197,7 @@ impl<W: World> Model<W> {
             return;
         }
         let index = c.token as usize;
-        assert!(index < self.ops.len(), "the token of nobody: {c:?}");
+        assert!(index < self.ops.len(), "the token of no operation: {c:?}");
         let record = &self.ops[index];
         assert!(record.ended.is_none(), "it had ended: {c:?}; {record:?}");
         assert!(!record.queued, "it has not begun: {c:?}");

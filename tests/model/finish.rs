@@ -56,8 +56,8 @@ impl<W: World> Model<W> {
         self.peer(port).is_some_and(|peer| self.is_open(peer))
     }
 
-    /// Cancels what would wait for ever. That includes leases in writes: they can hold all of the
-    /// pool, so that nobody reads what has to be read first.
+    /// Cancels operations that would wait for ever. That includes writes of leases: they can hold
+    /// the whole pool, so that no read takes the bytes that have to be read first.
     fn cancel_rest(&mut self) {
         let pending: Vec<usize> = self.pending().collect();
         for op in pending {

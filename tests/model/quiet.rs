@@ -34,8 +34,8 @@ impl<W: World> Model<W> {
                 assert!(in_order, "a later write has ended: {record:?}");
             }
         }
-        // Of these and of aborted sources only their number is known: all have ended if nothing
-        // else is missing.
+        // Of these writes, and of those on aborted sources, only the number is known. If all other
+        // operations in flight are accounted for, these have ended.
         unsure.extend(self.pending().filter(|&op| {
             let record = &self.ops[op];
             let aborted = record.end.is_some_and(|port| self.ports[port].aborted);
@@ -52,7 +52,7 @@ impl<W: World> Model<W> {
                 self.settle(op);
             }
         }
-        // If some of them have ended, they are not told apart yet.
+        // If only some of them have ended, it is unknown which.
         let unsettled = self.watcher.counters().quiet_done - self.quiet_done;
         assert!(unsettled == 0 || in_flight > others, "{unsettled} more have ended");
     }

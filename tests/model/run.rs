@@ -216,7 +216,7 @@ impl<W: World> Model<W> {
         let counters = self.watcher.counters();
         let limits = &self.limits;
         let reserve = limits.reserve as u64;
-        // A reserve that met a full table is filled when somebody has asked it in vain.
+        // A reserve that met a full table is filled after a thread has asked it in vain.
         let few_left = limits.operations < 1000 || limits.sources < 1000;
         let right = match reason {
             Reason::Closed => self.closed,

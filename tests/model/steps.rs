@@ -83,7 +83,7 @@ pub struct How {
     pub quiet: bool,
 }
 
-/// Who owns the bytes of a write.
+/// The owner of the bytes of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner {
     Vec,

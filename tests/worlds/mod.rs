@@ -41,7 +41,7 @@ pub trait World: Sized {
     fn tcp_pair(&self) -> (Handle, Handle) {
         self.pair()
     }
-    /// An address at which nobody listens.
+    /// An address without a listener.
     fn nowhere(&self) -> Address;
     /// The longest write that makes sense: very many small pieces only cost time.
     fn most_bytes(&self) -> usize {
@@ -245,7 +245,7 @@ pub fn descriptors() -> usize {
     listing.count() - 1
 }
 
-/// Whoever counts descriptors must be the only one to open any.
+/// A test that counts descriptors must be the only one to open any.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
