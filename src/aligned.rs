@@ -42,9 +42,9 @@ pub(crate) const fn packed_capacity(packed: Packed) -> usize {
 /// and [`Buf::into_aligned`](crate::Buf::into_aligned) takes it out again. The capacity is fixed:
 /// nothing here moves the bytes. The memory is zeroed when it is made.
 ///
-/// What a file asks for is in [`Metadata::direct`](crate::fs::Metadata::direct); 4096 does for
-/// every common disk. Lengths and offsets have to be multiples, too. A file whose size is none is
-/// written with its tail [padded](AlignedBuf::pad) and truncated afterwards:
+/// The block size of a file is in [`Metadata::direct`](crate::fs::Metadata::direct); 4096 does for
+/// every common disk. Lengths and offsets have to be multiples, too. A file whose size is no
+/// multiple is written with its tail [padded](AlignedBuf::pad) and truncated afterwards:
 ///
 /// ```
 /// use windlass::AlignedBuf;
@@ -141,7 +141,7 @@ impl AlignedBuf {
         len.checked_next_multiple_of(self.align).expect("a length is at most isize::MAX")
     }
 
-    /// Makes the length `len`. Bytes that join are zero, or what was there before.
+    /// Sets the length to `len`. New bytes are zero, or bytes of an earlier read.
     ///
     /// # Panics
     /// If `len` is more than the capacity.

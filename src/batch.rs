@@ -181,7 +181,7 @@ impl Batch {
         Some(self.done.remove(from + at))
     }
 
-    /// Moves all of it behind what is in `out`: by a swap where nothing is.
+    /// Moves all completions behind those in `out`, or swaps the vectors if `out` is empty.
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
         let count = out.take_from(&mut self.done);

@@ -1,4 +1,4 @@
-//! Whether the loop sleeps, and what it takes to wake it: one atomic.
+//! Whether the loop sleeps, and how to wake it: one atomic.
 //!
 //! The flag has four states, so that a burst of submissions costs one system call and submissions
 //! to a loop that is awake cost none:
@@ -28,7 +28,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 /// A thread has queued something since.
 const RUNG: u8 = 2;
-/// The loop blocks for a short time, or is about to: it needs the eventfd for what is urgent.
+/// The loop blocks for a short time, or is about to: it needs the eventfd for urgent requests.
 const NAPPING: u8 = 3;
 
 /// How soon the loop must know.
@@ -197,7 +197,7 @@ mod tests {
         assert!(!bell.tap(), "it will look soon");
         assert!(bell.rouse(), "and does so without a ring");
         assert!(bell.nap());
-        assert!(bell.ring(), "what is urgent ends the nap");
+        assert!(bell.ring(), "an urgent request ends the nap");
         assert!(!bell.tap());
         assert!(bell.rouse());
         assert!(bell.doze());

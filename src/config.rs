@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::file::FileBackend;
 
-/// What happens to a write that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
+/// How a write ends that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
     /// It is refused ([`Reason::Full`](crate::Reason::Full)); the source stays as it is.
@@ -34,11 +34,11 @@ pub struct Config {
     pub buffer_size: u32,
     /// Most bytes of writes that one source may have queued.
     pub write_limit: u32,
-    /// What happens to a write that would exceed `write_limit`. (Default [`Overflow::Refuse`].)
+    /// How a write ends that would exceed `write_limit`. (Default [`Overflow::Refuse`].)
     pub write_overflow: Overflow,
     /// Bytes that are read from one source in a row before it goes to the back of the queue.
     pub source_budget: usize,
-    /// Bytes that a turn reads before it delivers what it has.
+    /// Bytes that a turn reads before it delivers its completions.
     pub turn_budget: usize,
     /// Most events that one wait takes.
     pub events_per_wait: usize,

@@ -1,4 +1,4 @@
-//! Files: how they are opened, what is known of them, and what serves them.
+//! Files: how they are opened, their attributes, and the mechanisms that serve them.
 //!
 //! The operations are constructors of [`Op`](crate::Op), under the names of [`std::fs`]:
 //! [`Op::open`](crate::Op::open), [`Op::read_at`](crate::Op::read_at),
@@ -8,9 +8,9 @@
 //! | for | types |
 //! |---|---|
 //! | opening and copying | [`OpenOptions`], [`CopyOptions`], [`Access`], [`FileRef`] |
-//! | what is known of a file | [`Metadata`], [`FileKind`], [`DirectAlignment`], [`StatFs`] |
+//! | attributes of a file | [`Metadata`], [`FileKind`], [`DirectAlignment`], [`StatFs`] |
 //! | directories | [`DirEntry`], [`DirReader`], [`DirPart`] |
-//! | which mechanism serves files | [`FileBackend`] |
+//! | the mechanism that serves files | [`FileBackend`] |
 //! | Linux AIO in a loop of your own, on Linux | `AioFiles`, `AioOp` |
 //! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`] |
 //! | their arguments | [`FileList`], [`FileFacts`] |

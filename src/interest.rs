@@ -1,4 +1,4 @@
-//! What to wait for on a descriptor, how often to be told, and what came.
+//! Conditions of a descriptor: those to wait for, how often to report them, and those that came.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -53,7 +53,7 @@ impl Ready {
         Ready(self.0 & other.0)
     }
 
-    /// What this set contains and the other does not.
+    /// The conditions in this set that are not in the other one.
     #[inline]
     pub const fn difference(self, other: Ready) -> Ready {
         Ready(self.0 & !other.0)

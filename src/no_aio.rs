@@ -1,4 +1,4 @@
-//! What stands in for Linux AIO where there is none: it is always refused.
+//! The replacement of Linux AIO where there is none: it is always refused.
 
 use std::convert::Infallible;
 use std::io;

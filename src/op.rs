@@ -537,7 +537,7 @@ impl Op {
         self
     }
 
-    /// What the operation does.
+    /// The code of the operation.
     #[inline]
     pub const fn code(&self) -> OpCode {
         self.code

@@ -1,4 +1,4 @@
-//! Operations, opened for drivers and put together again; what a task came to, as a result.
+//! Operations, opened for drivers and put together again; results of tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::workers::Panic;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpParts {
-    /// What to do.
+    /// The code.
     pub code: OpCode,
     /// With which source.
     pub source: Source,
@@ -47,7 +47,7 @@ pub struct OpParts {
     /// Of [`OpCode::SendDescriptors`]: those that travel. Of [`OpCode::Connect`]: the socket, if
     /// the program has made it.
     pub descriptors: Vec<OwnedFd>,
-    /// Of [`OpCode::Task`]: what a thread is to do.
+    /// Of [`OpCode::Task`]: the task for a thread.
     pub task: Option<Task>,
     /// Of [`OpCode::SendFile`]: the attached file whose bytes go out over the source.
     pub file: Source,

@@ -46,7 +46,7 @@ struct Row {
     to: Option<Release>,
     /// The operation that it concerns.
     concerns: &'static str,
-    /// What the driver does about it.
+    /// The workaround of the driver.
     action: &'static str,
     source: &'static str,
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
 //! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
-//! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
+//! never doubled. [`Operation`] is the state of an operation in flight.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -226,7 +226,7 @@ impl<T> std::ops::IndexMut<u32> for Table<T> {
     }
 }
 
-/// What a driver remembers of an operation in flight.
+/// The state of an operation in flight.
 #[derive(Debug)]
 pub struct Operation {
     generation: NonZeroU32,
@@ -248,9 +248,9 @@ pub struct Operation {
     pub file: Source,
     /// Bytes moved so far.
     pub moved: u32,
-    /// What the code needs: bytes wanted, conditions polled for.
+    /// An argument of the code: bytes wanted, conditions polled for.
     pub count: u32,
-    /// What it does.
+    /// The code of the operation.
     pub code: OpCode,
     /// Whether it stays in flight after a completion.
     pub multishot: bool,

@@ -24,7 +24,7 @@ pub enum SocketOption {
     SendBuffer(u32),
 }
 
-/// When TCP probes a peer from which nothing comes, and when it gives the connection up.
+/// When TCP probes a silent peer, and when it gives the connection up.
 ///
 /// The times are whole seconds, rounded up, at least one. The reads of a connection that was given
 /// up end with `ETIMEDOUT`.
@@ -69,7 +69,7 @@ impl Keepalive {
     }
 }
 
-/// Whole seconds, rounded up, at least one where there must be some.
+/// Whole seconds, rounded up, at least `least`.
 pub(crate) fn seconds(span: Duration, least: i32) -> i32 {
     let up = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
     i32::try_from(up).unwrap_or(i32::MAX).max(least)

@@ -128,8 +128,8 @@ impl Ticket {
 
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
 
-/// What a descriptor is, as far as its operations differ. (The numbers of the streams share a bit
-/// that nothing else has that takes bytes: drivers tell them by it.)
+/// The kind of a descriptor, as far as its operations differ. (The numbers of the streams share a
+/// bit that no other kind has which takes bytes: drivers recognise streams by it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SourceKind {
@@ -261,7 +261,7 @@ impl Handle {
         Handle { fd, kind, fresh: true, origin }
     }
 
-    /// What the descriptor is; [`SourceKind::Unknown`] for one that did not come from a driver.
+    /// The kind of the descriptor; [`SourceKind::Unknown`] if it did not come from a driver.
     pub fn kind(&self) -> SourceKind {
         self.kind
     }

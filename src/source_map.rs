@@ -1,11 +1,11 @@
-//! What a program keeps for each of its sources.
+//! The state that a program keeps for each of its sources.
 
 use std::fmt;
 
 use crate::slots;
 use crate::source::Source;
 
-/// A map from sources to what a program keeps for them: the state of a connection.
+/// A map from sources to the state that a program keeps for them.
 ///
 /// It is a vector that [`Source::index`] indexes: a look-up costs a bounds check and a comparison,
 /// and no hash. It compares the whole name, so a stale name finds nothing, even when another source

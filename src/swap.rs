@@ -69,7 +69,7 @@ const HEADER: usize = size_of::<Chunk>();
 #[cfg(not(loom))]
 const _: () = assert!(HEADER == ALIGN);
 
-/// What the pool and its leases on other threads share.
+/// The state that the pool and its leases on other threads share.
 struct Shared {
     /// Chunks whose last lease has dropped: pushed by anyone, taken as a whole by the loop.
     returned: AtomicPtr<Chunk>,
@@ -334,7 +334,7 @@ impl Pool {
     pub(crate) unsafe fn commit_parts(&mut self, len: u32) -> (*mut (), *const u8) {
         let start = self.start;
         // A chunk's size is a multiple of the distance, so this stays in it.
-        // What is empty takes room like others: a lease's token is paid for.
+        // An empty read takes room, too: the lease needs a token.
         let taken = len.max(1).next_multiple_of(ALIGN as u32);
         // SAFETY: at most what is left of the chunk.
         self.start = unsafe { start.add(taken as usize) };
@@ -562,7 +562,7 @@ impl Lent {
         unsafe { self.chunk.as_ref() }.owner.load(Ordering::Relaxed)
     }
 
-    /// What is not filled yet.
+    /// The part that is not filled yet.
     pub fn room(&mut self) -> (*mut u8, u32) {
         (self.start, self.room)
     }

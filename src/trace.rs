@@ -23,7 +23,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What is held.
+/// The kind of a buffer in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -73,7 +73,7 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is held now, the oldest first.
+/// The buffers in use, the oldest first.
 pub fn held() -> Vec<Held> {
     let mut all: Vec<Held> = table().values().cloned().collect();
     all.sort_by_key(|held| held.since);

@@ -7,13 +7,13 @@
 //!                          └───────────────────────────────────────────────┘
 //! ```
 //!
-//! A [`Store`] decides what a request is and where it stays meanwhile: programs hand over requests
-//! that own their buffers ([`Owned`]); the proactor keeps its operations itself ([`Raw`]).
+//! A [`Store`] decides the type of a request, and where it stays meanwhile: programs hand over
+//! requests that own their buffers ([`Owned`]); the proactor keeps its operations itself ([`Raw`]).
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! That the memory of a request stays is what a [`Store`] promises.
+//! A [`Store`] promises that the memory of a request stays valid.
 
 mod op;
 mod owned;
@@ -78,7 +78,7 @@ const MOST_DEPTH: u32 = 1 << 20;
 /// # }
 /// ```
 ///
-/// # What it carries
+/// # Requests
 ///
 /// | request | in the kernel | ends with |
 /// |---|---|---|
@@ -103,13 +103,13 @@ const MOST_DEPTH: u32 = 1 << 20;
 ///
 /// # Cancel, drop, fork
 ///
-/// Linux cannot stop what it has begun with a file. [`cancel`](Submit::cancel) takes back a request
-/// that was held back, which ends with [`Cancelled`](crate::ErrorKind::Cancelled); any other ends
-/// with its own result and is [late](crate::Completion::is_late).
+/// Linux cannot stop a request on a file that it has begun. [`cancel`](Submit::cancel) takes back a
+/// request that was held back, which ends with [`Cancelled`](crate::ErrorKind::Cancelled). Any
+/// other request ends with its own result and is [late](crate::Completion::is_late).
 ///
-/// Drop waits at most one second for what the kernel has. Buffers that it has for longer are left
-/// to it and [counted](crate::driver::leaked_buffers), with the context; their memory is never used
-/// again.
+/// Drop waits at most one second for the requests in the kernel. The buffers of later requests are
+/// left to the kernel, with the context, and [counted](crate::driver::leaked_buffers); their memory
+/// is never used again.
 ///
 /// After fork(2) the child can only drop its copy, which ends nothing of the parent's:
 /// [`Reason::Forked`].
@@ -218,7 +218,7 @@ impl<S: Store> AioFiles<S> {
         self.store.check().err().and_then(|error| Reason::of(&error)).unwrap_or(full)
     }
 
-    /// Submits what is held back, and takes what is there.
+    /// Submits the requests that are held back, and takes the completions that are there.
     #[inline(always)]
     fn turn(&mut self, out: &mut Completions<S::Item>) -> usize {
         self.aio.flush();

@@ -121,7 +121,7 @@ impl Owned {
         }
     }
 
-    /// Waits for the kernel to end what it has, for a bounded time.
+    /// Waits for the kernel to end its requests, for a bounded time.
     fn drain(&mut self, aio: &mut Aio) {
         let until = clock::now_ns().saturating_add(PATIENCE_NS);
         loop {

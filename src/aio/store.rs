@@ -44,10 +44,10 @@ pub unsafe trait Store {
     /// Requests may have ended that the eventfd does not tell of.
     fn changed(&self, aio: &mut Aio);
 
-    /// Takes what has ended; how many.
+    /// Takes the completions of ended requests. Returns their number.
     fn take(&mut self, aio: &mut Aio, out: &mut Completions<Self::Item>) -> usize;
 
-    /// Ends what is in flight, before `aio` is dropped.
+    /// Ends the requests in flight, before `aio` is dropped.
     fn end(&mut self, aio: &mut Aio);
 }
 

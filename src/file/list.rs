@@ -44,7 +44,7 @@ impl Vectors {
         self
     }
 
-    /// What a write takes.
+    /// The parts that a write sends.
     pub(crate) fn of_bytes(mut self, list: &Buf, from: usize) -> Vectors {
         self.0.clear();
         each_slice(list.parts(), from, |slice| {

@@ -1,4 +1,4 @@
-//! Files: the words for them, and the blocking execution of what is asked for.
+//! Files: their vocabulary, and the blocking execution of operations on them.
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
 //! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run

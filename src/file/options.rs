@@ -72,7 +72,7 @@ impl OpenOptions {
         self.with(CREATE_NEW, on)
     }
 
-    /// What is in it is lost. Needs `write`.
+    /// The file loses its contents. Needs `write`.
     pub const fn truncate(self, on: bool) -> OpenOptions {
         self.with(TRUNCATE, on)
     }
@@ -184,7 +184,7 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// Replaces what is there, and shares blocks where the file system can.
+    /// Replaces an existing file, and shares blocks where the file system can.
     pub const fn new() -> CopyOptions {
         CopyOptions { exclusive: false, reflink: false }
     }

@@ -1,4 +1,4 @@
-//! What a kernel is asked to do with a file by itself, and what it answers.
+//! Requests on files that a kernel serves by itself, and its answers.
 
 use super::{FileFacts, FileList};
 use crate::buf::Target;
@@ -30,7 +30,7 @@ pub struct FileRequest<'a> {
     pub fd: RawFd,
     /// Where in it, in bytes.
     pub offset: u64,
-    /// What to do.
+    /// The work.
     pub work: FileWork<'a>,
 }
 

@@ -1,9 +1,9 @@
-//! What is known of files, directories, file systems and names.
+//! Attributes of files, entries of directories, file systems and names.
 
 use std::ffi::OsString;
 use std::time::SystemTime;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FileKind {
@@ -50,7 +50,7 @@ impl FileKind {
     }
 }
 
-/// What the system knows of a file: stat(2), on Linux statx(2).
+/// The attributes of a file: stat(2), on Linux statx(2).
 ///
 /// BSD's file flags and generation are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +73,9 @@ pub struct Metadata {
     pub device_of_node: u64,
     /// Its size in bytes; of a link, the length of its target.
     pub size: u64,
-    /// What to read and write at a time, in bytes.
+    /// The preferred size of reads and writes, in bytes.
     pub block_size: u64,
-    /// What it takes on the disk, in units of 512 bytes.
+    /// The space that it takes on the disk, in units of 512 bytes.
     pub blocks: u64,
     /// When it was read last, as far as the file system keeps count. Times have nanoseconds.
     pub accessed: SystemTime,
@@ -100,7 +100,7 @@ pub struct DirectAlignment {
 }
 
 impl Metadata {
-    /// What the file is.
+    /// The kind of the file.
     pub const fn kind(&self) -> FileKind {
         FileKind::of_mode(self.mode)
     }
@@ -116,7 +116,7 @@ impl Metadata {
 pub struct DirEntry {
     /// The name, without its directory.
     pub name: OsString,
-    /// What it names; [`FileKind::Unknown`] if it was gone before it could be asked.
+    /// The kind of the file; [`FileKind::Unknown`] if the file was removed meanwhile.
     pub kind: FileKind,
 }
 

@@ -51,9 +51,9 @@ pub enum Task {
         /// How it is opened.
         options: OpenOptions,
     },
-    /// What is known of a file: [`Done::Metadata`](crate::Done::Metadata).
+    /// Reads the attributes of a file: [`Done::Metadata`](crate::Done::Metadata).
     Metadata(FileRef),
-    /// Gives a file another name, and replaces what has it.
+    /// Gives a file another name, and replaces a file that has this name.
     Rename {
         /// The name before.
         from: PathBuf,
@@ -74,12 +74,12 @@ pub enum Task {
     },
     /// Makes a symbolic link.
     Symlink {
-        /// What the link says.
+        /// The target of the link.
         target: PathBuf,
         /// Where the link is made.
         path: PathBuf,
     },
-    /// What a symbolic link says: [`Done::Path`](crate::Done::Path).
+    /// Reads the target of a symbolic link: [`Done::Path`](crate::Done::Path).
     ReadLink {
         /// The link.
         path: PathBuf,
@@ -137,7 +137,7 @@ pub enum Task {
     Access {
         /// The file.
         path: PathBuf,
-        /// What is asked for.
+        /// The access to test.
         access: Access,
     },
     /// Sets permissions; those of a link are `EOPNOTSUPP`.
@@ -147,7 +147,7 @@ pub enum Task {
         /// The permissions.
         mode: u32,
     },
-    /// Sets owner and group; `None` leaves what is there.
+    /// Sets owner and group; `None` leaves the present one.
     SetOwner {
         /// The file.
         file: FileRef,
@@ -156,7 +156,7 @@ pub enum Task {
         /// The group's number.
         group: Option<u32>,
     },
-    /// Sets the times of access and modification; `None` leaves what is there.
+    /// Sets the times of access and modification; `None` leaves the present one.
     SetTimes {
         /// The file.
         file: FileRef,
@@ -165,7 +165,7 @@ pub enum Task {
         /// When its bytes were changed last.
         modified: Option<SystemTime>,
     },
-    /// What is known of a file system: [`Done::StatFs`](crate::Done::StatFs).
+    /// Reads the attributes of a file system: [`Done::StatFs`](crate::Done::StatFs).
     StatFs {
         /// A file on it.
         path: PathBuf,

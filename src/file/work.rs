@@ -17,7 +17,7 @@ use crate::workers::Work;
 
 /// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)
 /// and stay so until the work is done: the caller sees to that. No work moves a file position.
-/// `EINTR` is not an answer: what was interrupted is done again.
+/// `EINTR` is not an answer: an interrupted call is repeated.
 pub(crate) enum WorkItem {
     /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
     ReadAt { fd: RawFd, buf: Buf, offset: u64 },
@@ -66,7 +66,7 @@ pub(crate) enum Value {
     TooMany,
     Addresses(Vec<SocketAddr>),
     HostName(HostName),
-    /// What a job returned.
+    /// The result of a job.
     Job(Message),
 }
 
@@ -126,7 +126,7 @@ impl Work for WorkItem {
     }
 }
 
-/// Reads a range, for what it leaves in the page cache.
+/// Reads a range, to bring it into the page cache.
 fn fetch(fd: RawFd, offset: u64, len: usize) {
     const PIECE: usize = 64 << 10;
     let mut buf = Vec::with_capacity(len.min(PIECE));

@@ -1,4 +1,4 @@
-//! Sources that a connect makes: attempts at their addresses, and what waits for one to succeed.
+//! Sources that a connect makes: attempts at their addresses, and operations that wait for one.
 //!
 //! ```text
 //!   connect ──▶ a source without a descriptor: its connect, then what is submitted behind it
@@ -263,7 +263,7 @@ impl<K: Kernel> Proactor<K> {
         self.win(main, which, fd, kind);
     }
 
-    /// A source is connected: what was submitted for it begins.
+    /// A source is connected: the operations that wait for it begin.
     fn win(&mut self, slot: u32, which: usize, fd: RawFd, kind: SourceKind) {
         self.end_race(slot, |this, mut race| {
             if race.nodelay && kind == SourceKind::Stream {

@@ -140,10 +140,10 @@ impl<K: Kernel> Proactor<K> {
                             | ErrorKind::Overflow
                     ) =>
             {
-                // A hole in the stream: what is queued behind must not follow it.
+                // A hole in the stream: the writes queued behind it must not go out.
                 while self.sources[index].writes.head != NIL {
                     let head = self.sources[index].writes.head;
-                    // The kernel has answered; what was told to end ends this way.
+                    // The kernel has answered: the operation ends as it was told to.
                     self.slots[head].in_flight = InFlight::No;
                     self.fail(head, ErrorKind::Torn);
                 }
@@ -203,7 +203,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends the drains of a source that have waited for what is now.
+    /// Ends the [`Op::wait_drained`] operations whose number of queued bytes is reached.
     #[cold]
     pub(super) fn run_drains(&mut self, index: u32) {
         if self.sources[index].fd < 0 {
@@ -343,7 +343,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends what is in the queues of a source, each in its order.
+    /// Ends the operations in the queues of a source, each queue in its order.
     pub(super) fn end_queues(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
         // Drains before the writes: with these nothing is queued, but nothing has drained.
@@ -518,7 +518,7 @@ impl<K: Kernel> Proactor<K> {
         self.paused.clear();
     }
 
-    /// Closes what is left when the driver goes away.
+    /// Closes the sources that are left when the driver is dropped.
     pub(super) fn close_descriptors(&mut self) {
         self.note_forks();
         let sources: Vec<u32> = self.sources.occupied().collect();

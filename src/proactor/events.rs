@@ -1,10 +1,11 @@
-//! Events: what a selector reports is applied to the sources, and the usual one runs at once.
+//! Events of a selector: they are applied to their sources, and the usual one runs at once.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! What a kernel says it has written becomes the length of a lease: the promise of `Kernel`'s
-//! implementers. The usual read puts its completion where room was made for it before.
+//! The number of bytes that a kernel reports becomes the length of a lease: implementers of
+//! `Kernel` promise that it is right. The usual read puts its completion where room was made for it
+//! before.
 
 use super::*;
 use crate::buf::{Buf, Target};

@@ -185,7 +185,7 @@ impl<K: Kernel> Proactor<K> {
         answer.map_err(|reason| self.refusal = (reason, buf)).ok()
     }
 
-    /// Reads what is there without waiting; `None` when that is not all, and nothing has been done.
+    /// Reads the bytes that need no wait; `None` if some bytes need one, and then reads none.
     #[inline]
     fn read_now(&mut self, index: u32, buf: &mut Buf, offset: u64) -> Option<Result<Done, Error>> {
         let state = &mut self.sources[index];
@@ -379,7 +379,7 @@ impl<K: Kernel> Proactor<K> {
         explain.row("send_file", "a thread reads, then sendfile", fetched, counts.fetches);
     }
 
-    /// Takes what the kernel has answered.
+    /// Takes the answers of the kernel.
     #[inline(never)]
     pub(super) fn take_file_answers(&mut self) {
         while self.files.in_kernel > 0
@@ -471,7 +471,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// An operation that kernel or workers had ends in an error, with what it has moved.
+    /// Ends an operation that kernel or workers had with an error and the bytes that it has moved.
     #[cold]
     pub(super) fn fail_file(&mut self, slot: u32, kind: ErrorKind, is_late: bool) {
         let op = &mut self.slots[slot];

@@ -9,7 +9,7 @@ const MOST_VAIN: u32 = 4;
 /// One of so many is tried nevertheless.
 const PROBE: u32 = 16;
 
-/// What the last first reads have found.
+/// The results of the last first reads.
 #[derive(Debug, Default)]
 pub(super) struct FirstReads {
     /// How many there were since one has found something, the ones left out among them.

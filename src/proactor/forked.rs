@@ -7,7 +7,7 @@ use crate::remote::Request;
 use crate::slots::{Entry, InFlight};
 use crate::source::SourceKind;
 
-/// What a source keeps of what was known of it.
+/// The flags that a source keeps in a forked child.
 const KEPT: u32 = CLOSING
     | RESERVED
     | QUIET

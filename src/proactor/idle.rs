@@ -58,7 +58,7 @@ enum Clock {
     Begins,
 }
 
-/// What is kept for one source.
+/// The entry of one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     stamp: u16,
@@ -231,7 +231,7 @@ impl Idle {
             return cursor;
         }
         for class in &mut self.classes {
-            // What is nearly due comes along.
+            // Classes that are nearly due are swept as well.
             class.due = class.next_ns != ASLEEP && class.next_ns <= now_ns + class.step_ns / 4;
             if class.due {
                 class.gap_ns = now_ns - class.looked_ns;

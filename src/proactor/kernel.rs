@@ -1,4 +1,4 @@
-//! What a proactor runs on: a selector, the attempt calls and a clock.
+//! The kernel of a proactor: a selector, the attempt calls and a clock.
 //!
 //! [`Os`](super::Os) is the system's; [`Sim`](crate::sim::Sim) is simulated, seeded and has virtual
 //! time. An attempt never blocks. It answers how many bytes moved, or `-errno`; `-EAGAIN` says that
@@ -31,7 +31,7 @@ pub const WAKE: u64 = u64::MAX;
 /// The key of the kernel's own event that says that work on files has ended.
 pub const FILES: u64 = u64::MAX - 1;
 
-/// What a receiving attempt answers.
+/// The result of a receiving attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes, or `-errno`.
@@ -61,7 +61,7 @@ pub enum Connecting {
     Full,
 }
 
-/// What a kernel says to an operation that it is to complete by itself.
+/// The answer of a kernel to an operation that it is to complete by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
     /// It has it: an answer will come.
@@ -276,7 +276,7 @@ pub unsafe trait Kernel {
         None
     }
 
-    /// What is worth knowing of a file before its first operation.
+    /// The facts of a file that a driver needs before its first operation.
     fn file_facts(&mut self, fd: RawFd) -> FileFacts {
         let _ = fd;
         FileFacts::default()
@@ -544,6 +544,6 @@ pub unsafe trait Kernel {
     /// System calls by name.
     fn system_calls(&self) -> Vec<(&'static str, u64)>;
 
-    /// Adds what is worth knowing about the selector.
+    /// Adds rows about the selector.
     fn explain(&self, explain: &mut Explain);
 }

@@ -122,7 +122,7 @@ pub struct Proactor<K: Kernel> {
     first_reads: FirstReads,
     /// The last look at the selector took as many events as one does: there may be more.
     untold: bool,
-    /// A thread of the kernel was told to end what it does.
+    /// A thread of the kernel was told to end its operation.
     stopping: bool,
     /// Directions that are tried again when a time has come.
     paused: Vec<(u64, Source, u32)>,
@@ -189,7 +189,7 @@ pub struct Proactor<K: Kernel> {
     closed: bool,
 }
 
-/// What other threads reach a proactor on this kernel by.
+/// The handle by which other threads reach a proactor on this kernel.
 fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
     struct Shared(std::sync::Arc<dyn crate::remote::Wake>);
     impl crate::remote::Wake for Shared {
@@ -394,7 +394,7 @@ impl<K: Kernel> Complete for Proactor<K> {
     type Item = Completion;
 
     fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
-        // What was delivered is attached by now, or never will be.
+        // Delivered connections are attached by now, or never will be.
         self.accepted -= std::mem::take(&mut self.handed);
         self.take_turns(wait, 1)?;
         Ok(self.deliver(out))

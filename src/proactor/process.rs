@@ -110,7 +110,7 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// What a descriptor of the process is.
+/// A descriptor of signals or of a child.
 enum Watched {
     Signals(Signals),
     Child(Child),

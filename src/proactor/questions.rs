@@ -1,4 +1,4 @@
-//! What is asked of a source, and changes nothing.
+//! Questions about a source, which change nothing.
 
 use super::*;
 

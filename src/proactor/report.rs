@@ -1,4 +1,4 @@
-//! What a proactor says of itself: its counts, and which way operations go.
+//! The counters of a proactor, and the explanation of its mechanisms.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What other threads ask for: their handles, operations and messages become the loop's own.
+//! Requests of other threads: their handles, operations and messages become the loop's own.
 
 use std::any::Any;
 
@@ -174,7 +174,7 @@ impl<K: Kernel> Proactor<K> {
         self.refuse_reserved(ticket, op, reason);
     }
 
-    /// A refusal of what another thread has submitted becomes the operation's completion.
+    /// Makes a completion of the refusal of another thread's operation.
     pub(super) fn refuse_reserved(&mut self, ticket: Ticket, mut op: Op, reason: Reason) {
         let kind = match reason {
             Reason::Stale => ErrorKind::Aborted,
@@ -202,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
         self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
     }
 
-    /// What other threads had queued when the watcher closed ends like everything else.
+    /// The requests that other threads had queued when the watcher closed end like everything else.
     pub(super) fn refuse_closed(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {

@@ -28,7 +28,7 @@ const APART: u64 = 64 << 10;
 /// number.
 pub(super) const FETCH: u32 = RESTS;
 
-/// What a thread reads, or has read, for the range at the head of a socket's writes.
+/// The bytes that a thread reads, or has read, for the range at the head of a socket's writes.
 pub(super) struct Fetch {
     op: Ticket,
     /// Where in the file it ends.
@@ -200,7 +200,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// A thread has read what a socket is to send, if that still is so.
+    /// A thread has read the bytes that a socket is to send, unless the range has ended meanwhile.
     pub(super) fn fetched(&mut self, key: u64) {
         let (index, serial) = (key as u32 & !FETCH, (key >> 32) as u32);
         if let Some(fetch) = self.files.fetches.get_mut(&index)

@@ -18,7 +18,7 @@ use writes::{Parts, is_nothing};
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
 /// tries one that is told ready and is not 128 times before it gives it to a thread.)
 const MOST_STOPS: usize = 160;
-/// How long, and how often, a turn waits for threads of the kernel to end what they were told to.
+/// How long, and how often, a turn waits for threads of the kernel to end cancelled operations.
 const MOMENT_NS: u64 = 100_000;
 const MOMENTS: u32 = 20;
 
@@ -239,7 +239,7 @@ impl<K: Kernel> Proactor<K> {
         self.go_on(index);
     }
 
-    /// Ends what was told to end while another operation of its queue was in the kernel.
+    /// Ends operations that were told to end while another one of their queue was in the kernel.
     pub(super) fn end_marked(&mut self, head: u32) {
         let mut slot = head;
         while slot != NIL {
@@ -296,7 +296,7 @@ impl<K: Kernel> Proactor<K> {
         self.stops = true;
     }
 
-    /// Cancels what the kernel has, unless it is done already.
+    /// Cancels an operation in the kernel, unless it is done already.
     pub(super) fn cancel_started(&mut self, ticket: Ticket) -> bool {
         let alive = |this: &mut Self| {
             let op = this.slots.find(ticket.index(), ticket.generation());
@@ -403,7 +403,7 @@ impl<K: Kernel> Proactor<K> {
         slots.any(|slot| self.slots[slot].in_flight.ending().is_some())
     }
 
-    /// Waits for the kernel to end what it has, for a bounded time.
+    /// Waits for the kernel to end its operations, for a bounded time.
     pub(super) fn drain(&mut self) {
         let until = self.kernel.now_ns().saturating_add(PATIENCE_NS);
         while self.busy > 0 {
@@ -425,7 +425,7 @@ impl<K: Kernel> Proactor<K> {
         leak(buf);
     }
 
-    /// What the kernel has not ended keeps its memory for ever.
+    /// An operation that the kernel has not ended keeps its memory for ever.
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
         std::mem::forget(std::mem::take(&mut self.files.lists));

@@ -1,4 +1,4 @@
-//! What the proactor remembers of a source: its descriptor, its readiness, a queue per direction.
+//! The state of a source: its descriptor, its readiness, a queue per direction.
 
 use std::num::NonZeroU32;
 
@@ -39,7 +39,7 @@ pub(super) const WRITE_PAUSED: u32 = 1 << 12;
 pub(super) const POLLED: u32 = 1 << 13;
 /// It belongs to a connect operation.
 pub(super) const CONNECTING: u32 = 1 << 14;
-/// What it is is known, and its calls do not block.
+/// The kind of the source is known, and its calls do not block.
 pub(super) const PREPARED: u32 = 1 << 15;
 /// The usual way is open to its reads and writes: it is prepared, takes bytes (so it is no listener
 /// and no file), and has no token (see `tokens.rs`).
@@ -264,7 +264,7 @@ impl Entry for State {
 }
 
 impl State {
-    /// A fresh source in an occupied place. What it is is known, or asked at its first operation;
+    /// A fresh source in an occupied place. Its kind is known, or asked at its first operation;
     /// until then nothing is worth trying.
     pub(super) fn open(&mut self, fd: RawFd, kind: SourceKind, flags: u32) {
         self.fd = fd;
@@ -279,7 +279,7 @@ impl State {
         self.read_token = 0;
     }
 
-    /// What it is is known now, and its calls do not block.
+    /// Notes that the kind of the source is known, and that its calls do not block.
     pub(super) fn prepare(&mut self, kind: SourceKind) {
         self.flags &= !KIND_MASK;
         self.flags |= (kind as u32) << KIND_SHIFT | PREPARED | READABLE | WRITABLE;

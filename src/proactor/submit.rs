@@ -579,7 +579,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let first = !state.has_reads();
         if K::COMPLETES && first {
-            // What one operation could not do by itself another may.
+            // Another operation may succeed where this one could not.
             state.flags |= READABLE;
         }
         state.push_read(&mut self.slots, ticket.index());

@@ -97,7 +97,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The kernel is asked before a deadline ends an operation, so that data that is there wins.
         let overdue = timed && self.due_ns().is_some_and(|due| due <= self.now_ns);
-        // What is there already is delivered before more is read.
+        // Completions that wait are delivered before more bytes are read.
         let forced = self.batch.len() >= least;
         let deliver = forced && !overdue && self.unasked < EVENT_INTERVAL;
         if !deliver {
@@ -423,7 +423,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The loop is awake: takes what other threads have queued.
+    /// The loop is awake: takes the requests of other threads.
     #[cold]
     #[inline(never)]
     fn wake_up(&mut self) {

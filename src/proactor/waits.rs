@@ -1,4 +1,4 @@
-//! What a direction that is not worth trying waits for: the selector, a time, a lease; and polls.
+//! The waits of a direction that is not ready: for the selector, a time, a lease; and polls.
 
 use super::resource_waits::WaitQueue;
 use super::*;

@@ -36,7 +36,7 @@ impl<K: Kernel> Proactor<K> {
                     let from = op.moved as usize;
                     let split = op.buf.parts().len() > VECTORS;
                     let (moved, offered) = if split && state.kind().is_message() {
-                        // A message is not cut to what one call takes.
+                        // A message is not cut to the size that one call takes.
                         let whole = gather(&op.buf);
                         self.counts.copied_bytes += whole.len() as u64;
                         (self.kernel.send(state.fd, state.kind(), &whole), whole.len())

@@ -101,7 +101,7 @@ pub struct Reactor<S: Select = Selector> {
     batch: Vec<Readiness>,
     wake: Arc<Shared>,
     stale_events: u64,
-    /// What one wait takes.
+    /// How many events one wait takes.
     events: usize,
     forks: u32,
 }

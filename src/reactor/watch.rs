@@ -1,4 +1,4 @@
-//! What the reactor takes and what it answers: watches, readiness, wakes.
+//! The operations and the items of the reactor: watches, readiness, wakes.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, OwnedFd};
 use crate::sys::waker;
 
-/// The reactor's operation: a descriptor, what to tell of it, how often.
+/// The reactor's operation: a descriptor, the conditions to report, and how often.
 #[derive(Debug)]
 #[must_use = "a watch does nothing until it is submitted"]
 pub struct Watch {
@@ -59,7 +59,7 @@ impl Watch {
     }
 }
 
-/// The reactor's item: what holds for a watched descriptor.
+/// The reactor's item: the conditions that hold for a watched descriptor.
 #[derive(Debug)]
 pub struct Readiness {
     /// The ticket that `submit` gave.
@@ -123,7 +123,7 @@ impl Entry for Registration {
 #[derive(Clone)]
 pub struct Waker(pub(super) Arc<Shared>);
 
-/// What a reactor and its wakers share.
+/// The state that a reactor and its wakers share.
 pub(super) struct Shared {
     pub(super) bell: Bell,
     pub(super) waker: waker::Waker,

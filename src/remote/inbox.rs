@@ -248,7 +248,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "a race of 500 pairs: too slow")]
     fn overflow_entries_stay_behind_earlier_requests() {
         let count = crate::seeds::races(500);
-        /// What the other thread fills the queue with.
+        /// The requests with which the other thread fills the queue.
         const FILLER: u64 = u64::MAX;
         let inbox = Inbox::new(Slow(Channel::bounded(1)), Slow(Channel::unbounded()));
         let (inbox, over) = (Arc::new(inbox), Arc::new(AtomicBool::new(false)));

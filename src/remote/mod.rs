@@ -68,7 +68,7 @@ pub trait Wake: Send + Sync {
     fn wake(&self);
 }
 
-/// What the loop and its submitters share.
+/// The state that the loop and its submitters share.
 struct Shared {
     bell: Bell,
     /// Threads inside `send`, and the CLOSED bit.

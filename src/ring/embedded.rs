@@ -34,7 +34,7 @@ impl Embedded {
         Ok(Embedded { set, signal })
     }
 
-    /// Forgets what was told: the ring is looked at now.
+    /// Drains the eventfd: the loop looks at the ring now.
     pub(super) fn clear(&mut self) {
         let _ = self.set.select(Some(0));
         self.signal.drain();

@@ -138,7 +138,7 @@ impl Registered {
         self.region.as_ref()?.take(len).map(AlignedBuf::from_piece)
     }
 
-    /// A row of the explanation for what was asked for.
+    /// A row of the explanation for a requested registration.
     pub(super) fn explain(&self, explain: &mut Explain) {
         let [no_files, no_bytes] = &self.refused;
         if self.wanted_files > 0 {

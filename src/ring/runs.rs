@@ -1,4 +1,4 @@
-//! Long runs of multishot receives, behind which a kernel may miss what stands there.
+//! Long runs of multishot receives, behind which a kernel may miss bytes that have arrived.
 //!
 //! The kernel takes 33 pieces of a socket in a row and then puts the receive off. One that was put
 //! off takes the rest, is told that nothing else is queued and waits for a wake, which an end or an

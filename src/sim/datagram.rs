@@ -15,7 +15,7 @@ use crate::sys::fd::RawFd;
 
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;
-/// What a datagram takes up besides its bytes, so that a queue of empty ones is bounded, too.
+/// The room of a datagram besides its bytes, so that a queue of empty ones is bounded, too.
 pub(super) const LETTER_BYTES: usize = 64;
 
 #[derive(Default)]
@@ -162,7 +162,7 @@ impl World {
         at(name).or_else(|| wildcards(name).iter().find_map(at))
     }
 
-    /// The socket that gets the datagrams of a sender: of several always the same one.
+    /// The socket that gets the datagrams of a sender: if several share the name, always the same.
     fn mailbox_for(&self, name: &Name, sender: &Name) -> Option<u32> {
         let sharing = self.mailboxes_at(name)?;
         let which = sender.ip().map_or(0, |ip| usize::from(ip.port()) % sharing.len());

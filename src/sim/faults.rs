@@ -116,7 +116,7 @@ faults! {
 }
 
 impl Faults {
-    /// No faults: every attempt does what it can.
+    /// No faults.
     pub fn none() -> Faults {
         Faults::all(0.0)
     }

@@ -379,7 +379,7 @@ impl Sim {
         self.enter().trace
     }
 
-    /// The world, in which what other threads have done is done.
+    /// The world, after the actions of other threads were applied.
     #[inline(always)]
     fn enter(&self) -> RefMut<'_, World> {
         let mut world = self.world.borrow_mut();

@@ -16,7 +16,7 @@ use crate::sys::os_error;
 /// Where the ports of clients and of `listen` on port 0 begin.
 pub(super) const FIRST_PORT: u16 = 32_768;
 
-/// What a socket is bound or connected to.
+/// The name that a socket is bound or connected to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name {
     #[default]

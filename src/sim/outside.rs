@@ -1,4 +1,4 @@
-//! What other threads can do to a simulation: wake a watcher, and drop descriptors.
+//! Actions of other threads on a simulation: they wake a watcher, and drop descriptors.
 //!
 //! Invariant: a thread writes news under the lock, then sets the flag. The loop clears the flag
 //! before it takes the news. So the flag is set for news that the loop has missed.

@@ -1,4 +1,4 @@
-//! Bytes on their way: what has arrived at a socket and has not been read.
+//! The bytes of a socket that were sent to it and were not read yet.
 
 use crate::buf::Target;
 

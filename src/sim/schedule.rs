@@ -16,7 +16,7 @@ const TURN_NS: u64 = 1_000;
 /// How many keys of gone registrations a selector remembers, to report them in error.
 const REMEMBERED: usize = 16;
 
-/// What one watcher waits on.
+/// The selector of one watcher.
 #[derive(Default)]
 pub(super) struct Selector {
     /// Sockets with something new to report, each once.
@@ -149,7 +149,7 @@ impl Schedule {
     }
 }
 
-/// What a wait has come to.
+/// The result of a wait.
 pub(super) enum Waited {
     /// There are events, or the time has passed.
     Over,
@@ -200,7 +200,7 @@ impl World {
         Waited::Over
     }
 
-    /// Puts what was delayed until now where its selector finds it.
+    /// Moves reports that were delayed until now to their selectors.
     fn report_due(&mut self) {
         while let Some(&Reverse((at_ns, _, event))) = self.schedule.late.peek()
             && at_ns <= self.schedule.now_ns

@@ -22,7 +22,7 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 /// The token of the shutdowns at the end.
 const SHUTDOWN: u64 = u64::MAX;
 
-/// What a submitted operation is known to have done.
+/// The known state of a submitted operation.
 #[derive(Debug, Default)]
 struct Record {
     end: usize,
@@ -51,7 +51,7 @@ struct Soak {
     is_cut: bool,
 }
 
-/// What the programs of a test have met.
+/// The counts of events in the programs of a test.
 #[derive(Default)]
 struct Met {
     rescheduled: Cell<u64>,

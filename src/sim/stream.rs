@@ -42,7 +42,7 @@ impl World {
         Received::plain(moved as isize)
     }
 
-    /// What goes wrong with a read: an errno, or how many bytes it takes at most.
+    /// The fault of a read: an errno, or the most bytes that it takes.
     #[cold]
     pub(super) fn recv_faults(&mut self, fd: RawFd, to: &[Target<'_>]) -> Result<usize, i32> {
         let place = self.sockets[fd as usize].place;
@@ -145,7 +145,7 @@ impl World {
         (room - left) as isize
     }
 
-    /// What goes wrong with a write: an errno, or how many bytes it takes at most.
+    /// The fault of a write: an errno, or the most bytes that it takes.
     #[cold]
     fn send_faults(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> Result<usize, i32> {
         let place = self.sockets[fd as usize].place;

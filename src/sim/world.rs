@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Takes what happens into the hash of everything that has happened.
+    /// Adds a step to the hash of the run.
     #[inline(always)]
     pub(super) fn trace(&mut self, what: u64, answer: u64) {
         let mixed = self.trace.rotate_left(5) ^ what.rotate_left(32) ^ answer;
@@ -287,7 +287,7 @@ impl World {
         socket.flags |= known;
         socket.selector = selector;
         socket.key = key;
-        // What holds already is an edge.
+        // Conditions that hold already make an edge.
         if !self.conditions(fd as u32).is_empty() {
             self.edge(fd as u32);
         }
@@ -382,7 +382,7 @@ impl World {
         Ok(socket.remote.address())
     }
 
-    /// Ends what a watcher that is gone has registered.
+    /// Ends the registrations of a dropped watcher.
     pub(super) fn close_selector(&mut self, selector: u32) {
         for index in 0..self.sockets.len() as u32 {
             if self.sockets[index as usize].selector == selector {

@@ -1,8 +1,8 @@
 //! Reading behind the bytes of a unique lease.
 //!
-//! Where nothing was read into the chunk since, what is read goes directly behind the lease, into
-//! the same chunk. Elsewhere the lease moves: what is read goes into the space at hand, behind room
-//! for the lease's bytes, which are copied in front of it once the read has succeeded. So a read
+//! If no other read has used the chunk since, the bytes go directly behind the lease, into the same
+//! chunk. Otherwise the lease moves: the bytes go into the space at hand, behind room for the
+//! lease's bytes. These are copied in front of the new bytes once the read has succeeded. So a read
 //! that waits has copied nothing, and holds no memory besides the lease.
 
 #![allow(unsafe_code)]
@@ -17,7 +17,7 @@ use crate::buf::Buf;
 /// A lease moves rather than to get less room than one part in so many of a chunk.
 const LEAST_PART: u32 = 16;
 
-/// Memory for what is read behind a lease.
+/// Memory for the bytes that are read behind a lease.
 pub(crate) struct Behind {
     pub(crate) start: *mut u8,
     pub(crate) room: u32,

@@ -19,7 +19,7 @@ const SMALL_SHARE: usize = 4;
 ///
 /// A counted pointer: cloning it copies no bytes, dropping the last clone gives the memory back to
 /// the watcher's pool, from any thread. A lease can be the buffer of a write, so that an echo or a
-/// proxy forwards what it has read without a copy. Leases outlive their watcher.
+/// proxy forwards the bytes of a read without a copy. Leases outlive their watcher.
 ///
 /// A lease keeps a whole swap buffer in use. At the pool's limit, reads without a buffer wait for a
 /// lease to come back. So give writes to peers that may stall a deadline, and

@@ -1,11 +1,11 @@
 //! Tokens of a chunk: one atomic number counts the holders that may look at its bytes.
 //!
-//! The one that fills a chunk (the pool, or what it has lent) holds `FULL` tokens, less one for
-//! each lease that it has handed out. Handing a lease out costs no atomic operation, and dropping
-//! it costs one. The holder that brings the count to zero owns the chunk.
+//! The owner that fills a chunk (the pool, or a `Lent`) holds `FULL` tokens, less one for each
+//! lease that it has handed out. Handing a lease out costs no atomic operation, and dropping it
+//! costs one. The holder that brings the count to zero owns the chunk.
 //!
-//! Invariant: (T1) a drop of a token releases, and what finds the others gone acquires: whatever a
-//! holder of a token has read or written in the chunk happens before the chunk is written again.
+//! Invariant: (T1) the drop of a token is a release, and the look that finds no other token is an
+//! acquire: all reads and writes by a holder of a token happen before the chunk is written again.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};

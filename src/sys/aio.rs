@@ -100,7 +100,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// What has been done so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Calls of io_submit(2).
@@ -327,7 +327,7 @@ impl Aio {
         true
     }
 
-    /// Forgets what is queued: the keys.
+    /// Drops the queued requests. Returns their keys.
     pub(crate) fn forget_queued(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.queued.drain(..).map(|iocb| iocb.data)
     }
@@ -461,7 +461,7 @@ impl Aio {
         }
     }
 
-    /// Calls io_getevents(2) for what is there.
+    /// Calls io_getevents(2) for the completions that are there.
     fn get_events(&mut self, events: &mut [Event]) -> Moved {
         self.counters.getevents += 1;
         // Zeros are the same time in every layout that a kernel may expect.

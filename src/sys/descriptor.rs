@@ -1,4 +1,4 @@
-//! Descriptors of any kind: what they are, their flags, reads and writes that are not sockets'.
+//! Descriptors of any kind: their kinds, their flags, and reads and writes for all but sockets.
 
 #![allow(unsafe_code)]
 //! # Safety

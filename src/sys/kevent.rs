@@ -1,5 +1,5 @@
-//! What a kqueue is told and what it answers: changes, receipts, events. No system call is made
-//! here, so that all of it is tested on every system; [`kqueue`](super) makes them.
+//! The changes, receipts and events of a kqueue. No system call is made here, so that every system
+//! can test all of it; [`kqueue`](super) makes the calls.
 //!
 //! A registration is one or two *filters* of a descriptor:
 //!

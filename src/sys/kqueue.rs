@@ -159,7 +159,7 @@ impl Kqueue {
         known.copied().unwrap_or_default()
     }
 
-    /// Drops what waits for a descriptor.
+    /// Drops the waiting changes of a descriptor.
     fn forget_pending(&mut self, fd: RawFd) {
         self.later.retain(|change| change.ident != fd as usize);
         self.gone.retain(|(gone, _)| *gone != fd);

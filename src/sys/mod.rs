@@ -1,6 +1,6 @@
 //! The system: thin wrappers that know nothing of operations, buffers or tokens.
 //!
-//! # What a selector must do
+//! # The contract of a selector
 //!
 //! A selector ([`Select`]) is the object that says when descriptors are ready. Reactor and proactor
 //! are written against this list, whichever kernel stands behind it:
@@ -149,7 +149,7 @@ pub(crate) struct HowOpen {
     pub(crate) synchronous: bool,
 }
 
-/// A selector: what the [`Reactor`](crate::reactor::Reactor) and [`Os`](crate::kernel::Os) wait on.
+/// A selector: the [`Reactor`](crate::reactor::Reactor) and [`Os`](crate::kernel::Os) wait on it.
 ///
 /// epoll, kqueue and poll(2) implement it. It cannot be implemented outside this crate.
 pub trait Select: Sized {
@@ -173,7 +173,7 @@ pub trait Select: Sized {
     /// `EMFILE`, `ENFILE`: no descriptor is left; `ENOMEM`.
     fn new(capacity: usize) -> io::Result<Self>;
 
-    /// What other threads end a `select` with: it then reports `key`.
+    /// The handle by which other threads end a `select`, which then reports `key`.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`: no descriptor is left for the event.
@@ -218,7 +218,7 @@ pub trait Select: Sized {
     /// `EBADF`, `EINVAL`: other code has closed the selector's descriptor.
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize>;
 
-    /// Event `i` of the last `select`: its key, and what holds.
+    /// Event `i` of the last `select`: its key, and the conditions that hold.
     fn event(&self, i: usize) -> (u64, Ready);
 
     /// A descriptor that is readable when `select` would report something.

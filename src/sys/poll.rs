@@ -53,7 +53,7 @@ struct Entry {
     held: Ready,
 }
 
-/// Descriptors, and what the last `select` has found.
+/// Descriptors, and the conditions that the last `select` has found.
 pub struct Poll {
     /// What poll(2) is handed; a disarmed entry has a descriptor below 0, which it passes over.
     fds: Vec<PollFd>,

@@ -1,4 +1,4 @@
-//! What the system knows of a file: statx(2) on Linux, std's stat elsewhere.
+//! The attributes of a file: statx(2) on Linux, std's stat elsewhere.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -15,7 +15,7 @@ use crate::file::{FileKind, Metadata};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
 
-/// What a directory's entry says that it is.
+/// The kind of a file according to its entry in the directory.
 pub(crate) fn kind_of(kind: FileType) -> FileKind {
     let table = [
         (kind.is_file(), FileKind::File),

@@ -163,7 +163,7 @@ impl BufReg {
         BufReg { ring_addr: 0, ring_entries: 0, bgid: 0, flags: 0, min_left: 0, reserved: [0; 5] };
 }
 
-/// What a completion says.
+/// The contents of a completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
     pub(crate) key: u64,

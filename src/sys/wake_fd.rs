@@ -19,7 +19,7 @@ pub(crate) struct WakeFd {
     writer: Option<OwnedFd>,
 }
 
-/// What one signal writes: an eventfd takes eight bytes.
+/// The bytes of one signal: an eventfd takes eight.
 const SIGNAL: [u8; 8] = 1u64.to_ne_bytes();
 
 impl WakeFd {

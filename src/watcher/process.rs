@@ -16,7 +16,7 @@ impl<D: Driver> Watcher<D> {
     /// [`signal`](crate::process::signal) has the numbers of the usual signals. The page of
     /// [`Op::signal`] has an example.
     ///
-    /// # What it does to the process
+    /// # Effects on the process
     ///
     /// The source installs a signal handler (sigaction(2)). It changes the signal mask of no
     /// thread. A handler that the program had installed before is called for each signal, too.

@@ -13,8 +13,8 @@ use crate::{Limit, Op};
 
 impl<D: Driver> Watcher<D> {
     /// Makes a datagram socket, binds it to `address`, and attaches it: UDP for an internet
-    /// address. Port 0 lets the system choose one, and
-    /// [`local_address`](Watcher::local_address) tells which. It takes [`Op::recv_from`] and
+    /// address. Port 0 lets the system choose a port, and
+    /// [`local_address`](Watcher::local_address) returns it. The source takes [`Op::recv_from`] and
     /// [`Op::send_to`].
     ///
     /// ```
@@ -72,8 +72,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the socket does not have this option, for
-    ///   example a Unix socket one of TCP, or the system does not have it.
+    /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the socket or the system does not have
+    ///   this option: for example, a Unix socket has no option of TCP.
     /// - [`Reason::Os`] with `EINVAL`: the value is out of the range of the system.
     /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
     /// - [`Reason::Unsupported`]: a driver of your own has no options.

@@ -47,7 +47,7 @@ fn searching(state: u64) -> u64 {
     (state / SEARCHING) & MASK
 }
 
-/// What is to be done about a new job.
+/// The action for a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// Nothing: a worker searches, or as many run as there may be.

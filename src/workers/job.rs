@@ -1,4 +1,4 @@
-//! A job: the cell that its work waits in, and what comes out of it.
+//! A job: the cell that its work waits in, and its result.
 //!
 //! ```text
 //!            submit            a worker: start          a worker: finish        the loop: take
@@ -32,7 +32,7 @@ impl<W: Work> fmt::Debug for Job<W> {
 pub(crate) struct Finished<O> {
     /// The key that the job was submitted with.
     pub(crate) key: u64,
-    /// What the work returned, or how it panicked.
+    /// The result of the work, or its panic.
     pub(crate) result: Result<O, Panic>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Finished<O> {
 pub(crate) struct Panic(Option<Box<str>>);
 
 impl Panic {
-    /// What the panic said, when it said it in words.
+    /// The message of the panic, if it had one.
     pub(crate) fn message(&self) -> Option<&str> {
         self.0.as_deref()
     }
@@ -121,7 +121,7 @@ impl<W: Work> Cell<W> {
         matches!(*self.lock(), State::Waiting(_))
     }
 
-    /// Runs what was started and keeps the result.
+    /// Runs the work that was taken, and keeps the result.
     pub(super) fn run(&self, work: W) {
         let result = catch_unwind(AssertUnwindSafe(|| work.run())).map_err(Panic::from_payload);
         *self.lock() = State::Ended(result);

@@ -39,7 +39,7 @@ pub(crate) enum Lane {
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 
-/// What waits, in the order in which it came; made when the first one comes.
+/// The waiting jobs, in the order in which they came. Made when the first one comes.
 struct Queue<T>(OnceLock<Ends<Arc<T>>>);
 
 impl<T> Queue<T> {
@@ -115,7 +115,7 @@ impl<W: Work> Queue<Cell<W>> {
     }
 }
 
-/// What a job is to the others of its lane.
+/// The kind of a job in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Quick,

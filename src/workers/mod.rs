@@ -53,9 +53,9 @@ pub(crate) const AHEAD: usize = 1 << 20;
 /// How long dropping [`Workers`] waits for jobs that run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a worker does.
+/// The work of a worker.
 pub(crate) trait Work: Send + 'static {
-    /// What comes of it.
+    /// The result of the work.
     type Output: Send + 'static;
     /// Does it, on a worker's thread. A panic is caught and reported.
     fn run(self) -> Self::Output;

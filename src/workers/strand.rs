@@ -22,7 +22,7 @@ pub(super) struct Strand<W: Work> {
 
 struct State<W: Work> {
     cells: VecDeque<Arc<Cell<W>>>,
-    /// What they move, those among them that were withdrawn included.
+    /// The bytes that the jobs move, including those of withdrawn jobs.
     bytes: usize,
     held: bool,
 }

@@ -20,7 +20,7 @@ use crate::sys::{affinity, os_errno};
 /// processor is the loop's as well.
 const LOOKS: u32 = 64;
 
-/// What a worker has done; written by it alone.
+/// The counts of a worker; only the worker writes them.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Tally {

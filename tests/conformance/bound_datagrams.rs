@@ -52,7 +52,7 @@ pub fn an_address_is_bound_once_unless_it_is_shared<H: Harness>() {
     let (one, at) = bind(&mut b, true);
     let options = DatagramOptions::default().reuse_port(true);
     let other = b.watcher.bind_datagram(at.clone(), options).unwrap();
-    // All that senders say arrives, at the one or the other.
+    // Every datagram arrives, at one of the two sockets.
     let receives: Vec<_> =
         [one, other].into_iter().map(|source| (source, b.submit(Op::recv_from(source)))).collect();
     for count in 0..10 {

@@ -321,7 +321,7 @@ pub fn options_are_set_and_inherited<H: Harness>() {
     assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
     assert!(socket.recv_buffer_size().unwrap() >= 100_000);
     assert!(socket.send_buffer_size().unwrap() >= 120_000);
-    // A connection that has none gets them, and loses them again.
+    // A connection without probes gets them, and loses them again.
     let keepalive = |b: &mut Bench<H::Driver>| {
         let fd = b.watcher.fd(here).unwrap();
         let socket = socket2::SockRef::from(&fd);
@@ -334,7 +334,7 @@ pub fn options_are_set_and_inherited<H: Harness>() {
     b.watcher.set_option(here, SocketOption::Keepalive(None)).unwrap();
     b.watcher.set_option(here, SocketOption::Linger(None)).unwrap();
     assert_eq!(keepalive(&mut b), (false, None));
-    // What is out of range is an error, and switches nothing on.
+    // A value out of range is an error, and turns no probes on.
     let never = SocketOption::Keepalive(Some(probes.count(u32::MAX)));
     let refused = b.watcher.set_option(here, never);
     if cfg!(any(target_os = "linux", target_os = "android")) {

@@ -1,4 +1,4 @@
-//! Threads that wake a selector, as the loop's bell makes them do it.
+//! Threads that wake a selector in the way in which they wake a loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the kernel reads and writes: requests, completions, the ring of completions
+//! The structures of the kernel: requests, completions, the ring of completions
 //! (linux/aio_abi.h, fs/aio.c).
 
 #![allow(unsafe_code)]
@@ -120,8 +120,8 @@ impl Ring {
         header.head.load(Ordering::Relaxed) == header.tail.load(Ordering::Relaxed)
     }
 
-    /// Hands out what is there; how many. The kernel takes a slot for free once the head has passed
-    /// it, which it looks at when it is short of slots.
+    /// Hands out the completions that are there. Returns their number. The kernel counts a slot as
+    /// free once the head has passed it. It looks at the head when it is short of slots.
     #[inline]
     pub(super) fn take(&mut self, into: &mut Vec<Completed>) -> u32 {
         let header = self.header();

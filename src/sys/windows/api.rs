@@ -1,5 +1,5 @@
-//! What is called of Winsock and Win32 beside std, declared by hand: names, numbers and layouts are
-//! those of the Windows SDK, or libc's where `addr.rs` is written for both.
+//! Functions of Winsock and Win32 that std does not call, declared by hand: names, numbers and
+//! layouts are those of the Windows SDK, or libc's where `addr.rs` is written for both.
 
 #![allow(unsafe_code)]
 #![allow(non_camel_case_types, non_snake_case, clippy::upper_case_acronyms)] // the SDK's names

@@ -1,4 +1,4 @@
-//! Descriptors of either kind: what they are, and which conditions hold.
+//! Descriptors of sockets and files: their kinds, and the conditions that hold.
 //!
 //! Only sockets can be waited for, and only files read at an offset. Pipes, terminals and whatever
 //! else there are handles of are refused.
@@ -83,7 +83,7 @@ pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// What is neither socket nor file is not read.
+/// A handle of neither a socket nor a file is not read.
 pub(crate) fn read(_: RawFd, _: Target<'_>) -> Moved {
     UNSUPPORTED
 }
@@ -98,7 +98,7 @@ pub(crate) fn read_nowait(_: RawFd, _: Target<'_>) -> Moved {
     UNSUPPORTED
 }
 
-/// What is neither socket nor file is not written.
+/// A handle of neither a socket nor a file is not written.
 pub(crate) fn write(_: RawFd, _: &[u8]) -> Moved {
     UNSUPPORTED
 }

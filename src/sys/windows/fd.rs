@@ -32,9 +32,9 @@ use crate::sys::windows::api::{self, HANDLE, SOCKET};
 /// A descriptor as a number: of a socket or a file, see [`OwnedFd`].
 pub type RawFd = i32;
 
-/// What the number of a socket has.
+/// The low bit in the number of a socket.
 const PLAIN: RawFd = 0;
-/// Set in the number of a file.
+/// The low bit in the number of a file.
 const FILE: RawFd = 1;
 /// The number of nothing.
 const NOTHING: NonZeroI32 = NonZeroI32::new(2).expect("it is not 0");
@@ -99,13 +99,13 @@ pub struct OwnedFd(NonZeroI32);
 #[repr(transparent)]
 pub struct BorrowedFd<'a>(RawFd, PhantomData<&'a OwnedFd>);
 
-/// What a descriptor can be borrowed of.
+/// A type that lends a descriptor.
 pub trait AsFd {
     /// Borrows it.
     fn as_fd(&self) -> BorrowedFd<'_>;
 }
 
-/// What has a descriptor's number.
+/// A type that has the number of a descriptor.
 pub trait AsRawFd {
     /// The number.
     fn as_raw_fd(&self) -> RawFd;
@@ -120,7 +120,7 @@ pub trait FromRawFd {
     unsafe fn from_raw_fd(fd: RawFd) -> Self;
 }
 
-/// What gives its descriptor away as a number.
+/// A type that gives its descriptor away as a number.
 pub trait IntoRawFd {
     /// The number. The caller has to close it.
     fn into_raw_fd(self) -> RawFd;

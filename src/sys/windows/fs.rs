@@ -120,13 +120,13 @@ fn at(
         api::ERROR_HANDLE_EOF => 0,
         // It was opened for the other direction.
         api::ERROR_ACCESS_DENIED => -(libc::EBADF as Moved),
-        // What a directory answers.
+        // The errno for a directory.
         api::ERROR_INVALID_FUNCTION => -(libc::EISDIR as Moved),
         error => -(of_code(error) as Moved),
     }
 }
 
-/// The cache does not say what it has.
+/// Windows does not report the contents of its cache.
 pub(crate) fn read_now(_: RawFd, _: Target<'_>, _: u64) -> Moved {
     -(libc::EOPNOTSUPP as Moved)
 }

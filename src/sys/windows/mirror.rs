@@ -1,4 +1,4 @@
-//! What stands in for a selector with a descriptor of its own: here is none.
+//! The replacement of a selector with a descriptor of its own, which Windows does not have.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! What Windows has instead: the functions that are called, and what has no counterpart elsewhere.
+//! The modules of `sys` on Windows, and functions without a counterpart elsewhere.
 //! Its other files stand for modules of `sys`, which chooses them.
 
 pub(crate) mod api;

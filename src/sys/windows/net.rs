@@ -91,7 +91,7 @@ pub(crate) fn pending_error(fd: RawFd) -> i32 {
     }
 }
 
-/// What one call takes.
+/// The most that one call takes.
 fn len(bytes: usize) -> i32 {
     bytes.min(i32::MAX as usize) as i32
 }

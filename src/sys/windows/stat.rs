@@ -1,4 +1,4 @@
-//! What the system knows of a file: std's metadata, and what tells two files apart.
+//! The attributes of a file: std's metadata, and the identity of the file.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -17,7 +17,7 @@ use crate::sys::fd::{AsRawFd, RawFd, handle};
 use crate::sys::fs::file;
 use crate::sys::windows::api;
 
-/// What a directory's entry says that it is.
+/// The kind of a file according to its entry in the directory.
 pub(crate) fn kind_of(kind: FileType) -> FileKind {
     let table = [
         (kind.is_symlink(), FileKind::Symlink),

@@ -37,7 +37,7 @@ impl Budget {
         if used > isize::MAX as usize { 0 } else { used }
     }
 
-    /// Changes what one party has charged.
+    /// Changes the charge of one party.
     #[inline]
     pub(crate) fn change(&self, before: u32, now: u32) {
         let change = (now as usize).wrapping_sub(before as usize);

@@ -65,7 +65,7 @@ const CHUNK: usize = 256;
 /// The most places. The tokens of operations have higher numbers for other uses.
 pub(crate) const MOST: u32 = 1 << 24;
 
-/// What other threads see of a place.
+/// The part of a place that other threads see.
 #[derive(Default)]
 pub(crate) struct Head {
     /// The number of the connection that has the place; 0 if it is vacant.
@@ -251,7 +251,7 @@ impl Active {
     }
 }
 
-/// Places, and what other threads see of them.
+/// Places, and the parts of them that other threads see.
 struct Chunk<S> {
     heads: Arc<[Head; CHUNK]>,
     places: Box<[Place<S>; CHUNK]>,

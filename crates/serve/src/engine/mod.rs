@@ -1,7 +1,7 @@
 //! The engine: connections on a watcher that the program owns.
 //!
 //! ```text
-//! mod.rs       the type `Engine`, and what a program asks of a connection
+//! mod.rs       the type `Engine`, and the calls of a program
 //! conn.rs      the table of connections, and their names
 //! events.rs    completions in, events out
 //! listener.rs  accepts, connects, given descriptors
@@ -106,10 +106,10 @@ pub struct Engine<S> {
     tag: u32,
     /// The engine's completions that `next_event` has not looked at.
     queue: VecDeque<Item>,
-    /// What it delivers before those.
+    /// The events that it delivers before those.
     pending: VecDeque<Pending>,
     gone: VecDeque<Gone<S>>,
-    /// What was written in this turn to connections that have nothing else in motion.
+    /// The output of this turn to connections that have nothing else to do.
     fresh: Vec<(Id, Buf)>,
     /// Whether connections stop reading, because the server has too many bytes.
     is_high: bool,
@@ -126,7 +126,7 @@ pub struct Engine<S> {
     sweep_from: usize,
     throttled: Vec<Id>,
     counts: Counts,
-    /// What other threads see of this engine.
+    /// The part of this engine that other threads see.
     shared: Option<Arc<Shared>>,
     /// Whether another thread has asked for the end.
     stop_asked: bool,
@@ -338,7 +338,7 @@ impl<S> Engine<S> {
         self.refuses = true;
     }
 
-    /// Distributes what the listeners accept.
+    /// Distributes the connections that the listeners accept.
     pub(crate) fn set_balancer(&mut self, balancer: Balancer) {
         self.balancer = Some(balancer);
     }
@@ -392,7 +392,7 @@ impl<S> Engine<S> {
         &self.budget
     }
 
-    /// What the engine has counted.
+    /// The counts of the engine.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }

@@ -1,4 +1,4 @@
-//! Output: what is written in a turn leaves as one write, in `flush`.
+//! Output: the bytes of a turn leave as one write, in `flush`.
 
 use windlass::driver::Driver;
 use windlass::{Buf, Op, Watcher};
@@ -17,7 +17,7 @@ const LARGE: usize = 32 << 10;
 const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
 
 impl Active {
-    /// Puts a buffer behind what was written in this turn.
+    /// Puts a buffer behind the output of this turn.
     #[inline]
     fn cork(&mut self, data: Buf) {
         let len = data.len();
@@ -41,7 +41,7 @@ impl Active {
         }
     }
 
-    /// Copies bytes behind what was written in this turn.
+    /// Copies bytes behind the output of this turn.
     fn copy(&mut self, bytes: &[u8]) {
         if self.copied.is_empty()
             && let Some(last) = self.parts.last()
@@ -243,7 +243,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// What a flush does after the connections.
+    /// The end of a flush, after the connections.
     pub(crate) fn finish_flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         if self.requests {
             self.carry_out_requests(watcher);
@@ -356,7 +356,7 @@ impl<S> Engine<S> {
         queued
     }
 
-    /// Whether what was written to a connection can be sent now.
+    /// Whether the output of this turn can be sent now.
     pub(crate) fn may_send(&self, index: u32) -> bool {
         self.table.place(index).flags & (CONNECTING | ABORT) == 0
     }

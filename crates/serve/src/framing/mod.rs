@@ -99,7 +99,7 @@ pub trait Decoder {
     fn scan(&mut self, bytes: &[u8]) -> Result<Scan, Self::Error>;
 }
 
-/// What a [`Decoder`] has found.
+/// The result of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// The frame continues behind these bytes, for at least so many bytes: 1 if the decoder does

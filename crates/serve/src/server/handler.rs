@@ -45,7 +45,7 @@ pub enum Action {
 /// ```
 #[allow(unused_variables)]
 pub trait Handler: Sized {
-    /// What the program keeps for each connection.
+    /// The state that the program keeps for each connection.
     type State: Default;
 
     /// The loop is about to serve. `addresses` are those of the listeners, in their order, with the

@@ -334,7 +334,7 @@ impl<H: Handler> Running<H> {
         &mut self.engine
     }
 
-    /// What the server has done so far.
+    /// The counts of the server so far.
     pub fn report(&self) -> Report {
         Report {
             counts: self.engine.counts().clone(),
