@@ -32,6 +32,8 @@ pub struct Running<H: Handler> {
     /// How far the flush is, in case that a callback panics.
     next_fresh: usize,
     panics: u64,
+    /// Known from the shutdown on.
+    descriptor_shortages: u64,
     unfinished: Vec<Unfinished>,
 }
 
@@ -52,6 +54,7 @@ impl<H: Handler> Running<H> {
             stopping: false,
             next_fresh: 0,
             panics: 0,
+            descriptor_shortages: 0,
             unfinished: Vec::new(),
         }
     }
@@ -308,6 +311,7 @@ impl<H: Handler> Running<H> {
         self.paths.clear();
         self.engine.refuse_all();
         self.engine.stop_listening(watcher);
+        self.descriptor_shortages = watcher.counters().descriptor_shortages;
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);
@@ -339,6 +343,7 @@ impl<H: Handler> Running<H> {
         Report {
             counts: self.engine.counts().clone(),
             panics: self.panics,
+            descriptor_shortages: self.descriptor_shortages,
             unfinished: self.unfinished.clone(),
         }
     }

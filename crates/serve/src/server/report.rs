@@ -12,6 +12,9 @@ pub struct Report {
     pub counts: Counts,
     /// Callbacks that have panicked.
     pub panics: u64,
+    /// Times that an accept found no descriptor left, until the shutdown: from the counters of the
+    /// loops' watchers. The watcher ends a connection that it cannot accept.
+    pub descriptor_shortages: u64,
     /// Connections whose output was not sent before the shutdown gave them up.
     pub unfinished: Vec<Unfinished>,
 }
@@ -33,6 +36,7 @@ impl Report {
     pub(crate) fn add(&mut self, other: Report) {
         self.counts.add(&other.counts);
         self.panics += other.panics;
+        self.descriptor_shortages += other.descriptor_shortages;
         self.unfinished.extend(other.unfinished);
     }
 }

@@ -18,6 +18,8 @@ use windlass_serve::{Handler, Running, Server};
 pub trait Harness {
     /// The driver.
     type Driver: Driver;
+    /// The module that holds the stamps of this harness.
+    const NAME: &'static str;
     /// Whether time is virtual, and waiting for a limit costs nothing.
     const VIRTUAL: bool;
 
@@ -30,30 +32,43 @@ pub trait Harness {
     }
 }
 
+/// A driver of the system, for servers that make their own watchers.
+pub trait System: Harness {
+    /// A builder of this driver.
+    fn builder() -> Builder;
+}
+
 macro_rules! system {
-    ($name:ident $kind:ident) => {
+    ($name:ident $kind:ident $module:literal) => {
         /// A driver of the system.
         pub struct $name;
         impl Harness for $name {
             type Driver = windlass::driver::Auto;
+            const NAME: &'static str = $module;
             const VIRTUAL: bool = false;
             fn watcher(builder: Builder) -> Watcher {
                 builder.driver(DriverKind::$kind).build().expect("the driver is there")
             }
         }
+        impl System for $name {
+            fn builder() -> Builder {
+                Watcher::builder().driver(DriverKind::$kind)
+            }
+        }
     };
 }
 
-system!(Epoll Epoll);
-system!(Uring Uring);
-system!(Kqueue Kqueue);
-system!(Poll Poll);
+system!(Epoll Epoll "epoll");
+system!(Uring Uring "uring");
+system!(Kqueue Kqueue "kqueue");
+system!(Poll Poll "poll");
 
 /// A simulated network that behaves.
 pub struct Simulated;
 
 impl Harness for Simulated {
     type Driver = windlass::driver::Auto;
+    const NAME: &'static str = "sim";
     const VIRTUAL: bool = true;
     fn watcher(builder: Builder) -> Watcher<Self::Driver> {
         Watcher::simulated_with(&Sim::new(1), builder.config())
@@ -65,6 +80,7 @@ pub struct Faulty;
 
 impl Harness for Faulty {
     type Driver = windlass::driver::Auto;
+    const NAME: &'static str = "faults";
     const VIRTUAL: bool = true;
     fn watcher(builder: Builder) -> Watcher<Self::Driver> {
         let sim = Sim::with_faults(seed(), Faults::transient(0.2));
@@ -81,12 +97,20 @@ pub fn seed() -> u64 {
 #[macro_export]
 macro_rules! every_driver {
     ($($body:ident)*) => {
+        $crate::systems_drivers! { $($body)* }
+        $crate::stamp! { #[cfg(all())] sim Simulated: $($body)* }
+        $crate::stamp! { #[cfg(all())] faults Faulty: $($body)* }
+    };
+}
+
+/// Stamps tests for the drivers of the system, for what a simulated network does not have.
+#[macro_export]
+macro_rules! systems_drivers {
+    ($($body:ident)*) => {
         $crate::stamp! { #[cfg(target_os = "linux")] epoll Epoll: $($body)* }
         $crate::stamp! { #[cfg(target_os = "linux")] uring Uring: $($body)* }
         $crate::stamp! { #[cfg(windlass_kqueue)] kqueue Kqueue: $($body)* }
         $crate::stamp! { #[cfg(unix)] poll Poll: $($body)* }
-        $crate::stamp! { #[cfg(all())] sim Simulated: $($body)* }
-        $crate::stamp! { #[cfg(all())] faults Faulty: $($body)* }
     };
 }
 
@@ -234,6 +258,12 @@ impl<D: Driver, H: Handler> Bench<D, H> {
             assert!(matches!(refused.reason, Reason::Os(_)), "{refused}");
             self.clients.all.get_mut(&client).expect("a client").is_broken = true;
         }
+    }
+
+    /// A client that was deaf reads from now on.
+    pub fn hear(&mut self, client: Source) {
+        self.clients.all.get_mut(&client).expect("a client").is_deaf = false;
+        self.submit(client, Op::read(client).multishot());
     }
 
     /// A client stops reading.
