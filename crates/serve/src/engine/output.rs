@@ -289,12 +289,21 @@ impl<S> Engine<S> {
         self.fresh.len()
     }
 
-    /// The connection of such a buffer, and its bytes; `None` if the buffer is in an active part.
+    /// The connection of such a buffer, and its bytes; `None` if the buffer is in an active part, or
+    /// goes there because its connection waits for its connect.
     #[inline(always)]
     pub(crate) fn fresh_at(&mut self, at: usize) -> Option<(Id, usize)> {
         let (id, data) = &self.fresh[at];
-        let (place, _) = self.table.look(*id)?;
-        (place.active == at as u32 | FRESH).then_some((*id, data.len()))
+        let (id, len) = (*id, data.len());
+        let (place, _) = self.table.look(id)?;
+        if place.active != at as u32 | FRESH {
+            return None;
+        }
+        if place.flags & CONNECTING != 0 {
+            self.thaw(id.index());
+            return None;
+        }
+        Some((id, len))
     }
 
     /// Forgets the buffers that were sent.

@@ -271,8 +271,10 @@ impl<H: Handler> Running<H> {
         let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
         let action = self.handler.prewrite(&mut conn, amount);
         self.act(Some(id), action);
-        // If the callback has written more, the buffer is in an active part now.
-        let Some(remaining) = self.engine.send_fresh(watcher, at) else { return };
+        let Some(remaining) = self.engine.send_fresh(watcher, at) else {
+            // The callback has written more, and so the buffer is in an active part now.
+            return self.send_written(watcher, id);
+        };
         if self.engine.state(id).is_some() {
             let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
             let action = self.handler.postwrite(&mut conn, amount, remaining);
@@ -292,6 +294,18 @@ impl<H: Handler> Running<H> {
         let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
         let action = self.handler.prewrite(&mut conn, amount);
         self.act(Some(id), action);
+        self.send_written(watcher, id);
+    }
+
+    /// Sends what a connection has written, behind its `prewrite`.
+    fn send_written<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let index = id.index();
+        if self.engine.state(id).is_none() {
+            return;
+        }
+        if !self.engine.may_send(index) {
+            return self.engine.carry_out(watcher, index);
+        }
         let amount = self.engine.corked(index);
         self.engine.send(watcher, index);
         if self.engine.state(id).is_some() {
