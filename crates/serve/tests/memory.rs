@@ -4,11 +4,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Op, Watcher};
-use windlass_serve::{Action, Config, Conn, Engine, Event, Handler, Server};
+use windlass_serve::{Action, Config, Conn, Engine, Event, Handler, Id, Limits, Running, Server};
 
 #[path = "../../../tests/common/alloc.rs"]
 mod alloc;
@@ -129,4 +130,83 @@ fn an_idle_connection_takes_32_bytes_more_than_a_source() {
     // The engine itself, its lists, and the ends of its chunks: some kilobytes in all.
     assert!(more <= 32.0 + 8192.0 / count as f64, "{more:.1} bytes more");
     assert_eq!(engine.len(), count as usize);
+}
+
+/// Writes one message to all connections when one of them is woken.
+struct Broadcast {
+    size: usize,
+    ids: Vec<Id>,
+}
+
+impl Handler for Broadcast {
+    type State = ();
+    fn wake(&mut self, c: &mut Conn<'_, ()>) -> Action {
+        let message: Arc<[u8]> = vec![7; self.size].into();
+        let engine = c.engine();
+        self.ids.clear();
+        self.ids.extend(engine.ids());
+        for id in &self.ids {
+            engine.write(*id, Arc::clone(&message)).expect("it is open");
+        }
+        Action::None
+    }
+}
+
+/// A server with so many connections, and their other ends.
+fn broadcast(size: usize, count: usize) -> (Watcher, Running<Broadcast>, Vec<UnixStream>) {
+    let mut watcher = Watcher::new().expect("a watcher");
+    let limits = Limits::new().memory(usize::MAX).idle(None);
+    let server = Server::new(|_| Broadcast { size, ids: Vec::new() }).limits(limits);
+    let mut running = server.listen("tcp://127.0.0.1:0").unwrap().start_on(&mut watcher).unwrap();
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        (0..count).map(|_| UnixStream::pair().expect("two sockets")).unzip();
+    for socket in ours {
+        running.engine().attach(socket, ()).expect("room");
+    }
+    running.turn(&mut watcher);
+    (watcher, running, theirs)
+}
+
+/// One turn in which the message goes to all.
+fn tell_all(watcher: &mut Watcher, running: &mut Running<Broadcast>) {
+    let first = running.engine().ids().next().expect("a connection");
+    assert!(running.engine().wake(first));
+    running.turn(watcher);
+}
+
+#[test]
+fn a_broadcast_prepares_its_message_once() {
+    for count in [8, 64] {
+        let (mut watcher, mut running, mut theirs) = broadcast(1000, count);
+        let mut done = Completions::new();
+        let mut round = || {
+            tell_all(&mut watcher, &mut running);
+            for socket in &mut theirs {
+                let mut heard = [0; 1000];
+                socket.read_exact(&mut heard).unwrap();
+                assert_eq!(heard, [7; 1000]);
+            }
+            watcher.try_wait(&mut done).unwrap();
+            running.serve(&mut watcher, &mut done);
+        };
+        (0..20).for_each(|_| round()); // the tables grow
+        let before = allocations();
+        (0..10).for_each(|_| round());
+        // The vector, and the shared memory that it becomes.
+        assert_eq!(allocations() - before, 10 * 2, "ten messages to {count} connections");
+    }
+}
+
+#[test]
+fn a_broadcast_that_waits_is_in_memory_once() {
+    const COUNT: usize = 64;
+    const MESSAGES: usize = 4;
+    let (mut watcher, mut running, theirs) = broadcast(1 << 20, COUNT);
+    let before = live_bytes();
+    (0..MESSAGES).for_each(|_| tell_all(&mut watcher, &mut running));
+    let grown = live_bytes() - before;
+    let waiting = running.engine().budget().used();
+    assert!(waiting > (COUNT * (MESSAGES - 1)) << 20, "{waiting} bytes wait");
+    assert!(grown < (MESSAGES as isize + 1) << 20, "{grown} bytes more in memory");
+    drop(theirs);
 }

@@ -1,0 +1,38 @@
+//! The tables of `README.md` name tests that exist.
+#![allow(missing_docs)] // a test binary has no users
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The functions of all sources below a directory.
+fn functions(at: &Path, names: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(at).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            functions(&path, names);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            let found = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+            names.extend(found.filter_map(|rest| Some(rest.split_once(['(', '<'])?.0.to_owned())));
+        }
+    }
+}
+
+#[test]
+fn every_test_of_the_tables_exists() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut names = BTreeSet::new();
+    functions(&home.join("tests"), &mut names);
+    functions(&home.join("src"), &mut names);
+    let (_, tables) = include_str!("README.md").split_once("\n## evio").expect("the tables");
+    let mut count = 0;
+    for row in tables.lines().filter(|line| line.starts_with("| ")) {
+        let tests = row.trim_end_matches(" |").rsplit("| ").next().expect("a cell");
+        // What stands in backticks.
+        for test in tests.split('`').skip(1).step_by(2) {
+            assert!(names.contains(test), "there is no test {test}");
+            count += 1;
+        }
+    }
+    assert!(count > 60, "{count} tests: the search finds nothing any more");
+}
