@@ -50,10 +50,10 @@ mod server;
 mod sys;
 
 pub use engine::{
-    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Refusal,
-    Refused, Remote,
+    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Phase,
+    Refusal, Refused, Remote,
 };
 pub use server::{
-    Action, Closed, Conn, Context, Detached, Handler, Loops, Report, Running, Server, Unfinished,
-    Waker, serve,
+    Action, Closed, Conn, Context, Datagram, Detached, Handler, Loops, Report, Running, Server,
+    Unfinished, Waker, serve,
 };

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// Whether accepted sockets do not have the times of their listener's keep-alive probes.
+pub(crate) const ACCEPTED_LACK_KEEPALIVE: bool = cfg!(target_vendor = "apple");
+
 /// A Unix path at which this process listens. It is removed when this is dropped, unless another
 /// socket has taken its name meanwhile.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use windlass::{Address, Buf};
 use windlass_serve::{
-    Action, Balance, Cause, Closed, Conn, Context, Handler, Id, Loops, Origin, Refusal, Remote,
-    Report, Server,
+    Action, Balance, Cause, Closed, Conn, Context, Datagram, Handler, Id, Loops, Origin, Refusal,
+    Remote, Report, Server,
 };
 
 /// What all loops of a test share.
@@ -240,6 +240,70 @@ fn servers_share_a_port() {
     }
     for server in servers {
         server.join().unwrap();
+    }
+}
+
+/// Answers datagrams with the number of its loop.
+struct Number {
+    number: usize,
+    serving: Sender<(Remote, Vec<Address>)>,
+}
+
+impl Handler for Number {
+    type State = ();
+    fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
+        if self.number == 0 {
+            self.serving.send((server.remote().clone(), addresses.to_vec())).unwrap();
+        }
+        Action::None
+    }
+    fn datagram(&mut self, d: &mut Datagram<'_, ()>, _: Buf) -> Action {
+        let text = self.number.to_string();
+        assert!(d.reply(text));
+        Action::None
+    }
+}
+
+/// Which loops answer so many senders.
+fn loops_that_answer(address: &'static str, balance: Balance) -> Vec<usize> {
+    let (serving, served) = channel();
+    let server = thread::spawn(move || {
+        let serving = Mutex::new(serving);
+        let make = |number| Number { number, serving: serving.lock().unwrap().clone() };
+        let server = Server::new(make).loops(4).balance(balance).listen(address).unwrap();
+        server.listen("tcp://127.0.0.1:0").unwrap().run().unwrap()
+    });
+    let (remote, addresses) = served.recv_timeout(Duration::from_secs(20)).expect("it serves");
+    let mut answers = vec![0; 4];
+    for _ in 0..64 {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket.send_to(b"which?", addresses[0].ip().unwrap()).unwrap();
+        let mut heard = [0; 8];
+        let (len, from) = socket.recv_from(&mut heard).unwrap();
+        assert_eq!((len, Some(from)), (1, addresses[0].ip()));
+        answers[usize::from(heard[0] - b'0')] += 1;
+    }
+    remote.shutdown();
+    assert_eq!(server.join().unwrap().counts.datagrams, 64);
+    answers
+}
+
+#[test]
+fn one_loop_takes_the_datagrams_of_an_address_that_is_not_shared() {
+    let answers = loops_that_answer("udp://127.0.0.1:0", Balance::RoundRobin);
+    assert_eq!(answers, [64, 0, 0, 0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_kernel_distributes_datagrams() {
+    for (address, balance) in [
+        ("udp://127.0.0.1:0?reuseport=true", Balance::RoundRobin),
+        ("udp4://127.0.0.1:0", Balance::ReusePort),
+    ] {
+        let answers = loops_that_answer(address, balance);
+        assert!(answers.iter().filter(|count| **count > 0).count() > 1, "{answers:?}");
     }
 }
 

@@ -317,6 +317,7 @@ fn both_directions_close_when_both_are_shut_down<T: Harness>() {
     let client = bench.connect();
     bench.until("it is open", |bench| bench.running.engine().len() == 1);
     let id = bench.running.engine().ids().next().unwrap();
+    bench.clients.all.get_mut(&client).unwrap().stays = true;
     bench.running.engine().write(id, "bye").unwrap();
     assert!(bench.running.engine().shutdown(id));
     assert!(bench.running.engine().write(id, "too late").is_err());

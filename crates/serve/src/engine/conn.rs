@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
-use windlass::{Buf, Source};
+use windlass::{Buf, Source, Ticket};
 
 use super::Cause;
 
@@ -212,6 +212,22 @@ pub(crate) struct Place<S> {
     pub(crate) state: Option<S>,
 }
 
+/// How far the close of a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// It has not begun.
+    #[default]
+    No,
+    /// The program has asked for it while the connection connects: its time runs.
+    Waits,
+    /// The output is on its way, and a shutdown behind it.
+    Output,
+    /// The peer has all output, or will get it from the system. What it still says is dropped.
+    Lingers,
+    /// The close itself is submitted.
+    Submitted,
+}
+
 /// The active part of a connection: its output, its held data, and its close in progress.
 #[derive(Default)]
 pub(crate) struct Active {
@@ -231,6 +247,10 @@ pub(crate) struct Active {
     pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
     pub(crate) since: Option<Instant>,
+    /// How far its close is.
+    pub(crate) closing: Closing,
+    /// The wait for the end of its output that is in flight.
+    pub(crate) drain: Option<Ticket>,
     /// Where it stands in the list of connections that the sweep looks at.
     pub(crate) swept: Option<u32>,
     /// Why it ends.
@@ -506,6 +526,7 @@ impl<S> Table<S> {
         }
         (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
         (active.since, active.cause) = (None, None);
+        (active.closing, active.drain) = (Closing::No, None);
         self.free_active.push(at);
     }
 }

@@ -74,9 +74,10 @@ impl<S> Engine<S> {
             return self.fail(watcher, index, Cause::Aborted);
         }
         if flags & CONNECTING != 0 {
-            let waits = self.corked(index) > 0;
-            if flags & CLOSE != 0 && !waits {
+            if flags & CLOSE != 0 && self.corked(index) == 0 {
                 self.fail(watcher, index, Cause::Closed);
+            } else if flags & CLOSE != 0 {
+                self.begin_end(watcher, index, Closing::Waits);
             }
             return;
         }
@@ -91,21 +92,14 @@ impl<S> Engine<S> {
         if flags & (CLOSE | CLOSING) == CLOSE {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !CLOSE | CLOSING;
-            self.begin_end(watcher, index);
-            if watcher.submit(Op::close(source).token(token)).is_err() {
-                self.fail(watcher, index, Cause::Rejected);
-            }
+            self.begin_close(watcher, index);
+        } else if flags & CLOSING != 0 {
+            self.read_on(watcher, index);
         } else if flags & DETACH != 0 && !source.is_none() {
             self.try_detach(watcher, index);
         } else {
             self.read_as_wanted(watcher, index);
         }
-    }
-
-    /// The time of the close runs from here.
-    fn begin_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        self.activate(index).since = Some(watcher.now());
-        self.sweep_later(watcher, index);
     }
 
     /// Detaches a connection if its output is sent and its read has ended. Otherwise cancels the

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
-use windlass::{Buf, Completion, Done, ErrorKind, Handle, Source, Watcher};
+use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Watcher};
 
 use super::conn::*;
 use super::{Engine, LISTENERS, REFUSED, SWEEP, TICK, WAKE};
@@ -50,10 +50,26 @@ pub enum Event<S> {
         cause: Cause,
         /// How many bytes of output were not sent.
         unsent: usize,
+        /// What the connection was doing.
+        phase: Phase,
         /// How long it was open, to a tenth of a second.
         age: Duration,
         /// The program's state.
         state: S,
+    },
+    /// A datagram has arrived at a [datagram socket](Engine::bind_datagram). To answer, pass the
+    /// listener and the sender to [`send_to`](Engine::send_to).
+    Datagram {
+        /// The number of the socket, which [`bind_datagram`](Engine::bind_datagram) has returned.
+        listener: usize,
+        /// The sender; [unspecified](Address::is_unspecified) if it has no address.
+        from: Address,
+        /// Its bytes: none of an empty datagram.
+        data: Buf,
+        /// Whether it was longer than a buffer ([`Builder::buffer_size`]), and so was cut.
+        ///
+        /// [`Builder::buffer_size`]: windlass::Builder::buffer_size
+        truncated: bool,
     },
     /// The descriptor is the program's now. The id of the connection is stale.
     Detached {
@@ -93,6 +109,22 @@ pub struct Origin {
     pub listener: Option<usize>,
     /// The address of the peer, if it has an internet address.
     pub peer: Option<SocketAddr>,
+}
+
+/// What a connection was doing when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// It connected.
+    Connecting,
+    /// It was open. (In the report of a shutdown: the shutdown has found it open.)
+    Open,
+    /// The program had closed it, or its peer had, and it sent its output.
+    Closing,
+    /// All its output was sent, and it [waited](super::Limits::linger) for its peer to close.
+    Lingering,
+    /// The program had asked for its descriptor, and it sent its output.
+    Detaching,
 }
 
 /// Why a connection has ended: the first cause.
@@ -152,6 +184,7 @@ pub(crate) struct Gone<S> {
     pub(crate) id: Id,
     pub(crate) cause: Cause,
     pub(crate) unsent: usize,
+    pub(crate) phase: Phase,
     pub(crate) age: Duration,
     pub(crate) state: S,
 }
@@ -160,7 +193,7 @@ impl<S: Default> Engine<S> {
     /// Takes a completion of the engine. Returns a completion that is not the engine's.
     ///
     /// The engine's operations have [tokens](windlass::Op::token) from 2^63 on. A program uses
-    /// lower ones.
+    /// lower ones. (Tokens below 2^63 + 2^48, and above 2^64 - 2^48, are no engine's either.)
     #[inline(always)]
     pub fn complete<D: Driver>(
         &mut self,
@@ -245,15 +278,20 @@ impl<S: Default> Engine<S> {
                 if !more {
                     self.table.place_mut(index).flags &= !READING;
                 } else {
-                    if self.is_high && flags & THROTTLED == 0 {
+                    if self.is_high && flags & (THROTTLED | CLOSING) == 0 {
                         self.throttle(watcher, index);
                     }
-                    if self.table.place(index).flags & STOPPED != 0 {
+                    let flags = self.table.place(index).flags;
+                    if flags & STOPPED != 0 && flags & CLOSING == 0 {
                         // It stops at the first data that arrives: so a short pause costs nothing.
                         watcher.cancel(completion.ticket());
                     }
                 }
                 match completion.result {
+                    Ok(Done::Read(data)) if flags & CLOSING != 0 => {
+                        self.read_while_closing(watcher, index, data.is_empty());
+                        None
+                    }
                     Ok(Done::Read(data)) => self.arrived(index, data),
                     Err(error) => {
                         self.read_failed(watcher, index, error.kind());
@@ -266,16 +304,22 @@ impl<S: Default> Engine<S> {
                 // Quiet writes complete if they fail only.
                 let left = completion.take_buf().len() - completion.bytes();
                 self.activate(index).unsent += left;
-                let kind = completion.error_kind()?;
-                self.write_failed(watcher, index, kind);
+                self.write_failed(index, completion.error_kind()?);
                 None
             }
             OpCode::WaitDrained => {
                 self.table.place_mut(index).flags &= !DRAINING;
+                if let Some(active) = self.table.active_of(index) {
+                    active.drain = None;
+                }
                 self.dirty(index);
                 if completion.result.is_ok() {
                     self.drained(watcher, index);
                 }
+                None
+            }
+            OpCode::Shutdown if flags & CLOSING != 0 => {
+                self.shut_while_closing(watcher, index, completion.error_kind());
                 None
             }
             OpCode::Shutdown => {
@@ -289,6 +333,12 @@ impl<S: Default> Engine<S> {
             OpCode::Close => {
                 // However it ended, the source is gone.
                 self.end(watcher, index, Cause::Closed, 0);
+                None
+            }
+            OpCode::Timer => {
+                if completion.result.is_ok() {
+                    self.lingered(watcher, index);
+                }
                 None
             }
             OpCode::Connect => self.connected(watcher, index, completion),
@@ -316,11 +366,8 @@ impl<S: Default> Engine<S> {
                 self.sweep(watcher);
                 None
             }
-            // A farewell that its peer did not take in time.
             REFUSED => {
-                if completion.result.is_err() {
-                    watcher.abort(completion.source);
-                }
+                self.refused_one(watcher, &completion);
                 None
             }
             WAKE => {
@@ -337,8 +384,8 @@ impl<S: Default> Engine<S> {
         while let Some(pending) = self.pending.pop_front() {
             match pending {
                 Pending::Gone => {
-                    let Gone { id, cause, unsent, age, state } = self.gone.pop_front()?;
-                    return Some(Event::Closed { id, cause, unsent, age, state });
+                    let Gone { id, cause, unsent, phase, age, state } = self.gone.pop_front()?;
+                    return Some(Event::Closed { id, cause, unsent, phase, age, state });
                 }
                 Pending::Held(id) => {
                     if let Some(event) = self.next_held(id) {
@@ -452,20 +499,27 @@ impl<S> Engine<S> {
             // The close's own completion follows.
             ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
             ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
-            ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
+            // Its writes may have failed, too, and their completions follow.
+            ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             _ => self.fail(watcher, index, Cause::Rejected),
         }
     }
 
-    fn write_failed<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, kind: ErrorKind) {
+    fn write_failed(&mut self, index: u32, kind: ErrorKind) {
         match kind {
-            ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
+            ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             // A write before it has failed, and said why; or the close's completion follows.
             ErrorKind::Torn => {}
-            _ if self.table.place(index).flags & CLOSING != 0 => {}
-            ErrorKind::Overflow => self.fail(watcher, index, Cause::Overflow),
-            _ => self.fail(watcher, index, Cause::Rejected),
+            _ if self.closing(index) == Closing::Submitted => {}
+            ErrorKind::Overflow => self.fail_later(index, Cause::Overflow),
+            _ => self.fail_later(index, Cause::Rejected),
         }
+    }
+
+    /// Ends a connection in the next `flush`. Completions of its writes come before that, and tell
+    /// how much was not sent.
+    fn fail_later(&mut self, index: u32, cause: Cause) {
+        self.abort_as(self.table.id(index), cause);
     }
 
     /// Ends a connection at once.
@@ -488,6 +542,7 @@ impl<S> Engine<S> {
         self.thaw(index);
         self.unsweep(index);
         let (mut cause, mut unsent) = (cause, queued);
+        let phase = self.phase(index);
         if let Some(active) = self.table.active_of(index) {
             cause = active.cause.unwrap_or(cause);
             unsent += active.unsent + active.corked;
@@ -499,7 +554,21 @@ impl<S> Engine<S> {
         let Some(state) = self.table.remove(index) else { return };
         self.counts.closed(cause);
         self.count_load(-1);
-        self.gone.push_back(Gone { id, cause, unsent, age, state });
+        self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
         self.pending.push_back(Pending::Gone);
+    }
+
+    /// What a connection is doing.
+    fn phase(&mut self, index: u32) -> Phase {
+        let flags = self.table.place(index).flags;
+        let active = self.table.active_of(index).map(|active| (active.closing, active.cause));
+        match active {
+            _ if flags & CONNECTING != 0 => Phase::Connecting,
+            _ if flags & DETACH != 0 => Phase::Detaching,
+            Some((Closing::Lingers, _)) => Phase::Lingering,
+            Some((_, Some(Cause::Shutdown))) => Phase::Open,
+            _ if flags & (CLOSE | CLOSING) != 0 => Phase::Closing,
+            _ => Phase::Open,
+        }
     }
 }

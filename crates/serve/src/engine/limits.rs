@@ -19,8 +19,13 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
-    /// How long a connection that closes, or is to be detached, may take to send its output.
+    /// How long a connection that closes, or is to be detached, may take to send its output. If the
+    /// program closes it while it connects, the rest of the connect counts, too.
     pub close: Duration,
+    /// How long a connection that has sent its output waits until its peer closes, too. What the
+    /// peer still says is dropped. Without this wait, the system would answer such input with a
+    /// reset, and the peer could lose the last output. Zero closes at once.
+    pub linger: Duration,
     /// How long a connect may take, at all addresses together.
     pub connect: Option<Duration>,
     /// A connection with more bytes of waiting output than this stops reading.
@@ -39,14 +44,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 30 s to
-    /// connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a million
+    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s
+    /// to linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a million
     /// connections.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
             write_stall: Some(Duration::from_secs(30)),
             close: Duration::from_secs(10),
+            linger: Duration::from_secs(2),
             connect: Some(Duration::from_secs(30)),
             high: 256 << 10,
             low: 64 << 10,
@@ -71,6 +77,12 @@ impl Limits {
     /// Sets [`close`](Limits::close).
     pub fn close(mut self, span: Duration) -> Limits {
         self.close = span;
+        self
+    }
+
+    /// Sets [`linger`](Limits::linger).
+    pub fn linger(mut self, span: Duration) -> Limits {
+        self.linger = span;
         self
     }
 

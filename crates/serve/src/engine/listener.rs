@@ -4,12 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
-use windlass::net::{ConnectOptions, ListenOptions};
-use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, Source, Watcher};
+use windlass::net::{ConnectOptions, ListenOptions, SocketOption};
+use windlass::{
+    Address, Completion, Done, ErrorKind, Handle, Op, Reason, Rejected, Source, Ticket, Watcher,
+};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Cause, Engine, Event, LISTENERS, Origin, REFUSED};
+use super::{Cause, Engine, Event, LISTENERS, Origin};
 
 /// How long a listener that has failed waits before it accepts again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -24,6 +26,18 @@ pub(crate) enum Request {
     Tick(Duration),
     /// The idle time of a connection begins again.
     Idle(Id),
+    Option(Id, SocketOption),
+    /// The watcher has refused to accept, or to receive, from this listener.
+    Accept(usize),
+    /// It has refused the pause of this listener.
+    Pause(usize),
+    /// It has refused the timer of the sweep.
+    Sweep,
+}
+
+/// Whether the watcher has refused an operation that it may take after the next completions.
+pub(crate) fn is_full(submitted: Result<Ticket, Rejected<Op>>) -> bool {
+    matches!(submitted, Err(Rejected { reason: Reason::Full { .. }, .. }))
 }
 
 impl<S: Default> Engine<S> {
@@ -42,10 +56,11 @@ impl<S: Default> Engine<S> {
         self.accept_from(watcher, source)
     }
 
-    /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example.
+    /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example. A
+    /// datagram socket works, too: see [`Event::Datagram`].
     ///
     /// # Errors
-    /// As for [`Watcher::attach`], and of the first accept: the descriptor is no listener.
+    /// As for [`Watcher::attach`], and of the first accept or receive: the descriptor is neither.
     pub fn add_listener<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -60,15 +75,21 @@ impl<S: Default> Engine<S> {
         watcher: &mut Watcher<D>,
         source: Source,
     ) -> io::Result<usize> {
-        let number = self.listeners.len();
-        if number == MOST_LISTENERS {
-            watcher.abort(source);
-            return Err(io::Error::other("an engine has at most 65536 listeners"));
-        }
+        let number = self.number_of_listener(watcher, source)?;
         let token = self.token(LISTENERS + number as u32);
-        if let Err(refused) = watcher.submit(Op::accept(source).multishot().token(token)) {
+        match watcher.submit(Op::accept(source).multishot().token(token)) {
+            Ok(_) => {}
+            Err(refused) if refused.reason == Reason::Unsupported => {
+                return self.receive_from(watcher, source);
+            }
+            Err(refused) => {
+                watcher.abort(source);
+                return Err(refused.into());
+            }
+        }
+        if let Err(reason) = self.set_options_of_listener(watcher, source) {
             watcher.abort(source);
-            return Err(refused.into());
+            return Err(reason.into());
         }
         self.listeners.push(source);
         Ok(number)
@@ -84,8 +105,10 @@ impl<S: Default> Engine<S> {
         self.listeners.push(Source::NONE);
     }
 
-    /// Closes the listeners. Accepted connections stay open.
+    /// Closes the listeners. Accepted connections stay open, and datagrams that were written before
+    /// are sent.
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.close_datagrams(watcher);
         for source in &mut self.listeners {
             watcher.abort(std::mem::replace(source, Source::NONE));
         }
@@ -98,17 +121,19 @@ impl<S: Default> Engine<S> {
         listener: usize,
         completion: Completion,
     ) -> Option<Event<S>> {
+        if self.has_datagrams(listener) {
+            return self.take_datagram(watcher, listener, completion);
+        }
         let source = *self.listeners.get(listener)?;
         let more = completion.has_more();
-        let token = completion.token;
         if completion.code() == OpCode::Timer {
-            let _ = watcher.submit(Op::accept(source).multishot().token(token));
+            self.accept_again(watcher, listener);
             return None;
         }
         match completion.result {
             Ok(Done::Accepted(handle)) => {
                 if !more {
-                    let _ = watcher.submit(Op::accept(source).multishot().token(token));
+                    self.accept_again(watcher, listener);
                 }
                 match self.balance(handle, listener) {
                     Some(handle) => self.open(watcher, handle, listener),
@@ -123,7 +148,7 @@ impl<S: Default> Engine<S> {
                     return None;
                 }
                 self.counts.accept_errors += 1;
-                let _ = watcher.submit(Op::timer(ACCEPT_PAUSE).owned_by(source).token(token));
+                self.pause_listener(watcher, listener);
                 Some(Event::AcceptFailed { listener, error })
             }
             Ok(_) => None,
@@ -143,6 +168,11 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let origin = Origin { listener: Some(listener), peer: handle.peer() };
+        let has_room = self.table.len < self.config.limits.connections;
+        // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
+        self.making = has_room;
+        let state = has_room.then(S::default);
+        self.making = false;
         let source = match watcher.attach(handle) {
             Ok(source) => source,
             Err(_) => {
@@ -151,15 +181,12 @@ impl<S: Default> Engine<S> {
                 return None;
             }
         };
-        if self.table.len >= self.config.limits.connections {
-            self.refuse(watcher, source);
-            return None;
-        }
-        let Some(id) = self.table.insert(source, 0, S::default()) else {
+        let Some(id) = state.and_then(|state| self.table.insert(source, 0, state)) else {
             self.refuse(watcher, source);
             return None;
         };
         self.counts.accepted += 1;
+        self.set_options_of_connection(watcher, id, true);
         self.begin(watcher, id);
         Some(Event::Opened { id, origin })
     }
@@ -169,14 +196,7 @@ impl<S: Default> Engine<S> {
     fn refuse<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
         self.counts.refused += 1;
         self.count_load(-1);
-        let (token, farewell) = (self.token(REFUSED), self.config.farewell);
-        if !farewell.is_empty() {
-            let write = Op::write(source, farewell).quiet();
-            let _ = watcher.submit(write.token(token).timeout(self.config.limits.close));
-        }
-        if watcher.submit(Op::close(source).token(token)).is_err() {
-            watcher.abort(source);
-        }
+        self.say_farewell(watcher, source);
     }
 
     /// Connects to the first of `addresses` that answers. The program can write to the connection
@@ -227,6 +247,7 @@ impl<S: Default> Engine<S> {
     /// Opens a connection of a descriptor that the program has given.
     pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         self.opens(id);
+        self.set_options_of_connection(watcher, id, false);
         self.begin(watcher, id);
     }
 
@@ -255,6 +276,7 @@ impl<S: Default> Engine<S> {
                 if self.table.place(index).flags & OVER != 0 {
                     return None;
                 }
+                self.set_options_of_connection(watcher, id, false);
                 self.begin(watcher, id);
                 let origin = Origin { listener: None, peer: address.ip() };
                 Some(Event::Opened { id, origin })
@@ -274,6 +296,50 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
+    /// Whether the state of an accepted connection could not be made, because the program's code
+    /// has panicked.
+    #[cold]
+    pub(crate) fn gave_up_making(&mut self) -> bool {
+        let gave_up = std::mem::take(&mut self.making);
+        if gave_up {
+            self.counts.refused += 1;
+            self.count_load(-1);
+        }
+        gave_up
+    }
+
+    /// The number of the next listener.
+    pub(crate) fn number_of_listener<D: Driver>(
+        &self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+    ) -> io::Result<usize> {
+        let number = self.listeners.len();
+        if number == MOST_LISTENERS {
+            watcher.abort(source);
+            return Err(io::Error::other("an engine has at most 65536 listeners"));
+        }
+        Ok(number)
+    }
+
+    /// Accepts from a listener again; in the next `flush` if the watcher refuses it now.
+    fn accept_again<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
+        let source = self.listeners[listener];
+        let token = self.token(LISTENERS + listener as u32);
+        if is_full(watcher.submit(Op::accept(source).multishot().token(token))) {
+            self.request(Request::Accept(listener));
+        }
+    }
+
+    /// Lets a listener that has failed wait.
+    pub(crate) fn pause_listener<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
+        let source = self.listeners[listener];
+        let token = self.token(LISTENERS + listener as u32);
+        if is_full(watcher.submit(Op::timer(ACCEPT_PAUSE).owned_by(source).token(token))) {
+            self.request(Request::Pause(listener));
+        }
+    }
+
     /// Queues a request for the next `flush`.
     pub(crate) fn request(&mut self, request: Request) {
         self.wanted.push(request);
@@ -309,6 +375,7 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.requests = false;
+        self.send_letters(watcher);
         for request in std::mem::take(&mut self.wanted) {
             match request {
                 Request::Tick(span) => {
@@ -316,8 +383,19 @@ impl<S> Engine<S> {
                         watcher.cancel(timer);
                     }
                     let timer = Op::timer(span).token(self.token(super::TICK));
-                    self.tick = watcher.submit(timer).ok();
+                    let submitted = watcher.submit(timer);
+                    self.tick = submitted.as_ref().ok().copied();
+                    if is_full(submitted) {
+                        self.request(Request::Tick(span));
+                    }
                 }
+                Request::Accept(listener) if self.has_datagrams(listener) => {
+                    self.receive(watcher, listener);
+                }
+                Request::Accept(listener) => self.accept_again(watcher, listener),
+                Request::Pause(listener) => self.pause_listener(watcher, listener),
+                Request::Sweep => self.arm_sweep(watcher),
+                Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Idle(id) => {
                     if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
                         // Refused only if the source has ended. Then its read reports the end.

@@ -7,6 +7,9 @@
 //! listener.rs  accepts, connects, given descriptors
 //! output.rs    writes: one for each connection and turn
 //! ends.rs      closes, half-closes, detaches
+//! linger.rs    the last part of a close
+//! datagram.rs  datagram sockets
+//! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! sweep.rs     limits of time, and the budget of bytes
 //! balance.rs   which loop gets an accepted connection
@@ -16,10 +19,13 @@
 mod balance;
 mod budget;
 mod conn;
+mod datagram;
 mod ends;
 mod events;
 mod limits;
+mod linger;
 mod listener;
+mod options;
 mod output;
 mod remote;
 mod sweep;
@@ -30,17 +36,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use windlass::net::Keepalive;
 use windlass::{Buf, Source, Ticket};
 
 pub use budget::Budget;
 pub use conn::{Id, Refusal, Refused};
-pub use events::{Cause, Event, Origin};
+pub use events::{Cause, Event, Origin, Phase};
 pub use limits::Limits;
 pub use remote::Remote;
 
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
 use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
+use datagram::Datagrams;
 use events::{Gone, Item, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
@@ -128,6 +136,11 @@ pub struct Engine<S> {
     counts: Counts,
     /// The part of this engine that other threads see.
     shared: Option<Arc<Shared>>,
+    datagrams: Datagrams,
+    /// Connections that were refused, and wait for their peers to take the farewell.
+    refused: usize,
+    /// Whether the state of an accepted connection is being made.
+    making: bool,
     /// Whether another thread has asked for the end.
     stop_asked: bool,
     /// Whether connections that come now are closed.
@@ -149,11 +162,27 @@ pub struct Config {
     /// The bytes that are sent to a connection which is refused because of
     /// [`Limits::connections`]. Default none.
     pub farewell: &'static [u8],
+    /// When TCP probes a silent peer (`SO_KEEPALIVE`). Default off. The idle limit, by default,
+    /// closes such a connection before its probes do.
+    pub keepalive: Option<Keepalive>,
+    /// How many bytes the system holds for a connection's reads (`SO_RCVBUF`). Default the
+    /// system's.
+    pub recv_buffer: Option<u32>,
+    /// How many bytes the system holds of a connection's output (`SO_SNDBUF`). Default the
+    /// system's.
+    pub send_buffer: Option<u32>,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { limits: Limits::new(), close_on_eof: true, farewell: b"" }
+        Config {
+            limits: Limits::new(),
+            close_on_eof: true,
+            farewell: b"",
+            keepalive: None,
+            recv_buffer: None,
+            send_buffer: None,
+        }
     }
 }
 
@@ -178,6 +207,25 @@ impl Config {
     /// Sets [`farewell`](Config::farewell).
     pub fn farewell(mut self, bytes: &'static [u8]) -> Config {
         self.farewell = bytes;
+        self
+    }
+
+    /// Sets [`keepalive`](Config::keepalive). If the system refuses it, listening fails with the
+    /// system's error: `EINVAL` for a time or a count out of its range.
+    pub fn keepalive(mut self, probes: Keepalive) -> Config {
+        self.keepalive = Some(probes);
+        self
+    }
+
+    /// Sets [`recv_buffer`](Config::recv_buffer).
+    pub fn recv_buffer(mut self, bytes: u32) -> Config {
+        self.recv_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets [`send_buffer`](Config::send_buffer).
+    pub fn send_buffer(mut self, bytes: u32) -> Config {
+        self.send_buffer = Some(bytes);
         self
     }
 }
@@ -205,6 +253,12 @@ pub struct Counts {
     pub throttles: u64,
     /// Connections that were detached.
     pub detached: u64,
+    /// Datagrams that have arrived.
+    pub datagrams: u64,
+    /// Receives and sends of datagrams that have failed.
+    pub datagram_errors: u64,
+    /// Options of sockets that the system has refused.
+    pub option_errors: u64,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
 }
@@ -246,6 +300,9 @@ impl Counts {
         self.writes += other.writes;
         self.throttles += other.throttles;
         self.detached += other.detached;
+        self.datagrams += other.datagrams;
+        self.datagram_errors += other.datagram_errors;
+        self.option_errors += other.option_errors;
         self.stale_writes += other.stale_writes;
         let (ends, others) = (&mut self.ends, &other.ends);
         ends.eof += others.eof;
@@ -288,6 +345,14 @@ const LISTENERS: u32 = 0xfff0_0000;
 /// Engines of this process so far: each has tokens of its own.
 static ENGINES: AtomicU32 = AtomicU32::new(0);
 
+/// The upper half of an engine's tokens: far from both ends, where programs have their numbers.
+fn tag_of(number: u32) -> u32 {
+    const FIRST: u32 = 0x8001_0000;
+    const SPAN: u64 = 0x7ffe_0000;
+    // The factor has no divisor in common with the span: each engine has another tag.
+    FIRST + ((u64::from(number) + 1) * 0x1e37_79b1 % SPAN) as u32
+}
+
 impl<S> Engine<S> {
     /// An engine without connections.
     pub fn new(config: Config) -> Engine<S> {
@@ -305,7 +370,7 @@ impl<S> Engine<S> {
             table: Table::new(loop_index),
             config,
             budget,
-            tag: 1 << 31 | ENGINES.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff,
+            tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
             queue: VecDeque::new(),
             pending: VecDeque::new(),
             gone: VecDeque::new(),
@@ -322,6 +387,9 @@ impl<S> Engine<S> {
             throttled: Vec::new(),
             counts: Counts::default(),
             shared: None,
+            datagrams: Datagrams::default(),
+            refused: 0,
+            making: false,
             stop_asked: false,
             refuses: false,
             balancer: None,
@@ -369,6 +437,11 @@ impl<S> Engine<S> {
     /// The number of connections, including those that are closing.
     pub fn len(&self) -> usize {
         self.table.len
+    }
+
+    /// Whether datagrams wait that the kernel has not taken.
+    pub(crate) fn sends_datagrams(&self) -> bool {
+        self.datagrams.charged() > 0
     }
 
     /// Whether there is no connection.
@@ -476,5 +549,21 @@ impl<S> fmt::Debug for Engine<S> {
             .field("budget", &self.budget)
             .field("counts", &self.counts)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_engine_has_a_tag_near_the_ends() {
+        let mut tags: Vec<u32> = (0..10_000).chain(u32::MAX - 9..=u32::MAX).map(tag_of).collect();
+        for tag in &tags {
+            assert!((0x8001_0000..0xffff_0000).contains(tag), "{tag:x}");
+        }
+        tags.sort_unstable();
+        tags.dedup();
+        assert_eq!(tags.len(), 10_010);
     }
 }

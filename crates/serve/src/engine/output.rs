@@ -420,18 +420,29 @@ impl<S> Engine<S> {
         let limits = self.config.limits;
         let (source, token) = (self.table.place(index).source, self.token(index));
         let place = self.table.place_mut(index);
+        let was_full = place.flags & FULL != 0;
         if queued > limits.high {
             place.flags |= FULL;
         }
+        let flags = place.flags;
         if queued == 0 {
-            return self.unsweep(index);
+            return if flags & CLOSING == 0 {
+                self.unsweep(index)
+            };
         }
-        let mark = if place.flags & FULL != 0 { limits.low } else { 0 };
-        if place.flags & (DRAINING | CLOSING) == 0 {
-            let drain = Op::wait_drained(source, mark).token(token);
-            if watcher.submit(drain).is_ok() {
+        let mark = if flags & FULL != 0 { limits.low } else { 0 };
+        if flags & (DRAINING | CLOSING) == 0 {
+            let drain = watcher.submit(Op::wait_drained(source, mark).token(token)).ok();
+            if drain.is_some() {
                 self.table.place_mut(index).flags |= DRAINING;
             }
+            self.activate(index).drain = drain;
+        } else if !was_full
+            && flags & FULL != 0
+            && let Some(drain) = self.table.active_of(index).and_then(|active| active.drain.take())
+        {
+            // It waits for the end of the output. When it is cancelled, one for the mark follows.
+            watcher.cancel(drain);
         }
         self.sweep_later(watcher, index);
     }

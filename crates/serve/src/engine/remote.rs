@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use windlass::driver::Driver;
@@ -43,8 +43,6 @@ pub(crate) struct Shared {
     token: u64,
     /// Connections that the loop has, or is about to get.
     pub(crate) load: AtomicUsize,
-    /// Writes that met a connection which had ended meanwhile.
-    stale_writes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -66,9 +64,18 @@ pub(crate) enum Command {
     Stop,
 }
 
+/// What the queue keeps for each write besides its bytes.
+const BOOKKEEPING: u32 = size_of::<Command>() as u32;
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Gives back what a write was charged when it was queued.
+    fn discharge(&self, id: Id, bytes: u32) {
+        self.heads.discharge(id, bytes);
+        self.budget.change(bytes + BOOKKEEPING, 0);
     }
 
     /// Queues a command; it comes back if the loop is over.
@@ -125,7 +132,8 @@ impl Remote {
     ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
     /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
-    ///   in the whole server.
+    ///   in the whole server. Until its loop has the write, that counts what the queue keeps for
+    ///   it, too: less than 100 bytes.
     pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
         let refused = |data, reason| Err(Refused { data, reason });
@@ -137,15 +145,14 @@ impl Remote {
         if bytes == 0 {
             return Ok(()); // an empty write has no charge, so nothing would bound its queue
         }
-        if !shared.budget.try_charge(bytes) {
+        if !shared.budget.try_charge(bytes + BOOKKEEPING) {
             shared.heads.discharge(id, bytes);
             return refused(data, Refusal::Memory);
         }
         match shared.post(Command::Write(id, data)) {
             Ok(()) => Ok(()),
             Err(command) => {
-                shared.heads.discharge(id, bytes);
-                shared.budget.change(bytes, 0);
+                shared.discharge(id, bytes);
                 let Command::Write(_, data) = command else { unreachable!("it comes back") };
                 refused(data, Refusal::Stale)
             }
@@ -198,7 +205,6 @@ impl<S> Engine<S> {
                 submitter: watcher.submitter(),
                 token,
                 load: AtomicUsize::new(self.table.len),
-                stale_writes: AtomicU64::new(0),
             })
         });
         Remote { loops: [Arc::clone(shared)].into() }
@@ -252,11 +258,9 @@ impl<S> Engine<S> {
     fn write_charged(&mut self, shared: &Shared, id: Id, data: Buf) {
         let bytes = data.len() as u32;
         // From here on the loop's own charge counts.
-        shared.heads.discharge(id, bytes);
-        shared.budget.change(bytes, 0);
+        shared.discharge(id, bytes);
         let stays = OVER | SHUT | SHUTTING | DETACH;
         if self.table.get(id).is_none_or(|place| place.flags & stays != 0) {
-            shared.stale_writes.fetch_add(1, Ordering::Relaxed);
             self.counts.stale_writes += 1;
         } else if bytes > 0 {
             self.cork(id.index(), data);
@@ -265,18 +269,22 @@ impl<S> Engine<S> {
 
     /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
     pub(crate) fn close_inbox(&mut self) {
-        self.look_into_inbox();
-        let Some(shared) = &self.shared else { return };
+        let Some(shared) = self.shared.clone() else { return };
         let mut inbox = shared.lock();
         inbox.closed = true;
         let commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands {
-            if let Command::Write(id, data) = command {
-                let shared = Arc::clone(shared);
-                shared.heads.discharge(id, data.len() as u32);
-                shared.budget.change(data.len() as u32, 0);
-                self.counts.stale_writes += 1;
+            match command {
+                Command::Write(id, data) => {
+                    shared.discharge(id, data.len() as u32);
+                    self.counts.stale_writes += 1;
+                }
+                Command::Adopt(..) => {
+                    self.counts.refused += 1;
+                    self.count_load(-1);
+                }
+                Command::Wake(_) | Command::Close(_) | Command::Stop => {}
             }
         }
     }
@@ -289,6 +297,7 @@ impl<S> Drop for Engine<S> {
         for active in &self.table.active {
             self.budget.change(active.charged, 0);
         }
+        self.budget.change(self.datagrams.charged() as u32, 0);
     }
 }
 

@@ -6,6 +6,7 @@ use windlass::driver::Driver;
 use windlass::{Op, Watcher};
 
 use super::conn::*;
+use super::listener::{Request, is_full};
 use super::{Cause, Engine, SWEEP};
 
 /// How many connections one turn looks at.
@@ -39,10 +40,17 @@ impl<S> Engine<S> {
 
     /// Starts the timer of the sweep. Throttled connections need it, too: another loop may free the
     /// bytes.
-    fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+    pub(crate) fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         if self.sweep_timer.is_none() && !(self.swept.is_empty() && self.throttled.is_empty()) {
-            let timer = Op::timer(self.config.limits.step()).token(self.token(SWEEP));
-            self.sweep_timer = watcher.submit(timer).ok();
+            self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
+        }
+    }
+
+    fn submit_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>, op: Op) {
+        let submitted = watcher.submit(op.token(self.token(SWEEP)));
+        self.sweep_timer = submitted.as_ref().ok().copied();
+        if is_full(submitted) {
+            self.request(Request::Sweep);
         }
     }
 
@@ -64,7 +72,7 @@ impl<S> Engine<S> {
         self.sweep_from = stop;
         if stop > 0 {
             // It stands for the timer, so that there is one of them at a time.
-            self.sweep_timer = watcher.submit(Op::nop().token(self.token(SWEEP))).ok();
+            self.submit_sweep(watcher, Op::nop());
         } else {
             self.arm_sweep(watcher);
         }
@@ -89,6 +97,9 @@ impl<S> Engine<S> {
             self.fail(watcher, index, cause);
         } else if !ends && limits.write_stall.is_some_and(|stall| past >= stall) {
             self.fail(watcher, index, Cause::WriteStall);
+        } else if flags & (CONNECTING | CLOSING | DRAINING) == 0 {
+            // The wait for the end of the output was refused.
+            self.drained(watcher, index);
         }
     }
 

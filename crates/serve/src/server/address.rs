@@ -13,7 +13,9 @@ pub(crate) enum Place {
     Tcp(Vec<SocketAddr>),
     /// A Unix path.
     Unix(PathBuf),
-    /// A listener that the program has made.
+    /// A UDP port, likewise.
+    Udp(Vec<SocketAddr>),
+    /// A listener, or a datagram socket, that the program has made.
     Listener(Handle),
     /// No listener: another loop has it.
     Nowhere,
@@ -51,11 +53,14 @@ impl Listen {
             "tcp" => Place::Tcp(resolve(text, address, |_| true)?),
             "tcp4" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv4)?),
             "tcp6" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv6)?),
+            "udp" => Place::Udp(resolve(text, address, |_| true)?),
+            "udp4" => Place::Udp(resolve(text, address, SocketAddr::is_ipv4)?),
+            "udp6" => Place::Udp(resolve(text, address, SocketAddr::is_ipv6)?),
             "unix" if address.is_empty() => return Err(wrong(text, "the path is missing")),
             "unix" if reuse_port => return Err(wrong(text, "a Unix path cannot be shared")),
             "unix" => Place::Unix(PathBuf::from(address)),
             _ => {
-                let known = "the schemes are tcp, tcp4, tcp6 and unix";
+                let known = "the schemes are tcp, tcp4, tcp6, udp, udp4, udp6 and unix";
                 return Err(wrong(text, known));
             }
         };
@@ -104,6 +109,13 @@ mod tests {
         }
     }
 
+    fn udp(text: &str) -> Vec<String> {
+        match Listen::parse(text).unwrap().place {
+            Place::Udp(addresses) => addresses.iter().map(SocketAddr::to_string).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn addresses_are_read() {
         assert_eq!(tcp("tcp://127.0.0.1:80"), ["127.0.0.1:80"]);
@@ -112,6 +124,10 @@ mod tests {
         assert_eq!(tcp("tcp4://:7"), ["0.0.0.0:7"]);
         assert_eq!(tcp("tcp6://[::1]:7?reuseport=true"), ["[::1]:7"]);
         assert_eq!(tcp("tcp6://[::1]"), ["[::1]:0"]);
+        assert_eq!(udp("udp://127.0.0.1:53"), ["127.0.0.1:53"]);
+        assert_eq!(udp("udp4://:53"), ["0.0.0.0:53"]);
+        assert_eq!(udp("udp6://[::1]:53?reuseport=true"), ["[::1]:53"]);
+        assert!(Listen::parse("udp://:53?reuseport=true").unwrap().reuse_port);
         assert!(Listen::parse("tcp://127.0.0.1:80?reuseport=true").unwrap().reuse_port);
         assert!(!Listen::parse("tcp://127.0.0.1:80?reuseport=0").unwrap().reuse_port);
         let unix = Listen::parse("unix:///run/echo").unwrap();
@@ -126,6 +142,8 @@ mod tests {
             ("tcp://127.0.0.1:port", "127.0.0.1:port"),
             ("tcp://:99999", "no number"),
             ("tcp6://127.0.0.1:80", "no address of this family"),
+            ("udp4://[::1]:80", "no address of this family"),
+            ("udp://127.0.0.1:port", "127.0.0.1:port"),
             ("tcp://127.0.0.1:80?reuse=1", "the only setting"),
             ("tcp://127.0.0.1:80?reuseport=perhaps", "true or false"),
             ("unix://", "the path is missing"),

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use windlass::net::SocketOption;
 use windlass::{Address, Buf, Handle};
 
-use crate::engine::{Cause, Engine, Id, Origin, Remote};
+use super::datagram::Datagram;
+use crate::engine::{Cause, Engine, Id, Origin, Phase, Remote};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +64,12 @@ pub trait Handler: Sized {
     /// Bytes have arrived: at least one, except in a call by the default of
     /// [`wake`](Handler::wake).
     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
+        Action::None
+    }
+
+    /// A datagram has arrived at a `udp://` address. There is no connection, and so no state, and
+    /// no other callback. [`Datagram::reply`] answers the sender.
+    fn datagram(&mut self, d: &mut Datagram<'_, Self::State>, data: Buf) -> Action {
         Action::None
     }
 
@@ -135,6 +143,8 @@ pub struct Closed<S> {
     pub cause: Cause,
     /// How many bytes of output were not sent.
     pub unsent: usize,
+    /// What the connection was doing.
+    pub phase: Phase,
     /// The program's state.
     pub state: S,
 }
@@ -257,6 +267,11 @@ impl<S> Conn<'_, S> {
     /// Ends the connection, and drops its waiting output.
     pub fn abort(&mut self) {
         self.engine.abort(self.id);
+    }
+
+    /// Sets an option of the socket: see [`Engine::set_option`].
+    pub fn set_option(&mut self, option: SocketOption) {
+        self.engine.set_option(self.id, option);
     }
 
     /// The engine of this loop: every other connection of it.

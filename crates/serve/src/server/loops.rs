@@ -7,6 +7,7 @@ use std::time::Duration;
 use windlass::driver::{Driver, OpCode};
 use windlass::{Address, Buf, Completion, Completions, Done, Source, Ticket, Watcher};
 
+use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Report, Unfinished};
 use crate::engine::{Cause, Engine, Event, Id, Remote};
@@ -101,6 +102,10 @@ impl<H: Handler> Running<H> {
             }
             self.guarded(|this| this.flush(watcher));
             if !self.engine.has_events() {
+                if self.is_over() {
+                    // From here on nothing would count what it is told.
+                    self.engine.close_inbox();
+                }
                 return;
             }
         }
@@ -159,7 +164,10 @@ impl<H: Handler> Running<H> {
         // the handler after its own panic is the program's concern.
         while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.panics += 1;
-            if let Some(id) = self.current.take() {
+            // The state of a connection that has not begun is not the callback's before it.
+            if !self.engine.gave_up_making()
+                && let Some(id) = self.current.take()
+            {
                 self.engine.abort_as(id, Cause::Panicked);
             }
         }
@@ -198,18 +206,23 @@ impl<H: Handler> Running<H> {
                 self.current = Some(id);
                 (Some(id), handler.wake(&mut Conn { engine, remote, id }))
             }
-            Event::Closed { id, cause, unsent, state, age } => {
+            Event::Closed { id, cause, unsent, phase, state, age } => {
                 if self.stopping && unsent > 0 {
-                    self.unfinished.push(Unfinished { id, age, unsent });
+                    self.unfinished.push(Unfinished { id, phase, age, unsent });
                 }
                 self.current = Some(id);
-                let closed = Closed { id, cause, unsent, state };
+                let closed = Closed { id, cause, unsent, phase, state };
                 (None, handler.closed(&mut Context { engine, remote }, closed))
             }
             Event::Detached { id, handle, undelivered, eof, state } => {
                 self.current = Some(id);
                 let detached = Detached { id, handle, undelivered, eof, state };
                 (None, handler.detached(&mut Context { engine, remote }, detached))
+            }
+            Event::Datagram { listener, from, data, truncated } => {
+                self.current = None;
+                let mut datagram = Datagram { engine, remote, listener, from, truncated };
+                (None, handler.datagram(&mut datagram, data))
             }
             Event::Tick => return self.tick(),
             Event::AcceptFailed { .. } => return,
@@ -337,9 +350,13 @@ impl<H: Handler> Running<H> {
         self.remote.clone()
     }
 
-    /// Whether the server has shut down, and has called `closed` for every connection.
+    /// Whether the server has shut down, has called `closed` for every connection, and has sent its
+    /// datagrams.
     pub fn is_over(&self) -> bool {
-        self.stopping && self.engine.is_empty() && !self.engine.has_events()
+        self.stopping
+            && self.engine.is_empty()
+            && !self.engine.has_events()
+            && !self.engine.sends_datagrams()
     }
 
     /// The handler.

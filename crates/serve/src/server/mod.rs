@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! mod.rs      the type `Server` and its settings
-//! handler.rs  the callbacks, and their arguments
+//! handler.rs  the callbacks, and their arguments     datagram.rs  datagrams
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
 //! serve.rs    one function and four closures
 //! address.rs  addresses to listen at     report.rs  the report at the end
 //! ```
 
 mod address;
+mod datagram;
 mod handler;
 mod loops;
 mod report;
@@ -19,12 +20,13 @@ use std::sync::Arc;
 use std::{fmt, io, mem, thread};
 
 use windlass::driver::Driver;
-use windlass::net::ListenOptions;
+use windlass::net::{DatagramOptions, ListenOptions};
 use windlass::{Address, Builder, Handle, Watcher};
 
 use crate::engine::{Balance, Balancer, Budget, Config, Engine, Limits, Remote};
 use crate::sys::BoundPath;
 use address::{Listen, Place};
+pub use datagram::Datagram;
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
 pub use loops::Running;
 pub use report::{Report, Unfinished};
@@ -53,6 +55,7 @@ pub struct Server<F> {
     make: F,
     listens: Vec<Listen>,
     config: Config,
+    limits: Option<Limits>,
     builder: Builder,
     loops: Loops,
     balance: Balance,
@@ -86,17 +89,22 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             make,
             listens: Vec::new(),
             config: Config::default(),
+            limits: None,
             builder: Watcher::builder(),
             loops: Loops::One,
             balance: Balance::default(),
         }
     }
 
-    /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://` or `unix://PATH`. Without a host it
-    /// listens on all interfaces, and without a port the system chooses one. The suffix
-    /// `?reuseport=true` lets several servers share a port. This call looks the host up, and blocks
-    /// meanwhile. Of several addresses of the host, the server listens at the first that it can
-    /// bind.
+    /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://`, `udp://`, `udp4://`, `udp6://` or
+    /// `unix://PATH`. Without a host it listens on all interfaces, and without a port the system
+    /// chooses one. The suffix `?reuseport=true` lets several servers share a port. This call looks
+    /// the host up, and blocks meanwhile. Of several addresses of the host, the server listens at
+    /// the first that it can bind.
+    ///
+    /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. Of several loops the
+    /// first one takes all of them. With `?reuseport=true`, or [`Balance::ReusePort`], each loop
+    /// has a socket at this address, and the system distributes the datagrams by their senders.
     ///
     /// A socket that an earlier process left at a Unix path is replaced. The server removes its own
     /// path when it ends.
@@ -108,7 +116,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         Ok(self)
     }
 
-    /// Adds a listener that the program has made.
+    /// Adds a listener that the program has made, or a datagram socket that is bound and not
+    /// connected.
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
         let place = Place::Listener(listener.into());
         self.listens.push(Listen { place, reuse_port: false });
@@ -127,17 +136,22 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Sets the limits of the connections: the [`limits`](Config::limits) of the configuration.
+    /// Sets the limits of the connections. They take the place of those in
+    /// [`config`](Server::config), before or after this call.
     pub fn limits(mut self, limits: Limits) -> Server<F> {
-        self.config.limits = limits;
+        self.limits = Some(limits);
         self
     }
 
-    /// Replaces the whole configuration of the engines, also the limits that an earlier
-    /// [`limits`](Server::limits) has set.
+    /// Sets the configuration of the engines. Default [`Config::default`].
     pub fn config(mut self, config: Config) -> Server<F> {
         self.config = config;
         self
+    }
+
+    /// The configuration of every loop.
+    fn configuration(&self) -> Config {
+        self.config.limits(self.limits.unwrap_or(self.config.limits))
     }
 
     /// Sets the builder of the watchers.
@@ -205,12 +219,13 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         if self.listens.is_empty() {
             return Err(invalid("nothing to serve"));
         }
-        let budget = Budget::new(self.config.limits.memory);
+        let config = self.configuration();
+        let budget = Budget::new(config.limits.memory);
         let mut listens = Some(self.listens);
         let mut loops = Vec::new();
         for (index, watcher) in watchers.iter_mut().enumerate() {
             let listens = listens.take().unwrap_or_default();
-            loops.push(Prepared::new(index, watcher, self.config, budget.clone(), listens)?);
+            loops.push(Prepared::new(index, watcher, config, budget.clone(), listens)?);
         }
         let addresses = loops[0].addresses.clone();
         let remote = Remote::of_loops(loops.iter().map(|prepared| prepared.remote.clone()));
@@ -292,6 +307,17 @@ impl<S: Default> Prepared<S> {
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
                 for address in addresses {
                     match self.engine.listen(watcher, address, options) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Place::Udp(addresses) => {
+                let options = DatagramOptions::default().reuse_port(listen.reuse_port);
+                let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+                for address in addresses {
+                    match self.engine.bind_datagram(watcher, address, options) {
                         Ok(_) => return Ok(()),
                         Err(error) => last = error,
                     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Counts, Id};
+use crate::engine::{Counts, Id, Phase};
 
 /// What a server has done, and what it could not finish.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Report {
 pub struct Unfinished {
     /// The connection.
     pub id: Id,
+    /// What it was doing: [`Phase::Open`] if the shutdown has found it open.
+    pub phase: Phase,
     /// How long it had been open.
     pub age: Duration,
     /// How many bytes of output were not sent.

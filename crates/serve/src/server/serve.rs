@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass::{Buf, Watcher};
 
 use super::handler::{Action, Closed, Conn, Context, Handler};
-use super::{Report, Server};
+use super::{Report, Server, invalid};
 use crate::engine::{Cause, Id, Origin, Remote};
 
 /// How long the ticker waits while connections are busy, and while none is.
@@ -74,7 +74,8 @@ impl Waker {
 /// ```
 ///
 /// # Errors
-/// As for [`Server::listen`] and [`Server::run`].
+/// As for [`Server::listen`] and [`Server::run`]; `InvalidInput` for a `udp://` address, because no
+/// closure takes datagrams.
 pub fn serve<C>(
     address: &str,
     handle: impl FnMut(Id, Buf, &mut C) -> (Buf, bool),
@@ -83,6 +84,9 @@ pub fn serve<C>(
     ticker: impl FnMut(&mut C) -> bool,
     context: &mut C,
 ) -> io::Result<Report> {
+    if address.starts_with("udp") {
+        return Err(invalid("serve takes no datagrams; Server does"));
+    }
     let closures = Closures { handle, accept, closed, ticker, context, is_busy: false };
     // It is made once, because there is one loop.
     let closures = std::cell::RefCell::new(Some(closures));

@@ -31,19 +31,19 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     let shares = server.balance == Balance::ReusePort;
     if shares {
         for listen in &mut listens {
-            listen.reuse_port |= matches!(listen.place, Place::Tcp(_));
+            listen.reuse_port |= matches!(listen.place, Place::Tcp(_) | Place::Udp(_));
         }
     }
-    let budget = Budget::new(server.config.limits.memory);
-    let is_shared: Vec<bool> =
-        listens.iter().map(|listen| matches!(listen.place, Place::Tcp(_))).collect();
+    let config = server.configuration();
+    let budget = Budget::new(config.limits.memory);
+    let shared: Vec<Sharing> = listens.iter().map(|listen| Sharing::of(listen, shares)).collect();
     thread::scope(|scope| {
         let mut loops = Vec::new();
         let mut begin = |index: usize, listens: Vec<Listen>| -> io::Result<Heard> {
             let one = Loop {
                 index,
                 builder: server.builder.clone(),
-                config: server.config,
+                config,
                 budget: budget.clone(),
                 balance: server.balance,
                 bind,
@@ -62,7 +62,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
         let (first, addresses) = begin(0, listens)?;
         let mut remotes = vec![first];
         for index in 1..count {
-            let listens = if shares { again(&addresses, &is_shared) } else { Vec::new() };
+            let listens = again(&addresses, &shared);
             remotes.push(begin(index, listens)?.0);
         }
         let remote = Remote::of_loops(remotes);
@@ -83,13 +83,32 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     })
 }
 
+/// Whether every loop has a listener of its own at an address.
+#[derive(Clone, Copy)]
+enum Sharing {
+    Tcp,
+    Udp,
+    No,
+}
+
+impl Sharing {
+    fn of(listen: &Listen, shares: bool) -> Sharing {
+        match listen.place {
+            Place::Tcp(_) if shares => Sharing::Tcp,
+            Place::Udp(_) if listen.reuse_port => Sharing::Udp,
+            _ => Sharing::No,
+        }
+    }
+}
+
 /// The listeners of a further loop, at the same ports.
-fn again(addresses: &[Address], is_shared: &[bool]) -> Vec<Listen> {
-    let listen = |(address, shared): (&Address, &bool)| match address.ip() {
-        Some(ip) if *shared => Listen { place: Place::Tcp(vec![ip]), reuse_port: true },
+fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
+    let listen = |(address, shared): (&Address, &Sharing)| match (address.ip(), shared) {
+        (Some(ip), Sharing::Tcp) => Listen { place: Place::Tcp(vec![ip]), reuse_port: true },
+        (Some(ip), Sharing::Udp) => Listen { place: Place::Udp(vec![ip]), reuse_port: true },
         _ => Listen { place: Place::Nowhere, reuse_port: false },
     };
-    addresses.iter().zip(is_shared).map(listen).collect()
+    addresses.iter().zip(shared).map(listen).collect()
 }
 
 struct Loop<'a, F> {

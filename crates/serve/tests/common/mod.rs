@@ -2,6 +2,9 @@
 //! in one thread on one watcher.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
+pub mod engine;
+pub mod refusing;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -141,6 +144,8 @@ pub struct Client {
     pub is_broken: bool,
     /// Whether it never reads.
     pub is_deaf: bool,
+    /// Whether it stays when the server has ended its side. Others close then.
+    pub stays: bool,
     /// Bytes of its writes that are out.
     pub said: usize,
 }
@@ -175,6 +180,9 @@ impl Clients {
             (OpCode::Read, Ok(Done::Read(data))) => {
                 client.heard.extend_from_slice(data);
                 client.eof |= data.is_eof();
+                if data.is_eof() && !client.stays {
+                    watcher.abort(c.source);
+                }
             }
             // The test has cancelled the read, so that the client stops reading.
             (OpCode::Read, Err(error)) if error.kind() == ErrorKind::Cancelled => {}
@@ -252,10 +260,16 @@ impl<D: Driver, H: Handler> Bench<D, H> {
         self.submit(client, Op::shutdown(client));
     }
 
-    /// Submits what a client does; refused only if its connect has failed.
+    /// A client that has not read begins to.
+    pub fn hear(&mut self, client: Source) {
+        self.clients.all.get_mut(&client).expect("a client").is_deaf = false;
+        self.submit(client, Op::read(client).multishot());
+    }
+
+    /// Submits what a client does; refused only if its connect has failed, or it has closed.
     fn submit(&mut self, client: Source, op: Op) {
         if let Err(refused) = self.watcher.submit(op.token(CLIENT)) {
-            assert!(matches!(refused.reason, Reason::Os(_)), "{refused}");
+            assert!(matches!(refused.reason, Reason::Os(_) | Reason::Stale), "{refused}");
             self.clients.all.get_mut(&client).expect("a client").is_broken = true;
         }
     }
@@ -287,6 +301,13 @@ impl<D: Driver, H: Handler> Bench<D, H> {
 
     /// Runs one turn, and waits for it for at most `span`; how many completions there were.
     pub fn turn(&mut self, span: Duration) -> usize {
+        let count = self.look(span);
+        self.running.turn(&mut self.watcher);
+        count
+    }
+
+    /// Takes what is there, and leaves the callbacks to a later turn.
+    pub fn look(&mut self, span: Duration) -> usize {
         let mut done = Completions::new();
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for c in done.drain(..) {
@@ -294,7 +315,6 @@ impl<D: Driver, H: Handler> Bench<D, H> {
                 self.clients.take(&mut self.watcher, c);
             }
         }
-        self.running.turn(&mut self.watcher);
         count
     }
 

@@ -1,0 +1,259 @@
+//! Datagram sockets: each datagram is an event, and an answer goes to its sender.
+
+use std::io;
+
+use windlass::driver::{Driver, OpCode};
+use windlass::net::DatagramOptions;
+use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
+
+use super::conn::{Refusal, Refused};
+use super::listener::{Request, is_full};
+use super::{Engine, Event, LISTENERS};
+
+/// How many receives a socket has in flight: so many datagrams a turn takes at most.
+const RECEIVES: u32 = 32;
+
+/// What a datagram that waits is charged besides its bytes.
+const BOOKKEEPING: usize = 128;
+
+/// The datagram sockets of an engine.
+#[derive(Default)]
+pub(crate) struct Datagrams {
+    sockets: Vec<Socket>,
+    /// What was written in this turn.
+    letters: Vec<(usize, Address, Buf)>,
+}
+
+struct Socket {
+    /// Its number among the listeners.
+    listener: usize,
+    /// Receives in flight, and those that have failed since the last datagram.
+    receives: u32,
+    failures: u32,
+    /// Whether it waits before it receives again.
+    rests: bool,
+    /// What is charged for datagrams that the kernel has not taken.
+    charged: u32,
+}
+
+impl Datagrams {
+    fn socket(&mut self, listener: usize) -> Option<&mut Socket> {
+        self.sockets.iter_mut().find(|socket| socket.listener == listener)
+    }
+
+    /// What the server's budget is charged for them.
+    pub(crate) fn charged(&self) -> usize {
+        self.sockets.iter().map(|socket| socket.charged as usize).sum()
+    }
+}
+
+impl<S> Engine<S> {
+    /// Binds a datagram socket, and receives from then on: [`Event::Datagram`]. Returns its number
+    /// among the [listeners](Engine::listeners).
+    ///
+    /// # Errors
+    /// As for [`Watcher::bind_datagram`].
+    pub fn bind_datagram<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        address: impl Into<Address>,
+        options: DatagramOptions,
+    ) -> io::Result<usize> {
+        let source = watcher.bind_datagram(address, options)?;
+        self.receive_from(watcher, source)
+    }
+
+    /// Receives from a datagram socket.
+    pub(crate) fn receive_from<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+    ) -> io::Result<usize> {
+        let listener = self.number_of_listener(watcher, source)?;
+        // The first one tells whether the socket can do it at all.
+        let first = Op::recv_from(source).token(self.token(LISTENERS + listener as u32));
+        if let Err(refused) = watcher.submit(first) {
+            watcher.abort(source);
+            return Err(refused.into());
+        }
+        self.listeners.push(source);
+        self.datagrams.sockets.push(Socket {
+            listener,
+            receives: 1,
+            failures: 0,
+            rests: false,
+            charged: 0,
+        });
+        self.receive(watcher, listener);
+        Ok(listener)
+    }
+
+    /// Whether a listener is a datagram socket.
+    pub(crate) fn has_datagrams(&mut self, listener: usize) -> bool {
+        self.datagrams.socket(listener).is_some()
+    }
+
+    /// Submits the receives that are missing.
+    pub(crate) fn receive<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
+        let source = self.listeners[listener];
+        let token = self.token(LISTENERS + listener as u32);
+        let Some(socket) = self.datagrams.socket(listener) else { return };
+        while socket.receives < RECEIVES && !socket.rests && !source.is_none() {
+            let submitted = watcher.submit(Op::recv_from(source).token(token));
+            if submitted.is_err() {
+                if is_full(submitted) {
+                    self.request(Request::Accept(listener));
+                }
+                return;
+            }
+            socket.receives += 1;
+        }
+    }
+
+    /// Sends a datagram from a datagram socket, in the next [`flush`](Engine::flush). The kernel
+    /// can drop it on its way, as every datagram.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the buffer back, with:
+    ///
+    /// - [`Refusal::Stale`]: no datagram socket has this number, or it is closed.
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for this
+    ///   socket, with 128 more for each datagram.
+    /// - [`Refusal::Memory`]: more than [`Limits::memory`](super::Limits::memory) bytes would wait
+    ///   in the whole server.
+    pub fn send_to(
+        &mut self,
+        listener: usize,
+        to: impl Into<Address>,
+        data: impl Into<Buf>,
+    ) -> Result<(), Refused> {
+        let data = data.into();
+        let cap = self.config.limits.cap;
+        let is_open = self.listeners.get(listener).is_some_and(|source| !source.is_none());
+        let Some(socket) = self.datagrams.socket(listener).filter(|_| is_open) else {
+            return Err(Refused { data, reason: Refusal::Stale });
+        };
+        let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
+        if bytes as usize + socket.charged as usize > cap {
+            return Err(Refused { data, reason: Refusal::Cap });
+        }
+        if !self.budget.try_charge(bytes) {
+            return Err(Refused { data, reason: Refusal::Memory });
+        }
+        socket.charged += bytes;
+        self.datagrams.letters.push((listener, to.into(), data));
+        self.requests = true;
+        Ok(())
+    }
+
+    /// Sends what was written in this turn.
+    pub(crate) fn send_letters<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let mut letters = std::mem::take(&mut self.datagrams.letters);
+        for (listener, to, data) in letters.drain(..) {
+            let (source, bytes) = (self.listeners[listener], data.len());
+            // A datagram is one buffer.
+            let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
+            let send = Op::send_to(source, data, to);
+            let send = send.token(self.token(LISTENERS + listener as u32));
+            let send = send.timeout(self.config.limits.close);
+            if watcher.submit(send).is_err() {
+                self.counts.datagram_errors += 1;
+                self.discharge_letter(listener, bytes);
+            }
+        }
+        if self.datagrams.letters.is_empty() {
+            // The memory is used again.
+            self.datagrams.letters = letters;
+        }
+    }
+
+    fn discharge_letter(&mut self, listener: usize, bytes: usize) {
+        if let Some(socket) = self.datagrams.socket(listener) {
+            let bytes = (bytes + BOOKKEEPING) as u32;
+            socket.charged -= bytes;
+            self.budget.change(bytes, 0);
+        }
+    }
+
+    /// An operation of a datagram socket has ended.
+    pub(crate) fn take_datagram<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: usize,
+        mut completion: Completion,
+    ) -> Option<Event<S>> {
+        match completion.code() {
+            OpCode::SendTo => {
+                self.counts.datagram_errors += u64::from(completion.result.is_err());
+                let bytes = completion.take_buf().len();
+                self.discharge_letter(listener, bytes);
+                None
+            }
+            OpCode::RecvFrom => self.received(watcher, listener, completion),
+            // After a rest.
+            OpCode::Timer => {
+                self.datagrams.socket(listener)?.rests = false;
+                self.receive(watcher, listener);
+                None
+            }
+            // The close at the end: what waits was not sent in time.
+            _ => {
+                if completion.result.is_err() {
+                    watcher.abort(completion.source);
+                }
+                None
+            }
+        }
+    }
+
+    fn received<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: usize,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        let source = *self.listeners.get(listener)?;
+        let socket = self.datagrams.socket(listener)?;
+        socket.receives -= 1;
+        let event = match completion.result {
+            Ok(Done::Received { data, from, truncated }) => {
+                socket.failures = 0;
+                self.counts.datagrams += 1;
+                Some(Event::Datagram { listener, from, data, truncated })
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled => return None,
+                // An ICMP message about an earlier datagram, for example: the socket goes on.
+                _ => {
+                    self.counts.datagram_errors += 1;
+                    socket.failures += 1;
+                    if socket.failures % (2 * RECEIVES) == 0 {
+                        socket.rests = true;
+                        self.pause_listener(watcher, listener);
+                    }
+                    None
+                }
+            },
+            Ok(_) => None,
+        };
+        if !source.is_none() {
+            self.receive(watcher, listener);
+        }
+        event
+    }
+
+    /// Closes the datagram sockets behind what they send.
+    pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.send_letters(watcher);
+        let listeners: Vec<_> = self.datagrams.sockets.iter().map(|one| one.listener).collect();
+        for listener in listeners {
+            let source = std::mem::replace(&mut self.listeners[listener], Source::NONE);
+            let token = self.token(LISTENERS + listener as u32);
+            let close = Op::close(source).token(token).timeout(self.config.limits.close);
+            if !source.is_none() && watcher.submit(close).is_err() {
+                watcher.abort(source);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The last part of a close: a shutdown behind the output, then what the peer still says is dropped.
+//!
+//! A close(2) with unread input, or input that comes after it, makes the system reset the
+//! connection and drop the output that the peer has not acknowledged: the last answer. So a
+//! connection first shuts down its output, and closes when the peer has closed, too.
+
+use windlass::driver::Driver;
+use windlass::{Completion, Done, ErrorKind, Op, Source, Watcher};
+
+use super::conn::*;
+use super::{Cause, Engine, REFUSED};
+
+/// How many refused connections may wait for their peers to take the farewell.
+const MOST_REFUSED: usize = 1024;
+
+impl<S> Engine<S> {
+    /// The time of a close runs from here, unless it has begun before.
+    pub(crate) fn begin_end<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        closing: Closing,
+    ) {
+        let now = watcher.now();
+        let active = self.activate(index);
+        if active.closing == Closing::No {
+            active.since = Some(now);
+        }
+        active.closing = closing;
+        self.sweep_later(watcher, index);
+    }
+
+    /// All output of a connection is submitted: closes it behind that.
+    pub(crate) fn begin_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let source = place.source;
+        if place.flags & ENDED != 0 || self.config.limits.linger.is_zero() {
+            // The peer says nothing more that could cause a reset.
+            return self.submit_close(watcher, index);
+        }
+        self.begin_end(watcher, index, Closing::Output);
+        if watcher.submit(Op::shutdown(source).token(self.token(index))).is_err() {
+            return self.fail(watcher, index, Cause::Rejected);
+        }
+        self.read_on(watcher, index);
+    }
+
+    fn submit_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        self.begin_end(watcher, index, Closing::Submitted);
+        let source = self.table.place(index).source;
+        if watcher.submit(Op::close(source).token(self.token(index))).is_err() {
+            self.fail(watcher, index, Cause::Rejected);
+        }
+    }
+
+    /// How far the close of a connection is.
+    pub(crate) fn closing(&mut self, index: u32) -> Closing {
+        self.table.active_of(index).map_or(Closing::No, |active| active.closing)
+    }
+
+    /// Reads what a closing connection's peer still says.
+    pub(crate) fn read_on<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        let (source, flags) = (place.source, place.flags);
+        if flags & (READING | ENDED) != 0 || self.closing(index) == Closing::Submitted {
+            return;
+        }
+        match watcher.submit(Op::read(source).multishot().token(self.token(index))) {
+            Ok(_) => self.table.place_mut(index).flags |= READING,
+            Err(_) => self.fail(watcher, index, Cause::Rejected),
+        }
+    }
+
+    /// The peer of a closing connection has said something, which is dropped, or has ended.
+    pub(crate) fn read_while_closing<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        is_eof: bool,
+    ) {
+        if !is_eof {
+            return self.read_on(watcher, index);
+        }
+        self.table.place_mut(index).flags |= ENDED;
+        if self.closing(index) == Closing::Lingers {
+            self.submit_close(watcher, index);
+        }
+    }
+
+    /// The shutdown of a closing connection is done: all its output is the system's.
+    pub(crate) fn shut_while_closing<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        failed: Option<ErrorKind>,
+    ) {
+        if self.closing(index) != Closing::Output {
+            return; // An earlier half-close has told it already, or the close follows.
+        }
+        match failed {
+            Some(ErrorKind::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),
+            // A write before it has failed, and its end follows.
+            Some(ErrorKind::Torn) => {}
+            Some(_) => self.fail(watcher, index, Cause::Rejected),
+            None if self.table.place(index).flags & ENDED != 0 => self.submit_close(watcher, index),
+            None => {
+                self.activate(index).closing = Closing::Lingers;
+                // The limit of the close does not run any more; this one is shorter than its steps.
+                self.unsweep(index);
+                let source = self.table.place(index).source;
+                let timer = Op::timer(self.config.limits.linger).owned_by(source);
+                if watcher.submit(timer.token(self.token(index))).is_err() {
+                    self.submit_close(watcher, index);
+                }
+            }
+        }
+    }
+
+    /// The peer of a connection has not closed in time.
+    pub(crate) fn lingered<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        if self.closing(index) == Closing::Lingers {
+            self.fail(watcher, index, Cause::Closed);
+        }
+    }
+
+    /// Sends the farewell to a connection for which there is no room, and closes it.
+    #[cold]
+    pub(crate) fn say_farewell<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
+        let (token, limits) = (self.token(REFUSED), self.config.limits);
+        let farewell = self.config.farewell;
+        if !farewell.is_empty() {
+            let write = Op::write(source, farewell).quiet();
+            let _ = watcher.submit(write.token(token).timeout(limits.close));
+            if !limits.linger.is_zero() && self.refused < MOST_REFUSED {
+                // Its peer may have spoken already.
+                let shutdown = Op::shutdown(source).token(token);
+                let read = Op::read(source).multishot().timeout(limits.linger).token(token);
+                if watcher.submit(shutdown).is_ok() && watcher.submit(read).is_ok() {
+                    self.refused += 1;
+                    return;
+                }
+            }
+        }
+        if watcher.submit(Op::close(source).token(token)).is_err() {
+            watcher.abort(source);
+        }
+    }
+
+    /// Something has come of a connection that was refused.
+    pub(crate) fn refused_one<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        completion: &Completion,
+    ) {
+        let is_over = match &completion.result {
+            Ok(Done::Read(data)) => data.is_empty() || !completion.has_more(),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        if completion.code() == windlass::driver::OpCode::Read && !completion.has_more() {
+            self.refused -= 1;
+        }
+        if is_over {
+            watcher.abort(completion.source);
+        }
+    }
+}

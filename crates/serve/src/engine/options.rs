@@ -1,0 +1,77 @@
+//! Options of sockets: those of the configuration, and those of one connection.
+
+use windlass::driver::Driver;
+use windlass::net::SocketOption;
+use windlass::{Reason, Source, Watcher};
+
+use super::conn::Id;
+use super::listener::Request;
+use super::{Config, Engine};
+use crate::sys;
+
+impl Config {
+    /// The options of the sockets, and whether each is of TCP only.
+    fn options(&self) -> impl Iterator<Item = (SocketOption, bool)> + use<> {
+        let keepalive = self.keepalive.map(|probes| SocketOption::Keepalive(Some(probes)));
+        let recv = self.recv_buffer.map(SocketOption::RecvBuffer);
+        let send = self.send_buffer.map(SocketOption::SendBuffer);
+        let of_all = [recv, send].into_iter().flatten().map(|option| (option, false));
+        keepalive.into_iter().map(|option| (option, true)).chain(of_all)
+    }
+}
+
+impl<S> Engine<S> {
+    /// Sets an option of a connection's socket, in the next [`flush`](Engine::flush); false for a
+    /// stale id. An option that the system refuses is [counted](super::Counts::option_errors).
+    pub fn set_option(&mut self, id: Id, option: SocketOption) -> bool {
+        let lives = self.table.get(id).is_some();
+        if lives {
+            self.request(Request::Option(id, option));
+        }
+        lives
+    }
+
+    pub(crate) fn set_option_of<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        option: SocketOption,
+    ) {
+        let Some(source) = self.source(id) else { return };
+        let refused = watcher.set_option(source, option).is_err();
+        self.counts.option_errors += u64::from(refused);
+    }
+
+    /// Sets the options of the configuration on a listener. What it accepts has them, too.
+    pub(crate) fn set_options_of_listener<D: Driver>(
+        &self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+    ) -> Result<(), Reason> {
+        for (option, is_of_tcp) in self.config.options() {
+            if !is_of_tcp || watcher.local_address(source)?.ip().is_some() {
+                watcher.set_option(source, option)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a connection; an accepted one has most of them from its listener.
+    pub(crate) fn set_options_of_connection<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        is_accepted: bool,
+    ) {
+        for (option, is_of_tcp) in self.config.options() {
+            if is_accepted && !(is_of_tcp && sys::ACCEPTED_LACK_KEEPALIVE) {
+                continue;
+            }
+            let address = self.source(id).map(|source| watcher.local_address(source));
+            let is_tcp = matches!(address, Some(Ok(address)) if address.ip().is_some());
+            if is_tcp || !is_of_tcp {
+                self.set_option_of(watcher, id, option);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! An engine on a watcher, with clients that are bare sources of the same watcher.
+
+use std::time::{Duration, Instant};
+
+use windlass::driver::Driver;
+use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::{Address, Completion, Completions, Source, Watcher};
+use windlass_serve::{Cause, Config, Engine, Event, Id, Phase};
+
+use super::{Harness, PATIENCE};
+
+/// An engine, and what it has told.
+pub struct Loop<D: Driver> {
+    pub watcher: Watcher<D>,
+    pub engine: Engine<()>,
+    pub address: Address,
+    pub told: Vec<&'static str>,
+    /// How connections have ended: the cause, the bytes that were not sent, and the phase.
+    pub ends: Vec<(Cause, usize, Phase)>,
+    pub opened: Vec<Id>,
+    /// Completions that are not the engine's.
+    pub foreign: Vec<Completion>,
+}
+
+impl<D: Driver> Loop<D> {
+    pub fn new<T: Harness<Driver = D>>(config: Config) -> Loop<D> {
+        Loop::on(T::watcher(Watcher::builder()), config)
+    }
+
+    /// With a listener, on this watcher.
+    pub fn on(mut watcher: Watcher<D>, config: Config) -> Loop<D> {
+        let mut engine = Engine::new(config);
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).expect("a listener");
+        let address = watcher.local_address(engine.listeners()[0]).expect("its address");
+        let (told, ends, opened) = (Vec::new(), Vec::new(), Vec::new());
+        Loop { watcher, engine, address, told, ends, opened, foreign: Vec::new() }
+    }
+
+    /// A socket that connects to the engine.
+    pub fn client(&mut self) -> Source {
+        let options = ConnectOptions::default().token(1);
+        self.watcher.connect([self.address.clone()], options).expect("a source").0
+    }
+
+    /// A socket that connects, and the connection of the engine.
+    pub fn pair(&mut self) -> (Source, Id) {
+        let (client, before) = (self.client(), self.opened.len());
+        self.until("it is open", |l| l.opened.len() > before);
+        (client, self.opened[before])
+    }
+
+    /// One turn; how many completions it had.
+    pub fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            self.foreign.extend(self.engine.complete(&mut self.watcher, c));
+        }
+        self.events();
+        self.engine.flush(&mut self.watcher);
+        count
+    }
+
+    fn events(&mut self) {
+        while let Some(event) = self.engine.next_event(&mut self.watcher) {
+            self.told.push(match event {
+                Event::Opened { id, .. } => {
+                    self.opened.push(id);
+                    "opened"
+                }
+                Event::Data { .. } => "data",
+                Event::Closed { cause, unsent, phase, .. } => {
+                    self.ends.push((cause, unsent, phase));
+                    "closed"
+                }
+                Event::Tick => "tick",
+                Event::Drained { .. } => "drained",
+                Event::Datagram { .. } => "datagram",
+                Event::AcceptFailed { .. } => "accept failed",
+                _ => "other",
+            });
+        }
+    }
+
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
+        let start = self.watcher.update_now();
+        while !ready(self) {
+            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
+            self.turn(50 * PATIENCE);
+        }
+    }
+
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.now() + span;
+        while let Some(left) = end.checked_duration_since(self.now())
+            && !left.is_zero()
+        {
+            self.turn(left);
+        }
+    }
+
+    pub fn now(&mut self) -> Instant {
+        self.watcher.update_now()
+    }
+
+    /// Bytes of output of a connection that the kernel has not taken.
+    pub fn queued(&self, id: Id) -> usize {
+        self.engine.source(id).map_or(0, |source| self.watcher.queued_bytes(source).unwrap_or(0))
+    }
+}

@@ -1,0 +1,410 @@
+//! Where two things meet that each work by themselves: failures in a row, marks in flight, the last
+//! turn, refused submissions, foreign tokens; on every driver.
+#![allow(missing_docs)] // a test binary has no users
+
+mod common;
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use common::engine::Loop;
+use common::refusing::{Orders, Refusing};
+use common::{Harness, bench};
+use windlass::driver::OpCode;
+use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::{Address, Buf, Op, Source, Watcher};
+use windlass_serve::{
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Phase, Refusal, Server,
+};
+
+every_driver! {
+    a_reset_counts_every_byte_that_was_not_sent
+    a_close_ends_a_connect_that_hangs
+    the_time_of_a_close_begins_once
+    drained_comes_at_the_low_mark_whatever_waits_already
+    small_writes_of_other_threads_are_bounded
+    a_refused_accept_is_tried_again
+    a_refused_pause_of_a_listener_is_tried_again
+    a_refused_sweep_is_tried_again
+    a_refused_tick_is_tried_again
+    a_refused_wait_for_the_end_of_output_is_tried_again
+    writes_of_the_last_turn_are_in_the_report
+    a_state_that_cannot_be_made_ends_no_other_connection
+    tokens_of_the_program_come_back
+    limits_hold_whatever_is_set_first
+}
+
+fn no_limits() -> Limits {
+    Limits::new().idle(None).write_stall(None).connect(None)
+}
+
+fn a_reset_counts_every_byte_that_was_not_sent<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new().limits(no_limits()));
+    let (client, id) = l.pair();
+    // Several writes, of which only the first is begun.
+    for bytes in [16 << 20, 1 << 20, 1000] {
+        l.engine.write(id, vec![0; bytes]).unwrap();
+        l.engine.flush(&mut l.watcher);
+    }
+    l.run_for(T::span(5.0));
+    let queued = l.queued(id);
+    assert!(queued > (1 << 20) + 1000, "{queued} bytes wait");
+    // It has read nothing: that is a reset.
+    l.watcher.abort(client);
+    l.until("it is closed", |l| !l.ends.is_empty());
+    let (cause, unsent, phase) = l.ends[0];
+    assert!(matches!(cause, Cause::Os(_)), "{cause:?}");
+    assert_eq!((unsent, phase), (queued, Phase::Open));
+    assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// A listener on which the next connect hangs: no accept is there, and its backlog is full.
+fn full_listener<T: Harness>(l: &mut Loop<T::Driver>) -> (Source, Address) {
+    let options = ListenOptions::default().backlog(0);
+    let listener = l.watcher.listen_with(([127, 0, 0, 1], 0), options).unwrap();
+    let address = l.watcher.local_address(listener).unwrap();
+    for _ in 0..4 {
+        let options = ConnectOptions::default().token(1);
+        l.watcher.connect([address.clone()], options).unwrap();
+    }
+    l.run_for(T::span(5.0));
+    (listener, address)
+}
+
+fn a_close_ends_a_connect_that_hangs<T: Harness>() {
+    let limits = no_limits().close(T::span(30.0));
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (_, address) = full_listener::<T>(&mut l);
+    let id = l.engine.connect([address], ConnectOptions::default(), ()).unwrap();
+    l.engine.write(id, vec![0; 5000]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(5.0));
+    assert!(l.ends.is_empty());
+    let start = l.now();
+    assert!(l.engine.close(id));
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(20.0));
+    assert!(l.ends.is_empty(), "too early: {:?}", l.ends);
+    while l.ends.is_empty() && l.now() - start < T::span(500.0) {
+        l.turn(T::span(10.0));
+    }
+    assert_eq!(l.ends, [(Cause::Closed, 5000, Phase::Connecting)]);
+    assert!(l.now() - start >= T::span(30.0));
+    assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// The time that the connect takes is part of the close's.
+fn the_time_of_a_close_begins_once<T: Harness>() {
+    if !T::VIRTUAL {
+        return; // The network decides when a connect that has hung goes on.
+    }
+    let limits = no_limits().close(Duration::from_secs(100));
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (listener, address) = full_listener::<T>(&mut l);
+    let id = l.engine.connect([address], ConnectOptions::default(), ()).unwrap();
+    l.engine.write(id, vec![0; 5 << 20]).unwrap();
+    l.engine.close(id);
+    let start = l.now();
+    l.engine.flush(&mut l.watcher);
+    l.run_for(Duration::from_secs(60));
+    assert!(l.ends.is_empty());
+    // Now there is room for it, but its peer does not read.
+    l.watcher.submit(Op::accept(listener).multishot().token(1)).unwrap();
+    l.until("it is given up", |l| !l.ends.is_empty());
+    let took = l.now() - start;
+    assert!(matches!(l.ends[0], (Cause::Closed, 1.., Phase::Closing)), "{:?}", l.ends);
+    assert!((100..=107).contains(&took.as_secs()), "{took:?}");
+}
+
+fn drained_comes_at_the_low_mark_whatever_waits_already<T: Harness>() {
+    let limits = no_limits().marks(3 << 20, 4 << 20);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (client, id) = l.pair();
+    // A little waits first: less than the marks.
+    while l.queued(id) == 0 {
+        l.engine.write(id, vec![0; 64 << 10]).unwrap();
+        l.engine.flush(&mut l.watcher);
+        l.run_for(T::span(0.2));
+    }
+    l.run_for(T::span(1.0));
+    assert!((1..3 << 20).contains(&l.queued(id)), "{} bytes wait", l.queued(id));
+    l.engine.write(id, vec![0; 16 << 20]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(1.0));
+    assert!(!l.told.contains(&"drained"));
+    while !l.told.contains(&"drained") {
+        let queued = l.queued(id);
+        assert!(queued > 0, "all is out, and it was not told");
+        let read = Op::read_exact(client, Vec::with_capacity(64 << 10), 64 << 10).token(1);
+        l.watcher.submit(read).unwrap();
+        l.until("the client has read", |l| l.foreign.iter().any(|c| c.code() == OpCode::ReadExact));
+        l.foreign.clear();
+        if queued <= 3 << 20 {
+            // The word of it may be on its way.
+            l.run_for(T::span(1.0));
+        }
+    }
+    assert!(l.queued(id) > 0, "drained came at the end only");
+    assert_eq!(l.told.iter().filter(|told| **told == "drained").count(), 1);
+}
+
+/// What the queue keeps for a write counts, too: a thread cannot fill the memory by single bytes.
+fn small_writes_of_other_threads_are_bounded<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new().limits(no_limits().memory(1 << 20)));
+    let remote = l.engine.remote(&mut l.watcher);
+    let (client, id) = l.pair();
+    let mut count = 0;
+    let refused = loop {
+        match remote.write(id, "x") {
+            Ok(()) => count += 1,
+            Err(refused) => break refused,
+        }
+        assert!(count <= 1 << 20, "a megabyte of single bytes");
+    };
+    assert_eq!((refused.reason, &*refused.data), (Refusal::Memory, &b"x"[..]));
+    assert!((1000..(1 << 20) / 32).contains(&count), "{count} writes");
+    let read = Op::read_exact(client, Vec::with_capacity(count), count).token(1);
+    l.watcher.submit(read).unwrap();
+    l.until("all has arrived", |l| l.foreign.iter().any(|c| c.code() == OpCode::ReadExact));
+    l.run_for(T::span(1.0));
+    assert_eq!((l.engine.budget().used(), l.engine.waiting(id)), (0, 0));
+    remote.write(id, "once more").unwrap();
+}
+
+/// An engine on a driver that refuses.
+fn refusing<T: Harness>(limits: Limits) -> (Loop<Refusing<T::Driver>>, Orders) {
+    let orders = Orders::default();
+    let driver = T::watcher(Watcher::builder()).into_driver();
+    let watcher = Watcher::with_driver(Refusing::new(driver, orders.clone()));
+    (Loop::on(watcher, Config::new().limits(limits)), orders)
+}
+
+fn a_refused_accept_is_tried_again<T: Harness>() {
+    let (mut l, orders) = refusing::<T>(no_limits());
+    orders.end_accept(libc_enetdown());
+    orders.refuse(OpCode::Accept, 1);
+    // This connection is lost with its accept.
+    l.client();
+    l.until("the accept has failed", |l| l.told.contains(&"accept failed"));
+    // It is accepted again after a pause, refused, and tried once more.
+    let start = l.now();
+    l.client();
+    while !l.told.contains(&"opened") && l.now() - start < Duration::from_secs(5) {
+        l.turn(Duration::from_millis(50));
+    }
+    assert_eq!(orders.refused(), 1);
+    assert!(l.told.contains(&"opened"), "the listener accepts no more: {:?}", l.told);
+}
+
+fn a_refused_pause_of_a_listener_is_tried_again<T: Harness>() {
+    let (mut l, orders) = refusing::<T>(no_limits());
+    orders.end_accept(libc_enetdown());
+    orders.refuse(OpCode::Timer, 1);
+    l.client();
+    l.until("the accept has failed", |l| l.told.contains(&"accept failed"));
+    let start = l.now();
+    l.client();
+    while !l.told.contains(&"opened") && l.now() - start < Duration::from_secs(5) {
+        l.turn(Duration::from_millis(50));
+    }
+    assert_eq!(orders.refused(), 1);
+    assert!(l.told.contains(&"opened"), "the listener accepts no more: {:?}", l.told);
+}
+
+/// `ENETDOWN`, which an accept can end with.
+const fn libc_enetdown() -> i32 {
+    100
+}
+
+fn a_refused_sweep_is_tried_again<T: Harness>() {
+    let limits = no_limits().write_stall(T::span(30.0));
+    let (mut l, orders) = refusing::<T>(limits);
+    let (_deaf, id) = l.pair();
+    orders.refuse(OpCode::Timer, 1);
+    let start = l.now();
+    l.engine.write(id, vec![0; 30 << 20]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    // Turns without anything to do for this connection.
+    while l.ends.is_empty() && l.now() - start < T::span(500.0) {
+        l.watcher.submit(Op::timer(T::span(5.0)).token(1)).unwrap();
+        l.turn(T::span(10.0));
+    }
+    assert_eq!(orders.refused(), 1);
+    assert!(matches!(l.ends[..], [(Cause::WriteStall, 1.., Phase::Open)]), "{:?}", l.ends);
+}
+
+fn a_refused_tick_is_tried_again<T: Harness>() {
+    let (mut l, orders) = refusing::<T>(no_limits());
+    orders.refuse(OpCode::Timer, 1);
+    l.engine.tick_after(T::span(10.0));
+    l.engine.flush(&mut l.watcher);
+    let start = l.now();
+    while !l.told.contains(&"tick") && l.now() - start < T::span(500.0) {
+        l.watcher.submit(Op::timer(T::span(5.0)).token(1)).unwrap();
+        l.turn(T::span(10.0));
+    }
+    assert_eq!(orders.refused(), 1);
+    assert!(l.told.contains(&"tick"));
+}
+
+fn a_refused_wait_for_the_end_of_output_is_tried_again<T: Harness>() {
+    let limits = no_limits().marks(1 << 20, 2 << 20).write_stall(T::span(2000.0));
+    let (mut l, orders) = refusing::<T>(limits);
+    let (client, id) = l.pair();
+    orders.refuse(OpCode::WaitDrained, 1);
+    l.engine.write(id, vec![0; 16 << 20]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    let read = Op::read_exact(client, Vec::with_capacity(16 << 20), 16 << 20).token(1);
+    l.watcher.submit(read).unwrap();
+    l.until("the client has read", |l| l.foreign.iter().any(|c| c.code() == OpCode::ReadExact));
+    let start = l.now();
+    // At the latest the sweep finds that it has to ask again.
+    while !l.told.contains(&"drained") && l.now() - start < T::span(500.0) + Duration::from_secs(9)
+    {
+        l.turn(T::span(10.0));
+    }
+    assert_eq!(orders.refused(), 1);
+    assert!(l.told.contains(&"drained"));
+    assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// Tells the others when a connection has ended.
+#[derive(Default)]
+struct Tells {
+    open: Vec<Id>,
+    accepted: u64,
+}
+
+impl Handler for Tells {
+    type State = ();
+    fn opened(&mut self, c: &mut Conn<'_, ()>, _: windlass_serve::Origin) -> Action {
+        self.open.push(c.id());
+        Action::None
+    }
+    fn closed(&mut self, server: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
+        self.open.retain(|id| *id != closed.id);
+        for id in &self.open {
+            self.accepted += u64::from(server.remote().write(*id, "one has left").is_ok());
+        }
+        Action::None
+    }
+}
+
+fn writes_of_the_last_turn_are_in_the_report<T: Harness>() {
+    let server = Server::new(|_| Tells::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    for _ in 0..5 {
+        bench.connect();
+    }
+    bench.until("all are open", |bench| bench.running.handler().open.len() == 5);
+    let remote = bench.running.remote();
+    let last = bench.running.handler().open[4];
+    remote.shutdown();
+    bench.until("it is over", |bench| bench.running.is_over());
+    let accepted = bench.running.handler().accepted;
+    assert!(accepted > 0, "no two connections have ended in one turn");
+    assert_eq!(bench.running.report().counts.stale_writes, accepted);
+    assert!(remote.write(last, "too late").is_err());
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+thread_local! {
+    static MADE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The second one cannot be made.
+struct Rare(u32);
+
+impl Default for Rare {
+    fn default() -> Rare {
+        let number = MADE.get() + 1;
+        MADE.set(number);
+        assert!(number != 2, "the second state cannot be made, as it is to");
+        Rare(number)
+    }
+}
+
+#[derive(Default)]
+struct Echo {
+    ends: Vec<(u32, Cause)>,
+}
+
+impl Handler for Echo {
+    type State = Rare;
+    fn data(&mut self, c: &mut Conn<'_, Rare>, data: Buf) -> Action {
+        c.write(data);
+        Action::None
+    }
+    fn closed(&mut self, _: &mut Context<'_, Rare>, closed: Closed<Rare>) -> Action {
+        self.ends.push((closed.state.0, closed.cause));
+        Action::None
+    }
+}
+
+fn a_state_that_cannot_be_made_ends_no_other_connection<T: Harness>() {
+    MADE.set(0);
+    let server = Server::new(|_| Echo::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let first = bench.connect();
+    bench.until("it is open", |bench| bench.running.engine().len() == 1);
+    // In one turn the first one says something, and the second one comes.
+    bench.say(first, "hello");
+    for _ in 0..5 {
+        bench.look(T::span(0.5));
+    }
+    let second = bench.connect();
+    for _ in 0..5 {
+        bench.look(T::span(0.5));
+    }
+    bench.running.turn(&mut bench.watcher);
+    bench.until("the second has ended", |bench| bench.client(second).is_over());
+    let third = bench.connect();
+    bench.say(third, "hello");
+    bench.until("the others are served", |bench| {
+        bench.client(first).heard == b"hello" && bench.client(third).heard == b"hello"
+    });
+    assert_eq!(bench.running.handler().ends, []);
+    let report = bench.running.report();
+    assert_eq!((report.panics, report.counts.accepted, report.counts.refused), (1, 2, 1));
+    assert_eq!(
+        bench.watcher.counters().sources,
+        5,
+        "a listener, and two connections with both ends"
+    );
+}
+
+fn tokens_of_the_program_come_back<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new().limits(no_limits()));
+    let (_client, _id) = l.pair();
+    l.foreign.clear();
+    let mut tokens = Vec::new();
+    for high in 0..500 {
+        for low in [0, 1, u64::from(u32::MAX), 0xfff0_0000] {
+            tokens.push(1 << 63 | high << 32 | low);
+            tokens.push(u64::MAX - (high << 32) - low);
+        }
+    }
+    for token in &tokens {
+        l.watcher.submit(Op::nop().token(*token)).unwrap();
+    }
+    l.run_for(T::span(1.0));
+    let mut found: Vec<u64> = l.foreign.iter().map(|c| c.token).collect();
+    found.sort_unstable();
+    tokens.sort_unstable();
+    assert_eq!(found.len(), tokens.len());
+    assert_eq!(found, tokens);
+}
+
+fn limits_hold_whatever_is_set_first<T: Harness>() {
+    let (limits, config) = (Limits::new().cap(77), Config::new().farewell(b"full\n"));
+    let server = || Server::new(|_| Tells::default()).listen("tcp://127.0.0.1:0").unwrap();
+    for server in [server().limits(limits).config(config), server().config(config).limits(limits)] {
+        let mut bench = bench::<T, _, _>(server);
+        let client = bench.connect();
+        bench.until("it is open", |bench| bench.running.handler().open.len() == 1);
+        let id = bench.running.handler().open[0];
+        assert!(bench.running.engine().write(id, vec![0; 77]).is_ok());
+        assert!(bench.running.engine().write(id, vec![0; 1]).is_err());
+        bench.watcher.abort(client);
+    }
+}
