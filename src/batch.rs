@@ -181,6 +181,12 @@ impl Batch {
         Some(self.done.remove(from + at))
     }
 
+    /// Puts completions in front of all others.
+    pub(crate) fn put_back(&mut self, first: Vec<Completion>) {
+        self.done.splice(..0, first);
+        self.note_room();
+    }
+
     /// Moves all completions behind those in `out`, or swaps the vectors if `out` is empty.
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {

@@ -1,4 +1,5 @@
-//! Waits for a number of completions, or for the completion of one operation.
+//! Waits for a number of completions, or for the completion of one operation; and completions that
+//! come back.
 
 use super::*;
 use crate::source::SourceKind;
@@ -52,6 +53,18 @@ impl<K: Kernel> Proactor<K> {
                 self.turn(wait, seen + 1)?;
             }
         }
+    }
+
+    /// Takes completions back that were delivered last: the next delivery begins with them.
+    pub(crate) fn put_back(&mut self, left: Vec<Completion>) {
+        self.counts.completed -= left.len() as u64;
+        let is_connection = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
+        let connections = left.iter().filter(is_connection).count();
+        // They need their places again, unless they count still.
+        let counted = connections.min(self.handed);
+        self.handed -= counted;
+        self.accepted += connections - counted;
+        self.batch.put_back(left);
     }
 
     /// Whether undelivered completions may hold the leases or the places for connections that

@@ -40,6 +40,12 @@ fn watcher(sim: &Sim) -> Simulated {
     Watcher::simulated(sim)
 }
 
+/// Gives the loop time to fall asleep. It waits for other threads in real time, and nothing tells
+/// that it does.
+fn let_the_loop_sleep() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
 /// The completions of the next wait.
 fn wait(watcher: &mut Simulated) -> Vec<Completion> {
     let mut done = Completions::new();
@@ -620,7 +626,7 @@ fn other_threads_wake_and_close() {
     let a = watcher.attach(a).unwrap();
     watcher.submit(Op::read(a)).unwrap();
     let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(20));
+        let_the_loop_sleep();
         submitter.post(9, b).unwrap();
     });
     let message = wait_one(&mut watcher);
@@ -629,7 +635,7 @@ fn other_threads_wake_and_close() {
     // A handle that is dropped elsewhere closes its socket here.
     let b: Handle = b.downcast().unwrap();
     let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(20));
+        let_the_loop_sleep();
         drop(b);
     });
     let end = wait_one(&mut watcher);

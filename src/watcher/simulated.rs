@@ -43,6 +43,13 @@ impl Watcher {
         }
     }
 
+    /// Takes completions back that a run has not handed out.
+    fn take_back(&mut self, left: Vec<Completion>) {
+        if let Auto::Simulated(driver) = &mut self.driver {
+            driver.take_back(left);
+        }
+    }
+
     /// The operations in flight, as text.
     fn describe(&self) -> String {
         let Some(proactor) = self.proactor() else { return String::new() };
@@ -74,7 +81,8 @@ impl Sim {
     /// In each round every watcher takes a turn without blocking; the seed draws their order.
     /// `handle` gets each completion, with its watcher and the watcher's index in `watchers`. When
     /// no watcher has anything to do, time passes until the next event: see
-    /// [`advance_to_next`](Sim::advance_to_next).
+    /// [`advance_to_next`](Sim::advance_to_next). Completions that the run has not handed out when
+    /// it ends stay with their watcher, for the next run or the watcher's next wait.
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -140,10 +148,12 @@ impl Sim {
                     Err(error) if Reason::of(&error) == Some(Reason::Closed) => closed += 1,
                     count => moved |= count? > 0,
                 }
-                for c in done.drain(..) {
+                let mut left = done.drain(..);
+                while let Some(c) = left.next() {
                     self.tell_completion(who, &c);
-                    if let Some(value) = handle(who, watchers[who], c)? {
-                        return Ok(value);
+                    if let Some(end) = handle(who, watchers[who], c).transpose() {
+                        watchers[who].take_back(left.collect());
+                        return end;
                     }
                 }
             }

@@ -132,6 +132,42 @@ fn a_run_ends_with_an_error_a_stranger_or_when_all_are_closed() {
     assert_eq!(Reason::of(&error), Some(Reason::Closed));
 }
 
+/// C1: what a run has not handed out stays for the next run, or the next wait, in its order.
+#[test]
+fn a_run_that_ends_loses_no_completion() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let listener = watcher.listen(ADDRESS).unwrap();
+    watcher.submit(Op::accept(listener).token(9)).unwrap();
+    for token in 1..=4 {
+        watcher.submit(Op::nop().token(token)).unwrap();
+    }
+    let first = sim.run(&mut [&mut watcher], |_, _, c| Ok(Some(c.token)));
+    assert_eq!(first.unwrap(), 1);
+    let counters = watcher.counters();
+    assert_eq!((counters.completed, counters.undelivered, counters.in_flight), (1, 3, 1));
+    // What the program submits now ends behind them.
+    watcher.submit(Op::nop().token(5)).unwrap();
+    let failed = sim.run::<()>(&mut [&mut watcher], |_, _, c| {
+        assert_eq!(c.token, 2);
+        Err(io::Error::other("mine"))
+    });
+    assert_eq!(failed.unwrap_err().to_string(), "mine");
+    let rest: Vec<u64> = wait(&mut watcher).iter().map(|c| c.token).collect();
+    assert_eq!(rest, [3, 4, 5]);
+    assert_eq!(watcher.counters().completed, 5);
+    // A connection that was taken back needs its place, as others in the driver do.
+    watcher.submit(Op::nop().token(6)).unwrap();
+    watcher.connect([ADDRESS], ConnectOptions::default()).unwrap();
+    let mut ends = Vec::new();
+    while ends.len() < 3 {
+        let token = sim.run(&mut [&mut watcher], |_, _, c| Ok(Some(c.token))).unwrap();
+        ends.push(token);
+    }
+    ends.sort_unstable();
+    assert_eq!(ends, [0, 6, 9]);
+}
+
 /// A watcher that is not in the list has events, but does not run.
 #[test]
 fn a_watcher_outside_the_run_is_no_reason_to_go_on() {
@@ -153,7 +189,7 @@ fn other_threads_keep_a_run_going() {
     let mut watcher = Watcher::simulated(&sim);
     let submitter = watcher.submitter();
     let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(20));
+        let_the_loop_sleep();
         submitter.post(9, "from outside").unwrap();
     });
     let token = sim.run(&mut [&mut watcher], |_, _, c| Ok(Some(c.token))).unwrap();
