@@ -204,7 +204,11 @@ impl Sim {
     }
 
     /// Ends a simulated child by this signal. False if no such child runs.
+    ///
+    /// # Panics
+    /// If the number is no signal (1 to 64).
     pub fn kill(&self, pid: u32, signal: i32) -> bool {
+        assert!((1..=64).contains(&signal), "{signal} is no signal");
         self.end(pid, child::killed(signal), 1 << 32 | signal as u64)
     }
 

@@ -135,3 +135,17 @@ fn a_child_ends_once() {
 fn what_cannot_be_handled_cannot_be_raised() {
     Sim::new(1).raise(libc::SIGSEGV);
 }
+
+/// A number that is no signal would say that the child has ended well, or is stopped.
+#[test]
+fn only_a_signal_kills() {
+    let sim = Sim::new(1);
+    let pid = sim.spawn();
+    for signal in [0, -1, 65, 127, 128, i32::MIN, i32::MAX] {
+        let killed =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.kill(pid, signal)));
+        assert!(killed.is_err(), "{signal} is no signal: {killed:?}");
+    }
+    // None that a handler could take, but it ends a process.
+    assert!(sim.kill(pid, 9), "it runs still");
+}
