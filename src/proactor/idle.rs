@@ -232,7 +232,8 @@ impl Idle {
         }
         for class in &mut self.classes {
             // Classes that are nearly due are swept as well.
-            class.due = class.next_ns != ASLEEP && class.next_ns <= now_ns + class.step_ns / 4;
+            let until_ns = now_ns.saturating_add(class.step_ns / 4);
+            class.due = class.next_ns != ASLEEP && class.next_ns <= until_ns;
             if class.due {
                 class.gap_ns = now_ns - class.looked_ns;
                 class.looked_ns = now_ns;

@@ -63,6 +63,22 @@ fn a_turn_takes_its_time() {
     }
 }
 
+/// The clock counts nanoseconds for 584 years. A timeout that passes shortly before its last one
+/// is met.
+#[test]
+fn an_idle_timeout_is_met_at_the_end_of_time() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let (a, _b) = sim.pair();
+    let a = watcher.attach(a).unwrap();
+    // The simulation has begun at one second.
+    sim.advance(Duration::from_nanos(u64::MAX) - Duration::from_millis(1200));
+    watcher.submit(Op::read(a)).unwrap();
+    watcher.set_idle_timeout(a, Some(Duration::from_millis(1))).unwrap();
+    sim.advance(Duration::from_millis(190));
+    assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Deadline));
+}
+
 /// The delay between two attempts to connect is virtual, and the same in each run.
 #[test]
 fn attempts_to_connect_are_a_delay_apart() {
