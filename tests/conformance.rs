@@ -185,6 +185,7 @@ macro_rules! portable {
                 every_operation_waits_for_the_connection
                 a_refused_connect_ends_what_waits_for_it
                 a_refused_close_ends_no_timer
+                a_close_that_has_room_is_accepted_with_its_timers
                 an_empty_list_of_addresses_is_refused
                 a_source_that_connects_has_no_descriptor_yet
                 a_connect_to_what_never_answers_ends_in_every_way

@@ -274,23 +274,19 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         due_ns: u64,
     ) -> Option<Ticket> {
-        let usable = match self.usable(source) {
+        let (usable, has_failed) = match self.usable(source) {
             // A source whose connect has failed has nothing to flush.
-            Err(Reason::Os(_)) if self.is_unconnected(source) => {
-                // Before it changes anything.
-                self.check_completions().map(|()| {
-                    self.end_timers(source.index());
-                    source.index()
-                })
-            }
-            usable => usable,
+            Err(Reason::Os(_)) if self.is_unconnected(source) => (Ok(source.index()), true),
+            usable => (usable, false),
         };
         let answer = usable.and_then(|index| {
             let token = self.token(source, token);
-            if !self.is_done_with(index) {
+            if !has_failed && !self.is_done_with(index) {
                 return self.submit_after_writes(OpCode::Close, source, token, due_ns);
             }
+            // Before it changes anything.
             self.check_completions()?;
+            self.end_timers(index);
             self.counts.submitted[OpCode::Close as usize] += 1;
             self.close_source(index);
             let ticket = self.loose_ticket();

@@ -216,6 +216,29 @@ pub fn a_refused_close_ends_no_timer<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// The completions of the timers that it ends take the last room, but not its own.
+pub fn a_close_that_has_room_is_accepted_with_its_timers<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().max_operations(16));
+    let silent = Silent::new(&mut b, H::address());
+    let (here, connect) = b.connect_source([silent.at.clone()], options());
+    let timer = || Op::timer(Duration::from_secs(3600)).owned_by(here);
+    let timers = [b.submit(timer()), b.submit(timer())];
+    assert!(b.watcher.cancel(connect));
+    expect_unmoved(b.end(connect), ErrorKind::Cancelled);
+    let most = (0..).take_while(|_| b.try_submit(Op::nop()).is_ok()).count();
+    b.take(most);
+    for _ in 1..most {
+        b.submit(Op::nop());
+    }
+    let close = b.submit(Op::close(here));
+    b.take(most - 1);
+    for timer in timers {
+        expect_unmoved(b.end(timer), ErrorKind::Aborted);
+    }
+    expect_closed(b.end(close));
+    b.expect_all_ended();
+}
+
 pub fn an_empty_list_of_addresses_is_refused<H: Harness>() {
     let mut b = H::bench();
     let none: [Address; 0] = [];
