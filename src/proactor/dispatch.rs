@@ -32,8 +32,9 @@ impl<K: Kernel> Proactor<K> {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)
             }
             OpCode::Poll => self.submit_poll(source, token, at, count),
-            OpCode::Signal => self.submit_signal(source, token, at, flags & MULTISHOT != 0),
-            OpCode::ChildExit => self.submit_child_exit(source, token, at),
+            OpCode::Signal | OpCode::ChildExit => {
+                self.submit_of_process(code, source, token, at, flags)
+            }
             OpCode::Timer => self.submit_timer(source, token, at, op::limit_ns(flags, &extra)),
             OpCode::Nop => self.submit_nop(token),
             OpCode::WaitDrained => self.submit_drained(source, token, at, count),

@@ -45,43 +45,22 @@ impl<K: Kernel> Proactor<K> {
         Ok(source)
     }
 
-    pub(super) fn submit_signal(
-        &mut self,
-        source: Source,
-        token: u64,
-        due_ns: u64,
-        multishot: bool,
-    ) -> Answer {
-        self.submit_of_process(
-            OpCode::Signal,
-            SourceKind::Signals,
-            source,
-            token,
-            due_ns,
-            multishot,
-        )
-    }
-
-    pub(super) fn submit_child_exit(&mut self, source: Source, token: u64, due_ns: u64) -> Answer {
-        self.submit_of_process(OpCode::ChildExit, SourceKind::Child, source, token, due_ns, false)
-    }
-
     #[inline(never)]
-    fn submit_of_process(
+    pub(super) fn submit_of_process(
         &mut self,
         code: OpCode,
-        kind: SourceKind,
         source: Source,
         token: u64,
         due_ns: u64,
-        multishot: bool,
+        flags: u8,
     ) -> Answer {
+        let kind = if code == OpCode::Signal { SourceKind::Signals } else { SourceKind::Child };
         let index = self.usable(source)?;
         if self.sources[index].kind() != kind {
             return Err(Reason::Unsupported);
         }
         let ticket = self.place(code, index, token)?;
-        self.slots[ticket.index()].multishot = multishot;
+        self.slots[ticket.index()].multishot = flags & MULTISHOT != 0;
         let state = &mut self.sources[index];
         let first = !state.has_reads();
         state.push_read(&mut self.slots, ticket.index());
