@@ -16,7 +16,21 @@
 use crate::sys::Moved;
 use crate::sys::fd::RawFd;
 
-pub(super) use machine::{recv, send};
+/// # Safety
+/// The kernel may write `len` bytes at `start`.
+#[inline(always)]
+pub(super) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+    // SAFETY: the same promise.
+    unsafe { machine::call(machine::RECV, fd, start, len, flags) }
+}
+
+/// # Safety
+/// The kernel may read `len` bytes at `start`.
+#[inline(always)]
+pub(super) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
+    // SAFETY: the same promise; a send writes nothing.
+    unsafe { machine::call(machine::SEND, fd, start.cast_mut(), len, flags) }
+}
 
 #[cfg(all(
     any(target_os = "linux", target_os = "android"),
@@ -27,26 +41,8 @@ mod machine {
     use super::{Moved, RawFd};
     use std::arch::asm;
 
-    /// # Safety
-    /// The kernel may write `len` bytes at `start`.
-    #[inline(always)]
-    pub(in crate::sys) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
-        // SAFETY: the same promise.
-        unsafe { call(libc::SYS_recvfrom, fd, start, len, flags) }
-    }
-
-    /// # Safety
-    /// The kernel may read `len` bytes at `start`.
-    #[inline(always)]
-    pub(in crate::sys) unsafe fn send(
-        fd: RawFd,
-        start: *const u8,
-        len: usize,
-        flags: i32,
-    ) -> Moved {
-        // SAFETY: the same promise; a send writes nothing.
-        unsafe { call(libc::SYS_sendto, fd, start.cast_mut(), len, flags) }
-    }
+    pub(super) const RECV: libc::c_long = libc::SYS_recvfrom;
+    pub(super) const SEND: libc::c_long = libc::SYS_sendto;
 
     /// Calls `number`, a receive or a send, with a null address. (Then the kernel ignores the
     /// length of the address.)
@@ -55,7 +51,13 @@ mod machine {
     /// The kernel may use `len` bytes at `start` as the call does.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn call(number: i64, fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+    pub(super) unsafe fn call(
+        number: libc::c_long,
+        fd: RawFd,
+        start: *mut u8,
+        len: usize,
+        flags: i32,
+    ) -> Moved {
         let answer;
         // SAFETY: the caller's promise; `syscall` changes no register but these three.
         unsafe {
@@ -81,7 +83,13 @@ mod machine {
     /// The kernel may use `len` bytes at `start` as the call does.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
-    unsafe fn call(number: i64, fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+    pub(super) unsafe fn call(
+        number: libc::c_long,
+        fd: RawFd,
+        start: *mut u8,
+        len: usize,
+        flags: i32,
+    ) -> Moved {
         let answer;
         // SAFETY: the caller's promise; `svc` changes no register but the answer's.
         unsafe {
@@ -109,24 +117,25 @@ mod machine {
     use super::{Moved, RawFd};
     use crate::sys::attempt;
 
-    /// # Safety
-    /// The kernel may write `len` bytes at `start`.
-    #[inline(always)]
-    pub(in crate::sys) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
-        // SAFETY: the same promise.
-        attempt!(unsafe { libc::recv(fd, start.cast(), len, flags) })
-    }
+    pub(super) const RECV: bool = true;
+    pub(super) const SEND: bool = false;
 
     /// # Safety
-    /// The kernel may read `len` bytes at `start`.
+    /// The kernel may write `len` bytes at `start` to receive, and read them to send.
     #[inline(always)]
-    pub(in crate::sys) unsafe fn send(
+    pub(super) unsafe fn call(
+        receives: bool,
         fd: RawFd,
-        start: *const u8,
+        start: *mut u8,
         len: usize,
         flags: i32,
     ) -> Moved {
-        // SAFETY: the same promise.
-        attempt!(unsafe { libc::send(fd, start.cast(), len, flags) })
+        // SAFETY: the caller's promise.
+        attempt!(unsafe {
+            match receives {
+                RECV => libc::recv(fd, start.cast(), len, flags),
+                SEND => libc::send(fd, start.cast(), len, flags),
+            }
+        })
     }
 }
