@@ -26,6 +26,7 @@ mod demand;
 mod embedded;
 mod files;
 mod lost;
+mod messages;
 mod registered;
 mod runs;
 
@@ -57,6 +58,7 @@ use crate::sys::waker::{Signal, WakeFd};
 use buffers::Buffers;
 use embedded::Embedded;
 use lost::Lost;
+use messages::Messages;
 use registered::Registered;
 use runs::Runs;
 
@@ -80,12 +82,6 @@ const FILE: u64 = 7 << TAG_SHIFT;
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
 const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
-
-/// The memory of a sendmsg until its entry is submitted, which is when the kernel copies it.
-struct Message {
-    header: libc::msghdr,
-    parts: Vec<libc::iovec>,
-}
 
 /// Ends the wait.
 struct Ender(WakeFd);
@@ -121,11 +117,7 @@ pub struct Ring {
     embedded: OnceCell<Embedded>,
     events: Vec<Completed>,
     most_events: usize,
-    /// Messages whose entries are queued; and those that can be used again.
-    #[allow(clippy::vec_box)] // the kernel is told their addresses
-    messages: Vec<Box<Message>>,
-    #[allow(clippy::vec_box)]
-    spare_messages: Vec<Box<Message>>,
+    messages: Messages,
     /// Whether work on files is for the ring, how much of it the kernel has, and what it has
     /// answered.
     serves_files: bool,
@@ -163,8 +155,7 @@ impl Ring {
             embedded: OnceCell::new(),
             events: Vec::with_capacity(most_events),
             most_events,
-            messages: Vec::new(),
-            spare_messages: Vec::new(),
+            messages: Messages::default(),
             serves_files: config.file_backend != FileBackend::Pool,
             files_in_kernel: 0,
             file_answers: VecDeque::new(),
@@ -215,26 +206,8 @@ impl Ring {
 
     fn recycle_messages(&mut self) {
         if !self.messages.is_empty() && !self.uring.has_entries() {
-            self.spare_messages.append(&mut self.messages);
+            self.messages.recycle();
         }
-    }
-
-    /// A message whose parts are `parts`, at an address that stays until it is submitted.
-    fn message(&mut self, parts: &[IoSlice<'_>]) -> *const libc::msghdr {
-        let mut message = self.spare_messages.pop().unwrap_or_else(|| {
-            // SAFETY: a msghdr of zeros has no name, no parts and no control data.
-            Box::new(Message { header: unsafe { std::mem::zeroed() }, parts: Vec::new() })
-        });
-        message.parts.clear();
-        message.parts.extend(parts.iter().map(|part| libc::iovec {
-            iov_base: part.as_ptr().cast_mut().cast(),
-            iov_len: part.len(),
-        }));
-        message.header.msg_iov = message.parts.as_mut_ptr();
-        message.header.msg_iovlen = message.parts.len() as _;
-        let header = &raw const message.header;
-        self.messages.push(message);
-        header
     }
 }
 
@@ -449,7 +422,7 @@ unsafe impl Kernel for Ring {
             opcode::Send::new(fd, part.as_ptr(), part.len() as u32).flags(flags).build()
         } else {
             self.counts.sendmsgs += 1;
-            let header = self.message(parts);
+            let header = self.messages.add(parts);
             opcode::SendMsg::new(fd, header).flags(flags as u32).build()
         };
         self.uring.push(entry.user_data(key | SEND));
@@ -515,7 +488,7 @@ unsafe impl Kernel for Ring {
         if let Some(buffers) = self.buffers.take() {
             std::mem::forget(buffers);
         }
-        std::mem::forget(std::mem::take(&mut self.messages));
+        self.messages.abandon();
         self.registered.abandon();
     }
 

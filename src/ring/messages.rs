@@ -1,0 +1,60 @@
+//! Writes of several parts: the header and the parts of each, until the kernel has copied them,
+//! which it does when it is given the entry.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (M1) A message stays at its address, unchanged, from `add` until `recycle`, or for ever after
+//! `abandon`.
+
+use std::io::IoSlice;
+
+struct Message {
+    header: libc::msghdr,
+    parts: Vec<libc::iovec>,
+}
+
+/// The messages of a ring.
+#[derive(Default)]
+#[allow(clippy::vec_box, reason = "the kernel is told their addresses")]
+pub(super) struct Messages {
+    /// Their entries are queued.
+    queued: Vec<Box<Message>>,
+    /// These can be used again.
+    spare: Vec<Box<Message>>,
+}
+
+impl Messages {
+    /// A message of these parts.
+    pub(super) fn add(&mut self, parts: &[IoSlice<'_>]) -> *const libc::msghdr {
+        let mut message = self.spare.pop().unwrap_or_else(|| {
+            // SAFETY: a msghdr of zeros has no name, no parts and no control data.
+            Box::new(Message { header: unsafe { std::mem::zeroed() }, parts: Vec::new() })
+        });
+        message.parts.clear();
+        message.parts.extend(parts.iter().map(|part| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        }));
+        message.header.msg_iov = message.parts.as_mut_ptr();
+        message.header.msg_iovlen = message.parts.len() as _;
+        let header = &raw const message.header;
+        self.queued.push(message);
+        header
+    }
+
+    /// Whether no message is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// The kernel was given all queued entries.
+    pub(super) fn recycle(&mut self) {
+        self.spare.append(&mut self.queued);
+    }
+
+    /// Leaves them to the kernel, which may still read them.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.queued));
+    }
+}
