@@ -56,12 +56,13 @@ impl Address {
     ///
     /// ```
     /// use windlass::Address;
-    /// # if cfg!(any(target_os = "linux", target_os = "android")) {
-    /// let address = Address::unix_abstract(b"echo")?;
-    /// assert_eq!((address.abstract_name(), address.path()), (Some(&b"echo"[..]), None));
-    /// assert_eq!(address.to_string(), "@echo");
-    /// # }
-    /// # Ok::<(), std::io::Error>(())
+    /// match Address::unix_abstract(b"echo") {
+    ///     Ok(address) => {
+    ///         assert_eq!((address.abstract_name(), address.path()), (Some(&b"echo"[..]), None));
+    ///         assert_eq!(address.to_string(), "@echo");
+    ///     }
+    ///     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Unsupported),
+    /// }
     /// ```
     ///
     /// # Errors
