@@ -285,7 +285,7 @@ fn stop(spawned: Option<LoopThread<()>>) {
     }
 }
 
-/// What the other process does: it says its port, and ends when its input does.
+/// The work of the other process: it prints its port, and ends when its input does.
 fn serve_process() -> io::Result<()> {
     let mut watcher = epoll().build()?;
     let mut port = 0;

@@ -94,7 +94,7 @@ fn file() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A loop with the file, and what is in flight.
+/// A loop with the file, and its operations in flight.
 struct Loop {
     watcher: Watcher,
     file: Source,
@@ -189,7 +189,7 @@ fn reads(
     }
 }
 
-/// What the page cache costs without us.
+/// The cost of the page cache without windlass.
 fn pread(criterion: &mut Criterion, path: &Path) -> io::Result<()> {
     let mut group = criterion.benchmark_group("cached");
     group.throughput(Throughput::Elements(1));

@@ -1,4 +1,4 @@
-//! Work from other threads: what a burst costs and how often it wakes, and how soon it arrives.
+//! Requests of other threads: the cost of a burst, its number of wakes, and its latency.
 //!
 //! ```text
 //! cargo bench --bench remote [-- FILTER]
@@ -8,7 +8,7 @@
 //!   completed, and submit the next; to a loop that sleeps in between, and to one that spins
 //!   (`busy_poll`). How many wakes (writes of the eventfd that ended a wait) and turns a burst
 //!   needed is printed below each.
-//! - `post`: what the calling thread pays for a message, to a loop that is awake.
+//! - `post`: the cost of a message for the calling thread, to a loop that is awake.
 //! - `latency`: from the call on one thread to the completion on the other, both by one clock: a
 //!   loop that sleeps, one that spins before it sleeps (`busy_poll`), one that never waits.
 //!

@@ -99,7 +99,7 @@ impl Jobs for Workers {
     }
 }
 
-/// What a thread does, and whom it tells.
+/// The work of a thread, and the channel for its end.
 type Job<T> = Box<dyn FnOnce(&T) + Send>;
 
 struct Queue<T> {

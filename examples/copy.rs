@@ -96,7 +96,7 @@ impl Copy {
         self.blocks(source, target, stat.size)
             .map_err(|(reading, error)| about(if reading { from } else { to })(error))?;
         for op in [
-            Op::set_len(target, stat.size), // off with what was padded
+            Op::set_len(target, stat.size), // cuts the padding off
             Op::set_permissions(target, stat.permissions()),
             Op::sync_all(target),
         ] {

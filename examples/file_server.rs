@@ -111,7 +111,7 @@ struct Client {
     state: State,
 }
 
-/// What a client waits for.
+/// The state of a client.
 enum State {
     /// The rest of a request. A request that has begun must arrive by the deadline.
     Asking(Option<Instant>),

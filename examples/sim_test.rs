@@ -152,7 +152,7 @@ impl Client {
     }
 }
 
-/// What a simulated test has seen.
+/// The counts of a simulated test.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     faults: u64,
@@ -184,7 +184,7 @@ fn simulate(seed: u64, history: usize) -> io::Result<Seen> {
     chaos.submit(Op::timer(Duration::from_millis(200)))?;
 
     let all = &mut [&mut hosts.0, &mut hosts.1, &mut chaos];
-    let connects = sim.run(all, |who, watcher, c| match who {
+    let connects = sim.run(all, |index, watcher, c| match index {
         0 => server.handle(watcher, c).map(|()| None),
         1 => client.handle(watcher, c),
         _ => {

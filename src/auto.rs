@@ -244,7 +244,7 @@ impl Submit for Auto {
     type Op = Op;
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
-        // The usual driver is told by one comparison.
+        // One comparison selects the usual driver.
         match self {
             Auto::Readiness(driver) => driver.submit(op),
             _ => {

@@ -99,7 +99,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::atomic::AtomicUsize;
 
-    /// R1: whatever is queued before a ring is seen by the loop before it sleeps for good.
+    /// R1: the loop sees every request that is queued before a ring, before it sleeps for good.
     #[test]
     fn no_ring_is_lost() {
         let mut model = loom::model::Builder::new();

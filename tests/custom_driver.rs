@@ -79,10 +79,10 @@ impl Wake for Bell {
     }
 }
 
-/// What a thread has to say about a task.
+/// The message of a thread about a task.
 type Ended = (Ticket, Result<Done, Error>);
 
-/// What a send_file has still to send.
+/// The range that a send_file has still to send.
 struct Range {
     file: File,
     offset: u64,
@@ -705,7 +705,7 @@ fn deadlines_cancels_aborts_and_close_keep_the_contract() {
     assert_eq!(refused.value.into_buf().into_vec(), [1, 2, 3]);
 }
 
-/// What comes next, which must be there within a bound.
+/// The next completion, which must come within a bound.
 fn next(watcher: &mut Watcher<PollDriver>) -> Completion {
     let mut done = Completions::new();
     wait_for(watcher, &mut done, "the next completion");

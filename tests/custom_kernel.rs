@@ -26,7 +26,7 @@ const BUFFERED: RawFd = 3;
 /// Offsets in a direct file are multiples of this.
 const BLOCK: u32 = 512;
 
-/// What a pipe holds.
+/// The bytes of a pipe.
 const ROOM: usize = 16;
 const NOT_THERE: i32 = libc::EOPNOTSUPP;
 

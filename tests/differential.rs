@@ -120,7 +120,7 @@ enum Step {
     },
 }
 
-/// What a source sees: an operation has ended, or a call was answered.
+/// An observation at a source: an operation has ended, or a call was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     End { code: OpCode, how: Result<&'static str, ErrorKind>, bytes: usize, sum: u64 },

@@ -274,7 +274,7 @@ fn a_full_context_loses_nothing() {
     b.expect_all_ended();
 }
 
-/// A thread that cannot be made is told; work that needs none goes on.
+/// A thread that cannot be made is an error; work that needs none goes on.
 #[test]
 fn no_threads_at_all() {
     child::in_child("no_threads_at_all", || {
@@ -432,7 +432,7 @@ fn a_file_that_is_too_big() {
     });
 }
 
-/// What is open stays when its directory goes.
+/// An open file stays when its directory is removed.
 #[test]
 fn a_directory_that_is_removed() {
     for files in [FileBackend::Uring, FileBackend::Aio, FileBackend::Pool] {
@@ -460,7 +460,7 @@ fn a_directory_that_is_removed() {
     }
 }
 
-/// Memory of which one knows whether it is there.
+/// Memory with a marker, whose count of owners shows whether the memory was freed.
 struct Marked(AlignedBuf, #[allow(dead_code)] std::sync::Arc<()>);
 
 impl AsRef<[u8]> for Marked {
@@ -570,7 +570,7 @@ fn a_forked_child_is_told() {
     });
 }
 
-/// What the environment says, and what it says wrongly.
+/// Settings of the environment, right and wrong ones.
 #[test]
 fn choices_of_the_environment() {
     const NAME: &str = "choices_of_the_environment";

@@ -24,7 +24,7 @@ const FILES: usize = 3;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 16;
 
-/// What is done to one block of a file, in a round.
+/// The operation on one block of a file, in a round.
 #[derive(Clone, Debug)]
 struct Step {
     file: usize,

@@ -292,7 +292,7 @@ fn what_was_queued_is_inherited() {
     });
 }
 
-/// What is in flight at the fork, on sources of every kind.
+/// Operations in flight at the fork, on sources of every kind.
 struct Before {
     listener: Source,
     port: u16,

@@ -146,7 +146,7 @@ fn expect_all(counts: &Counts) {
     }
 }
 
-/// Stamps what was found for one kernel.
+/// Stamps the tests of found defects for one kernel.
 macro_rules! found {
     ($world:ident: $($body:ident)*) => {
         mod found {

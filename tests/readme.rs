@@ -1,4 +1,4 @@
-//! The README's example, word for word, and what it survives.
+//! The README's example, word for word, and the failures that it survives.
 
 use windlass::{Completions, Done, Op, Reason, Source, Watcher};
 

@@ -455,7 +455,7 @@ fn lost_completions_end_their_operations() {
         let (mut stolen, mut failed) = (0, 0);
         for round in 0..20 {
             let pairs = b.pairs(PAIRS);
-            // What each connection may see.
+            // The events that each connection may see.
             let byte = |i: usize| (round * PAIRS + i) as u8 | 1;
             let mut open = Vec::new();
             for (i, &(here, there)) in pairs.iter().enumerate() {
@@ -796,7 +796,7 @@ fn files_that_the_ring_is_not_given() {
     }
 }
 
-/// What `explain` says of what is registered: the mechanism, the reason, how often.
+/// The rows of `explain` for registrations: the mechanism, the reason, how often.
 fn registered(watcher: &Watcher, what: &str) -> (String, String, u64) {
     let rows = watcher.explain().rows;
     let row = rows.into_iter().find(|row| row.operation == what).expect("a row of it");

@@ -59,7 +59,7 @@ fn action(signal: i32) -> libc::sigaction {
     action
 }
 
-/// Installs a handler, and answers what it has replaced.
+/// Installs a handler, and returns the one that it has replaced.
 fn install(signal: i32, handler: usize, flags: i32) -> libc::sigaction {
     let mut new = action(signal);
     (new.sa_sigaction, new.sa_flags) = (handler, flags);
@@ -644,7 +644,7 @@ fn a_forked_child_may_drop_its_copy() {
     });
 }
 
-/// What is pending is dropped with the source, and a source that is made again begins without it.
+/// Pending signals are dropped with their source. A new source begins without them.
 #[test]
 fn signals_go_with_their_source() {
     on_each("signals_go_with_their_source", |driver| {

@@ -294,7 +294,7 @@ impl Soak {
         }
     }
 
-    /// Everything ends; what was taken is back.
+    /// Everything ends, and all buffers are back.
     fn finish(&mut self) {
         for pair in 0..PAIRS {
             self.disconnect(pair);
@@ -377,7 +377,7 @@ fn soak(kind: DriverKind, seed: u64) {
     println!("WINDLASS_SEED={seed} WINDLASS_SOAK={operations}, {kind:?}");
     let start = Instant::now();
     let before = system::descriptors();
-    // What a watcher makes once is made.
+    // The watcher has made everything that it makes once.
     let mut soak = Soak::new(kind, seed);
     let fresh = soak.capacity();
     let open = system::descriptors();

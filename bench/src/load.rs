@@ -44,7 +44,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     }
 }
 
-/// What has come out of a measurement.
+/// The result of a measurement.
 pub struct Measured {
     pub messages: u64,
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine on which the figures are measured.
 
 use std::fs;
 

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         "gaio" => suites::gaio::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
-        // What the suites start: a server, clients, reads, or any program bound to a processor.
+        // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
         "read-file" => suites::files::read(&mut arguments),

@@ -17,7 +17,7 @@ pub struct Peer {
     pub command: Result<Vec<String>, String>,
 }
 
-/// All servers that echo; what has to be built for them is built.
+/// All servers that echo. Builds those that have to be built.
 pub fn echo_servers() -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
     let mut peers: Vec<Peer> = INSIDE
@@ -66,7 +66,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Where what is built here is put.
+/// The directory of the built servers.
 fn built() -> Result<PathBuf, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers");
     std::fs::create_dir_all(&path).map_err(|error| error.to_string())?;

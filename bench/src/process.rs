@@ -106,7 +106,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs clients on processor 1 and returns what they print.
+/// Runs clients on processor 1 and returns their output.
 pub fn clients(words: &[String]) -> io::Result<String> {
     let output = ourselves(1, words)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
@@ -138,7 +138,7 @@ impl Drop for Holding {
     }
 }
 
-/// Runs a program on processor 0 to its end and returns what it prints.
+/// Runs a program on processor 0 to its end and returns its output.
 pub fn output(program: &Path, arguments: &[String]) -> io::Result<String> {
     let output = pinned(0, program, arguments)?.stdin(Stdio::null()).output()?;
     if !output.status.success() {

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::stats::{Estimate, estimate};
 
-/// What was measured of one server in one case: one value per run.
+/// The measurements of one server in one case: one value per run.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub server: String,

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use windlass::driver::swap::{Lent, Pool};
 use windlass::{AlignedBuf, Buf, Lease};
 
-/// What is held at most, so that a program stays fast.
+/// The most buffers that a program holds, so that it stays fast.
 const MOST_HELD: usize = 64;
 
 #[derive(Debug, Arbitrary)]
@@ -21,7 +21,7 @@ struct Program {
     steps: Vec<Step>,
 }
 
-/// One step. What is held is named by a number that is mapped to what there is.
+/// One step. A number names a buffer, modulo the number of buffers that are held.
 #[derive(Debug, Arbitrary)]
 enum Step {
     /// A read into the pool's memory of so many bytes.
@@ -64,7 +64,7 @@ enum Step {
         aligned: bool,
         pieces: Vec<u16>,
     },
-    /// What is held becomes a list, and a list its parts.
+    /// The buffers that are held become a list, and a list becomes its parts.
     List {
         which: u8,
         count: u8,
@@ -92,7 +92,7 @@ enum Owner {
     Other,
 }
 
-/// What the program holds, and the bytes that it must have.
+/// The buffers that the program holds, and the bytes that they must have.
 struct Held {
     buf: Buf,
     bytes: Vec<u8>,
@@ -213,7 +213,7 @@ impl Run {
         }
     }
 
-    /// What the loop does for a read without a buffer.
+    /// The steps of the loop for a read without a buffer.
     fn read(&mut self, len: usize) {
         let Some(room) = self.space() else { return };
         let bytes = self.bytes(len.min(room));
@@ -276,7 +276,7 @@ impl Run {
         }
     }
 
-    /// What a driver does for a read into a buffer: piece by piece, as long as there is room.
+    /// The steps of a driver for a read into a buffer: piece by piece, as long as there is room.
     fn read_into(&mut self, capacity: usize, aligned: bool, pieces: &[u16]) {
         let mut buf = match aligned {
             true => Buf::from(AlignedBuf::with_capacity(capacity.max(1), 512)),

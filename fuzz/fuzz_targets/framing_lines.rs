@@ -1,4 +1,4 @@
-//! Lines: the same frames however the input is cut, and what was decoded can be encoded.
+//! Lines: the same frames at all cuts of the input, and decoded frames can be encoded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Length prefixes: the same frames however the input is cut, and what was decoded can be encoded.
+//! Length prefixes: the same frames at all cuts of the input, and decoded frames can be encoded.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -181,7 +181,7 @@ fn table(mut limit: u16, start: u32, steps: &[Place]) {
     assert!(table.occupied().eq(occupied));
 }
 
-/// What is made into an address comes out of it again.
+/// An address returns the value that it was made from.
 fn address(ip: SocketAddr, path: &[u8]) {
     let address = Address::from(ip);
     let parts = |address: SocketAddr| (address.ip(), address.port());

@@ -1,4 +1,4 @@
-//! Buffers: what goes in comes out, and parts of it.
+//! Buffers: bytes that go in come out, whole or in parts.
 
 use std::cell::RefCell;
 
@@ -109,7 +109,7 @@ fn parts_keep_their_owners() {
     assert_eq!(whole.capacity(), 3, "the whole is the vector");
 }
 
-/// A list of lists is a list of their parts; what is left of its parts goes with them.
+/// A list of lists is a list of their parts. The parts that were not taken out are dropped.
 #[test]
 fn lists_are_flat_and_their_parts_come_out() {
     let alive: Arc<[u8]> = Arc::from(&b"alive"[..]);

@@ -100,7 +100,7 @@ impl Drop for Visit<'_> {
 /// The completion was not dropped before. After `true` it is neither used nor dropped again.
 #[inline(always)]
 unsafe fn drop_usual(at: *mut Completion) -> bool {
-    // SAFETY: it is there.
+    // SAFETY: the completion was not dropped before.
     match unsafe { &mut (*at).result } {
         Ok(Done::Read(buf) | Done::Appended { buf, .. } | Done::Written { buf, .. }) => {
             // SAFETY: the caller's promise.

@@ -83,7 +83,7 @@ impl Pair {
     }
 }
 
-/// Copies up to the end of `from`, whatever its size was: files of /proc have none, and
+/// Copies up to the end of `from`, and ignores its size: files of /proc have none, and
 /// copy_file_range(2) finds nothing in them (Linux 5.3 to 5.18), so that its end is the end only if
 /// a read says so.
 fn bytes(from: RawFd, to: RawFd) -> Progress {

@@ -167,7 +167,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// The same, for what is told by `key`.
+    /// The same, for the operation with this `key`.
     pub(super) fn hire(
         &mut self,
         key: u64,

@@ -309,7 +309,7 @@ pub unsafe trait Kernel {
         None
     }
 
-    /// Whether there is an answer that no event tells of.
+    /// Whether there is an answer without an event.
     fn has_file_answers(&self) -> bool {
         false
     }

@@ -142,7 +142,7 @@ fn edge(descriptor: impl Into<OwnedFd>) -> Watch {
     Watch::new(descriptor, Ready::READABLE).mode(Mode::Edge)
 }
 
-/// What a wait without blocking finds.
+/// The items of a wait without blocking.
 fn now<S: Select>(reactor: &mut Reactor<S>) -> Vec<Readiness> {
     let mut items = Completions::new();
     let count = reactor.complete(Wait::Now, &mut items).unwrap();

@@ -114,7 +114,7 @@ impl Any {
     }
 }
 
-/// What the pool should be: how many leases each chunk has, and where it reads next.
+/// The expected pool: how many leases each chunk has, and where it reads next.
 struct Model {
     pool: Pool,
     /// By the chunk's address.

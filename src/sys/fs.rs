@@ -32,7 +32,7 @@ pub(crate) const MOST_VECTORS: usize = 1024;
 /// 2^31-1.
 pub(crate) const MOST_BYTES: usize = 0x7fff_f000;
 
-/// A part of memory, as a call is told it.
+/// A part of memory, as a call takes it.
 pub(crate) type Vector = libc::iovec;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -173,7 +173,7 @@ pub(crate) struct Completed {
 
 pub(crate) struct Uring {
     ring: IoUring,
-    /// What every enter is told.
+    /// The flags of every enter.
     flags: EnterFlags,
     /// Entries that the kernel would not take for the moment, in their order.
     backlog: VecDeque<Entry>,
@@ -463,7 +463,7 @@ impl Uring {
     }
 }
 
-/// What every enter is told; the kernel refuses flags that it does not know.
+/// The flags of every enter; the kernel refuses flags that it does not know.
 ///
 /// A wait for sockets is none for a disk: else a thread that sleeps with reads pending counts as
 /// one in "iowait", which shows as load and keeps the processor's clock up (io_uring_set_iowait(3),

@@ -92,7 +92,7 @@ impl Sim {
     /// let listener = server.listen(([10, 0, 0, 1], 80))?;
     /// server.submit(Op::accept(listener))?;
     /// client.submit(Op::connect(([10, 0, 0, 1], 80)))?;
-    /// let heard = sim.run(&mut [&mut server, &mut client], |who, watcher, c| {
+    /// let heard = sim.run(&mut [&mut server, &mut client], |index, watcher, c| {
     ///     match c.result? {
     ///         Done::Accepted(socket) => {
     ///             let source = watcher.attach(socket)?;
@@ -103,7 +103,7 @@ impl Sim {
     ///             watcher.submit(Op::write(source, "hello"))?;
     ///         }
     ///         Done::Read(data) => {
-    ///             assert_eq!(who, 0);
+    ///             assert_eq!(index, 0);
     ///             return Ok(Some(data.into_vec())); // this ends the run
     ///         }
     ///         _ => {}
@@ -129,10 +129,10 @@ impl Sim {
         mut handle: impl FnMut(usize, &mut Watcher, Completion) -> io::Result<Option<T>>,
     ) -> io::Result<T> {
         let mut selectors = Vec::new();
-        for (who, watcher) in watchers.iter().enumerate() {
+        for (index, watcher) in watchers.iter().enumerate() {
             let kernel = watcher.proactor().map(Proactor::kernel);
             let Some(kernel) = kernel.filter(|kernel| self.is_same(kernel)) else {
-                let text = format!("watcher {who} does not run on this simulation");
+                let text = format!("watcher {index} does not run on this simulation");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             };
             selectors.push(kernel.selector());
@@ -143,16 +143,16 @@ impl Sim {
         loop {
             let (mut moved, mut closed) = (false, 0);
             self.shuffle(&mut order);
-            for &who in &order {
-                match watchers[who].try_wait(&mut done) {
+            for &index in &order {
+                match watchers[index].try_wait(&mut done) {
                     Err(error) if Reason::of(&error) == Some(Reason::Closed) => closed += 1,
                     count => moved |= count? > 0,
                 }
                 let mut left = done.drain(..);
                 while let Some(c) = left.next() {
-                    self.tell_completion(who, &c);
-                    if let Some(end) = handle(who, watchers[who], c).transpose() {
-                        watchers[who].take_back(left.collect());
+                    self.tell_completion(index, &c);
+                    if let Some(end) = handle(index, watchers[index], c).transpose() {
+                        watchers[index].take_back(left.collect());
                         return end;
                     }
                 }
@@ -183,8 +183,8 @@ impl Sim {
     #[cold]
     fn stands_still(&self, kind: io::ErrorKind, why: &str, all: &[&mut Watcher]) -> io::Error {
         let mut text = format!("{why}, {:?} after its start\n", self.elapsed());
-        for (who, watcher) in all.iter().enumerate() {
-            let _ = write!(text, "watcher {who}: {}", watcher.describe());
+        for (index, watcher) in all.iter().enumerate() {
+            let _ = write!(text, "watcher {index}: {}", watcher.describe());
         }
         text.push_str(&self.report());
         let history = self.history();

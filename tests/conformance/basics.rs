@@ -1,4 +1,4 @@
-//! The two verbs: what submit and wait promise whatever the operation.
+//! The two verbs: the promises of submit and wait for every operation.
 
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ pub fn addresses_of_both_ends_agree<H: Harness>() {
     assert_eq!(b.watcher.peer_address(here), Err(Reason::Stale));
 }
 
-/// A name that has ended meets the same reason wherever it is used.
+/// Every call refuses an ended source with the same reason.
 pub fn a_stale_name_has_one_error_everywhere<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();

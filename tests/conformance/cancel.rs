@@ -152,7 +152,7 @@ pub fn an_operation_that_has_ended_cannot_be_cancelled<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Whatever cancel answers before the delivery, the operation ends exactly once.
+/// After both answers of a cancel, the operation ends exactly once.
 pub fn a_cancel_before_the_delivery_is_answered_once<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -203,7 +203,7 @@ pub fn cancel_all_ends_every_operation_of_a_source<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// Connects are cancelled wherever they stand; nothing of them is left.
+/// Connects are cancelled in every state; nothing of them is left.
 pub fn a_connect_can_be_cancelled<H: Harness>() {
     let mut b = H::bench();
     let (_listener, at): (_, Address) = b.listen();

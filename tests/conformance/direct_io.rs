@@ -299,7 +299,7 @@ pub fn direct_lists_are_appended_once<H: Harness>() {
     }
 }
 
-/// Cancels and deadlines meet direct work wherever it is.
+/// Cancels and deadlines meet direct work in every state.
 pub fn direct_work_is_cancelled_or_done<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();

@@ -9,7 +9,7 @@ use windlass::{Completion, Completions, Done, Op};
 
 use crate::common::*;
 
-/// What a foreign loop does.
+/// The steps of a foreign loop.
 fn embedded<D: Driver>(b: &mut Bench<D>) -> Vec<Completion> {
     let mut done = Completions::new();
     let start = std::time::Instant::now();
@@ -83,7 +83,7 @@ pub fn submitters_wake_the_foreign_loop<H: Harness>() {
     join(thread, "the thread that wakes");
 }
 
-/// A burst, then a pause, then a burst: whatever the interleaving, nothing is lost.
+/// A burst, then a pause, then a burst: at every interleaving nothing is lost.
 pub fn bursts_from_a_thread_arrive_whole<H: Harness>() {
     let mut b = H::bench();
     let submitter = b.submitter();

@@ -1,4 +1,4 @@
-//! C10 and the counters: what the watcher says of itself is so.
+//! C10 and the counters: the explanations and counts of the watcher are right.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Files: what is refused, and what fails.
+//! Files: refused and failed operations.
 
 use std::fs;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub fn a_file_is_used_as_it_was_opened<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What is for sockets is not for files, and the other way round.
+/// Operations on sockets are refused on files, and the other way round.
 pub fn a_file_is_no_socket<H: Harness>() {
     let directory = Directory::new();
     let mut b = H::bench();

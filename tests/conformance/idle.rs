@@ -10,7 +10,7 @@ use crate::common::*;
 const SHORT: Duration = Duration::from_millis(20);
 /// How late a short timeout may be.
 const STEP: Duration = Duration::from_millis(100);
-/// What a loaded machine may add; nothing where time is virtual.
+/// The delay that a loaded machine may add; zero where time is virtual.
 const LOAD: Duration = Duration::from_secs(5);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -274,7 +274,7 @@ pub fn timeouts_of_zero_and_of_a_century<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What has no idle timeout says so, and bad names change nothing.
+/// A source that cannot have an idle timeout refuses it, and bad ids change nothing.
 pub fn bad_idle_timeouts_are_refused<H: Harness>() {
     let mut b = H::bench();
     let (listener, _) = b.listen();

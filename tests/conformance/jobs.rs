@@ -159,7 +159,7 @@ pub fn what_was_not_begun_expires_in_time<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// C4: what has begun ends with its real result, and is marked.
+/// C4: a job that has begun ends with its real result, and its completion is marked as late.
 pub fn what_was_begun_ends_late<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().threads(1));
     for ends in ["cancel", "deadline", "both", "passed"] {

@@ -13,7 +13,7 @@ use windlass::{
 
 use crate::common::*;
 
-/// What is known of an accepted operation.
+/// The model of an accepted operation.
 #[derive(Debug)]
 struct Accepted {
     code: OpCode,
@@ -26,7 +26,7 @@ struct Accepted {
     mark: u8,
 }
 
-/// What happens in the programs, as a count.
+/// The counts of events in the programs.
 enum Seen {
     Quiet,
     Idle,

@@ -131,7 +131,7 @@ pub fn signals_end_as_other_operations<H: Harness>() {
     let mut b = H::bench();
     let source = b.watcher.signals(&[SIGUSR1]).expect("a source");
     end_in_every_way(&mut b, source, Op::signal);
-    // What was not taken is there for the next operation.
+    // A signal that was not taken waits for the next operation.
     H::raise(SIGUSR1);
     expect_signal(b.run(Op::signal(source)), SIGUSR1);
     // A signal that is there wins over a deadline that has passed.

@@ -43,7 +43,7 @@ fn written(c: Completion) -> Buf {
     }
 }
 
-/// Reads what the peer of a stuck write was to get.
+/// Reads the bytes of a stuck write at its peer.
 fn unstick<D: Driver>(b: &mut Bench<D>, stuck: &Stuck, behind: &[u8]) {
     let got = b.read_exact(stuck.peer, stuck.bytes.len() + behind.len());
     let (first, rest) = got.split_at(stuck.bytes.len());
@@ -82,7 +82,7 @@ pub fn a_small_lease_that_waits_gives_its_buffer_back<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A quarter of a swap buffer or more stays where it is, and so does what has no lease.
+/// A lease of a quarter of a swap buffer or more stays in place, and so do other buffers.
 pub fn a_big_lease_that_waits_is_not_copied<H: Harness>() {
     let mut b = bench::<H>();
     let stuck = b.small_stuck();
@@ -100,7 +100,7 @@ pub fn a_big_lease_that_waits_is_not_copied<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The small leases of a list are copied, the other parts are not; what was unique stays so.
+/// The small leases of a list are copied, the other parts are not; a unique lease stays unique.
 pub fn small_leases_of_a_list_are_copied<H: Harness>() {
     let mut b = bench::<H>();
     let stuck = b.small_stuck();

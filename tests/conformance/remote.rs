@@ -102,7 +102,7 @@ pub fn a_source_can_be_used_here_as_soon_as_its_name_is_known<H: Harness>() {
     assert!(b.read(there).is_empty());
 }
 
-/// As above, for what is asked of a source rather than done with it.
+/// As above, for questions about a source.
 pub fn a_source_can_be_asked_after_as_soon_as_its_name_is_known<H: Harness>() {
     type Ask<D> = fn(&mut Bench<D>, windlass::Source) -> bool;
     let asks: [Ask<H::Driver>; 4] = [
@@ -303,7 +303,7 @@ pub fn the_reserve_stays_within_the_tables<H: Harness>() {
     assert_eq!(b.take(accepted).len(), accepted);
 }
 
-/// What is kept for other threads leaves room for this one.
+/// The reserve for other threads leaves room for this one.
 pub fn the_reserve_leaves_room<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().max_sources(8).max_operations(8).id_reserve(256));
     let submitter = b.submitter();
@@ -457,7 +457,7 @@ pub fn guards_dropped_on_other_threads_abort_their_sources<H: Harness>() {
     assert_eq!(b.take(50).len(), 50);
 }
 
-/// What was queued when the watcher closes ends like everything else: exactly once, as closed.
+/// Requests that are queued when the watcher closes end like operations: exactly once, as closed.
 pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
@@ -490,7 +490,7 @@ pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
     });
 }
 
-/// A submitter outlives its watcher; what it had queued is released.
+/// A submitter outlives its watcher; its queued requests are released.
 pub fn a_submitter_outlives_its_watcher<H: Harness>() {
     let alive = std::sync::Arc::new(());
     let mut b = H::bench();

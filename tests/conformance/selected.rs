@@ -21,7 +21,7 @@ pub fn a_wait_for_one_leaves_the_others<H: Harness>() {
         let c = watcher.wait_for(tickets[at]).unwrap();
         assert_eq!((c.ticket(), c.token), (tickets[at], at as u64 + 1));
     }
-    // What comes while it waits stays as well.
+    // Completions that come during the wait stay as well.
     let span = |ms, token| Op::timer(Duration::from_millis(ms)).token(token);
     watcher.submit(span(1, 5)).unwrap();
     let late = watcher.submit(span(3, 6)).unwrap();
@@ -251,7 +251,7 @@ pub fn a_wait_does_not_wait_for_what_it_holds_itself<H: Harness>() {
         }
     }
     assert!(!refused.is_empty() || H::STAMP == "faults", "{held:?}");
-    // What holds the leases goes, one of them in a completion.
+    // The holders of the leases are dropped, one of them in a completion.
     held.clear();
     b.watcher.wait(&mut done).unwrap();
     let came: Vec<Ticket> = done.drain(..).map(|c| c.ticket()).collect();
@@ -306,7 +306,7 @@ pub fn a_wait_for_an_accept_needs_a_place<H: Harness>() {
     assert_eq!(b.watcher.wait_for(accepts[3]).unwrap().ticket(), accepts[3]);
 }
 
-/// What another thread has submitted can be waited for before the loop has taken it.
+/// A wait for another thread's operation works even before the loop has taken the request.
 pub fn a_wait_for_another_threads_operation<H: Harness>() {
     let mut b = H::bench();
     let submitter = b.submitter();
@@ -315,7 +315,7 @@ pub fn a_wait_for_another_threads_operation<H: Harness>() {
     assert_eq!(b.watcher.wait_for(ticket).unwrap().token, 9);
 }
 
-/// A visit lends the completions, in order, and drops what is left of all of them.
+/// A visit lends the completions, in order, and drops the rest of all of them.
 pub fn a_visit_takes_what_it_needs<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();

@@ -414,7 +414,7 @@ pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
     assert!(b.is_open(read) && timers.iter().all(|&timer| b.is_open(timer)));
 }
 
-/// What is refused has bound nothing.
+/// A refused listen has bound nothing.
 #[cfg(unix)]
 pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     let directory = system::Directory::new();

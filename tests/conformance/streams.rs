@@ -1,4 +1,4 @@
-//! Streams: bytes arrive as they were sent, in order, whatever the sizes.
+//! Streams: bytes of every size arrive as they were sent, in order.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub fn a_read_and_a_write_pending_on_one_source<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// A read takes what is there and does not wait for more.
+/// A read takes the bytes that are there and does not wait for more.
 pub fn a_read_takes_what_is_there<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();

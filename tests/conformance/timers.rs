@@ -347,7 +347,7 @@ pub fn timers_started_by_timers<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// What waits gets its first deadline, whatever it is.
+/// Every kind of waiting operation can get its first deadline.
 pub fn every_operation_in_flight_can_be_rescheduled<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();

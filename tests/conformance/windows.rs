@@ -1,4 +1,4 @@
-//! What is otherwise on Windows: what is refused, descriptors, files by their names.
+//! Differences on Windows: refusals, descriptors, files by their names.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! Linux: work on files that is held in the middle of its call, and what is left behind.
+//! Linux: work on files that is held in the middle of its call, and its leftovers.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Waits: every completion is checked against what is known of its operation.
+//! Waits: every completion is checked against the model of its operation.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::state::*;
 use super::steps::Keep;
 use crate::worlds::World;
 
-/// What a broken connection may report.
+/// The errnos that a broken connection may report.
 const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
 
 impl<W: World> Model<W> {
@@ -81,7 +81,7 @@ impl<W: World> Model<W> {
         count
     }
 
-    /// What holds after every wait that has delivered everything that there was.
+    /// The invariants after every wait that has delivered all completions.
     fn after_wait(&mut self, before: Instant) {
         self.settle_quiet();
         let mut in_flight = 0;

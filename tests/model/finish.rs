@@ -114,7 +114,7 @@ impl<W: World> Model<W> {
         list.iter().any(|&op| self.ops[op].ended.is_none())
     }
 
-    /// What was received is what was sent.
+    /// The received bytes are the sent bytes.
     pub fn check_streams(&mut self) {
         for stream in 0..self.streams.len() {
             for side in 0..2 {
@@ -137,7 +137,7 @@ impl<W: World> Model<W> {
         }
     }
 
-    /// What the completions of the writes claim, in the order of submission.
+    /// The bytes that the completions of the writes claim, in the order of submission.
     fn sent(&self, port: usize) -> Vec<u8> {
         let mut sent = Vec::new();
         for &op in &self.ports[port].lists[WRITES] {
@@ -149,7 +149,7 @@ impl<W: World> Model<W> {
         sent
     }
 
-    /// What the reads have received, in the order of submission.
+    /// The bytes that the reads have received, in the order of submission.
     fn heard(&self, port: usize) -> Vec<u8> {
         let reads = self.ports[port].lists[READS].iter();
         reads.flat_map(|&op| self.ops[op].data.iter().copied()).collect()

@@ -1,4 +1,4 @@
-//! Steps: what the program does, and what the answers may be.
+//! Steps: the calls of the program, and their possible answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl<W: World> Model<W> {
         }
     }
 
-    /// The loop takes what was asked for from elsewhere.
+    /// The loop takes the requests of other threads.
     pub fn flush(&mut self) {
         self.taken = 0;
         while let Some(request) = self.requests.pop_front() {

@@ -61,7 +61,7 @@ pub struct Record {
     pub queued: bool,
     /// Where it stands among the operations of its source.
     pub place: u64,
-    /// What it writes, and whether that is a lease.
+    /// The bytes that it writes, and whether they are a lease.
     pub payload: Vec<u8>,
     pub lease: bool,
     /// The bytes that its buffer had, behind which a read appends.
@@ -85,7 +85,7 @@ pub struct Record {
     pub due_now: bool,
     /// A write before it has ended partly sent: it must send nothing.
     pub must_tear: bool,
-    /// What a read has received.
+    /// The bytes that a read has received.
     pub data: Vec<u8>,
     pub moved: usize,
     pub ended: Option<End>,
@@ -174,7 +174,7 @@ pub struct Stream {
     pub drawn: [usize; 2],
 }
 
-/// What was asked for from elsewhere.
+/// A request of another thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Request {
     Attach(usize),

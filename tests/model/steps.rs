@@ -73,7 +73,7 @@ pub enum Due {
     Late,
 }
 
-/// What every operation can have.
+/// The settings of every operation.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     pub due: Due,
@@ -92,7 +92,7 @@ pub enum Owner {
     Other,
 }
 
-/// What happens to delivered completions.
+/// The fate of delivered completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// They are taken apart: sockets are attached, some leases are held.

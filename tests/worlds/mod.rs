@@ -13,7 +13,7 @@ use windlass::{Address, Builder, DriverKind, Handle, Watcher};
 
 mod completing;
 
-/// What a kernel is made from: part of every case, so that a failure can be repeated.
+/// The parameters of a kernel: part of every case, so that a failure can be repeated.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Decides everything that a simulation leaves to chance.

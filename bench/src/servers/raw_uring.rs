@@ -102,7 +102,7 @@ pub fn serve(port: u16) -> io::Result<()> {
     let accept = opcode::AcceptMulti::new(types::Fd(listener.as_raw_fd())).build();
     push(&mut ring, &accept.clone().user_data(ACCEPT))?;
     let mut batch: Vec<cqueue::Entry> = Vec::new();
-    // What is left of each buffer's send: where it starts, and how long it is.
+    // The rest of each buffer's send: where it starts, and how long it is.
     let mut sends = vec![(0_usize, 0_usize); usize::from(BUFFERS)];
     // Connections whose receive ended because every buffer was in use.
     let mut starved: Vec<RawFd> = Vec::new();
@@ -154,7 +154,7 @@ pub fn serve(port: u16) -> io::Result<()> {
     }
 }
 
-/// Sends what is left of a buffer. (A message that takes several buffers keeps its order, because a
+/// Sends the rest of a buffer. (A message that takes several buffers keeps its order, because a
 /// connection's sends stand in the ring one behind the other and small ones are taken whole.)
 fn send(fd: RawFd, id: u16, buffers: &Buffers, sends: &[(usize, usize)]) -> squeue::Entry {
     let (start, len) = sends[usize::from(id)];

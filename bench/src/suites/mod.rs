@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measurements.
 
 pub mod echo;
 pub mod files;

@@ -1,4 +1,4 @@
-//! What the framing allocates: nothing while frames arrive whole.
+//! The framing allocates nothing while frames arrive whole.
 #![allow(missing_docs)] // a test binary has no users
 
 use windlass::Watcher;

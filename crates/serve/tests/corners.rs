@@ -33,7 +33,7 @@ every_driver! {
     many_stalled_connections_have_one_sweep
 }
 
-/// An engine on a watcher, and what it has told.
+/// An engine on a watcher, and its events.
 struct Loop<D: Driver> {
     watcher: Watcher<D>,
     engine: Engine<()>,

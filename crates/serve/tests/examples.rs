@@ -58,7 +58,7 @@ struct Peer {
     ended: bool,
 }
 
-/// What the client with this number says, or what it must hear.
+/// The bytes that the client with this number sends, or those that it must receive.
 fn payload(name: u8, from_client: bool) -> Vec<u8> {
     let mut rng = Rng::with_seed(u64::from(name) << 1 | u64::from(from_client));
     let mut bytes = vec![name];
@@ -175,7 +175,7 @@ impl Proxied {
         }
     }
 
-    /// Sends a part of what is to be said, and the rest later; then ends this side.
+    /// Sends a part of the bytes, and the rest later; then ends this side.
     fn send(&mut self, side: usize, id: Id) {
         let engine = &mut self.sides[side];
         let peer = engine.state_mut(id).expect("it lives");

@@ -1,4 +1,4 @@
-//! What a server guarantees its program, on every driver.
+//! The guarantees of a server, on every driver.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

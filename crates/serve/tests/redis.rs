@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const SYNC: u64 = 1;
 const RESUME: u64 = 2;
 
-/// What a key of a client has.
+/// The value of a key of a client.
 type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A client, with a model of its keys: no other client uses them.
@@ -165,7 +165,7 @@ impl Fake {
         (0..len).map(|i| byte.wrapping_add(i as u8)).collect()
     }
 
-    /// Checks what the server has sent.
+    /// Checks the bytes that the server has sent.
     fn hear(&mut self, data: &[u8]) {
         self.received.extend_from_slice(data);
         let mut at = 0;
@@ -207,7 +207,7 @@ struct Disk {
     syncing: Option<Taken>,
 }
 
-/// What the runs have met. Each must be more than none.
+/// The counts of events in all runs. Each must be above 0.
 #[derive(Debug, Default)]
 struct Met {
     /// How often each fault has happened, by name.
@@ -263,7 +263,7 @@ impl World {
         self.ids.push(Some(id));
     }
 
-    /// One wait, and what follows from it.
+    /// One wait, and the work for its completions.
     fn turn(&mut self, met: &mut Met) -> io::Result<()> {
         let mut done = Completions::new();
         if self.watcher.wait_timeout(&mut done, PATIENCE)? == 0 {
@@ -357,7 +357,7 @@ impl World {
         self.send(id);
     }
 
-    /// Sends a part of what a client has to say, and the rest later.
+    /// Sends a part of a client's commands, and the rest later.
     fn send(&mut self, id: Id) {
         let fake = self.clients.state_mut(id).expect("it lives");
         if fake.unsent.is_empty() {

@@ -111,7 +111,7 @@ impl Handler for Echo {
     }
 }
 
-/// What a client has said so far.
+/// The bytes that a client has sent so far.
 struct Plan {
     source: Source,
     said: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What the targets of the framing share: an input in pieces, beside the same input in one piece.
+//! Code that the framing targets share: an input in pieces, beside the same input in one piece.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! What is done by path, and beside std::fs.
+//! Operations by path, compared with std::fs.
 
 use super::*;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

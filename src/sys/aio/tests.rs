@@ -1,4 +1,4 @@
-//! What the kernel answers, and where: these tests are also the record of it.
+//! The answers of the kernel, and where they come: these tests are also the record of them.
 
 mod denied;
 
@@ -554,7 +554,7 @@ fn what_blocks_has_ended_at_submission() {
     at_return("fsync", sync(Code::Fsync, &file, 0));
 }
 
-/// What the file system asks for is enough, down to the byte.
+/// The alignment that the file system asks for is enough, down to the byte.
 #[test]
 fn the_alignment_that_is_told_is_enough() {
     for directory in [home(), "/dev/shm".into()] {

@@ -1,4 +1,4 @@
-//! What the suites share: a harness per driver, and a bench of a server and its clients, which run
+//! Code that the suites share: a harness per driver, and a bench of a server and clients, which run
 //! in one thread on one watcher.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
@@ -134,7 +134,7 @@ macro_rules! stamp {
 /// A client's end of a connection.
 #[derive(Debug, Default)]
 pub struct Client {
-    /// What it has heard.
+    /// The bytes that it has received.
     pub heard: Vec<u8>,
     /// Whether the server has ended its side.
     pub eof: bool,
@@ -260,13 +260,13 @@ impl<D: Driver, H: Handler> Bench<D, H> {
         self.submit(client, Op::shutdown(client));
     }
 
-    /// A client that has not read begins to.
+    /// A client that did not read begins to read.
     pub fn hear(&mut self, client: Source) {
         self.clients.all.get_mut(&client).expect("a client").is_deaf = false;
         self.submit(client, Op::read(client).multishot());
     }
 
-    /// Submits what a client does; refused only if its connect has failed, or it has closed.
+    /// Submits an operation of a client; refused only if its connect has failed, or it has closed.
     fn submit(&mut self, client: Source, op: Op) {
         if let Err(refused) = self.watcher.submit(op.token(CLIENT)) {
             assert!(matches!(refused.reason, Reason::Os(_) | Reason::Stale), "{refused}");

@@ -1,4 +1,4 @@
-//! What a filter denies, and limits of the system.
+//! Calls that a seccomp filter denies, and limits of the system.
 
 use super::*;
 
