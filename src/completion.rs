@@ -2,6 +2,8 @@
 
 mod visit;
 
+pub use visit::Visit;
+
 use std::any::Any;
 use std::fmt;
 use std::mem;

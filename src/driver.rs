@@ -110,6 +110,7 @@ pub use explain::{Counters, Explain, ExplainRow};
 
 pub use crate::auto::{Auto, UnknownDriver};
 pub use crate::buf::Target;
+pub use crate::completion::Visit;
 pub use crate::config::Config;
 pub use crate::discard::{discard, panicked_drops};
 pub use crate::file::{Job, Task};

@@ -1,7 +1,7 @@
 //! What a message costs in user space: an echo over a bare watcher, an engine, and a server.
 //!
 //! ```text
-//! cargo bench -p windlass-serve --bench message -- bare|engine|server [MESSAGES]
+//! cargo bench -p windlass-serve --bench message -- bare|corked|engine|queued|server [MESSAGES]
 //! perf stat -e instructions:u …
 //! ```
 //!
@@ -35,27 +35,35 @@ fn rounds(clients: &mut [TcpStream], messages: usize, mut serve: impl FnMut(usiz
     }
 }
 
-fn bare(messages: usize) {
+/// A watcher without an engine, which writes at once, or all at the end of the turn.
+fn bare(messages: usize, corked: bool) {
     let mut watcher = Watcher::new().unwrap();
     let listener = watcher.listen(([127, 0, 0, 1], 0)).unwrap();
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     let address = watcher.local_address(listener).unwrap().ip().unwrap();
     let mut clients: Vec<_> =
         (0..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut done = Completions::new();
+    let (mut done, mut cork) = (Completions::new(), Vec::new());
     let mut turn = move || {
         let mut served = 0;
         watcher.wait(&mut done).unwrap();
         let mut visit = done.visit();
         while let Some(c) = visit.next() {
             if let Some(data) = c.take_read() {
-                watcher.submit(Op::write(c.source, data).quiet()).unwrap();
+                if corked {
+                    cork.push((c.source, data));
+                } else {
+                    watcher.submit(Op::write(c.source, data).quiet()).unwrap();
+                }
                 served += 1;
             } else if let Ok(Done::Accepted(_)) = &c.result {
                 let source = watcher.attach(c.take_handle().unwrap()).unwrap();
                 watcher.set_idle_timeout(source, Some(Duration::from_secs(120))).unwrap();
                 watcher.submit(Op::read(source).multishot()).unwrap();
             }
+        }
+        for (source, data) in cork.drain(..) {
+            watcher.submit(Op::write(source, data).quiet()).unwrap();
         }
         served
     };
@@ -67,7 +75,8 @@ fn bare(messages: usize) {
     });
 }
 
-fn engine(messages: usize) {
+/// An engine, and how it serves a turn: how many messages.
+fn engine(messages: usize, turn: fn(&mut Engine<()>, &mut Watcher, &mut Completions) -> usize) {
     let mut watcher = Watcher::new().unwrap();
     let mut engine = Engine::<()>::new(Config::default());
     engine.listen(&mut watcher, ([127, 0, 0, 1], 0), ListenOptions::default()).unwrap();
@@ -79,18 +88,38 @@ fn engine(messages: usize) {
         let mut served = 0;
         while served < count {
             watcher.wait(&mut done).unwrap();
-            for c in done.drain(..) {
-                assert!(engine.complete(&mut watcher, c).is_none());
-            }
-            while let Some(event) = engine.next_event(&mut watcher) {
-                if let Event::Data { id, data } = event {
-                    engine.write(id, data).unwrap();
-                    served += 1;
-                }
-            }
-            engine.flush(&mut watcher);
+            served += turn(&mut engine, &mut watcher, &mut done);
         }
     });
+}
+
+/// Takes the events out of the batch.
+fn direct(engine: &mut Engine<()>, watcher: &mut Watcher, done: &mut Completions) -> usize {
+    let (mut served, mut batch) = (0, done.visit());
+    while let Some(event) = engine.next_event_in(watcher, &mut batch) {
+        if let Event::Data { id, data } = event {
+            engine.write(id, data).unwrap();
+            served += 1;
+        }
+    }
+    engine.flush(watcher);
+    served
+}
+
+/// Passes the completions one by one, and then takes the events out.
+fn queued(engine: &mut Engine<()>, watcher: &mut Watcher, done: &mut Completions) -> usize {
+    let mut served = 0;
+    for c in done.drain(..) {
+        assert!(engine.complete(watcher, c).is_none());
+    }
+    while let Some(event) = engine.next_event(watcher) {
+        if let Event::Data { id, data } = event {
+            engine.write(id, data).unwrap();
+            served += 1;
+        }
+    }
+    engine.flush(watcher);
+    served
 }
 
 struct Echo {
@@ -125,11 +154,21 @@ fn server(messages: usize) {
     });
 }
 
+/// A case: its name, and what serves so many messages.
+type Case = (&'static str, fn(usize));
+
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let case = arguments.next().unwrap_or_else(|| "all".into());
     let messages = arguments.next().map_or(640_000, |count| count.parse().unwrap());
-    for (name, run) in [("bare", bare as fn(usize)), ("engine", engine), ("server", server)] {
+    let cases: [Case; 5] = [
+        ("bare", |messages| bare(messages, false)),
+        ("corked", |messages| bare(messages, true)),
+        ("engine", |messages| engine(messages, direct)),
+        ("queued", |messages| engine(messages, queued)),
+        ("server", server),
+    ];
+    for (name, run) in cases {
         if case == name || case == "all" {
             let start = Instant::now();
             run(messages);

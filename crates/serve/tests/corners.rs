@@ -65,10 +65,10 @@ impl<D: Driver> Loop<D> {
     fn turn(&mut self, span: Duration) -> usize {
         let mut done = Completions::new();
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        for c in done.drain(..) {
-            let _ = self.engine.complete(&mut self.watcher, c);
+        let mut batch = done.visit();
+        while let Some(event) = self.engine.next_event_in(&mut self.watcher, &mut batch) {
+            self.tell(event);
         }
-        self.events();
         self.engine.flush(&mut self.watcher);
         self.turns += 1;
         count
@@ -76,23 +76,28 @@ impl<D: Driver> Loop<D> {
 
     fn events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.watcher) {
-            self.told.push(match event {
-                Event::Opened { id, .. } => {
-                    self.opened.push(id);
-                    "opened"
-                }
-                Event::Data { .. } => "data",
-                Event::Closed { cause, .. } => {
-                    self.closed.push(cause);
-                    "closed"
-                }
-                Event::Detached { .. } => "detached",
-                Event::Wake { .. } => "wake",
-                Event::Tick => "tick",
-                Event::Drained { .. } => "drained",
-                _ => "other",
-            });
+            self.tell(event);
         }
+    }
+
+    fn tell(&mut self, event: Event<()>) {
+        self.told.push(match event {
+            Event::Opened { id, .. } => {
+                self.opened.push(id);
+                "opened"
+            }
+            Event::Data { .. } => "data",
+            Event::Closed { cause, .. } => {
+                self.closed.push(cause);
+                "closed"
+            }
+            Event::Detached { .. } => "detached",
+            Event::Wake { .. } => "wake",
+            Event::Tick => "tick",
+            Event::Drained { .. } => "drained",
+            Event::Foreign(c) => return assert_eq!(c.token, 1, "what a client has done: {c:?}"),
+            _ => "other",
+        });
     }
 
     #[track_caller]

@@ -422,17 +422,12 @@ impl<S> Table<S> {
         Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
     }
 
-    /// A connection's place, and the bytes that are charged to it; `None` for a stale id.
+    /// A connection's place, and the bytes that are charged to it.
     #[inline(always)]
-    pub(crate) fn look(&mut self, id: Id) -> Option<(&mut Place<S>, u32)> {
-        let chunk = self.chunks.get_mut(id.index as usize / CHUNK)?;
-        let at = id.index as usize % CHUNK;
-        let head = &chunk.heads[at];
-        if head.number.load(Ordering::Relaxed) != id.number {
-            return None;
-        }
-        let charged = head.charged.load(Ordering::Relaxed);
-        Some((&mut chunk.places[at], charged))
+    pub(crate) fn look(&mut self, index: u32) -> (&mut Place<S>, u32) {
+        let chunk = &mut self.chunks[index as usize / CHUNK];
+        let at = index as usize % CHUNK;
+        (&mut chunk.places[at], chunk.heads[at].charged.load(Ordering::Relaxed))
     }
 
     /// The id of the connection that has a place.
@@ -453,7 +448,7 @@ impl<S> Table<S> {
     }
 
     #[inline]
-    fn lives(&self, id: Id) -> bool {
+    pub(crate) fn lives(&self, id: Id) -> bool {
         let chunk = self.chunks.get(id.index as usize / CHUNK);
         let head = chunk.map(|chunk| &chunk.heads[id.index as usize % CHUNK]);
         head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
@@ -567,7 +562,7 @@ mod tests {
         assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));
         assert_eq!(heads.charge(id, 40, 100), Ok(()));
         heads.discharge(id, 60);
-        assert_eq!(table.look(id).unwrap().1, 40);
+        assert_eq!(table.look(id.index()).1, 40);
         table.remove(id.index());
         assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
     }

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use windlass::net::Keepalive;
-use windlass::{Buf, Source, Ticket};
+use windlass::{Buf, Completion, Source, Ticket};
 
 pub use budget::Budget;
 pub use conn::{Id, Refusal, Refused};
@@ -47,19 +47,20 @@ pub use remote::Remote;
 
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
+pub(crate) use conn::NIL;
 use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
 use datagram::Datagrams;
-use events::{Gone, Item, Pending};
+use events::{Gone, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
 
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.
 ///
-/// In each turn the program passes its completions to [`complete`](Engine::complete), takes events
-/// out with [`next_event`](Engine::next_event), and calls [`flush`](Engine::flush). `complete`
-/// returns a completion that is not the engine's: so one loop can serve several engines, files,
-/// timers and other threads. It works on every driver, and in a [simulation](windlass::sim).
+/// In each turn the program takes the events out of its batch of completions with
+/// [`next_event_in`](Engine::next_event_in), and calls [`flush`](Engine::flush). A completion that
+/// is not the engine's comes out, too: so one loop can serve several engines, files, timers and
+/// other threads. It works on every driver, and in a [simulation](windlass::sim).
 ///
 /// ```
 /// use windlass::net::ListenOptions;
@@ -83,18 +84,15 @@ pub(crate) use remote::{Command, Shared};
 /// let mut served = 0;
 /// while served == 0 {
 ///     watcher.wait(&mut done)?;
-///     for completion in done.drain(..) {
-///         if let Some(mine) = engine.complete(&mut watcher, completion) {
-///             println!("not of the engine: {mine:?}");
-///         }
-///     }
-///     while let Some(event) = engine.next_event(&mut watcher) {
+///     let mut batch = done.visit();
+///     while let Some(event) = engine.next_event_in(&mut watcher, &mut batch) {
 ///         match event {
 ///             Event::Data { id, data } => engine.write(id, data)?, // leaves with the flush
 ///             Event::Closed { id, cause, .. } => {
 ///                 println!("{id}: {cause:?}");
 ///                 served += 1;
 ///             }
+///             Event::Foreign(completion) => println!("not of the engine: {completion:?}"),
 ///             _ => {}
 ///         }
 ///     }
@@ -104,7 +102,10 @@ pub(crate) use remote::{Command, Shared};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Only `next_event` delivers events. Calls without a watcher, for example `write` and `close`,
+/// A program that has its completions one by one passes each to [`complete`](Engine::complete), and
+/// takes the events out with [`next_event`](Engine::next_event).
+///
+/// Only these calls deliver events. Calls without a watcher, for example `write` and `close`,
 /// take effect in `flush`.
 pub struct Engine<S> {
     table: Table<S>,
@@ -112,13 +113,14 @@ pub struct Engine<S> {
     budget: Budget,
     /// The upper half of the tokens of this engine's operations.
     tag: u32,
-    /// The engine's completions that `next_event` has not looked at.
-    queue: VecDeque<Item>,
+    /// The completions of `complete` that `next_event` has not looked at.
+    queue: VecDeque<Completion>,
     /// The events that it delivers before those.
     pending: VecDeque<Pending>,
     gone: VecDeque<Gone<S>>,
-    /// The output of this turn to connections that have nothing else to do.
-    fresh: Vec<(Id, Buf)>,
+    /// The output of this turn to connections that have nothing else to do. The place of each
+    /// connection names the position of its buffer. A buffer that no place names is empty.
+    fresh: Vec<(u32, Buf)>,
     /// Whether connections stop reading, because the server has too many bytes.
     is_high: bool,
     /// Connections that `flush` looks at.
@@ -420,6 +422,12 @@ impl<S> Engine<S> {
     #[inline]
     fn token(&self, index: u32) -> u64 {
         u64::from(self.tag) << 32 | u64::from(index)
+    }
+
+    /// The program's state of the connection that has a place.
+    #[inline]
+    pub(crate) fn state_at(&mut self, index: u32) -> Option<&mut S> {
+        self.table.place_mut(index).state.as_mut()
     }
 
     /// The program's state of a connection; `None` for a stale id.

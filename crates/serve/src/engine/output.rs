@@ -113,30 +113,37 @@ impl<S> Engine<S> {
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
-        let at = self.fresh.len() as u32 | FRESH;
-        match self.table.look(id) {
-            // The connection has nothing else to do: the buffer needs only its place in a list.
-            Some((place, charged))
-                if place.active == NIL
-                    && place.flags & NO_MORE == 0
-                    && !data.as_slice().is_empty() // a list has its bytes in its parts
-                    && charged as usize + data.as_slice().len() <= self.config.limits.cap =>
-            {
-                place.active = at;
-                self.fresh.push((id, data));
-                Ok(())
-            }
-            _ => self.write_more(id, data),
+        if !self.table.lives(id) {
+            return Err(Refused { data, reason: Refusal::Stale });
         }
+        self.write_at(id.index(), data)
+    }
+
+    /// Writes to the connection that has a place.
+    #[inline(always)]
+    pub(crate) fn write_at(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+        let (place, charged) = self.table.look(index);
+        let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
+        if place.active != NIL
+            || place.flags & NO_MORE != 0
+            || len == 0
+            || charged as usize + len > self.config.limits.cap
+        {
+            return self.write_more(index, data);
+        }
+        // The connection has nothing else to do: the buffer needs only its place in a list.
+        place.active = self.fresh.len() as u32 | FRESH;
+        self.fresh.push((index, data));
+        Ok(())
     }
 
     #[inline(never)]
-    fn write_more(&mut self, id: Id, data: Buf) -> Result<(), Refused> {
+    fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
         let len = data.len();
-        match self.may_write(id, len) {
+        match self.may_write(index, len) {
             Ok(()) if len == 0 => Ok(()),
             Ok(()) => {
-                self.cork(id.index(), data);
+                self.cork(index, data);
                 Ok(())
             }
             Err(reason) => Err(Refused { data, reason }),
@@ -156,7 +163,16 @@ impl<S> Engine<S> {
     /// As for [`write`](Engine::write).
     #[inline]
     pub fn write_slice(&mut self, id: Id, bytes: &[u8]) -> Result<(), Refusal> {
-        let (place, charged) = self.table.look(id).ok_or(Refusal::Stale)?;
+        if !self.table.lives(id) {
+            return Err(Refusal::Stale);
+        }
+        self.write_slice_at(id.index(), bytes)
+    }
+
+    /// Copies bytes to the connection that has a place.
+    #[inline]
+    pub(crate) fn write_slice_at(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        let (place, charged) = self.table.look(index);
         let (flags, at) = (place.flags, place.active as usize);
         if flags & (NO_MORE | DIRTY) == DIRTY
             && let Some(active) = self.table.active.get_mut(at)
@@ -168,28 +184,28 @@ impl<S> Engine<S> {
             active.copied.extend_from_slice(bytes);
             return Ok(());
         }
-        self.write_slice_more(id, bytes)
+        self.write_slice_more(index, bytes)
     }
 
     #[inline(never)]
-    fn write_slice_more(&mut self, id: Id, bytes: &[u8]) -> Result<(), Refusal> {
-        self.may_write(id, bytes.len())?;
+    fn write_slice_more(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        self.may_write(index, bytes.len())?;
         if !bytes.is_empty() {
-            let active = self.activate(id.index());
+            let active = self.activate(index);
             active.corked += bytes.len();
             active.copy(bytes);
-            self.dirty(id.index());
+            self.dirty(index);
         }
         Ok(())
     }
 
     /// Whether a connection takes so many more bytes.
-    fn may_write(&mut self, id: Id, len: usize) -> Result<(), Refusal> {
-        let Some((place, charged)) = self.table.look(id) else { return Err(Refusal::Stale) };
+    fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
+        let (place, charged) = self.table.look(index);
         if place.flags & NO_MORE != 0 {
             return Err(Refusal::Stale);
         }
-        if charged as usize + self.corked(id.index()) + len > self.config.limits.cap {
+        if charged as usize + self.corked(index) + len > self.config.limits.cap {
             return Err(Refusal::Cap);
         }
         Ok(())
@@ -228,10 +244,9 @@ impl<S> Engine<S> {
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.look_into_inbox();
-        for at in 0..self.fresh.len() {
-            self.send_fresh(watcher, at);
+        while self.next_fresh().is_some() {
+            self.send_fresh(watcher);
         }
-        self.fresh.clear();
         while let Some(index) = self.next_dirty() {
             self.send(watcher, index);
             self.carry_out(watcher, index);
@@ -283,62 +298,43 @@ impl<S> Engine<S> {
         self.table.active_of(index).map_or(0, |active| active.corked)
     }
 
-    /// How many connections have one buffer to send, and nothing else in motion.
-    #[inline]
-    pub(crate) fn fresh_len(&self) -> usize {
-        self.fresh.len()
-    }
-
-    /// The connection of such a buffer, and its bytes; `None` if the buffer is in an active part, or
-    /// goes there because its connection waits for its connect.
+    /// The last connection that has one buffer to send and nothing else in motion, and the number
+    /// of bytes.
     #[inline(always)]
-    pub(crate) fn fresh_at(&mut self, at: usize) -> Option<(Id, usize)> {
-        let (id, data) = &self.fresh[at];
-        let (id, len) = (*id, data.len());
-        let (place, _) = self.table.look(id)?;
-        if place.active != at as u32 | FRESH {
-            return None;
+    pub(crate) fn next_fresh(&mut self) -> Option<(u32, usize)> {
+        loop {
+            let (index, data) = self.fresh.last()?;
+            let (index, len) = (*index, data.as_slice().len());
+            if self.is_next_fresh(index) {
+                if self.table.place(index).flags & CONNECTING == 0 {
+                    return Some((index, len));
+                }
+                self.thaw(index);
+            }
+            self.fresh.pop();
         }
-        if place.flags & CONNECTING != 0 {
-            self.thaw(id.index());
-            return None;
-        }
-        Some((id, len))
     }
 
-    /// Forgets the buffers that were sent.
-    #[inline]
-    pub(crate) fn clear_fresh(&mut self) {
-        self.fresh.clear();
-    }
-
-    /// Sends such a buffer. Returns how many bytes wait then, or `None` if the buffer is in an
-    /// active part.
+    /// Whether the last buffer of the list is that of a connection.
     #[inline(always)]
-    pub(crate) fn send_fresh<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        at: usize,
-    ) -> Option<usize> {
-        let (id, data) = &mut self.fresh[at];
-        let id = *id;
-        let (place, _) = self.table.look(id)?;
-        if place.active != at as u32 | FRESH {
-            return None;
-        }
-        if place.flags & CONNECTING != 0 {
-            self.thaw(id.index());
-            return None;
-        }
+    pub(crate) fn is_next_fresh(&self, index: u32) -> bool {
+        self.table.place(index).active == (self.fresh.len() as u32).wrapping_sub(1) | FRESH
+    }
+
+    /// Sends the buffer that `next_fresh` has found. Returns how many bytes wait then, or `None` if
+    /// the connection has ended.
+    #[inline(always)]
+    pub(crate) fn send_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<usize> {
+        let (index, data) = self.fresh.pop()?;
+        let place = self.table.place_mut(index);
         place.active = NIL;
-        let (source, data) = (place.source, std::mem::take(data));
-        let write = Op::write(source, data).token(self.token(id.index())).quiet();
+        let write = Op::write(place.source, data).token(self.token(index)).quiet();
         match watcher.submit(write) {
             Ok(ticket) => {
                 self.counts.writes += 1;
-                if ticket.had_ended() { Some(0) } else { Some(self.begin_to_wait(watcher, id)) }
+                if ticket.had_ended() { Some(0) } else { Some(self.begin_to_wait(watcher, index)) }
             }
-            Err(refused) => self.refused(watcher, id.index(), refused.value),
+            Err(refused) => self.refused(watcher, index, refused.value),
         }
     }
 
@@ -355,12 +351,12 @@ impl<S> Engine<S> {
     }
 
     #[inline(never)]
-    fn begin_to_wait<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) -> usize {
-        let source = self.table.place(id.index()).source;
+    fn begin_to_wait<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> usize {
+        let source = self.table.place(index).source;
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         if queued > 0 {
-            self.activate(id.index());
-            self.wait_for_output(watcher, id.index(), queued);
+            self.activate(index);
+            self.wait_for_output(watcher, index, queued);
         }
         queued
     }

@@ -185,7 +185,7 @@ impl<S> Context<'_, S> {
     /// The connection with this id; `None` if it has ended, or is on another loop.
     pub fn conn(&mut self, id: Id) -> Option<Conn<'_, S>> {
         self.engine.state(id)?;
-        Some(Conn { engine: self.engine, remote: self.remote, id })
+        Some(Conn { engine: self.engine, remote: self.remote, index: id.index() })
     }
 }
 
@@ -199,20 +199,21 @@ impl<S> fmt::Debug for Context<'_, S> {
 pub struct Conn<'a, S> {
     pub(crate) engine: &'a mut Engine<S>,
     pub(crate) remote: &'a Remote,
-    pub(crate) id: Id,
+    /// Its place. It stays the connection's: only calls with a watcher vacate places.
+    pub(crate) index: u32,
 }
 
 impl<S> Conn<'_, S> {
     /// The id of the connection.
     #[inline]
     pub fn id(&self) -> Id {
-        self.id
+        self.engine.id_at(self.index)
     }
 
     /// The program's state.
     #[inline]
     pub fn state(&mut self) -> &mut S {
-        self.engine.state_mut(self.id).expect("a connection in a callback has a state")
+        self.engine.state_at(self.index).expect("a connection in a callback has a state")
     }
 
     /// Writes: what is written in a turn leaves as one write. False if the connection takes no more
@@ -220,7 +221,7 @@ impl<S> Conn<'_, S> {
     /// for it. In the second case it ends, with [`Cause::Overflow`].
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
-        match self.engine.write(self.id, data) {
+        match self.engine.write_at(self.index, data.into()) {
             Ok(()) => true,
             Err(refused) => self.overflow(refused.reason),
         }
@@ -230,7 +231,7 @@ impl<S> Conn<'_, S> {
     /// place. It needs no allocation.
     #[inline]
     pub fn write_slice(&mut self, bytes: &[u8]) -> bool {
-        match self.engine.write_slice(self.id, bytes) {
+        match self.engine.write_slice_at(self.index, bytes) {
             Ok(()) => true,
             Err(reason) => self.overflow(reason),
         }
@@ -239,39 +240,39 @@ impl<S> Conn<'_, S> {
     #[cold]
     fn overflow(&mut self, reason: crate::Refusal) -> bool {
         if reason == crate::Refusal::Cap {
-            self.engine.abort_as(self.id, Cause::Overflow);
+            self.engine.abort_as(self.id(), Cause::Overflow);
         }
         false
     }
 
     /// How many bytes of output wait, those of this turn included.
     pub fn waiting(&mut self) -> usize {
-        self.engine.waiting(self.id)
+        self.engine.waiting(self.id())
     }
 
     /// Stops the delivery of data: see [`Engine::pause`].
     pub fn pause(&mut self) {
-        self.engine.pause(self.id);
+        self.engine.pause(self.id());
     }
 
     /// Delivers data again.
     pub fn resume(&mut self) {
-        self.engine.resume(self.id);
+        self.engine.resume(self.id());
     }
 
     /// Shuts down the output after the waiting output is sent: see [`Engine::shutdown`].
     pub fn shutdown(&mut self) {
-        self.engine.shutdown(self.id);
+        self.engine.shutdown(self.id());
     }
 
     /// Ends the connection, and drops its waiting output.
     pub fn abort(&mut self) {
-        self.engine.abort(self.id);
+        self.engine.abort(self.id());
     }
 
     /// Sets an option of the socket: see [`Engine::set_option`].
     pub fn set_option(&mut self, option: SocketOption) {
-        self.engine.set_option(self.id, option);
+        self.engine.set_option(self.id(), option);
     }
 
     /// The engine of this loop: every other connection of it.
@@ -287,6 +288,6 @@ impl<S> Conn<'_, S> {
 
 impl<S> fmt::Debug for Conn<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conn").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Conn").field("id", &self.id()).finish_non_exhaustive()
     }
 }

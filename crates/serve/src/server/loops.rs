@@ -4,13 +4,13 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use windlass::driver::{Driver, OpCode};
-use windlass::{Address, Buf, Completion, Completions, Done, Source, Ticket, Watcher};
+use windlass::driver::Driver;
+use windlass::{Address, Completion, Completions, Watcher};
 
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Report, Unfinished};
-use crate::engine::{Cause, Engine, Event, Id, Remote};
+use crate::engine::{Cause, Engine, Event, Id, NIL, Remote};
 use crate::sys::BoundPath;
 
 /// How many times one turn looks for events that its own flush has made.
@@ -24,14 +24,12 @@ pub struct Running<H: Handler> {
     remote: Remote,
     /// The Unix paths of its listeners.
     paths: Vec<BoundPath>,
-    /// The connection of the callback that runs.
-    current: Option<Id>,
+    /// The place of the connection whose callback runs.
+    current: u32,
     /// Whether a callback has asked for the shutdown.
     stops: bool,
     /// Whether the shutdown has begun.
     stopping: bool,
-    /// How far the flush is, in case that a callback panics.
-    next_fresh: usize,
     panics: u64,
     /// Known from the shutdown on.
     descriptor_shortages: u64,
@@ -50,10 +48,9 @@ impl<H: Handler> Running<H> {
             handler,
             remote,
             paths,
-            current: None,
+            current: NIL,
             stops: false,
             stopping: false,
-            next_fresh: 0,
             panics: 0,
             descriptor_shortages: 0,
             unfinished: Vec::new(),
@@ -70,9 +67,7 @@ impl<H: Handler> Running<H> {
                     this.tick();
                     continue;
                 }
-                let mut context = Context { engine: &mut this.engine, remote: &this.remote };
-                let action = this.handler.serving(&mut context, addresses);
-                this.act(None, action);
+                this.call_without(|handler, context| handler.serving(context, addresses));
             }
         });
         self.turn(watcher);
@@ -92,11 +87,7 @@ impl<H: Handler> Running<H> {
     pub fn turn<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.engine.look_into_inbox();
         for _ in 0..ROUNDS {
-            self.guarded(|this| {
-                while let Some(event) = this.engine.next_event(watcher) {
-                    this.dispatch(event);
-                }
-            });
+            self.guarded(|this| this.dispatch_all(watcher));
             if (self.stops || self.engine.is_stop_asked()) && !self.stopping {
                 self.stop(watcher);
             }
@@ -126,32 +117,32 @@ impl<H: Handler> Running<H> {
     /// [`complete`](Running::complete) for each completion and then [`turn`](Running::turn), but it
     /// drops completions that are not the server's.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
-        let mut visit = done.visit();
+        let mut batch = done.visit();
         self.guarded(|this| {
-            while let Some(completion) = visit.next() {
-                match this.engine.next_data(completion) {
-                    Some((id, data)) => this.data(id, data),
+            loop {
+                if this.engine.has_events() {
+                    this.dispatch_all(watcher);
+                }
+                let Some(completion) = batch.next() else { break };
+                match this.engine.data_of(completion) {
+                    Some((id, data)) => this.call(id.index(), |handler, c| handler.data(c, data)),
                     None => this.serve_other(watcher, completion),
                 }
             }
         });
-        drop(visit);
+        drop(batch);
         self.turn(watcher);
-    }
-
-    #[inline(always)]
-    fn data(&mut self, id: Id, data: Buf) {
-        self.current = Some(id);
-        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-        let action = self.handler.data(&mut conn, data);
-        self.act(Some(id), action);
     }
 
     #[inline(never)]
     fn serve_other<D: Driver>(&mut self, watcher: &mut Watcher<D>, completion: &mut Completion) {
-        let empty = Completion::new(OpCode::Nop, Source::NONE, Ticket::NONE, 0, Ok(Done::Nop));
-        let completion = std::mem::replace(completion, empty);
-        let _foreign = self.engine.complete(watcher, completion);
+        if let Some(event) = self.engine.other_event(watcher, completion) {
+            self.dispatch(event);
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_all<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         while let Some(event) = self.engine.next_event(watcher) {
             self.dispatch(event);
         }
@@ -165,169 +156,143 @@ impl<H: Handler> Running<H> {
         while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.panics += 1;
             // The state of a connection that has not begun is not the callback's before it.
-            if !self.engine.gave_up_making()
-                && let Some(id) = self.current.take()
-            {
+            let index = std::mem::replace(&mut self.current, NIL);
+            if !self.engine.gave_up_making() && index != NIL {
+                let id = self.engine.id_at(index);
                 self.engine.abort_as(id, Cause::Panicked);
             }
         }
-        self.current = None;
+        self.current = NIL;
     }
 
-    #[inline]
     fn dispatch(&mut self, event: Event<H::State>) {
         match event {
-            Event::Data { id, data } => self.data(id, data),
-            event => self.dispatch_other(event),
-        }
-    }
-
-    #[inline(never)]
-    fn dispatch_other(&mut self, event: Event<H::State>) {
-        let (handler, engine, remote) = (&mut self.handler, &mut self.engine, &self.remote);
-        let (id, action) = match event {
-            Event::Opened { id, origin } => {
-                self.current = Some(id);
-                (Some(id), handler.opened(&mut Conn { engine, remote, id }, origin))
-            }
-            Event::Data { id, data } => {
-                self.current = Some(id);
-                (Some(id), handler.data(&mut Conn { engine, remote, id }, data))
-            }
-            Event::Eof { id } => {
-                self.current = Some(id);
-                (Some(id), handler.eof(&mut Conn { engine, remote, id }))
-            }
-            Event::Drained { id } => {
-                self.current = Some(id);
-                (Some(id), handler.drained(&mut Conn { engine, remote, id }))
-            }
-            Event::Wake { id } => {
-                self.current = Some(id);
-                (Some(id), handler.wake(&mut Conn { engine, remote, id }))
-            }
+            Event::Opened { id, origin } => self.call(id.index(), |h, c| h.opened(c, origin)),
+            Event::Data { id, data } => self.call(id.index(), |h, c| h.data(c, data)),
+            Event::Eof { id } => self.call(id.index(), H::eof),
+            Event::Drained { id } => self.call(id.index(), H::drained),
+            Event::Wake { id } => self.call(id.index(), H::wake),
             Event::Closed { id, cause, unsent, phase, state, age } => {
                 if self.stopping && unsent > 0 {
                     self.unfinished.push(Unfinished { id, phase, age, unsent });
                 }
-                self.current = Some(id);
                 let closed = Closed { id, cause, unsent, phase, state };
-                (None, handler.closed(&mut Context { engine, remote }, closed))
+                self.call_without(|handler, context| handler.closed(context, closed));
             }
             Event::Detached { id, handle, undelivered, eof, state } => {
-                self.current = Some(id);
                 let detached = Detached { id, handle, undelivered, eof, state };
-                (None, handler.detached(&mut Context { engine, remote }, detached))
+                self.call_without(|handler, context| handler.detached(context, detached));
             }
             Event::Datagram { listener, from, data, truncated } => {
-                self.current = None;
+                self.current = NIL;
+                let (engine, remote) = (&mut self.engine, &self.remote);
                 let mut datagram = Datagram { engine, remote, listener, from, truncated };
-                (None, handler.datagram(&mut datagram, data))
+                let action = self.handler.datagram(&mut datagram, data);
+                self.stops |= action == Action::Shutdown;
             }
-            Event::Tick => return self.tick(),
-            Event::AcceptFailed { .. } => return,
-        };
-        self.act(id, action);
+            Event::Tick => self.tick(),
+            Event::AcceptFailed { .. } | Event::Foreign(_) => {}
+        }
     }
 
-    #[inline]
-    fn act(&mut self, id: Option<Id>, action: Action) {
+    /// Calls a callback of the connection that has a place, and does what it asks for.
+    #[inline(always)]
+    fn call(
+        &mut self,
+        index: u32,
+        callback: impl FnOnce(&mut H, &mut Conn<'_, H::State>) -> Action,
+    ) {
+        self.current = index;
+        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, index };
+        let action = callback(&mut self.handler, &mut conn);
         if action != Action::None {
-            self.act_on(id, action);
+            self.act(index, action);
         }
     }
 
     #[inline(never)]
-    fn act_on(&mut self, id: Option<Id>, action: Action) {
-        match (action, id) {
-            (Action::Shutdown, _) => self.stops = true,
-            (Action::Close, Some(id)) => _ = self.engine.close(id),
-            (Action::Detach, Some(id)) => _ = self.engine.detach(id),
-            _ => {}
+    fn act(&mut self, index: u32, action: Action) {
+        let id = self.engine.id_at(index);
+        match action {
+            Action::None => {}
+            Action::Close => _ = self.engine.close(id),
+            Action::Detach => _ = self.engine.detach(id),
+            Action::Shutdown => self.stops = true,
         }
     }
 
-    fn tick(&mut self) {
-        self.current = None;
+    /// Calls a callback that has no living connection.
+    fn call_without(
+        &mut self,
+        callback: impl FnOnce(&mut H, &mut Context<'_, H::State>) -> Action,
+    ) {
+        self.current = NIL;
         let mut context = Context { engine: &mut self.engine, remote: &self.remote };
-        let (delay, action) = self.handler.tick(&mut context);
+        let action = callback(&mut self.handler, &mut context);
+        self.stops |= action == Action::Shutdown;
+    }
+
+    fn tick(&mut self) {
+        let mut delay = None;
+        self.call_without(|handler, context| {
+            let (next, action) = handler.tick(context);
+            delay = next;
+            action
+        });
         if let Some(delay) = delay
             && !self.stopping
         {
             self.engine.tick_after(delay.max(Duration::from_nanos(1)));
         }
-        self.act(None, action);
     }
 
     /// As `Engine::flush`, with the callbacks around each write.
     fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         // The callbacks may write to any connection, also to one that was looked at already.
         loop {
-            while self.next_fresh < self.engine.fresh_len() {
-                let at = self.next_fresh;
-                self.next_fresh += 1;
-                self.flush_fresh(watcher, at);
+            if let Some((index, amount)) = self.engine.next_fresh() {
+                self.flush_fresh(watcher, index, amount);
+            } else if let Some(index) = self.engine.next_dirty() {
+                self.flush_dirty(watcher, index);
+            } else {
+                break;
             }
-            self.engine.clear_fresh();
-            self.next_fresh = 0;
-            let Some(index) = self.engine.next_dirty() else { break };
-            self.flush_dirty(watcher, index);
         }
         self.engine.finish_flush(watcher);
     }
 
     /// Sends the only buffer of a connection.
     #[inline]
-    fn flush_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize) {
-        let Some((id, amount)) = self.engine.fresh_at(at) else { return };
-        self.current = Some(id);
-        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-        let action = self.handler.prewrite(&mut conn, amount);
-        self.act(Some(id), action);
-        let Some(remaining) = self.engine.send_fresh(watcher, at) else {
-            // The callback has written more, and so the buffer is in an active part now.
-            return self.send_written(watcher, id);
-        };
-        if self.engine.state(id).is_some() {
-            let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-            let action = self.handler.postwrite(&mut conn, amount, remaining);
-            self.act(Some(id), action);
+    fn flush_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, amount: usize) {
+        self.call(index, |handler, c| handler.prewrite(c, amount));
+        if !self.engine.is_next_fresh(index) {
+            // The callback has written more: the buffer is in an active part now.
+            return self.send(watcher, index);
+        }
+        if let Some(remaining) = self.engine.send_fresh(watcher) {
+            self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
         }
     }
 
     fn flush_dirty<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let amount = self.engine.corked(index);
-        if amount == 0 || !self.engine.may_send(index) {
-            self.engine.send(watcher, index);
-            self.engine.carry_out(watcher, index);
-            return;
+        if amount > 0 && self.engine.may_send(index) {
+            self.call(index, |handler, c| handler.prewrite(c, amount));
         }
-        let id = self.engine.id_at(index);
-        self.current = Some(id);
-        let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-        let action = self.handler.prewrite(&mut conn, amount);
-        self.act(Some(id), action);
-        self.send_written(watcher, id);
+        self.send(watcher, index);
     }
 
-    /// Sends what a connection has written, behind its `prewrite`.
-    fn send_written<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        let index = id.index();
-        if self.engine.state(id).is_none() {
-            return;
-        }
-        if !self.engine.may_send(index) {
-            return self.engine.carry_out(watcher, index);
-        }
-        let amount = self.engine.corked(index);
+    /// Sends what was written to a connection, and does what the program has asked for.
+    #[inline(never)]
+    fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let (id, amount) = (self.engine.id_at(index), self.engine.corked(index));
+        let sends = amount > 0 && self.engine.may_send(index);
         self.engine.send(watcher, index);
-        if self.engine.state(id).is_some() {
+        if sends && self.engine.state(id).is_some() {
             let remaining = self.engine.waiting(id);
-            let mut conn = Conn { engine: &mut self.engine, remote: &self.remote, id };
-            let action = self.handler.postwrite(&mut conn, amount, remaining);
-            self.act(Some(id), action);
-            self.engine.carry_out(watcher, index);
+            self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
         }
+        self.engine.carry_out(watcher, index);
     }
 
     /// Begins the shutdown: no more accepts, and every connection closes when its output is out.

@@ -274,12 +274,6 @@ impl<D: Driver, H: Handler> Bench<D, H> {
         }
     }
 
-    /// A client that was deaf reads from now on.
-    pub fn hear(&mut self, client: Source) {
-        self.clients.all.get_mut(&client).expect("a client").is_deaf = false;
-        self.submit(client, Op::read(client).multishot());
-    }
-
     /// A client stops reading.
     pub fn deafen(&mut self, client: Source) {
         self.watcher.cancel_all(client);
