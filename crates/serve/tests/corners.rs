@@ -21,6 +21,8 @@ every_driver! {
     a_wake_comes_after_opened
     a_shutdown_from_another_thread_closes_an_engine
     bytes_that_go_in_another_loop_let_this_one_read
+    the_longest_stall_of_all_loops_is_closed
+    a_loop_that_does_not_answer_is_left_out
     limits_of_a_century_are_limits
     what_a_flush_writes_to_others_leaves_with_it
     a_shutdown_ends_although_the_program_connects_again
@@ -526,6 +528,68 @@ fn bytes_that_go_in_another_loop_let_this_one_read<T: Harness>() {
     while one.told.len() < 3 {
         assert!(one.turn(T::span(300.0)) > 0, "it waits in vain");
     }
+}
+
+/// Two loops with one budget, each with a connection whose peer never reads. The connection of
+/// `other` stalls first; then that of `one` exceeds the budget.
+fn stalled<T: Harness>() -> (Loop<T::Driver>, Loop<T::Driver>) {
+    let limits = Limits::new().memory(40 << 20).idle(None);
+    let config = Config::new().limits(limits);
+    let (mut one, mut other) = (Loop::new::<T>(config), Loop::new::<T>(config));
+    let budget = one.engine.budget().clone();
+    other.engine = Engine::of_loop(config, 1, budget);
+    let local = ([127, 0, 0, 1], 0);
+    other.engine.listen(&mut other.watcher, local, ListenOptions::default()).unwrap();
+    other.address = other.watcher.local_address(other.engine.listeners()[0]).unwrap();
+    for l in [&mut other, &mut one] {
+        l.client();
+        l.until("it is open", |l| !l.opened.is_empty());
+    }
+    other.engine.write(other.opened[0], vec![0; 35 << 20]).unwrap();
+    other.run_for(T::span(1.0));
+    one.run_for(T::span(50.0));
+    let first = one.engine.budget().used();
+    assert!(first > 15 << 20 && first <= 40 << 20, "{first} bytes wait");
+    one.engine.write(one.opened[0], vec![0; 35 << 20]).unwrap();
+    one.engine.flush(&mut one.watcher);
+    (one, other)
+}
+
+fn the_longest_stall_of_all_loops_is_closed<T: Harness>() {
+    let (mut one, mut other) = stalled::<T>();
+    assert!(one.engine.budget().used() > 40 << 20);
+    assert_eq!(one.engine.counts().ends.shed, 0, "it is not the longest");
+    // It was woken.
+    other.until("it is closed", |other| !other.closed.is_empty());
+    assert_eq!(other.closed, [Cause::Shed]);
+    assert!(one.engine.budget().used() <= 40 << 20);
+    one.run_for(T::span(1.0));
+    assert!(one.closed.is_empty(), "now all fits");
+    // Now its own one is the longest.
+    let local = other.client();
+    other.until("it is open", |other| other.opened.len() == 2);
+    other.run_for(T::span(100.0));
+    other.engine.write(other.opened[1], vec![0; 35 << 20]).unwrap();
+    other.engine.flush(&mut other.watcher);
+    assert_eq!(other.engine.counts().ends.shed, 1, "{local:?} stalls for a shorter time");
+    one.until("it is closed", |one| !one.closed.is_empty());
+    assert_eq!((&one.closed[..], &other.closed[..]), (&[Cause::Shed][..], &[Cause::Shed][..]));
+}
+
+fn a_loop_that_does_not_answer_is_left_out<T: Harness>() {
+    let (mut one, mut other) = stalled::<T>();
+    assert_eq!(one.engine.counts().ends.shed, 0, "it is not the longest");
+    one.run_for(Duration::from_millis(110));
+    one.engine.flush(&mut one.watcher);
+    one.until("it is closed", |one| !one.closed.is_empty());
+    assert_eq!(one.closed, [Cause::Shed]);
+    assert!(one.engine.budget().used() <= 40 << 20);
+    other.run_for(T::span(1.0));
+    assert!(other.closed.is_empty(), "now all fits");
+    // A loop that is gone is not asked.
+    other.engine.flush(&mut other.watcher);
+    drop(other);
+    assert_eq!(one.engine.budget().used(), 0);
 }
 
 fn many_stalled_connections_have_one_sweep<T: Harness>() {

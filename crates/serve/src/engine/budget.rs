@@ -1,14 +1,21 @@
 //! One budget of bytes for all connections of a server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use windlass::Submitter;
+
+/// A loop that was asked to shed and has not answered for this long is left out.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Counts the bytes that wait in all loops of a server: output that the kernel has not taken,
 /// writes of other threads that are queued, and data that is held back from the program.
 ///
 /// Above three quarters of the limit, connections stop reading at their next data. Above the limit,
-/// a loop that flushes closes its own connections until the rest fits, first the one whose output
-/// has made no progress for longest. No connection is closed for data that is held back.
+/// the loops close connections until the rest fits: first the one whose output has made no progress
+/// for longest, of all loops that answer within 100 ms. No connection is closed for data that is
+/// held back.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -17,12 +24,27 @@ struct Shared {
     limit: usize,
     high: usize,
     used: AtomicUsize,
+    /// The loops that have had waiting output.
+    loops: Mutex<Vec<Stalls>>,
+}
+
+/// What the other loops know of a loop's stalls.
+#[derive(Debug)]
+struct Stalls {
+    /// What wakes the loop.
+    submitter: Submitter,
+    token: u64,
+    /// No output of the loop has made no progress since an earlier time; `None` if none waits.
+    oldest: Option<Instant>,
+    /// When another loop has asked it to shed.
+    asked: Option<Instant>,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Budget {
-        Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used: AtomicUsize::new(0) }))
+        let (used, loops) = (AtomicUsize::new(0), Mutex::default());
+        Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used, loops }))
     }
 
     /// The limit.
@@ -68,6 +90,60 @@ impl Budget {
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.used() > self.0.limit
+    }
+
+    /// Whether other threads, or other loops, have it too.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    fn loops(&self) -> MutexGuard<'_, Vec<Stalls>> {
+        self.0.loops.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Notes since when a loop's longest stall lasts. `token` names the loop, and wakes it.
+    pub(crate) fn note_oldest(
+        &self,
+        token: u64,
+        oldest: Option<Instant>,
+        submitter: impl FnOnce() -> Submitter,
+    ) {
+        let mut loops = self.loops();
+        match loops.iter_mut().find(|stalls| stalls.token == token) {
+            Some(stalls) => stalls.oldest = oldest,
+            None => loops.push(Stalls { submitter: submitter(), token, oldest, asked: None }),
+        }
+    }
+
+    /// Notes that a loop was woken, and is about to look whether it has to shed.
+    pub(crate) fn answer(&self, token: u64) {
+        if let Some(stalls) = self.loops().iter_mut().find(|stalls| stalls.token == token) {
+            stalls.asked = None;
+        }
+    }
+
+    /// Wakes the loop with a longer stall than `oldest`, if there is one and it answers.
+    pub(crate) fn asks_another(&self, token: u64, oldest: Option<Instant>, now: Instant) -> bool {
+        let mut loops = self.loops();
+        let others = loops.iter_mut().filter(|stalls| {
+            let answers = stalls.asked.is_none_or(|asked| now < asked + PATIENCE);
+            stalls.token != token && stalls.oldest.is_some() && answers
+        });
+        let Some(longest) = others.min_by_key(|stalls| stalls.oldest) else { return false };
+        if oldest.is_some() && oldest <= longest.oldest {
+            return false;
+        }
+        if longest.asked.is_none() {
+            longest.asked = Some(now);
+            // Refused if its watcher is closed, or has a full queue: then it does not answer.
+            let _ = longest.submitter.wake(longest.token);
+        }
+        true
+    }
+
+    /// Forgets a loop.
+    pub(crate) fn leave(&self, token: u64) {
+        self.loops().retain(|stalls| stalls.token != token);
     }
 }
 

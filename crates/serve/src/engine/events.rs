@@ -145,8 +145,8 @@ pub enum Cause {
     /// Its waiting output has made no progress for
     /// [`Limits::write_stall`](super::Limits::write_stall).
     WriteStall,
-    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and of all
-    /// connections of the loop the output of this one had made no progress for longest.
+    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and of all its
+    /// connections the output of this one had made no progress for longest.
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](super::Limits::cap).
     Overflow,
@@ -398,6 +398,9 @@ impl<S: Default> Engine<S> {
                 None
             }
             WAKE => {
+                if self.oldest.is_some() {
+                    self.budget.answer(self.token(WAKE));
+                }
                 self.look_into_inbox();
                 None
             }

@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass::net::Keepalive;
 use windlass::{Buf, Completion, Source, Ticket};
@@ -134,6 +134,8 @@ pub struct Engine<S> {
     swept: Vec<u32>,
     sweep_timer: Option<Ticket>,
     sweep_from: usize,
+    /// Since when the longest stall lasts, as the other loops know it.
+    oldest: Option<Instant>,
     throttled: Vec<Id>,
     counts: Counts,
     /// The part of this engine that other threads see.
@@ -386,6 +388,7 @@ impl<S> Engine<S> {
             swept: Vec::new(),
             sweep_timer: None,
             sweep_from: 0,
+            oldest: None,
             throttled: Vec::new(),
             counts: Counts::default(),
             shared: None,

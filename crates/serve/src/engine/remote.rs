@@ -293,6 +293,7 @@ impl<S> Engine<S> {
 impl<S> Drop for Engine<S> {
     fn drop(&mut self) {
         self.close_inbox();
+        self.budget.leave(self.token(super::WAKE));
         // Gives back the charges of its connections, which end with the engine.
         for active in &self.table.active {
             self.budget.change(active.charged, 0);

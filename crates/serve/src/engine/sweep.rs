@@ -1,5 +1,7 @@
 //! The sweep: connections whose output stalls, or whose close takes too long, and the budget.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use windlass::driver::Driver;
@@ -7,7 +9,7 @@ use windlass::{Op, Watcher};
 
 use super::conn::*;
 use super::listener::{Request, is_full};
-use super::{Cause, Engine, SWEEP};
+use super::{Cause, Engine, SWEEP, WAKE};
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;
@@ -18,10 +20,13 @@ impl<S> Engine<S> {
         let now = watcher.now();
         let at = self.swept.len() as u32;
         let active = self.activate(index);
-        active.since.get_or_insert(now);
+        let since = *active.since.get_or_insert(now);
         if active.swept.is_none() {
             active.swept = Some(at);
             self.swept.push(index);
+            if self.oldest.is_none_or(|oldest| since < oldest) {
+                self.note_oldest(watcher, Some(since));
+            }
         }
         self.arm_sweep(watcher);
     }
@@ -129,28 +134,48 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Ends the connections whose output has made no progress for longest, until the rest fits.
+    /// Ends the connections whose output has made no progress for longest, until the rest fits. If
+    /// another loop has the longest stall, that loop does it.
     #[cold]
     pub(crate) fn shed<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let now = watcher.now();
+        let mut stalls = BinaryHeap::new();
         for at in 0..self.swept.len() {
-            // Bytes that have moved since the last look count as progress.
             let index = self.swept[at];
             let source = self.table.place(index).source;
             let queued = watcher.queued_bytes(source).unwrap_or(0);
-            let now = watcher.now();
-            if let Some(active) = self.table.active_of(index)
-                && queued < active.queued
-            {
+            let Some(active) = self.table.active_of(index) else { continue };
+            // Bytes that have moved since the last look count as progress.
+            let has_moved = queued < active.queued;
+            if has_moved {
                 (active.queued, active.since) = (queued, Some(now));
+            }
+            // One that has sent all its output, and closes, frees nothing.
+            if let (Some(since), true) = (active.since, queued > 0) {
+                stalls.push(Reverse((since, index)));
+            }
+            if has_moved {
                 self.recharge(index);
             }
         }
-        while self.budget.is_over() {
-            let active = &self.table.active;
-            let places = self.swept.iter().map(|&index| (self.table.place(index).active, index));
-            let stalled = places.map(|(at, index)| (active[at as usize].since, index)).min();
-            let Some((_, index)) = stalled else { return };
+        loop {
+            let oldest = stalls.peek().map(|Reverse((since, _))| *since);
+            self.note_oldest(watcher, oldest);
+            let token = self.token(WAKE);
+            if !self.budget.is_over() || self.budget.asks_another(token, oldest, now) {
+                return;
+            }
+            let Some(Reverse((_, index))) = stalls.pop() else { return };
             self.fail(watcher, index, Cause::Shed);
+        }
+    }
+
+    /// Tells the other loops since when the longest stall of this one lasts.
+    fn note_oldest<D: Driver>(&mut self, watcher: &mut Watcher<D>, oldest: Option<Instant>) {
+        // Where no other loop can ask, the watcher needs no submitter.
+        if self.oldest != oldest && self.budget.is_shared() {
+            self.oldest = oldest;
+            self.budget.note_oldest(self.token(WAKE), oldest, || watcher.submitter());
         }
     }
 }
