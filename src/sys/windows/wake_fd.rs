@@ -29,10 +29,12 @@ impl WakeFd {
 }
 
 impl Signal for WakeFd {
-    /// A full socket is readable already. Any other `WSAEWOULDBLOCK` is wine's, which refuses a
+    /// A full socket is readable already. Other `WSAEWOULDBLOCK`s are wine's, which refuses a
     /// datagram while another thread's is on its way; that one may have ended an earlier wait.
     fn signal(&self) {
-        let would_block = |result: io::Result<usize>| matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        let would_block = |result: io::Result<usize>| {
+            result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
         while would_block(self.0.send(&[1])) && would_block(self.0.peek(&mut [0; 8])) {
             std::thread::yield_now();
         }
