@@ -5,6 +5,9 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- idle [--connections 5000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- files [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- gaio [--runs 5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- redis [--runs 5] [--requests 1000000]
+//! cargo run --release --manifest-path bench/Cargo.toml -- proxy [--runs 5] [--seconds 2]
+//! cargo run --release --manifest-path bench/Cargo.toml -- broadcast [--runs 5] [--seconds 3]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -17,6 +20,7 @@
 
 mod allocations;
 mod arguments;
+mod listeners;
 mod load;
 mod machine;
 mod peers;
@@ -38,7 +42,11 @@ const USAGE: &str = "usage:
   idle  [--connections N]                             bytes per idle connection
   files [--runs N] [--seconds S]                      random reads beside libuv's pool
   gaio  [--runs N]                                    gaio's own list of figures
-  all   [--runs N] [--seconds S]                      all of them, and README's plot
+  redis [--runs N] [--requests N] [--only NAME,NAME]  serve_redis beside redis-server and evio
+  proxy [--runs N] [--seconds S] [--only NAME,NAME]   serve_proxy beside haproxy
+  broadcast [--runs N] [--seconds S] [--connections N]
+                                                      serve_broadcast beside bare writes
+  all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
 fn main() -> ExitCode {
@@ -49,11 +57,15 @@ fn main() -> ExitCode {
         "idle" => suites::one("idle", suites::idle::run, &mut arguments),
         "files" => suites::one("files", suites::files::run, &mut arguments),
         "gaio" => suites::gaio::run(&mut arguments),
+        "redis" => suites::redis::run(&mut arguments),
+        "proxy" => suites::proxy::run(&mut arguments),
+        "broadcast" => suites::broadcast::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
+        "listen" => listeners::run(&mut arguments),
         "read-file" => suites::files::read(&mut arguments),
         "pin" => process::pin_and_exec(&mut arguments),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE)),

@@ -35,6 +35,80 @@ pub fn echo_servers() -> io::Result<Vec<Peer>> {
     Ok(peers)
 }
 
+/// Servers of keys and values for redis-benchmark; the first is the base of the ratios. A raw loop
+/// sends `reply` for every `lines` lines.
+pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let peer = |name: &str, command| Peer { name: name.into(), command };
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let path = |program: PathBuf| program.to_string_lossy().into_owned();
+    let redis = ["redis-server", "--bind", "127.0.0.1", "--port", "{port}", "--save", ""];
+    Ok(vec![
+        peer("redis-server", installed("redis-server").map(|()| words(&redis))),
+        peer("evio", go("evio-redis").map(|program| words(&[&path(program), "{port}"]))),
+        peer(
+            "windlass-serve",
+            example("serve_redis").map(|program| words(&[&path(program), "--port", "{port}"])),
+        ),
+        peer(
+            "raw-epoll",
+            Ok(words(&[&ours, "serve", "raw-batches", "{port}", &lines.to_string(), reply])),
+        ),
+    ])
+}
+
+/// Proxies to a port of this host; the first is the base of the ratios.
+pub fn proxies(to: u16) -> io::Result<Vec<Peer>> {
+    let haproxy = || {
+        installed("haproxy")?;
+        let config = built()?.join("haproxy.cfg");
+        let path = config.to_string_lossy().into_owned();
+        std::fs::write(config, HAPROXY).map_err(|error| error.to_string())?;
+        let port = format!("TO={to}");
+        Ok(["env", "PORT={port}", &port, "haproxy", "-f", &path].map(String::from).to_vec())
+    };
+    let ours = |program: PathBuf| {
+        let (program, to) = (program.to_string_lossy().into_owned(), format!("127.0.0.1:{to}"));
+        [&program, "--port", "{port}", "--to", &to].map(String::from).to_vec()
+    };
+    Ok(vec![
+        Peer { name: "haproxy".into(), command: haproxy() },
+        Peer { name: "windlass-serve".into(), command: example("serve_proxy").map(ours) },
+    ])
+}
+
+/// haproxy in TCP mode, with one thread.
+const HAPROXY: &str = "global
+    nbthread 1
+    maxconn 4096
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+listen proxy
+    bind 127.0.0.1:\"${PORT}\"
+    server echo 127.0.0.1:\"${TO}\"
+";
+
+/// Servers that send a message of `size` bytes to all connections every `interval` milliseconds;
+/// the first is the base of the ratios.
+pub fn broadcasters(size: usize, interval: usize) -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let (size, interval) = (size.to_string(), interval.to_string());
+    let serve = |program: PathBuf| {
+        let program = program.to_string_lossy().into_owned();
+        [&program, "--port", "{port}", "--size", &size, "--interval", &interval]
+            .map(String::from)
+            .to_vec()
+    };
+    let bare = [&ours, "serve", "broadcast", "{port}", &size, &interval].map(String::from);
+    Ok(vec![
+        Peer { name: "windlass".into(), command: Ok(bare.to_vec()) },
+        Peer { name: "windlass-serve".into(), command: example("serve_broadcast").map(serve) },
+    ])
+}
+
 /// Those of `peers` that can run here, and that `only` (if not empty) names. The others are printed
 /// with the reason.
 pub fn usable(peers: Vec<Peer>, only: &str) -> io::Result<Vec<(String, Vec<String>)>> {
@@ -81,6 +155,24 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("{program} fails: {}", said.lines().next().unwrap_or_default()))
+}
+
+/// Whether a program can be started.
+fn installed(name: &str) -> Result<(), String> {
+    match Command::new(name).arg("-v").output() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// Builds an example of windlass-serve.
+fn example(name: &str) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples");
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "-p", "windlass-serve", "--example", name]);
+    run(build.current_dir(root).arg("--target-dir").arg(&target))?;
+    Ok(target.join("release/examples").join(name))
 }
 
 /// Builds a Go server of `peers/go`.

@@ -46,10 +46,19 @@ impl Server {
     /// Starts `command` on processor 0; `{port}` in its words becomes a free port. Returns when the
     /// server accepts.
     pub fn start(command: &[String]) -> io::Result<Server> {
+        Server::start_on(0, command)
+    }
+
+    /// As [`start`](Server::start), on processor 1: for servers that are not measured.
+    pub fn start_beside_clients(command: &[String]) -> io::Result<Server> {
+        Server::start_on(1, command)
+    }
+
+    fn start_on(cpu: usize, command: &[String]) -> io::Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let words: Vec<String> =
             command.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
-        let child = pinned(0, Path::new(&words[0]), &words[1..])?
+        let child = pinned(cpu, Path::new(&words[0]), &words[1..])?
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -69,15 +78,13 @@ impl Server {
         Ok(server)
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time of all its threads so far.
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        let mut ns = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            // A thread may end between the two looks.
-            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-            ns += text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(ns))
+        cpu_time_of(self.id())
     }
 
     /// Bytes of anonymous memory that are resident.
@@ -106,11 +113,29 @@ impl Drop for Server {
     }
 }
 
+/// Processor time of all threads of a process so far.
+pub fn cpu_time_of(process: u32) -> io::Result<Duration> {
+    let mut ns = 0;
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end between the two looks.
+        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        ns += text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(ns))
+}
+
 /// Runs clients on processor 1 and returns their output.
 pub fn clients(words: &[String]) -> io::Result<String> {
-    let output = ourselves(1, words)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    client_program(&std::env::current_exe()?, words)
+}
+
+/// Runs another program on processor 1 and returns its output.
+pub fn client_program(program: &Path, words: &[String]) -> io::Result<String> {
+    let mut command = pinned(1, program, words)?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        return Err(io::Error::other(format!("{words:?} ended with {}", output.status)));
+        let name = program.display();
+        return Err(io::Error::other(format!("{name} {words:?} ended with {}", output.status)));
     }
     String::from_utf8(output.stdout).map_err(io::Error::other)
 }

@@ -5,11 +5,16 @@ go 1.22
 require (
 	github.com/lesismal/nbio v1.6.4
 	github.com/panjf2000/gnet/v2 v2.7.2
+	github.com/tidwall/evio v1.0.8
+	github.com/tidwall/redcon v1.6.2
 	github.com/xtaci/gaio v1.2.26
 )
 
 require (
+	github.com/kavu/go_reuseport v1.5.0 // indirect
 	github.com/panjf2000/ants/v2 v2.11.0 // indirect
+	github.com/tidwall/btree v1.1.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.0 // indirect

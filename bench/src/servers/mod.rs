@@ -1,9 +1,11 @@
-//! Echo servers, each in the way that its library's own examples show. `serve NAME PORT` starts
-//! one.
+//! Echo servers, each in the way that its library's own examples show, and what other suites
+//! compare with. `serve NAME PORT` starts one.
 
+mod broadcast;
 mod compio;
 mod mio;
 mod monoio;
+mod raw_batches;
 mod raw_epoll;
 mod raw_uring;
 mod tokio;
@@ -22,7 +24,19 @@ use crate::arguments::{Arguments, invalid};
 pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
     let name: String = arguments.require("server")?;
     let port: u16 = arguments.require("port")?;
-    arguments.end()?;
+    match name.as_str() {
+        "raw-batches" => {
+            let (lines, reply) = (arguments.require("count")?, arguments.require("reply")?);
+            arguments.end()?;
+            return raw_batches::serve(port, lines, reply);
+        }
+        "broadcast" => {
+            let (size, interval) = (arguments.require("size")?, arguments.require("interval")?);
+            arguments.end()?;
+            return broadcast::serve(port, size, interval);
+        }
+        _ => arguments.end()?,
+    }
     match name.as_str() {
         "raw-epoll" => raw_epoll::serve(port),
         "raw-uring" => raw_uring::serve(port),

@@ -1,9 +1,12 @@
 //! The measurements.
 
+pub mod broadcast;
 pub mod echo;
 pub mod files;
 pub mod gaio;
 pub mod idle;
+pub mod proxy;
+pub mod redis;
 
 use std::io;
 

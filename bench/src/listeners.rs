@@ -1,0 +1,119 @@
+//! Clients that only read: connections that receive the messages of a broadcast.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::arguments::{Arguments, invalid};
+use crate::process::cpu_time_of;
+
+struct Listener {
+    socket: TcpStream,
+    /// What has come of the message that is not there whole.
+    partial: Vec<u8>,
+    /// The number of the last message.
+    last: u64,
+}
+
+/// `listen --port N --connections N --stalled N --size N --seconds S --server PID`
+///
+/// Prints microseconds of the server's processor per delivered message, and the median of how many
+/// microseconds a message came after the first connection had it. Connections that stall read
+/// nothing.
+pub fn run(arguments: &mut Arguments) -> io::Result<()> {
+    let port: u16 = arguments.option("--port", 0)?;
+    let connections: usize = arguments.option("--connections", 1)?;
+    let stalled: usize = arguments.option("--stalled", 0)?;
+    let size: usize = arguments.option("--size", 64)?;
+    let seconds: f64 = arguments.option("--seconds", 1.0)?;
+    let server: u32 = arguments.option("--server", 0)?;
+    arguments.end()?;
+    if connections == 0 || size < 32 {
+        return Err(invalid("at least one connection and 32 bytes are needed".into()));
+    }
+    let mut poll = Poll::new()?;
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    let silent: Vec<_> =
+        (0..stalled).map(|_| std::net::TcpStream::connect(at)).collect::<Result<_, _>>()?;
+    let mut listeners = Vec::with_capacity(connections);
+    for index in 0..connections {
+        let socket = std::net::TcpStream::connect(at)?;
+        socket.set_nonblocking(true)?;
+        let mut socket = TcpStream::from_std(socket);
+        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        listeners.push(Listener { socket, partial: Vec::new(), last: 0 });
+    }
+
+    let span = Duration::from_secs_f64(seconds);
+    let begin = Instant::now();
+    // When measuring has begun, and the server's processor time then.
+    let mut from = None;
+    let mut firsts: HashMap<u64, Instant> = HashMap::new();
+    let mut delays = Vec::new();
+    let mut events = Events::with_capacity(1024);
+    let mut space = vec![0; 256 << 10];
+    loop {
+        poll.poll(&mut events, Some(Duration::from_millis(20)))?;
+        for event in &events {
+            let Token(index) = event.token();
+            listeners[index].read(&mut space, size, |number| {
+                let now = Instant::now();
+                let first = *firsts.entry(number).or_insert(now);
+                if from.is_some() {
+                    delays.push((now - first).as_nanos() as u64);
+                }
+            })?;
+        }
+        let now = Instant::now();
+        match from {
+            None if now - begin > span => from = Some((now, cpu_time_of(server)?)),
+            Some((since, before)) if now - since > span => {
+                let used = cpu_time_of(server)? - before;
+                if delays.is_empty() {
+                    return Err(io::Error::other("no message came"));
+                }
+                delays.sort_unstable();
+                let median = delays[delays.len() / 2] as f64 / 1e3;
+                println!("{} {median}", used.as_secs_f64() * 1e6 / delays.len() as f64);
+                drop(silent);
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Listener {
+    /// Reads what is there; tells the numbers of the messages that are whole. A message of another
+    /// size, or with another number than the next one, is an error.
+    fn read(&mut self, space: &mut [u8], size: usize, mut tell: impl FnMut(u64)) -> io::Result<()> {
+        loop {
+            match self.socket.read(space) {
+                Ok(0) => return Err(io::Error::other("the server has closed a connection")),
+                Ok(count) => self.partial.extend_from_slice(&space[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut read = 0;
+        while let Some(message) = self.partial.get(read..read + size) {
+            let text = std::str::from_utf8(message).map_err(io::Error::other)?;
+            let mut words = text.split(' ');
+            let number = words.nth(1).and_then(|word| word.parse().ok());
+            match number.filter(|_| text.starts_with("message ") && text.ends_with(".\n")) {
+                Some(number) if self.last == 0 || number == self.last + 1 => {
+                    self.last = number;
+                    tell(number);
+                }
+                _ => return Err(io::Error::other(format!("not the next message: {text:?}"))),
+            }
+            read += size;
+        }
+        self.partial.drain(..read);
+        Ok(())
+    }
+}
