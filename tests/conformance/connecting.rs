@@ -196,7 +196,7 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
 
 /// A close that is refused changes nothing: a timer of the source goes on.
 pub fn a_refused_close_ends_no_timer<H: Harness>() {
-    let mut b = H::bench();
+    let mut b = H::bench_with(Watcher::builder().max_operations(10));
     let silent = Silent::new(&mut b, H::address());
     let (here, connect) = b.connect_source([silent.at.clone()], options());
     let timer = b.submit(Op::timer(Duration::from_secs(3600)).owned_by(here));
