@@ -284,7 +284,7 @@ impl<K: Kernel> Proactor<K> {
             if !has_failed && !self.is_done_with(index) {
                 return self.submit_after_writes(OpCode::Close, source, token, due_ns);
             }
-            // Before it changes anything.
+            // Checked before the close changes anything.
             self.check_completions()?;
             self.end_timers(index);
             self.counts.submitted[OpCode::Close as usize] += 1;

@@ -1,5 +1,5 @@
-//! Writes of several parts: the header and the parts of each, until the kernel has copied them,
-//! which it does when it is given the entry.
+//! Writes of several parts: the header and the parts of each, until the kernel has copied them. It
+//! copies them when it takes the entry.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -18,9 +18,9 @@ struct Message {
 #[derive(Default)]
 #[allow(clippy::vec_box, reason = "the kernel is told their addresses")]
 pub(super) struct Messages {
-    /// Their entries are queued.
+    /// The messages whose entries are queued.
     queued: Vec<Box<Message>>,
-    /// These can be used again.
+    /// Messages for reuse.
     spare: Vec<Box<Message>>,
 }
 

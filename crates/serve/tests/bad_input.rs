@@ -1,6 +1,5 @@
-//! Input that no server wants: addresses that cannot be had, peers that misbehave, more of them
-//! than there are descriptors, and names that are stale. Each case is an error, or a count of the
-//! report, and the rest of the server goes on.
+//! Bad input: addresses that cannot be bound, peers that misbehave, more peers than descriptors,
+//! and stale ids. Each case is an error, or a count of the report, and the server goes on.
 #![allow(missing_docs)] // a test binary has no users
 
 #[cfg(target_os = "linux")]
@@ -183,7 +182,7 @@ fn simulated_accepts_without_a_descriptor_are_counted() {
     assert!((10..100).contains(&report.counts.accepted), "{report:?}");
 }
 
-/// What is bound to the system: families, descriptors.
+/// Cases that need the system: address families, descriptors.
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 mod system {
     #![allow(unsafe_code)] // seccomp needs libc

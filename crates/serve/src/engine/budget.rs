@@ -28,13 +28,13 @@ struct Shared {
     loops: Mutex<Vec<Stalls>>,
 }
 
-/// What the other loops know of a loop's stalls.
+/// The state of a loop's stalls for the other loops.
 #[derive(Debug)]
 struct Stalls {
-    /// What wakes the loop.
+    /// Wakes the loop.
     submitter: Submitter,
     token: u64,
-    /// No output of the loop has made no progress since an earlier time; `None` if none waits.
+    /// The longest stall of the loop began at this time or later; `None` if no output waits.
     oldest: Option<Instant>,
     /// When another loop has asked it to shed.
     asked: Option<Instant>,
@@ -101,7 +101,7 @@ impl Budget {
         self.0.loops.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes since when a loop's longest stall lasts. `token` names the loop, and wakes it.
+    /// Notes when the longest stall of a loop began. `token` names the loop, and wakes it.
     pub(crate) fn note_oldest(
         &self,
         token: u64,

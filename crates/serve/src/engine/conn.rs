@@ -222,7 +222,7 @@ pub(crate) enum Closing {
     Waits,
     /// The output is on its way, and a shutdown behind it.
     Output,
-    /// The peer has all output, or will get it from the system. What it still says is dropped.
+    /// The system has all output, or the peer has it. Further bytes of the peer are dropped.
     Lingers,
     /// The close itself is submitted.
     Submitted,

@@ -10,17 +10,17 @@ use super::conn::{Refusal, Refused};
 use super::listener::{Request, is_full};
 use super::{Engine, Event, LISTENERS};
 
-/// How many receives a socket has in flight: so many datagrams a turn takes at most.
+/// How many receives a socket has in flight, which is the most datagrams of a turn.
 const RECEIVES: u32 = 32;
 
-/// What a datagram that waits is charged besides its bytes.
+/// The charge of a waiting datagram besides its bytes.
 const BOOKKEEPING: usize = 128;
 
 /// The datagram sockets of an engine.
 #[derive(Default)]
 pub(crate) struct Datagrams {
     sockets: Vec<Socket>,
-    /// What was written in this turn.
+    /// The datagrams that were written in this turn.
     letters: Vec<(usize, Address, Buf)>,
 }
 
@@ -147,7 +147,7 @@ impl<S> Engine<S> {
         Ok(())
     }
 
-    /// Sends what was written in this turn.
+    /// Sends the datagrams of this turn.
     pub(crate) fn send_letters<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         let mut letters = std::mem::take(&mut self.datagrams.letters);
         for (listener, to, data) in letters.drain(..) {
@@ -163,7 +163,7 @@ impl<S> Engine<S> {
             }
         }
         if self.datagrams.letters.is_empty() {
-            // The memory is used again.
+            // The empty list keeps its memory for the next datagrams.
             self.datagrams.letters = letters;
         }
     }
@@ -243,7 +243,7 @@ impl<S> Engine<S> {
         event
     }
 
-    /// Closes the datagram sockets behind what they send.
+    /// Closes the datagram sockets after they have sent their datagrams.
     pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.send_letters(watcher);
         let listeners: Vec<_> = self.datagrams.sockets.iter().map(|one| one.listener).collect();

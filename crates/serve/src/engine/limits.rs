@@ -22,8 +22,8 @@ pub struct Limits {
     /// How long a connection that closes, or is to be detached, may take to send its output. If the
     /// program closes it while it connects, the rest of the connect counts, too.
     pub close: Duration,
-    /// How long a connection that has sent its output waits until its peer closes, too. What the
-    /// peer still says is dropped. Without this wait, the system would answer such input with a
+    /// How long a connection that has sent its output waits until its peer closes, too. Further
+    /// bytes of the peer are dropped. Without this wait, the system would answer such bytes with a
     /// reset, and the peer could lose the last output. Zero closes at once.
     pub linger: Duration,
     /// How long a connect may take, at all addresses together.

@@ -1,4 +1,4 @@
-//! The last part of a close: a shutdown behind the output, then what the peer still says is dropped.
+//! The last part of a close: a shutdown behind the output, then a wait for the end of the peer.
 //!
 //! A close(2) with unread input, or input that comes after it, makes the system reset the
 //! connection and drop the output that the peer has not acknowledged: the last answer. So a
@@ -35,7 +35,7 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         let source = place.source;
         if place.flags & ENDED != 0 || self.config.limits.linger.is_zero() {
-            // The peer says nothing more that could cause a reset.
+            // The peer has ended its side: no further byte of it can cause a reset.
             return self.submit_close(watcher, index);
         }
         self.begin_end(watcher, index, Closing::Output);
@@ -58,7 +58,7 @@ impl<S> Engine<S> {
         self.table.active_of(index).map_or(Closing::No, |active| active.closing)
     }
 
-    /// Reads what a closing connection's peer still says.
+    /// Reads the further bytes of a closing connection's peer.
     pub(crate) fn read_on<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
@@ -71,7 +71,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The peer of a closing connection has said something, which is dropped, or has ended.
+    /// Drops bytes of a closing connection's peer, or notes that the peer has ended.
     pub(crate) fn read_while_closing<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -146,7 +146,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Something has come of a connection that was refused.
+    /// An operation of a refused connection has ended.
     pub(crate) fn refused_one<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

@@ -42,7 +42,7 @@ impl<S> Engine<S> {
         self.counts.option_errors += u64::from(refused);
     }
 
-    /// Sets the options of the configuration on a listener. What it accepts has them, too.
+    /// Sets the options of the configuration on a listener. Its connections have them, too.
     pub(crate) fn set_options_of_listener<D: Driver>(
         &self,
         watcher: &mut Watcher<D>,

@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What the queue keeps for each write besides its bytes.
+/// The size of a write's entry in the queue, besides its bytes.
 const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 
 impl Shared {
@@ -132,8 +132,8 @@ impl Remote {
     ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
     /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
-    ///   in the whole server. Until its loop has the write, that counts what the queue keeps for
-    ///   it, too: less than 100 bytes.
+    ///   in the whole server. Until its loop has the write, its entry in the queue counts, too:
+    ///   less than 100 bytes.
     pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
         let refused = |data, reason| Err(Refused { data, reason });
