@@ -308,7 +308,7 @@ impl InFlight {
     }
 }
 
-const _: () = assert!(size_of::<Operation>() <= 96);
+const _: () = assert!(size_of::<Operation>() <= 88);
 
 impl Default for Operation {
     fn default() -> Operation {

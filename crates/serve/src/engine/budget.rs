@@ -92,7 +92,7 @@ impl Budget {
         self.used() > self.0.limit
     }
 
-    /// Whether other threads, or other loops, have it too.
+    /// Whether other threads or loops share the budget.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -135,7 +135,7 @@ impl Budget {
         }
         if longest.asked.is_none() {
             longest.asked = Some(now);
-            // Refused if its watcher is closed, or has a full queue: then it does not answer.
+            // The post is refused if the watcher is closed or its queue is full: no answer comes.
             let _ = longest.submitter.wake(longest.token);
         }
         true

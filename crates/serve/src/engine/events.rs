@@ -211,10 +211,11 @@ impl<S: Default> Engine<S> {
         if self.has_events() { self.next_queued(watcher) } else { None }
     }
 
-    /// Takes the next event out, and makes it of a completion in the batch where there is no other
-    /// one: in place of [`complete`](Engine::complete) and [`next_event`](Engine::next_event), at
-    /// less cost. Call it until it returns `None`, then [`flush`](Engine::flush). A completion that
-    /// is not the engine's comes out as [`Event::Foreign`]. [`Engine`] has an example.
+    /// Takes the next event out. If no event waits, makes one from the next completion in the
+    /// batch. Use it in place of [`complete`](Engine::complete) and
+    /// [`next_event`](Engine::next_event): it costs less. Call it until it returns `None`, then
+    /// [`flush`](Engine::flush). A completion that is not the engine's comes out as
+    /// [`Event::Foreign`]. [`Engine`] has an example.
     #[inline(always)]
     pub fn next_event_in<D: Driver>(
         &mut self,
@@ -271,7 +272,7 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// The event of a completion that `data_of` left.
+    /// The event of a completion that `data_of` has not taken.
     #[inline(never)]
     pub(crate) fn other_event<D: Driver>(
         &mut self,

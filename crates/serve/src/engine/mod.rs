@@ -59,7 +59,7 @@ pub(crate) use remote::{Command, Shared};
 ///
 /// In each turn the program takes the events out of its batch of completions with
 /// [`next_event_in`](Engine::next_event_in), and calls [`flush`](Engine::flush). A completion that
-/// is not the engine's comes out, too: so one loop can serve several engines, files, timers and
+/// is not the engine's is an event, too: so one loop can serve several engines, files, timers and
 /// other threads. It works on every driver, and in a [simulation](windlass::sim).
 ///
 /// ```
@@ -134,7 +134,7 @@ pub struct Engine<S> {
     swept: Vec<u32>,
     sweep_timer: Option<Ticket>,
     sweep_from: usize,
-    /// Since when the longest stall lasts, as the other loops know it.
+    /// The beginning of the longest stall, as the other loops know it.
     oldest: Option<Instant>,
     throttled: Vec<Id>,
     counts: Counts,

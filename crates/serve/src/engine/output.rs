@@ -298,8 +298,8 @@ impl<S> Engine<S> {
         self.table.active_of(index).map_or(0, |active| active.corked)
     }
 
-    /// The last connection that has one buffer to send and nothing else in motion, and the number
-    /// of bytes.
+    /// The last connection that has one buffer to send and nothing else to do, and the number of
+    /// bytes.
     #[inline(always)]
     pub(crate) fn next_fresh(&mut self) -> Option<(u32, usize)> {
         loop {

@@ -150,7 +150,7 @@ impl<S> Engine<S> {
             if has_moved {
                 (active.queued, active.since) = (queued, Some(now));
             }
-            // One that has sent all its output, and closes, frees nothing.
+            // A closing connection that has sent all its output frees nothing.
             if let (Some(since), true) = (active.since, queued > 0) {
                 stalls.push(Reverse((since, index)));
             }
@@ -170,7 +170,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Tells the other loops since when the longest stall of this one lasts.
+    /// Publishes the beginning of this loop's longest stall for the other loops.
     fn note_oldest<D: Driver>(&mut self, watcher: &mut Watcher<D>, oldest: Option<Instant>) {
         // Where no other loop can ask, the watcher needs no submitter.
         if self.oldest != oldest && self.budget.is_shared() {
