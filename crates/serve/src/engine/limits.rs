@@ -44,9 +44,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s
-    /// to linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a million
-    /// connections.
+    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s to
+    /// linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a
+    /// million connections.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
