@@ -248,6 +248,7 @@ macro_rules! portable {
             leases {
                 leases_are_not_overwritten_while_held
                 memory_is_used_again
+                a_read_finds_the_last_free_buffer
                 pending_reads_hold_no_buffer
                 reads_wait_at_the_limit
                 reads_that_wait_for_a_lease_end_like_others
@@ -525,6 +526,7 @@ macro_rules! system {
                 bursts_from_a_thread_arrive_whole
                 a_lease_from_another_thread_wakes_the_foreign_loop
                 a_share_that_grows_wakes_the_foreign_loop
+                the_buffer_of_a_write_wakes_the_foreign_loop
                 room_in_the_table_wakes_the_foreign_loop
                 a_dropped_connection_wakes_the_foreign_loop
             }

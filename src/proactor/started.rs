@@ -58,6 +58,8 @@ impl<K: Kernel> Proactor<K> {
             }
             // It must not wait for memory: it holds a lease.
             Started::Starved if op.code == OpCode::ReadAppend => false,
+            // There is room in the swap buffer that the loop keeps for itself.
+            Started::Starved if self.pool.available(false) > 0 => false,
             Started::Starved => {
                 self.wait_for_buffer(index);
                 true
@@ -198,7 +200,7 @@ impl<K: Kernel> Proactor<K> {
                 (libc::ENOBUFS, None)
                     if op.code != OpCode::ReadAppend
                         && !(op.multishot && self.pool.is_scarce())
-                        && self.kernel.buffers(&mut self.pool) == 0 =>
+                        && self.buffers_of_kernel_or_loop() == 0 =>
                 {
                     self.wait_for_buffer(index);
                 }

@@ -157,7 +157,7 @@ impl<K: Kernel> Proactor<K> {
             self.resume_waiting(room, ahead, |waits| &mut waits.places);
         }
         if !self.waits.buffers.is_empty() {
-            let left = self.kernel.buffers(&mut self.pool).saturating_sub(self.waits.begun);
+            let left = self.buffers_of_kernel_or_loop().saturating_sub(self.waits.begun);
             self.resume_waiting(left, ahead, |waits| &mut waits.buffers);
         }
         if !self.waits.leases.is_empty() || !self.waits.shares.is_idle() {
@@ -166,6 +166,15 @@ impl<K: Kernel> Proactor<K> {
             self.retry_shares();
         }
         self.waits.settle();
+    }
+
+    /// The number of swap buffers for reads that the kernel would do. If it holds none, and can get
+    /// none, those of the loop, which then does such reads.
+    pub(super) fn buffers_of_kernel_or_loop(&mut self) -> usize {
+        match self.kernel.buffers(&mut self.pool) {
+            0 => self.pool.available(false),
+            count => count,
+        }
     }
 
     fn resume_waiting(

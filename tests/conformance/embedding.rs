@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Completion, Completions, Done, Op};
+use windlass::{Buf, Completion, Completions, Done, Op};
 
 use crate::common::*;
 
@@ -165,6 +165,34 @@ pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     assert!(is_woken(&mut b, BOUND), "nothing tells that the read can go on");
     join(thread, "the drop of the leases");
     assert_eq!(embedded(&mut b)[0].bytes(), 1);
+}
+
+/// A read that begins to wait for a swap buffer in the last turn gets the buffer of a write that
+/// waits: on io_uring the kernel has to give that write back first.
+pub fn the_buffer_of_a_write_wakes_the_foreign_loop<H: Harness>() {
+    const CHUNK: usize = 4096;
+    let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(2 * CHUNK);
+    let mut b = H::bench_with(builder);
+    let (writer, _silent) = b.pair();
+    b.narrow(writer);
+    // A small lease holds the first swap buffer.
+    let mut lease = b.watcher.lease(|space| space.len()).unwrap();
+    lease.split_off(100);
+    b.submit(Op::write_vectored(writer, [Buf::from(pattern(4 << 20, 1)), Buf::from(lease)]));
+    let pairs = [(); 2].map(|()| UnixStream::pair().unwrap());
+    let [(first, first_peer), (second, second_peer)] = pairs;
+    let (first, second) = (b.watcher.attach(first).unwrap(), b.watcher.attach(second).unwrap());
+    b.watcher.submit(Op::read(first)).unwrap();
+    let read = b.watcher.submit(Op::read(second)).unwrap();
+    b.look();
+    // What the first peer sends takes the other one.
+    (&first_peer).write_all(&[1; CHUNK]).unwrap();
+    let kept = embedded(&mut b);
+    assert_eq!((kept.len(), kept[0].bytes()), (1, CHUNK));
+    (&second_peer).write_all(b"x").unwrap();
+    let done = embedded(&mut b);
+    assert_eq!((done[0].ticket(), done[0].bytes()), (read, 1));
+    assert_eq!(b.watcher.counters().copied_leases, 1);
 }
 
 /// An accept that waits for room in the table resumes when the program makes room.

@@ -42,6 +42,31 @@ pub fn memory_is_used_again<H: Harness>() {
     assert!(b.watcher.counters().swap_bytes <= 128 << 10, "two buffers at most");
 }
 
+/// Each buffer of the pool serves every read, however the pool is divided between the kernel and
+/// the loop.
+pub fn a_read_finds_the_last_free_buffer<H: Harness>() {
+    const BUFFER: usize = 4096;
+    let mut b = H::bench_with(Watcher::builder().buffer_size(BUFFER as u32).swap_limit(2 * BUFFER));
+    // The loop has one of the two from now on.
+    drop(b.watcher.lease(|space| space.len()).expect("an unused pool"));
+    let (here, there) = b.pair();
+    b.write(there, pattern(BUFFER, 1));
+    let mut held = Vec::new();
+    while held.iter().map(|lease: &Lease| lease.len()).sum::<usize>() < BUFFER {
+        let read = b.submit(Op::read(here));
+        held.push(lease(expect_read(b.end(read))));
+    }
+    // One that is there already, and one that is awaited.
+    for first in [true, false] {
+        let read = |b: &mut Bench<H::Driver>| b.submit(Op::read(here).timeout(BOUND / 2));
+        let early = first.then(|| read(&mut b));
+        b.look();
+        b.write(there, "x");
+        let read = early.unwrap_or_else(|| read(&mut b));
+        assert_eq!(&*expect_read(b.end(read)), b"x");
+    }
+}
+
 /// An idle source holds no buffer: ten thousand pending reads cost one buffer at most.
 pub fn pending_reads_hold_no_buffer<H: Harness>() {
     let mut b = H::bench();
