@@ -320,7 +320,7 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// - `EADDRINUSE`: another socket has this address.
+    /// - `EADDRINUSE`: another socket has this address, or no port of it is left.
     /// - `EADDRNOTAVAIL`: the address is not the one of this [host](Sim::at).
     /// - `EINVAL`: the [`Address`] is neither an internet address nor a Unix path.
     pub fn datagram(&self, at: impl Into<Address>) -> io::Result<Handle> {

@@ -116,17 +116,18 @@ pub(super) fn wildcards(name: &Name) -> Vec<Name> {
 }
 
 impl World {
-    /// A port without a listener.
-    pub(super) fn free_port(&mut self, ip: IpAddr) -> SocketAddr {
-        loop {
+    /// A port without a listener and a datagram socket; `None` if no port is left.
+    fn free_port(&mut self, ip: IpAddr) -> Option<SocketAddr> {
+        for _ in FIRST_PORT..=u16::MAX {
             let address = SocketAddr::new(ip, self.port);
             self.port = self.port.checked_add(1).unwrap_or(FIRST_PORT);
             if self.listener_at(&Name::Ip(address)).is_none()
                 && self.mailboxes_at(&Name::Ip(address)).is_none()
             {
-                return address;
+                return Some(address);
             }
         }
+        None
     }
 
     /// The name that a socket gets on a host.
@@ -136,7 +137,9 @@ impl World {
             Name::Ip(ip) if home.is_some_and(|home| ip.ip() != home) => {
                 Err(os(libc::EADDRNOTAVAIL))
             }
-            Name::Ip(ip) if ip.port() == 0 => Ok(Name::Ip(self.free_port(ip.ip()))),
+            Name::Ip(ip) if ip.port() == 0 => {
+                self.free_port(ip.ip()).map(Name::Ip).ok_or(os(libc::EADDRINUSE))
+            }
             name => Ok(name),
         }
     }
@@ -184,7 +187,8 @@ impl World {
     ) -> Result<(RawFd, bool), i32> {
         let remote = Name::of(to).on(home).specified();
         let Name::Ip(ip) = remote else { return self.connect_unix(remote) };
-        let local = Name::Ip(self.free_port(home.unwrap_or(ip.ip())));
+        let local = self.free_port(home.unwrap_or(ip.ip())).ok_or(libc::EADDRNOTAVAIL)?;
+        let local = Name::Ip(local);
         let client = self.open(Role::Stream, local, remote);
         if self.history.is_on() {
             let title = self.title(client);

@@ -100,3 +100,24 @@ fn unix_sockets_have_paths() {
         assert_eq!(unnamed.unwrap().path(), None);
     }
 }
+
+/// When all ports of an address are taken, a socket is refused, as on a system.
+#[test]
+#[cfg_attr(miri, ignore = "32,768 sockets: too slow")]
+fn ports_run_out() {
+    let sim = Sim::new(1);
+    let mut watcher = watcher(&sim);
+    let any = ([10, 0, 0, 1], 0);
+    let all: Vec<Handle> = (0..1 << 15).map(|_| sim.datagram(any).unwrap()).collect();
+    let in_use = |error: io::Error| assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
+    in_use(sim.datagram(any).unwrap_err());
+    in_use(watcher.listen(any).unwrap_err());
+    // One of them would be the client's.
+    watcher.submit(Op::connect(([10, 0, 0, 1], 80))).unwrap();
+    let none_left = Some(ErrorKind::Os(libc::EADDRNOTAVAIL));
+    assert_eq!(wait_one(&mut watcher).error_kind(), none_left);
+    // Another address has its own; a socket that goes gives its port back.
+    assert!(sim.datagram(([10, 0, 0, 2], 0)).is_ok());
+    drop(all);
+    assert!(sim.datagram(any).is_ok());
+}
