@@ -1,5 +1,5 @@
-//! One message to all connections: processor time per delivery beside bare writes, and what a reader
-//! that has stalled costs the others.
+//! One message to all connections: processor time per delivery beside bare writes, and what a
+//! reader that has stalled costs the others.
 
 use std::io;
 
