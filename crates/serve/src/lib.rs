@@ -2,7 +2,8 @@
 //!
 //! - An [`Engine`] manages connections on a watcher that the program owns. Completions go in,
 //!   events come out.
-//! - A [`Server`] also runs the loop, or several loops, and calls a [`Handler`].
+//! - A [`Server`] also runs the loop, or several loops, and calls a [`Handler`]: for connections,
+//!   and for datagrams.
 //! - [`serve`] is one function with four closures, as in shiny.
 //! - [`framing`] finds the messages in the bytes of a connection. It copies only messages that
 //!   arrive in several pieces.

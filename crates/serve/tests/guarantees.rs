@@ -139,6 +139,11 @@ fn a_peer_that_does_not_read_stops_being_read<T: Harness>() {
     for _ in 0..100 {
         bench.say(client, vec![1; 1 << 20]);
     }
+    bench.until("output waits", |bench| {
+        let engine = bench.running.engine();
+        let id = engine.ids().next();
+        id.is_some_and(|id| engine.waiting(id) > 0)
+    });
     bench.run_for(T::span(20.0));
     let id = bench.running.engine().ids().next().unwrap();
     let waiting = bench.running.engine().waiting(id);

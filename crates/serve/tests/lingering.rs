@@ -15,6 +15,7 @@ use windlass_serve::{
 every_driver! {
     an_answer_outlives_input_that_nobody_reads
     input_after_the_close_does_not_destroy_the_answer
+    a_paused_connection_reads_on_when_it_closes
     a_peer_that_stays_is_closed_in_time
     a_peer_that_has_ended_does_not_wait
     without_lingering_the_close_is_at_once
@@ -81,6 +82,37 @@ fn input_after_the_close_does_not_destroy_the_answer<T: Harness>() {
     bench.until("the client hears the end", |bench| bench.client(client).is_over());
     let client = bench.client(client);
     assert_eq!((client.error, client.heard.len(), client.eof), (None, ANSWER, true));
+}
+
+/// Its input is held back, and nothing reads the rest: until it closes.
+fn a_paused_connection_reads_on_when_it_closes<T: Harness>() {
+    struct Pauses;
+    impl Handler for Pauses {
+        type State = ();
+        fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+            c.pause();
+            Action::None
+        }
+    }
+    let server = Server::new(|_| Pauses).limits(patient::<T>());
+    let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+    let client = bench.connect_deaf();
+    for _ in 0..20 {
+        bench.say(client, vec![b'?'; 1 << 20]);
+    }
+    bench.until("data is held", |bench| bench.running.engine().budget().used() > 0);
+    bench.run_for(T::span(5.0));
+    let id = bench.running.engine().ids().next().expect("it is open");
+    bench.running.engine().write(id, vec![b'a'; ANSWER]).unwrap();
+    assert!(bench.running.engine().close(id));
+    bench.running.turn(&mut bench.watcher);
+    bench.run_for(T::span(5.0));
+    bench.hear(client);
+    bench.until("the client hears the end", |bench| bench.client(client).is_over());
+    let client = bench.client(client);
+    assert_eq!((client.error, client.heard.len(), client.eof), (None, ANSWER, true));
+    bench.until("it is closed", |bench| bench.running.engine().is_empty());
+    assert_eq!(bench.running.engine().budget().used(), 0);
 }
 
 fn a_peer_that_stays_is_closed_in_time<T: Harness>() {

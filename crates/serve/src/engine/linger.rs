@@ -32,6 +32,12 @@ impl<S> Engine<S> {
 
     /// All output of a connection is submitted: closes it behind that.
     pub(crate) fn begin_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        // No more of its input is delivered.
+        if let Some(active) = self.table.active_of(index) {
+            active.held.clear();
+            active.held_bytes = 0;
+        }
+        self.recharge(index);
         let place = self.table.place(index);
         let source = place.source;
         if place.flags & ENDED != 0 || self.config.limits.linger.is_zero() {
@@ -40,7 +46,7 @@ impl<S> Engine<S> {
         }
         self.begin_end(watcher, index, Closing::Output);
         if watcher.submit(Op::shutdown(source).token(self.token(index))).is_err() {
-            return self.fail(watcher, index, Cause::Rejected);
+            return self.submit_close(watcher, index);
         }
         self.read_on(watcher, index);
     }

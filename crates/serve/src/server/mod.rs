@@ -163,6 +163,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// Serves until a callback answers [`Action::Shutdown`], or [`Remote::shutdown`] is called.
     /// Then every loop stops accepting, sends the output of every connection and closes it. Output
     /// that is not sent within [`Limits::close`] is dropped, and the report lists its connection.
+    /// After that it waits for its peers to close, for at most [`Limits::linger`].
     ///
     /// # Errors
     ///
