@@ -154,13 +154,11 @@ impl Completion {
     /// example is at [`Completions::visit`].
     #[inline(always)]
     pub fn take_read(&mut self) -> Option<Buf> {
-        if !matches!(self.result, Ok(Done::Read(_))) {
-            return None;
-        }
-        match mem::replace(&mut self.result, Ok(Done::Nop)) {
-            Ok(Done::Read(data)) => Some(data),
-            _ => unreachable!("looked at right above"),
-        }
+        let Ok(Done::Read(data)) = &mut self.result else { return None };
+        let data = data.take();
+        // What it replaces is empty. Without the `forget` it would be copied, to be dropped.
+        mem::forget(mem::replace(&mut self.result, Ok(Done::Nop)));
+        Some(data)
     }
 
     /// Takes the buffer out of any completion: the bytes of a read or a datagram, or the buffer of

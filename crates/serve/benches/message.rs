@@ -96,10 +96,15 @@ fn engine(messages: usize, turn: fn(&mut Engine<()>, &mut Watcher, &mut Completi
 /// Takes the events out of the batch.
 fn direct(engine: &mut Engine<()>, watcher: &mut Watcher, done: &mut Completions) -> usize {
     let (mut served, mut batch) = (0, done.visit());
-    while let Some(event) = engine.next_event_in(watcher, &mut batch) {
-        if let Event::Data { id, data } = event {
-            engine.write(id, data).unwrap();
-            served += 1;
+    loop {
+        // Matched without a variable in between, which the event would be copied to.
+        match engine.next_event_in(watcher, &mut batch) {
+            Some(Event::Data { id, data }) => {
+                engine.write(id, data).unwrap();
+                served += 1;
+            }
+            Some(_) => {}
+            None => break,
         }
     }
     engine.flush(watcher);

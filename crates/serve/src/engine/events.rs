@@ -229,24 +229,24 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let completion = batch.next()?;
-            let event = match self.data_of(completion) {
-                Some((id, data)) => Some(Event::Data { id, data }),
-                None => self.other_event(watcher, completion),
-            };
-            if event.is_some() {
-                return event;
+            if let Some(id) = self.reader(completion)
+                && let Some(data) = completion.take_read()
+            {
+                return Some(Event::Data { id, data });
+            }
+            if let Some(event) = self.other_event(watcher, completion) {
+                return Some(event);
             }
         }
     }
 
-    /// The data of a completion of this engine, if nothing is in its way.
+    /// The connection that a completion has data for, if nothing is in the way of the data.
     #[inline(always)]
-    pub(crate) fn data_of(&self, completion: &mut Completion) -> Option<(Id, Buf)> {
+    pub(crate) fn reader(&self, completion: &Completion) -> Option<Id> {
         if !self.owns(completion) || !completion.has_more() || self.is_high {
             return None;
         }
-        let id = self.table.reads(completion.token as u32, completion.source)?;
-        Some((id, completion.take_read()?))
+        self.table.reads(completion.token as u32, completion.source)
     }
 
     #[inline(always)]
@@ -262,17 +262,18 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let mut completion = self.queue.pop_front()?;
-            let event = match self.data_of(&mut completion) {
-                Some((id, data)) => Some(Event::Data { id, data }),
-                None => self.other_event(watcher, &mut completion),
-            };
-            if event.is_some() {
-                return event;
+            if let Some(id) = self.reader(&completion)
+                && let Some(data) = completion.take_read()
+            {
+                return Some(Event::Data { id, data });
+            }
+            if let Some(event) = self.other_event(watcher, &mut completion) {
+                return Some(event);
             }
         }
     }
 
-    /// The event of a completion that `data_of` has not taken.
+    /// The event of a completion that has no data, or whose data cannot be delivered at once.
     #[inline(never)]
     pub(crate) fn other_event<D: Driver>(
         &mut self,

@@ -85,15 +85,16 @@ pub(crate) use remote::{Command, Shared};
 /// while served == 0 {
 ///     watcher.wait(&mut done)?;
 ///     let mut batch = done.visit();
-///     while let Some(event) = engine.next_event_in(&mut watcher, &mut batch) {
-///         match event {
-///             Event::Data { id, data } => engine.write(id, data)?, // leaves with the flush
-///             Event::Closed { id, cause, .. } => {
+///     loop {
+///         match engine.next_event_in(&mut watcher, &mut batch) {
+///             Some(Event::Data { id, data }) => engine.write(id, data)?, // leaves with the flush
+///             Some(Event::Closed { id, cause, .. }) => {
 ///                 println!("{id}: {cause:?}");
 ///                 served += 1;
 ///             }
-///             Event::Foreign(completion) => println!("not of the engine: {completion:?}"),
-///             _ => {}
+///             Some(Event::Foreign(completion)) => println!("not of the engine: {completion:?}"),
+///             Some(_) => {}
+///             None => break,
 ///         }
 ///     }
 ///     engine.flush(&mut watcher);

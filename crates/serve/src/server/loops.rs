@@ -124,9 +124,12 @@ impl<H: Handler> Running<H> {
                     this.dispatch_all(watcher);
                 }
                 let Some(completion) = batch.next() else { break };
-                match this.engine.data_of(completion) {
-                    Some((id, data)) => this.call(id.index(), |handler, c| handler.data(c, data)),
-                    None => this.serve_other(watcher, completion),
+                if let Some(id) = this.engine.reader(completion)
+                    && let Some(data) = completion.take_read()
+                {
+                    this.call(id.index(), |handler, c| handler.data(c, data));
+                } else {
+                    this.serve_other(watcher, completion);
                 }
             }
         });
