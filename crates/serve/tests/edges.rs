@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
-use common::{Harness, bench};
+use common::{Harness, PATIENCE, bench};
 use windlass::driver::OpCode;
 use windlass::net::{ConnectOptions, ListenOptions};
-use windlass::{Address, Buf, Op, Source, Watcher};
+use windlass::{Address, Buf, Completions, Op, Source, Watcher};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Phase, Refusal, Server,
 };
@@ -22,6 +22,7 @@ every_driver! {
     a_close_ends_a_connect_that_hangs
     the_time_of_a_close_begins_once
     drained_comes_at_the_low_mark_whatever_waits_already
+    drained_comes_though_all_is_sent_before_the_engine_looks
     small_writes_of_other_threads_are_bounded
     a_refused_accept_is_tried_again
     a_refused_pause_of_a_listener_is_tried_again
@@ -145,6 +146,39 @@ fn drained_comes_at_the_low_mark_whatever_waits_already<T: Harness>() {
         }
     }
     assert!(l.queued(id) > 0, "drained came at the end only");
+    assert_eq!(l.told.iter().filter(|told| **told == "drained").count(), 1);
+}
+
+/// All output is sent before the engine sees that its wait for the end was cancelled.
+fn drained_comes_though_all_is_sent_before_the_engine_looks<T: Harness>() {
+    let limits = no_limits().marks(64 << 10, 256 << 10);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (client, id) = l.pair();
+    let mut total = 0;
+    // A wait for the end is in flight.
+    while l.queued(id) == 0 {
+        l.engine.write(id, vec![0; 64 << 10]).unwrap();
+        l.engine.flush(&mut l.watcher);
+        total += 64 << 10;
+        l.run_for(T::span(0.2));
+    }
+    assert!(!l.told.contains(&"drained"));
+    // The connection becomes full: the wait is cancelled.
+    l.engine.write(id, vec![0; 1 << 20]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    total += 1 << 20;
+    let read = Op::read_exact(client, Vec::with_capacity(total), total).token(1);
+    l.watcher.submit(read).unwrap();
+    let (mut done, start) = (Completions::new(), l.watcher.update_now());
+    while l.queued(id) > 0 {
+        assert!(l.watcher.now() - start < 50 * PATIENCE, "the client does not read");
+        l.watcher.wait_timeout(&mut done, 50 * PATIENCE).unwrap();
+        l.watcher.update_now();
+    }
+    for c in done.drain(..) {
+        l.foreign.extend(l.engine.complete(&mut l.watcher, c));
+    }
+    l.run_for(T::span(1.0));
     assert_eq!(l.told.iter().filter(|told| **told == "drained").count(), 1);
 }
 

@@ -342,7 +342,8 @@ impl<S: Default> Engine<S> {
                     active.drain = None;
                 }
                 self.dirty(index);
-                if completion.result.is_ok() {
+                // One that was cancelled for another mark tells nothing, but all may be sent by now.
+                if matches!(completion.error_kind(), None | Some(ErrorKind::Cancelled)) {
                     self.drained(watcher, index);
                 }
                 None
