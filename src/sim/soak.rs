@@ -329,12 +329,11 @@ fn soak(seed: u64, met: &Met) -> u64 {
 #[cfg_attr(miri, ignore = "80 long programs, twice: too slow")]
 fn random_programs_keep_the_contract() {
     let met = Met::default();
-    each("soak of the simulation", 80, 20, |seed| {
+    let ran = each("soak of the simulation", 80, 20, |seed| {
         assert_eq!(soak(seed, &met), soak(seed, &met));
     });
     let counts = [met.rescheduled, met.idle_timeouts, met.stalled].map(Cell::into_inner);
-    // A single program, run again by its seed, need not meet all of them.
-    let all = std::env::var_os("WINDLASS_PROGRAMS").is_none_or(|count| count != "1");
+    // A few programs need not meet all of them.
     println!("{counts:?}");
-    assert!(!all || counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert!(ran < 80 || counts.iter().all(|count| *count > 0), "{counts:?}");
 }

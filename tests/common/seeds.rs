@@ -44,13 +44,15 @@ pub fn runs(suite: &str, fixed: u32, fresh: u32) -> Vec<Run> {
 
 /// Runs `program` for each seed of a suite with one program per seed: `0..fixed`, and `fresh` seeds
 /// from a fresh one on.
-pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) {
+pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) -> u32 {
     let programs: Option<u32> = setting("WINDLASS_PROGRAMS");
     let spans = match setting("WINDLASS_SEED") {
         Some(seed) => vec![(seed, programs.unwrap_or(1))],
         None => vec![(0, programs.unwrap_or(fixed)), (draw(), programs.unwrap_or(fresh))],
     };
+    let mut ran = 0;
     for (first, count) in spans {
+        ran += count;
         println!("{suite}: WINDLASS_SEED={first} WINDLASS_PROGRAMS={count}");
         for seed in (0..u64::from(count)).map(|i| first.wrapping_add(i)) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(seed))) {
@@ -59,6 +61,7 @@ pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) {
             }
         }
     }
+    ran
 }
 
 /// How often a test repeats a race: `usual` times, and `WINDLASS_RACES` times that if it is set.
