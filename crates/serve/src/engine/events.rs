@@ -342,7 +342,7 @@ impl<S: Default> Engine<S> {
                     active.drain = None;
                 }
                 self.dirty(index);
-                // One that was cancelled for another mark tells nothing, but all may be sent by now.
+                // One that was cancelled for another mark says nothing, but all may be sent.
                 if matches!(completion.error_kind(), None | Some(ErrorKind::Cancelled)) {
                     self.drained(watcher, index);
                 }
