@@ -35,7 +35,7 @@ pub fn echo_servers() -> io::Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Servers of keys and values for redis-benchmark; the first is the base of the ratios. A raw loop
+/// Servers of keys and values for redis-benchmark; the first is the base of the ratios. The last one
 /// sends `reply` for every `lines` lines.
 pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
@@ -51,8 +51,8 @@ pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
             example("serve_redis").map(|program| words(&[&path(program), "--port", "{port}"])),
         ),
         peer(
-            "raw-epoll",
-            Ok(words(&[&ours, "serve", "raw-batches", "{port}", &lines.to_string(), reply])),
+            "batches",
+            Ok(words(&[&ours, "serve", "batches", "{port}", &lines.to_string(), reply])),
         ),
     ])
 }

@@ -1,11 +1,11 @@
 //! Echo servers, each in the way that its library's own examples show, and what other suites
 //! compare with. `serve NAME PORT` starts one.
 
+mod batches;
 mod broadcast;
 mod compio;
 mod mio;
 mod monoio;
-mod raw_batches;
 mod raw_epoll;
 mod raw_uring;
 mod tokio;
@@ -25,10 +25,10 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
     let name: String = arguments.require("server")?;
     let port: u16 = arguments.require("port")?;
     match name.as_str() {
-        "raw-batches" => {
+        "batches" => {
             let (lines, reply) = (arguments.require("count")?, arguments.require("reply")?);
             arguments.end()?;
-            return raw_batches::serve(port, lines, reply);
+            return batches::serve(port, lines, reply);
         }
         "broadcast" => {
             let (size, interval) = (arguments.require("size")?, arguments.require("interval")?);
