@@ -130,12 +130,11 @@ mod machine {
         len: usize,
         flags: i32,
     ) -> Moved {
-        // SAFETY: the caller's promise.
-        attempt!(unsafe {
-            match receives {
-                RECV => libc::recv(fd, start.cast(), len, flags),
-                SEND => libc::send(fd, start.cast(), len, flags),
-            }
-        })
+        match receives {
+            // SAFETY: the caller's promise.
+            RECV => attempt!(unsafe { libc::recv(fd, start.cast(), len, flags) }),
+            // SAFETY: the caller's promise.
+            SEND => attempt!(unsafe { libc::send(fd, start.cast(), len, flags) }),
+        }
     }
 }
