@@ -288,7 +288,7 @@ fn what_a_flush_writes_to_others_leaves_with_it<T: Harness>() {
     let mut bench = bench::<T, _, _>(server);
     let (one, other) = (bench.connect(), bench.connect());
     bench.until("both are open", |bench| bench.running.handler().all.len() == 2);
-    bench.say(one, "go");
+    bench.say(one, "g");
     bench.until("one writes", |bench| bench.running.report().counts.writes > 0);
     assert_eq!(bench.running.report().counts.writes, 2, "both in one flush");
     bench.until("the other hears it", |bench| bench.client(other).heard == b"the other writes");
@@ -379,7 +379,7 @@ fn pauses<T: Harness>(limits: Limits) -> Bench<T::Driver, Pauses> {
 fn held_data_does_not_count_against_the_cap<T: Harness>() {
     let mut bench = pauses::<T>(Limits::new().cap(1000));
     let client = bench.connect();
-    bench.say(client, "pause");
+    bench.say(client, "p");
     bench.until("it has paused", |bench| bench.running.handler().heard > 0);
     bench.say(client, vec![0; 5000]);
     bench.until("data is held", |bench| bench.running.engine().budget().used() > 900);

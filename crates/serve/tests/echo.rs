@@ -87,7 +87,7 @@ fn the_output_is_out_before_the_close<T: Harness>() {
     let server = Server::new(|_| Once).listen("tcp://127.0.0.1:0").unwrap();
     let mut bench = bench::<T, _, _>(server);
     let client = bench.connect();
-    bench.say(client, "go");
+    bench.say(client, "g");
     bench.until("it has heard the end", |bench| bench.client(client).eof);
     let heard = &bench.client(client).heard;
     assert!(heard.len() == (3 << 20) + 3 && heard.ends_with(b"end"), "{}", heard.len());

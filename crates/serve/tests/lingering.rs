@@ -72,7 +72,7 @@ fn an_answer_outlives_input_that_nobody_reads<T: Harness>() {
 fn input_after_the_close_does_not_destroy_the_answer<T: Harness>() {
     let mut bench = bench::<T, _, _>(once(patient::<T>()));
     let client = bench.connect_deaf();
-    bench.say(client, "go");
+    bench.say(client, "g");
     bench.run_for(T::span(5.0));
     for _ in 0..10 {
         bench.say(client, "more");
@@ -120,7 +120,7 @@ fn a_peer_that_stays_is_closed_in_time<T: Harness>() {
     let mut bench = bench::<T, _, _>(once(limits));
     let client = bench.connect();
     bench.clients.all.get_mut(&client).unwrap().stays = true;
-    bench.say(client, "go");
+    bench.say(client, "g");
     bench.until("the client hears the end", |bench| bench.client(client).eof);
     let start = bench.watcher.update_now();
     assert!(bench.running.handler().closed.is_empty(), "it waits for its peer");
@@ -136,7 +136,7 @@ fn a_peer_that_has_ended_does_not_wait<T: Harness>() {
     let mut bench = bench::<T, _, _>(once(limits));
     for _ in 0..3 {
         let client = bench.connect();
-        bench.say(client, "go");
+        bench.say(client, "g");
         bench.finish(client);
         bench.clients.all.get_mut(&client).unwrap().stays = true;
         bench.until("the client hears the end", |bench| bench.client(client).eof);
@@ -149,7 +149,7 @@ fn without_lingering_the_close_is_at_once<T: Harness>() {
     let mut bench = bench::<T, _, _>(once(Limits::new().linger(Duration::ZERO)));
     let client = bench.connect();
     bench.clients.all.get_mut(&client).unwrap().stays = true;
-    bench.say(client, "go");
+    bench.say(client, "g");
     bench.until("the client hears the end", |bench| bench.client(client).eof);
     bench.until("it is closed", |bench| bench.running.engine().is_empty());
     assert_eq!(bench.running.handler().closed, [(Cause::Closed, 0, Phase::Closing)]);
