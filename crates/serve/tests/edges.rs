@@ -29,6 +29,12 @@ every_driver! {
     a_refused_sweep_is_tried_again
     a_refused_tick_is_tried_again
     a_refused_wait_for_the_end_of_output_is_tried_again
+    a_connection_reads_on_after_a_refused_wait
+    a_sweep_in_place_of_a_refused_wait_lets_reads_go_on
+    a_sweep_in_place_of_a_refused_wait_lets_a_detach_go_on
+    a_connection_that_cannot_be_read_opens_and_closes
+    what_postwrite_writes_is_sent_before_the_close
+    a_shutdown_waits_for_farewells
     writes_of_the_last_turn_are_in_the_report
     a_state_that_cannot_be_made_ends_no_other_connection
     tokens_of_the_program_come_back
@@ -300,6 +306,154 @@ fn a_refused_wait_for_the_end_of_output_is_tried_again<T: Harness>() {
     assert_eq!(orders.refused(), 1);
     assert!(l.told.contains(&"drained"));
     assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// A connection with much output, whose wait for less was refused.
+fn waits_in_vain<T: Harness>() -> (Loop<Refusing<T::Driver>>, Source, Id) {
+    let limits = no_limits().marks(1 << 20, 2 << 20).write_stall(T::span(2000.0));
+    let (mut l, orders) = refusing::<T>(limits);
+    let (client, id) = l.pair();
+    orders.refuse(OpCode::WaitDrained, 1);
+    l.engine.write(id, vec![0; 16 << 20]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    assert_eq!(orders.refused(), 1);
+    (l, client, id)
+}
+
+/// The client reads all output.
+fn read_all<D: windlass::driver::Driver>(l: &mut Loop<D>, client: Source) {
+    let read = Op::read_exact(client, Vec::with_capacity(16 << 20), 16 << 20).token(1);
+    l.watcher.submit(read).unwrap();
+    l.until("the client has read", |l| l.foreign.iter().any(|c| c.code() == OpCode::ReadExact));
+}
+
+/// The client sends one byte, which the engine delivers.
+fn expect_data<D: windlass::driver::Driver>(l: &mut Loop<D>, client: Source) {
+    let count = |l: &Loop<D>| l.told.iter().filter(|told| **told == "data").count();
+    let before = count(l);
+    l.watcher.submit(Op::write(client, "x").token(1)).unwrap();
+    l.until("its byte is delivered", |l| count(l) > before);
+}
+
+/// All output is sent, and data arrives, before the sweep looks.
+fn a_connection_reads_on_after_a_refused_wait<T: Harness>() {
+    let (mut l, client, _) = waits_in_vain::<T>();
+    read_all(&mut l, client);
+    let start = l.now();
+    for _ in 0..3 {
+        expect_data(&mut l, client);
+    }
+    assert!(l.now() - start < T::span(2000.0), "it was the sweep");
+    assert_eq!(l.told.iter().filter(|told| **told == "drained").count(), 1);
+}
+
+/// Data arrives while the output waits, and nothing happens after it is sent.
+fn a_sweep_in_place_of_a_refused_wait_lets_reads_go_on<T: Harness>() {
+    let (mut l, client, _) = waits_in_vain::<T>();
+    expect_data(&mut l, client);
+    read_all(&mut l, client);
+    l.until("the sweep has looked", |l| l.told.contains(&"drained"));
+    for _ in 0..3 {
+        expect_data(&mut l, client);
+    }
+}
+
+fn a_sweep_in_place_of_a_refused_wait_lets_a_detach_go_on<T: Harness>() {
+    let (mut l, client, id) = waits_in_vain::<T>();
+    assert!(l.engine.detach(id));
+    l.engine.flush(&mut l.watcher);
+    read_all(&mut l, client);
+    l.until("it is detached", |l| l.told.contains(&"other"));
+    assert!(l.ends.is_empty());
+}
+
+/// Greets each client, and hands over a socket that cannot be read.
+#[derive(Default)]
+struct Greets {
+    opened: usize,
+    closed: Vec<Cause>,
+}
+
+impl Handler for Greets {
+    type State = usize;
+    fn opened(&mut self, c: &mut Conn<'_, usize>, _: windlass_serve::Origin) -> Action {
+        self.opened += 1;
+        *c.state() += 1;
+        c.write("hello");
+        if self.opened == 1 {
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            // The simulation has no sockets of the system.
+            c.engine().attach(socket, 0).unwrap();
+        }
+        Action::None
+    }
+    fn data(&mut self, c: &mut Conn<'_, usize>, data: Buf) -> Action {
+        *c.state() += 1;
+        c.write(data);
+        Action::None
+    }
+    fn closed(&mut self, _: &mut Context<'_, usize>, closed: Closed<usize>) -> Action {
+        self.closed.push(closed.cause);
+        Action::None
+    }
+}
+
+fn a_connection_that_cannot_be_read_opens_and_closes<T: Harness>() {
+    let server = Server::new(|_| Greets::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let client = bench.connect();
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    assert_eq!(bench.running.handler().closed, [Cause::Rejected]);
+    let late = bench.connect();
+    for client in [client, late] {
+        bench.say(client, "!");
+        bench.until("it is answered", |bench| bench.client(client).heard == b"hello!");
+    }
+    let report = bench.running.report();
+    assert_eq!((report.panics, bench.running.engine().len()), (0, 2));
+}
+
+/// Says goodbye when all else is sent.
+struct Leaves(bool);
+
+impl Handler for Leaves {
+    type State = ();
+    fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+        c.write(vec![1; 10]);
+        c.write(vec![2; 10]);
+        Action::None
+    }
+    fn postwrite(&mut self, c: &mut Conn<'_, ()>, _: usize, _: usize) -> Action {
+        if std::mem::replace(&mut self.0, true) {
+            return Action::None;
+        }
+        c.write("bye");
+        Action::Close
+    }
+}
+
+fn what_postwrite_writes_is_sent_before_the_close<T: Harness>() {
+    let server = Server::new(|_| Leaves(false)).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let client = bench.connect();
+    bench.say(client, "!");
+    bench.until("it has heard the end", |bench| bench.client(client).is_over());
+    let heard = &bench.client(client).heard;
+    assert!(heard.len() == 23 && heard.ends_with(b"bye"), "{heard:?}");
+    bench.until("it is closed", |bench| bench.running.engine().is_empty());
+    assert_eq!(bench.running.report().counts.ends.closed, 1);
+}
+
+/// A refused client that stays takes no longer than a close that lingers, and leaves nothing.
+fn a_shutdown_waits_for_farewells<T: Harness>() {
+    let config = Config::new().limits(no_limits().connections(0)).farewell(b"full\n");
+    let server = Server::new(|_| Leaves(false)).config(config);
+    let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+    let client = bench.connect();
+    bench.until("it is refused", |bench| bench.client(client).heard == b"full\n");
+    bench.running.remote().shutdown();
+    bench.until("it is over", |bench| bench.running.is_over());
+    bench.until("its source is gone", |bench| bench.watcher.counters().sources <= 1);
 }
 
 /// Tells the others when a connection has ended.

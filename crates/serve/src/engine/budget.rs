@@ -110,7 +110,12 @@ impl Budget {
     ) {
         let mut loops = self.loops();
         match loops.iter_mut().find(|stalls| stalls.token == token) {
-            Some(stalls) => stalls.oldest = oldest,
+            Some(stalls) => {
+                stalls.oldest = oldest;
+                if oldest.is_none() {
+                    stalls.asked = None; // it has done what it was asked for
+                }
+            }
             None => loops.push(Stalls { submitter: submitter(), token, oldest, asked: None }),
         }
     }
@@ -166,6 +171,19 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(seen, Some(0));
         });
+    }
+
+    #[test]
+    fn a_loop_whose_stalls_have_ended_is_asked_again() {
+        let (budget, now) = (Budget::new(1), Instant::now());
+        let mut watcher = windlass::Watcher::new().unwrap();
+        budget.note_oldest(2, Some(now), || watcher.submitter());
+        assert!(budget.asks_another(1, None, now));
+        // It does not answer in time.
+        assert!(!budget.asks_another(1, None, now + 2 * PATIENCE));
+        budget.note_oldest(2, None, || unreachable!());
+        budget.note_oldest(2, Some(now), || unreachable!());
+        assert!(budget.asks_another(1, None, now + 2 * PATIENCE));
     }
 
     #[test]

@@ -451,7 +451,8 @@ impl<S> Table<S> {
     pub(crate) fn lives(&self, id: Id) -> bool {
         let chunk = self.chunks.get(id.index as usize / CHUNK);
         let head = chunk.map(|chunk| &chunk.heads[id.index as usize % CHUNK]);
-        head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
+        // A vacant place has the number 0.
+        id.number != 0 && head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
     }
 
     /// All connections, by place.

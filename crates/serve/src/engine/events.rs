@@ -527,7 +527,8 @@ impl<S> Engine<S> {
         match kind {
             // The engine, or the program, has cancelled it: `flush` decides what follows.
             ErrorKind::Cancelled => self.dirty(index),
-            ErrorKind::Deadline if flags & (STOPPED | HELD) != 0 => {}
+            // A detach may wait for it.
+            ErrorKind::Deadline if flags & (STOPPED | HELD) != 0 => self.dirty(index),
             // The close's own completion follows.
             ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
             ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),

@@ -152,6 +152,11 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Whether refused connections wait for their peers to take the farewell.
+    pub(crate) fn says_farewells(&self) -> bool {
+        self.refused > 0
+    }
+
     /// An operation of a refused connection has ended.
     pub(crate) fn refused_one<D: Driver>(
         &mut self,

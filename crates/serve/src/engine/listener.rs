@@ -357,18 +357,27 @@ impl<S> Engine<S> {
         self.read_as_wanted(watcher, id.index());
     }
 
-    /// Submits a read where none is in flight and the program wants data.
+    /// Submits a read where none is in flight and the program wants data. If it is refused, the
+    /// connection ends in the next `flush`: its first event may be on its way to the program.
     pub(crate) fn read_as_wanted<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        if !self.try_to_read(watcher, index) {
+            self.abort_as(self.table.id(index), Cause::Rejected);
+        }
+    }
+
+    /// As `read_as_wanted`; false if the read is refused.
+    pub(crate) fn try_to_read<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
         let place = self.table.place(index);
         let stays = READING | ENDED | STOPPED | CONNECTING | OVER;
         if place.flags & stays != 0 {
-            return;
+            return true;
         }
         let read = Op::read(place.source).multishot().token(self.token(index));
-        match watcher.submit(read) {
-            Ok(_) => self.table.place_mut(index).flags |= READING,
-            Err(_) => self.fail(watcher, index, Cause::Rejected),
+        let is_submitted = watcher.submit(read).is_ok();
+        if is_submitted {
+            self.table.place_mut(index).flags |= READING;
         }
+        is_submitted
     }
 
     /// Carries out the queued requests.
@@ -394,7 +403,10 @@ impl<S> Engine<S> {
                 }
                 Request::Accept(listener) => self.accept_again(watcher, listener),
                 Request::Pause(listener) => self.pause_listener(watcher, listener),
-                Request::Sweep => self.arm_sweep(watcher),
+                Request::Sweep => {
+                    self.wants_sweep = false;
+                    self.arm_sweep(watcher);
+                }
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Idle(id) => {
                     if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {

@@ -129,6 +129,8 @@ pub struct Engine<S> {
     /// What else it does.
     wanted: Vec<Request>,
     requests: bool,
+    /// A refused sweep is among them.
+    wants_sweep: bool,
     listeners: Vec<Source>,
     tick: Option<Ticket>,
     /// The connections that the sweep looks at, its timer, and where it goes on.
@@ -384,6 +386,7 @@ impl<S> Engine<S> {
             dirty: Vec::new(),
             wanted: Vec::new(),
             requests: false,
+            wants_sweep: false,
             listeners: Vec::new(),
             tick: None,
             swept: Vec::new(),

@@ -422,9 +422,14 @@ impl<S> Engine<S> {
         }
         let flags = place.flags;
         if queued == 0 {
-            return if flags & CLOSING == 0 {
-                self.unsweep(index)
-            };
+            if flags & CLOSING == 0 {
+                self.unsweep(index);
+            }
+            if flags & (FULL | DRAINING) == FULL {
+                // The wait for less output was refused, and is not needed any more.
+                self.drained(watcher, index);
+            }
+            return;
         }
         let mark = if flags & FULL != 0 { limits.low } else { 0 };
         if flags & (DRAINING | CLOSING) == 0 {

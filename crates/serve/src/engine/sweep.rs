@@ -46,7 +46,8 @@ impl<S> Engine<S> {
     /// Starts the timer of the sweep. Throttled connections need it, too: another loop may free the
     /// bytes.
     pub(crate) fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        if self.sweep_timer.is_none() && !(self.swept.is_empty() && self.throttled.is_empty()) {
+        let is_armed = self.sweep_timer.is_some() || self.wants_sweep;
+        if !(is_armed || self.swept.is_empty() && self.throttled.is_empty()) {
             self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
         }
     }
@@ -55,6 +56,7 @@ impl<S> Engine<S> {
         let submitted = watcher.submit(op.token(self.token(SWEEP)));
         self.sweep_timer = submitted.as_ref().ok().copied();
         if is_full(submitted) {
+            self.wants_sweep = true;
             self.request(Request::Sweep);
         }
     }
@@ -103,7 +105,8 @@ impl<S> Engine<S> {
         } else if !ends && limits.write_stall.is_some_and(|stall| past >= stall) {
             self.fail(watcher, index, Cause::WriteStall);
         } else if flags & (CONNECTING | CLOSING | DRAINING) == 0 {
-            // The wait for the end of the output was refused.
+            // The wait for the end of the output was refused. A read, or a detach, may follow.
+            self.dirty(index);
             self.drained(watcher, index);
         }
     }
@@ -129,7 +132,9 @@ impl<S> Engine<S> {
         while let Some(id) = self.throttled.pop() {
             if let Some(place) = self.table.get_mut(id) {
                 place.flags &= !THROTTLED;
-                self.read_as_wanted(watcher, id.index());
+                if !self.try_to_read(watcher, id.index()) {
+                    self.fail(watcher, id.index(), Cause::Rejected);
+                }
             }
         }
     }
@@ -142,16 +147,22 @@ impl<S> Engine<S> {
         let mut stalls = BinaryHeap::new();
         for at in 0..self.swept.len() {
             let index = self.swept[at];
-            let source = self.table.place(index).source;
+            let place = self.table.place(index);
+            let (source, flags) = (place.source, place.flags);
             let queued = watcher.queued_bytes(source).unwrap_or(0);
             let Some(active) = self.table.active_of(index) else { continue };
             // Bytes that have moved since the last look count as progress.
             let has_moved = queued < active.queued;
+            let since = if has_moved { Some(now) } else { active.since };
             if has_moved {
-                (active.queued, active.since) = (queued, Some(now));
+                active.queued = queued;
+                // The time of a close, or of a detach, goes on.
+                if flags & (CLOSE | CLOSING | DETACH) == 0 {
+                    active.since = since;
+                }
             }
             // A closing connection that has sent all its output frees nothing.
-            if let (Some(since), true) = (active.since, queued > 0) {
+            if let (Some(since), true) = (since, queued > 0) {
                 stalls.push(Reverse((since, index)));
             }
             if has_moved {

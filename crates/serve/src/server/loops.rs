@@ -294,6 +294,9 @@ impl<H: Handler> Running<H> {
         if sends && self.engine.state(id).is_some() {
             let remaining = self.engine.waiting(id);
             self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
+            if self.engine.state(id).is_some() && self.engine.corked(index) > 0 {
+                return; // It is sent first: the connection is in the list again.
+            }
         }
         self.engine.carry_out(watcher, index);
     }
@@ -319,12 +322,13 @@ impl<H: Handler> Running<H> {
     }
 
     /// Whether the server has shut down, has called `closed` for every connection, and has sent its
-    /// datagrams.
+    /// datagrams and farewells.
     pub fn is_over(&self) -> bool {
         self.stopping
             && self.engine.is_empty()
             && !self.engine.has_events()
             && !self.engine.sends_datagrams()
+            && !self.engine.says_farewells()
     }
 
     /// The handler.
