@@ -498,8 +498,9 @@ impl ListenOptions {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DatagramOptions {
-    /// Lets several sockets share the address (`SO_REUSEPORT`): the system distributes the
-    /// datagrams by their senders. Default off.
+    /// Lets several sockets share the address (`SO_REUSEPORT`). Linux and FreeBSD distribute the
+    /// datagrams by their senders; other systems may give all of them to one socket. Windows
+    /// refuses it with `Unsupported`. Default off.
     pub reuse_port: bool,
 }
 

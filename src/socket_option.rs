@@ -10,24 +10,25 @@ pub enum SocketOption {
     Nodelay(bool),
     /// `SO_KEEPALIVE`, and when the probes are sent. `None` turns the probes off.
     Keepalive(Option<Keepalive>),
-    /// `SO_LINGER`, in whole seconds, rounded up. With zero, the close resets the connection and
-    /// drops the bytes that the peer has not acknowledged. With more, close(2) can block the
-    /// loop's thread for so long. `None` is the system's default: the close returns at once, and
-    /// the system goes on sending.
+    /// `SO_LINGER`, in whole seconds, rounded up; at most 65,535 on Windows. With zero, the close
+    /// resets the connection and drops the bytes that the peer has not acknowledged. With more,
+    /// close(2) can block the loop's thread for up to this time. `None` is the system's default:
+    /// the close returns at once, and the system goes on sending.
     Linger(Option<Duration>),
-    /// `SO_RCVBUF`, in bytes: how much the system holds for a reader. Set it on a listener, and its
-    /// connections have it from their first packet on. Linux doubles the value, and takes less than
-    /// asked for where `net.core.rmem_max` says so.
+    /// `SO_RCVBUF`, in bytes: how much the system holds until the program reads it. The connections
+    /// of a listener have the listener's size from their first packet on. Linux doubles the value,
+    /// but first lowers it to `net.core.rmem_max`, without an error.
     RecvBuffer(u32),
-    /// `SO_SNDBUF`, in bytes: how much the system holds that the peer has not acknowledged. Linux
-    /// doubles the value, and takes less than asked for where `net.core.wmem_max` says so.
+    /// `SO_SNDBUF`, in bytes: how much output the system holds until the peer acknowledges it.
+    /// Linux doubles the value, but first lowers it to `net.core.wmem_max`, without an error.
     SendBuffer(u32),
 }
 
 /// When TCP probes a silent peer, and when it gives the connection up.
 ///
-/// The times are whole seconds, rounded up, at least one. The reads of a connection that was given
-/// up end with `ETIMEDOUT`.
+/// The times are whole seconds, rounded up, at least one. When TCP gives the connection up, its
+/// reads end with `ETIMEDOUT`. A time or a count out of the system's range is refused with
+/// `EINVAL`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,11 +43,11 @@ pub struct Keepalive {
     /// How long the connection is silent before the first probe: `TCP_KEEPIDLE`, 1 to 32,767
     /// seconds on Linux.
     pub idle: Duration,
-    /// How long the system waits for the answer of a probe: `TCP_KEEPINTVL`, 1 to 32,767 seconds on
-    /// Linux. `None` leaves it to the system.
+    /// The time from one probe without an answer to the next: `TCP_KEEPINTVL`, 1 to 32,767 seconds
+    /// on Linux. `None` leaves it to the system.
     pub interval: Option<Duration>,
-    /// How many probes stay without an answer before the connection is given up: `TCP_KEEPCNT`, 1
-    /// to 127 on Linux. `None` leaves it to the system.
+    /// After how many probes without an answer TCP gives the connection up: `TCP_KEEPCNT`, 1 to 127
+    /// on Linux. `None` leaves it to the system.
     pub count: Option<u32>,
 }
 

@@ -75,7 +75,7 @@ fn bare(messages: usize, corked: bool) {
     });
 }
 
-/// An engine, and how it serves a turn: how many messages.
+/// An engine that serves each turn with `turn`, which returns the number of messages.
 fn engine(messages: usize, turn: fn(&mut Engine<()>, &mut Watcher, &mut Completions) -> usize) {
     let mut watcher = Watcher::new().unwrap();
     let mut engine = Engine::<()>::new(Config::default());
@@ -97,7 +97,7 @@ fn engine(messages: usize, turn: fn(&mut Engine<()>, &mut Watcher, &mut Completi
 fn direct(engine: &mut Engine<()>, watcher: &mut Watcher, done: &mut Completions) -> usize {
     let (mut served, mut batch) = (0, done.visit());
     loop {
-        // Matched without a variable in between, which the event would be copied to.
+        // The match takes the event directly: a variable would cost a copy of it.
         match engine.next_event_in(watcher, &mut batch) {
             Some(Event::Data { id, data }) => {
                 engine.write(id, data).unwrap();
@@ -159,7 +159,7 @@ fn server(messages: usize) {
     });
 }
 
-/// A case: its name, and what serves so many messages.
+/// A case: its name, and the function that serves so many messages.
 type Case = (&'static str, fn(usize));
 
 fn main() {

@@ -122,7 +122,7 @@ impl<D: Driver> Post<D> {
         }
     }
 
-    /// The next datagram that arrives at a socket, and who has sent it.
+    /// The next datagram that arrives at a socket, and the address of its sender.
     #[track_caller]
     fn hear(&mut self, at: Source) -> (Buf, Address) {
         self.watcher.submit(Op::recv_from(at).token(2)).expect("a receive");
@@ -179,7 +179,7 @@ fn empty_and_largest_datagrams_are_whole<T: Harness>() {
     post.until("the send has ended", |post| post.got.iter().any(|c| c.code() == OpCode::SendTo));
     assert!(post.got[0].result.is_err(), "{:?}", post.got);
     assert_eq!(&*post.ask(socket, 0, "after it"), b"after it");
-    // As is the server of what it answers.
+    // The server also learns of its own answer that is too long.
     let (number, peer) = (0, post.watcher.local_address(socket).unwrap());
     post.running.engine().send_to(number, peer, vec![0; 64 << 10]).unwrap();
     post.running.turn(&mut post.watcher);

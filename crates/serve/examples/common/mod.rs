@@ -22,8 +22,8 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Takes `--port` and `--loops`, or these defaults. They are the last options: explains the
-    /// usage and exits if anything is left over. Then watches SIGINT and SIGTERM.
+    /// Takes `--port` and `--loops`, or these defaults. If any option is left over, prints the
+    /// usage and exits. Then watches SIGINT and SIGTERM.
     pub(crate) fn new(mut options: Options, port: u16, loops: usize) -> io::Result<Setup> {
         let port = options.take("--port").unwrap_or(port);
         let loops = options.take("--loops").unwrap_or(loops);
@@ -46,8 +46,8 @@ impl Setup {
 /// The handle of a server for other threads, once it serves.
 pub(crate) type Started = Arc<OnceLock<Remote>>;
 
-/// Shuts the server down on SIGINT and SIGTERM. Called before the server starts: a burst of
-/// connections could use up the descriptors that it needs.
+/// Shuts the server down on SIGINT and SIGTERM. Call it before the server starts: later, a burst of
+/// connections could use up the descriptors that this function needs.
 fn end_on_signals() -> io::Result<Started> {
     let started = Started::default();
     let server = Arc::clone(&started);

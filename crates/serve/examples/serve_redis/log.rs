@@ -18,11 +18,11 @@ use crate::store::{Store, Taken};
 const STEP: usize = 1 << 20;
 
 /// Opens the log at `path`, or makes it, and carries out its commands. Cuts an incomplete command
-/// off its end, which a crash has left; the third value is the number of these bytes.
+/// off its end, which a crash has left. The third value is the number of bytes that it has cut.
 ///
 /// # Errors
-/// Those of the file, and `InvalidData` if the log has something else than writes. Then it stays as
-/// it is.
+/// The errors of the file, and `InvalidData` if the log has something else than writes. Then the
+/// log stays as it is.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Store, u64)> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     let mut store = Store::default();

@@ -20,8 +20,9 @@ pub(crate) struct Redis {
     out: Vec<u8>,
 }
 
-/// A client that has shut down its output still gets the replies. If as many replies wait for a
-/// client as may, its next commands are done in `drained`, after it has read most of them.
+/// A client that has shut down its output still gets the replies. When the replies that wait for a
+/// client reach their limit, its further commands wait, too. `drained` carries them out after the
+/// client has read most of the replies.
 pub(crate) fn config() -> Config {
     let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1);
     Config::new().close_on_eof(false).limits(limits)

@@ -18,8 +18,10 @@ pub enum Balance {
     Random,
     /// The loop with the fewest connections.
     LeastConnections,
-    /// The kernel distributes them: each loop has a listener of its own at each TCP address
-    /// (`SO_REUSEPORT`). Connections of other listeners go to each loop in turn.
+    /// The kernel distributes them: each loop has a listener of its own at each TCP address, and a
+    /// socket of its own at each UDP address (`SO_REUSEPORT`). Connections of other listeners go to
+    /// each loop in turn. Linux and FreeBSD distribute; other systems may prefer one listener. On
+    /// Windows the server does not start: `Unsupported`.
     ReusePort,
 }
 

@@ -9,13 +9,13 @@ use windlass::Submitter;
 /// A loop that was asked to shed and has not answered for this long is left out.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Counts the bytes that wait in all loops of a server: output that the kernel has not taken,
-/// writes of other threads that are queued, and data that is held back from the program.
+/// Counts the bytes that wait in all loops of a server: output and datagrams that the kernel has
+/// not taken, queued writes of other threads, and data that is held back from the program.
 ///
-/// Above three quarters of the limit, connections stop reading at their next data. Above the limit,
-/// the loops close connections until the rest fits: first the one whose output has made no progress
-/// for longest, of all loops that answer within 100 ms. No connection is closed for data that is
-/// held back.
+/// Above three quarters of the limit, connections stop reading at their next data. They read again
+/// at half of the limit. Above the limit, the loops close connections until the rest fits. The
+/// first to close is the connection whose output has made no progress for longest. A loop that does
+/// not answer within 100 ms is left out. No connection is closed for data that is held back.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -41,13 +41,13 @@ struct Stalls {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Budget {
         let (used, loops) = (AtomicUsize::new(0), Mutex::default());
         Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used, loops }))
     }
 
-    /// The limit.
+    /// The limit, in bytes.
     pub fn limit(&self) -> usize {
         self.0.limit
     }

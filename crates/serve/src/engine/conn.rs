@@ -121,7 +121,8 @@ impl Heads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The connection has ended, or is about to: it closes, detaches, or has shut down its output.
+    /// The connection takes no more output: it has ended, closes, detaches, or has shut down its
+    /// output.
     Stale,
     /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
     Cap,
@@ -144,7 +145,7 @@ impl fmt::Display for Refusal {
 pub struct Refused {
     /// The buffer of the write, unchanged.
     pub data: Buf,
-    /// Why.
+    /// Why the write was refused.
     pub reason: Refusal,
 }
 

@@ -10,7 +10,7 @@ use super::conn::{Refusal, Refused};
 use super::listener::{Request, is_full};
 use super::{Engine, Event, LISTENERS};
 
-/// How many receives a socket has in flight, which is the most datagrams of a turn.
+/// How many receives a socket has in flight. So a turn takes at most as many of its datagrams.
 const RECEIVES: u32 = 32;
 
 /// The charge of a waiting datagram besides its bytes.
@@ -32,7 +32,7 @@ struct Socket {
     failures: u32,
     /// Whether it waits before it receives again.
     rests: bool,
-    /// What is charged for datagrams that the kernel has not taken.
+    /// The charge for datagrams that the kernel has not taken, in bytes.
     charged: u32,
 }
 
@@ -41,18 +41,22 @@ impl Datagrams {
         self.sockets.iter_mut().find(|socket| socket.listener == listener)
     }
 
-    /// What the server's budget is charged for them.
+    /// The charge of all sockets to the server's budget, in bytes.
     pub(crate) fn charged(&self) -> usize {
         self.sockets.iter().map(|socket| socket.charged as usize).sum()
     }
 }
 
 impl<S> Engine<S> {
-    /// Binds a datagram socket, and receives from then on: [`Event::Datagram`]. Returns its number
-    /// among the [listeners](Engine::listeners).
+    /// Binds a datagram socket. From then on each datagram is an [`Event::Datagram`]. Returns the
+    /// number of the socket among the [listeners](Engine::listeners). The socket keeps the system's
+    /// buffer sizes: the options of the [`Config`](super::Config) are for connections.
     ///
     /// # Errors
-    /// As for [`Watcher::bind_datagram`].
+    ///
+    /// - As for [`Watcher::bind_datagram`].
+    /// - As for [`Watcher::submit`]: the watcher refuses the first receive.
+    /// - `Other`: the engine has 65,536 listeners already.
     pub fn bind_datagram<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -70,7 +74,7 @@ impl<S> Engine<S> {
         source: Source,
     ) -> io::Result<usize> {
         let listener = self.number_of_listener(watcher, source)?;
-        // The first one tells whether the socket can do it at all.
+        // The first receive shows whether the descriptor is a datagram socket.
         let first = Op::recv_from(source).token(self.token(LISTENERS + listener as u32));
         if let Err(refused) = watcher.submit(first) {
             watcher.abort(source);
@@ -110,8 +114,12 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Sends a datagram from a datagram socket, in the next [`flush`](Engine::flush). The kernel
-    /// can drop it on its way, as every datagram.
+    /// Sends a datagram from a datagram socket in the next [`flush`](Engine::flush). `listener` is
+    /// the number that [`bind_datagram`](Engine::bind_datagram) returned.
+    ///
+    /// A send that fails later makes no event: [`datagram_errors`](super::Counts::datagram_errors)
+    /// counts it. For example, the datagram is too long, or the kernel does not take it within
+    /// [`Limits::close`](super::Limits::close). The network can drop any datagram without an error.
     ///
     /// # Errors
     ///
@@ -197,7 +205,7 @@ impl<S> Engine<S> {
                 self.receive(watcher, listener);
                 None
             }
-            // The close at the end: what waits was not sent in time.
+            // The close at the end. If it failed, some datagrams were not sent in time.
             _ => {
                 if completion.result.is_err() {
                     watcher.abort(completion.source);

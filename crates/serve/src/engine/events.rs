@@ -36,8 +36,8 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// The waiting output was above the [high](super::Limits::high) mark, and has fallen to the
-    /// [low](super::Limits::low) one.
+    /// The waiting output was above the [high](super::Limits::high) mark. Now it is at or below the
+    /// [low](super::Limits::low) mark.
     Drained {
         /// The connection.
         id: Id,
@@ -48,11 +48,12 @@ pub enum Event<S> {
         id: Id,
         /// Why it ended: the first cause.
         cause: Cause,
-        /// How many bytes of output were not sent.
+        /// How many bytes of output the kernel had not taken. Bytes that it took can still get
+        /// lost.
         unsent: usize,
-        /// What the connection was doing.
+        /// What the connection was doing when it ended.
         phase: Phase,
-        /// How long it was open, to a tenth of a second.
+        /// How long it was open, in steps of 100 ms; zero if it never opened.
         age: Duration,
         /// The program's state.
         state: S,
@@ -64,9 +65,9 @@ pub enum Event<S> {
         listener: usize,
         /// The sender; [unspecified](Address::is_unspecified) if it has no address.
         from: Address,
-        /// Its bytes: none of an empty datagram.
+        /// The bytes: empty for an empty datagram.
         data: Buf,
-        /// Whether it was longer than a buffer ([`Builder::buffer_size`]), and so was cut.
+        /// Whether the datagram was longer than [`Builder::buffer_size`] and has lost its end.
         ///
         /// [`Builder::buffer_size`]: windlass::Builder::buffer_size
         truncated: bool,
@@ -95,7 +96,7 @@ pub enum Event<S> {
     AcceptFailed {
         /// The number of the listener, which [`listen`](Engine::listen) has returned.
         listener: usize,
-        /// Why.
+        /// The error of the accept.
         error: ErrorKind,
     },
     /// A completion that is not the engine's: only from
@@ -118,15 +119,20 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It connected.
+    /// Its connect was not done yet.
     Connecting,
-    /// It was open. (In the report of a shutdown: the shutdown has found it open.)
+    /// It was open. A connection that was open when a shutdown began has this phase, too, unless it
+    /// ended as `Lingering`.
     Open,
-    /// The program had closed it, or its peer had, and it sent its output.
+    /// It was closing, at the program's request or because its peer had shut down its output. A
+    /// close that the peer completes in time also ends in this phase.
     Closing,
-    /// All its output was sent, and it [waited](super::Limits::linger) for its peer to close.
+    /// All its output was sent, and its peer had not closed: [`Limits::linger`] has passed, or the
+    /// connection failed or was aborted before.
+    ///
+    /// [`Limits::linger`]: super::Limits::linger
     Lingering,
-    /// The program had asked for its descriptor, and it sent its output.
+    /// The program had asked for its descriptor, and had not got it yet.
     Detaching,
 }
 
@@ -145,8 +151,8 @@ pub enum Cause {
     /// Its waiting output has made no progress for
     /// [`Limits::write_stall`](super::Limits::write_stall).
     WriteStall,
-    /// The server had more bytes than [`Limits::memory`](super::Limits::memory), and of all its
-    /// connections the output of this one had made no progress for longest.
+    /// More than [`Limits::memory`](super::Limits::memory) bytes waited in the server. The output
+    /// of this connection had made no progress for longest.
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](super::Limits::cap).
     Overflow,
@@ -205,17 +211,21 @@ impl<S: Default> Engine<S> {
         None
     }
 
-    /// Takes the next event out. Call it until it returns `None`, then [`flush`](Engine::flush).
+    /// Takes out the next event of the completions that [`complete`](Engine::complete) took. Call
+    /// it until it returns `None`, then [`flush`](Engine::flush).
     #[inline(always)]
     pub fn next_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         if self.has_events() { self.next_queued(watcher) } else { None }
     }
 
-    /// Takes the next event out. If no event waits, makes one from the next completion in the
-    /// batch. Use it in place of [`complete`](Engine::complete) and
-    /// [`next_event`](Engine::next_event): it costs less. Call it until it returns `None`, then
-    /// [`flush`](Engine::flush). A completion that is not the engine's comes out as
-    /// [`Event::Foreign`]. [`Engine`] has an example.
+    /// Takes the next event out. If no event waits, makes one from the next completion in `batch`.
+    /// This call replaces [`complete`](Engine::complete) and [`next_event`](Engine::next_event),
+    /// and costs less. A completion that is not the engine's comes out as [`Event::Foreign`].
+    /// [`Engine`] has an example.
+    ///
+    /// Call it until it returns `None`, then [`flush`](Engine::flush). Do not drop the batch
+    /// before: the drop would lose the completions that are left, and their connections would not
+    /// go on.
     #[inline(always)]
     pub fn next_event_in<D: Driver>(
         &mut self,
@@ -312,7 +322,8 @@ impl<S: Default> Engine<S> {
                     }
                     let flags = self.table.place(index).flags;
                     if flags & STOPPED != 0 && flags & CLOSING == 0 {
-                        // It stops at the first data that arrives: so a short pause costs nothing.
+                        // The read stops at the first data that arrives: a short pause costs
+                        // nothing.
                         watcher.cancel(completion.ticket());
                     }
                 }
@@ -330,7 +341,7 @@ impl<S: Default> Engine<S> {
                 }
             }
             OpCode::Write => {
-                // Quiet writes complete if they fail only.
+                // A quiet write makes a completion only if it fails.
                 let left = completion.take_buf().len() - completion.bytes();
                 self.activate(index).unsent += left;
                 self.write_failed(index, completion.error_kind()?);
@@ -342,7 +353,8 @@ impl<S: Default> Engine<S> {
                     active.drain = None;
                 }
                 self.dirty(index);
-                // One that was cancelled for another mark says nothing, but all may be sent.
+                // The engine may have cancelled this wait for one with another mark. Then the
+                // output can be sent all the same.
                 if matches!(completion.error_kind(), None | Some(ErrorKind::Cancelled)) {
                     self.drained(watcher, index);
                 }
@@ -384,7 +396,7 @@ impl<S: Default> Engine<S> {
     ) -> Option<Event<S>> {
         match index {
             TICK => {
-                // Another one than the last was replaced, and may have come all the same.
+                // The timer of a replaced tick may complete all the same.
                 if self.tick != Some(completion.ticket()) {
                     return None;
                 }
@@ -429,7 +441,7 @@ impl<S: Default> Engine<S> {
                     let delivers = self.delivers(id);
                     let Some(place) = self.table.get_mut(id) else { continue };
                     if place.flags & CONNECTING != 0 || place.flags & WOKEN == 0 {
-                        continue; // `opened` comes first, and sends it again.
+                        continue; // `opened` queues the wake again.
                     }
                     place.flags &= !WOKEN;
                     if delivers {
@@ -464,7 +476,7 @@ impl<S: Default> Engine<S> {
         self.table.get(id).is_some_and(|place| place.flags & (OVER | DETACH) == 0)
     }
 
-    /// Data, or the end of the input, that is not delivered on the short way.
+    /// Takes data, or the end of the input, that `reader` did not deliver.
     fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
         if self.table.place(index).flags & OVER != 0 {
             return None;

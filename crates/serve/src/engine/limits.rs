@@ -20,11 +20,14 @@ pub struct Limits {
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
     /// How long a connection that closes, or is to be detached, may take to send its output. If the
-    /// program closes it while it connects, the rest of the connect counts, too.
+    /// program closes it while it connects, the rest of the connect counts, too. A datagram that
+    /// the kernel has not taken after this time is dropped.
     pub close: Duration,
-    /// How long a connection that has sent its output waits until its peer closes, too. Further
-    /// bytes of the peer are dropped. Without this wait, the system would answer such bytes with a
-    /// reset, and the peer could lose the last output. Zero closes at once.
+    /// How long a closing connection, after it has sent its output, waits for its peer to close.
+    /// The connection drops the bytes that the peer sends meanwhile. Without this wait, the system
+    /// would answer them with a reset, and the peer could lose the last output. If the peer has
+    /// already shut down its output, there is no wait. An [abort](crate::Engine::abort) does not
+    /// wait, either. Zero closes without a wait.
     pub linger: Duration,
     /// How long a connect may take, at all addresses together.
     pub connect: Option<Duration>,
@@ -33,13 +36,14 @@ pub struct Limits {
     /// Once at most so many bytes of output wait, it reads again, and
     /// [`Event::Drained`](crate::Event::Drained) follows.
     pub low: usize,
-    /// The most bytes of output that may wait for a connection, from all threads together.
+    /// The most bytes of output that may wait for a connection, from all threads together. For a
+    /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB.
     pub cap: usize,
-    /// The most bytes that may wait in all connections together: output, and data that is held
+    /// The most bytes that may wait in all loops together: output, datagrams, and data that is held
     /// back. See [`Budget`](crate::Budget).
     pub memory: usize,
     /// How many connections a loop has before it refuses those that its listeners accept. Connects
-    /// and attached descriptors count, and are not refused.
+    /// and attached descriptors count, and are not refused. At most 2^24.
     pub connections: usize,
 }
 

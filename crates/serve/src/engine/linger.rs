@@ -93,7 +93,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The shutdown of a closing connection is done: all its output is the system's.
+    /// The shutdown of a closing connection is done: the system has taken all its output.
     pub(crate) fn shut_while_closing<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -101,7 +101,7 @@ impl<S> Engine<S> {
         failed: Option<ErrorKind>,
     ) {
         if self.closing(index) != Closing::Output {
-            return; // An earlier half-close has told it already, or the close follows.
+            return; // An earlier half-close has ended, or the close follows.
         }
         match failed {
             Some(ErrorKind::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),
@@ -111,7 +111,8 @@ impl<S> Engine<S> {
             None if self.table.place(index).flags & ENDED != 0 => self.submit_close(watcher, index),
             None => {
                 self.activate(index).closing = Closing::Lingers;
-                // The limit of the close does not run any more; this one is shorter than its steps.
+                // The limit of the close ends here. The linger has a timer of its own, because the
+                // steps of the sweep can be longer than it.
                 self.unsweep(index);
                 let source = self.table.place(index).source;
                 let timer = Op::timer(self.config.limits.linger).owned_by(source);
@@ -138,7 +139,7 @@ impl<S> Engine<S> {
             let write = Op::write(source, farewell).quiet();
             let _ = watcher.submit(write.token(token).timeout(limits.close));
             if !limits.linger.is_zero() && self.refused < MOST_REFUSED {
-                // Its peer may have spoken already.
+                // The peer may have sent bytes already. A close would reset the connection.
                 let shutdown = Op::shutdown(source).token(token);
                 let read = Op::read(source).multishot().timeout(limits.linger).token(token);
                 if watcher.submit(shutdown).is_ok() && watcher.submit(read).is_ok() {

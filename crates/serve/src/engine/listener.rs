@@ -45,7 +45,12 @@ impl<S: Default> Engine<S> {
     /// connections [name](Origin::listener): 0, 1, 2 …
     ///
     /// # Errors
-    /// As for [`Watcher::listen`].
+    ///
+    /// - As for [`Watcher::listen_with`].
+    /// - As for [`Watcher::set_option`]: the system refuses an option of the
+    ///   [`Config`](super::Config).
+    /// - As for [`Watcher::submit`]: the watcher refuses the first accept.
+    /// - `Other`: the engine has 65,536 listeners already.
     pub fn listen<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -60,7 +65,8 @@ impl<S: Default> Engine<S> {
     /// datagram socket works, too: see [`Event::Datagram`].
     ///
     /// # Errors
-    /// As for [`Watcher::attach`], and of the first accept or receive: the descriptor is neither.
+    /// As for [`listen`](Engine::listen) and [`Watcher::attach`]. The first accept or receive fails
+    /// if the descriptor is neither a listener nor a datagram socket.
     pub fn add_listener<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -95,7 +101,8 @@ impl<S: Default> Engine<S> {
         Ok(number)
     }
 
-    /// The sources of the listeners, in their order: for [`Watcher::local_address`].
+    /// The sources of the listeners and of the datagram sockets, by their numbers: for
+    /// [`Watcher::local_address`]. A source is [`Source::NONE`] once it is closed.
     pub fn listeners(&self) -> &[Source] {
         &self.listeners
     }
@@ -105,8 +112,9 @@ impl<S: Default> Engine<S> {
         self.listeners.push(Source::NONE);
     }
 
-    /// Closes the listeners. Accepted connections stay open, and datagrams that were written before
-    /// are sent.
+    /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
+    /// socket first sends its waiting datagrams, for at most
+    /// [`Limits::close`](super::Limits::close).
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.close_datagrams(watcher);
         for source in &mut self.listeners {

@@ -59,8 +59,8 @@ pub(crate) use remote::{Command, Shared};
 ///
 /// In each turn the program takes the events out of its batch of completions with
 /// [`next_event_in`](Engine::next_event_in), and calls [`flush`](Engine::flush). A completion that
-/// is not the engine's is an event, too: so one loop can serve several engines, files, timers and
-/// other threads. It works on every driver, and in a [simulation](windlass::sim).
+/// is not the engine's is an event, too. So one loop can serve several engines, files, timers and
+/// other threads. The engine works on every driver, and in a [simulation](windlass::sim).
 ///
 /// ```
 /// use windlass::net::ListenOptions;
@@ -104,7 +104,8 @@ pub(crate) use remote::{Command, Shared};
 /// ```
 ///
 /// A program that has its completions one by one passes each to [`complete`](Engine::complete), and
-/// takes the events out with [`next_event`](Engine::next_event).
+/// takes the events out with [`next_event`](Engine::next_event). It can also pass the foreign
+/// completions of one engine to another one in this way.
 ///
 /// Only these calls deliver events. Calls without a watcher, for example `write` and `close`,
 /// take effect in `flush`.
@@ -148,9 +149,9 @@ pub struct Engine<S> {
     refused: usize,
     /// Whether the state of an accepted connection is being made.
     making: bool,
-    /// Whether another thread has asked for the end.
+    /// Whether another thread has asked for the shutdown.
     stop_asked: bool,
-    /// Whether connections that come now are closed.
+    /// Whether new connections are refused.
     refuses: bool,
     /// Where accepted connections go.
     balancer: Option<Balancer>,
@@ -166,17 +167,23 @@ pub struct Config {
     /// own output first. If this is off, [`Event::Eof`] follows, and the program can still write.
     /// Default on.
     pub close_on_eof: bool,
-    /// The bytes that are sent to a connection which is refused because of
-    /// [`Limits::connections`]. Default none.
+    /// The bytes that a connection is sent before it is closed because of [`Limits::connections`].
+    /// Default none.
     pub farewell: &'static [u8],
-    /// When TCP probes a silent peer (`SO_KEEPALIVE`). Default off. The idle limit, by default,
-    /// closes such a connection before its probes do.
+    /// When TCP probes a silent peer (`SO_KEEPALIVE`). Default off. Unix sockets have no probes.
+    /// [`Limits::idle`], 2 minutes by default, can end the connection before the probes do: raise
+    /// it for probes that take longer.
+    ///
+    /// For this option and the two below: if a listener refuses it, listening fails. If a
+    /// connection refuses it, [`Counts::option_errors`] counts that, and the connection goes on.
     pub keepalive: Option<Keepalive>,
-    /// How many bytes the system holds for a connection's reads (`SO_RCVBUF`). Default the
-    /// system's.
+    /// How many bytes the system holds for a connection's reads (`SO_RCVBUF`). `None`, the default,
+    /// leaves it to the system. Linux doubles the value and bounds it without an error: see
+    /// [`SocketOption::RecvBuffer`](windlass::net::SocketOption::RecvBuffer).
     pub recv_buffer: Option<u32>,
-    /// How many bytes the system holds of a connection's output (`SO_SNDBUF`). Default the
-    /// system's.
+    /// How many bytes of a connection's output the system holds (`SO_SNDBUF`). `None`, the default,
+    /// leaves it to the system. Linux doubles the value and bounds it without an error: see
+    /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
     pub send_buffer: Option<u32>,
 }
 
@@ -217,20 +224,20 @@ impl Config {
         self
     }
 
-    /// Sets [`keepalive`](Config::keepalive). If the system refuses it, listening fails with the
-    /// system's error: `EINVAL` for a time or a count out of its range.
+    /// Sets [`keepalive`](Config::keepalive). A time or a count out of the system's range makes
+    /// listening fail with `EINVAL`: see [`Keepalive`] for the ranges.
     pub fn keepalive(mut self, probes: Keepalive) -> Config {
         self.keepalive = Some(probes);
         self
     }
 
-    /// Sets [`recv_buffer`](Config::recv_buffer).
+    /// Sets [`recv_buffer`](Config::recv_buffer), in bytes.
     pub fn recv_buffer(mut self, bytes: u32) -> Config {
         self.recv_buffer = Some(bytes);
         self
     }
 
-    /// Sets [`send_buffer`](Config::send_buffer).
+    /// Sets [`send_buffer`](Config::send_buffer), in bytes.
     pub fn send_buffer(mut self, bytes: u32) -> Config {
         self.send_buffer = Some(bytes);
         self
@@ -248,13 +255,14 @@ pub struct Counts {
     /// Descriptors that the program has [attached](Engine::attach).
     pub attached: u64,
     /// Accepted connections that were not opened: there were too many, the watcher refused the
-    /// socket, or the server shuts down.
+    /// socket, the default of the program's state panicked, or the server shut down.
     pub refused: u64,
     /// Accepts that have failed.
     pub accept_errors: u64,
     /// Writes of other threads that were dropped, because their connection had ended meanwhile.
     pub stale_writes: u64,
-    /// Writes submitted: at most one for each connection and turn.
+    /// Writes that the engine has submitted. One write has all output of a connection since its
+    /// last one.
     pub writes: u64,
     /// How often a connection stopped reading because of [`Limits::memory`].
     pub throttles: u64,
@@ -262,9 +270,10 @@ pub struct Counts {
     pub detached: u64,
     /// Datagrams that have arrived.
     pub datagrams: u64,
-    /// Receives and sends of datagrams that have failed.
+    /// Receives and sends of datagrams that have failed, and sends that took longer than
+    /// [`Limits::close`].
     pub datagram_errors: u64,
-    /// Options of sockets that the system has refused.
+    /// Options of connections that the system or the watcher has refused.
     pub option_errors: u64,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
@@ -405,7 +414,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Whether another thread has asked for the end.
+    /// Whether another thread has asked for the shutdown.
     pub(crate) fn is_stop_asked(&self) -> bool {
         self.stop_asked
     }

@@ -10,7 +10,7 @@ use super::{Config, Engine};
 use crate::sys;
 
 impl Config {
-    /// The options of the sockets, and whether each is of TCP only.
+    /// The options of the configuration, each with a flag: whether only TCP has the option.
     fn options(&self) -> impl Iterator<Item = (SocketOption, bool)> + use<> {
         let keepalive = self.keepalive.map(|probes| SocketOption::Keepalive(Some(probes)));
         let recv = self.recv_buffer.map(SocketOption::RecvBuffer);
@@ -21,8 +21,13 @@ impl Config {
 }
 
 impl<S> Engine<S> {
-    /// Sets an option of a connection's socket, in the next [`flush`](Engine::flush); false for a
-    /// stale id. An option that the system refuses is [counted](super::Counts::option_errors).
+    /// Sets an option of a connection's socket in the next [`flush`](Engine::flush); false for a
+    /// stale id.
+    ///
+    /// If the option is refused, the connection goes on, and
+    /// [`option_errors`](super::Counts::option_errors) counts the refusal. The reasons are those of
+    /// [`Watcher::set_option`]. A connection that still connects refuses every option: wait for
+    /// [`Event::Opened`](super::Event::Opened).
     pub fn set_option(&mut self, id: Id, option: SocketOption) -> bool {
         let lives = self.table.get(id).is_some();
         if lives {
@@ -56,7 +61,8 @@ impl<S> Engine<S> {
         Ok(())
     }
 
-    /// The same for a connection; an accepted one has most of them from its listener.
+    /// Sets them on a connection. An accepted connection has them from its listener, except the
+    /// times of keep-alive probes on Apple's systems.
     pub(crate) fn set_options_of_connection<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

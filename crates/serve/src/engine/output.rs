@@ -108,7 +108,8 @@ impl<S> Engine<S> {
     ///
     /// [`Refused`] hands the buffer back, with:
     ///
-    /// - [`Refusal::Stale`]: the connection has ended, closes, or has shut down its output.
+    /// - [`Refusal::Stale`]: the connection has ended, closes, detaches, or has shut down its
+    ///   output.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for it.
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
@@ -239,8 +240,8 @@ impl<S> Engine<S> {
         queued + self.corked(id.index())
     }
 
-    /// Sends the output of this turn, and carries out what the program has asked for: pauses,
-    /// closes, connects … It delivers nothing: if it has events, it sees to it that the next wait
+    /// Sends the output of this turn, and carries out the program's requests: pauses, closes,
+    /// connects, options and so on. A flush delivers no events. If it makes some, the next wait
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.look_into_inbox();
@@ -442,7 +443,8 @@ impl<S> Engine<S> {
             && flags & FULL != 0
             && let Some(drain) = self.table.active_of(index).and_then(|active| active.drain.take())
         {
-            // It waits for the end of the output. When it is cancelled, one for the mark follows.
+            // This wait is for the end of the output. When it is cancelled, a wait for the mark
+            // follows.
             watcher.cancel(drain);
         }
         self.sweep_later(watcher, index);

@@ -1,4 +1,4 @@
-//! A datagram, as its callback is given it.
+//! The argument of the callback for datagrams.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use windlass::{Address, Buf};
 
 use crate::engine::{Engine, Remote};
 
-/// A datagram, in [`Handler::datagram`](crate::Handler::datagram).
+/// The sender of a datagram and the way to answer it: the argument of
+/// [`Handler::datagram`](crate::Handler::datagram).
 ///
 /// ```
 /// use windlass::Buf;
@@ -30,24 +31,27 @@ pub struct Datagram<'a, S> {
 }
 
 impl<S> Datagram<'_, S> {
-    /// The sender.
+    /// The address of the sender. It is [unspecified](Address::is_unspecified) if the sender has no
+    /// address, as an unbound Unix socket has none.
     pub fn peer(&self) -> &Address {
         &self.from
     }
 
-    /// The number of the address that it has come to, as [`Origin::listener`](crate::Origin) has
-    /// it.
+    /// The number of the socket that has received the datagram. Sockets are numbered together with
+    /// listeners: from 0, in the order in which the program added their addresses.
     pub fn listener(&self) -> usize {
         self.listener
     }
 
-    /// Whether it was longer than a buffer of the watcher, and so was cut.
+    /// Whether the datagram was longer than
+    /// [`Builder::buffer_size`](windlass::Builder::buffer_size) and has lost its end.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// Sends a datagram to the sender. False if too many bytes wait already: see
-    /// [`Engine::send_to`]. [`Handler::prewrite`](crate::Handler::prewrite) is not called for it.
+    /// Sends a datagram to the sender at the end of the turn. False if too many bytes wait already,
+    /// or if the server has begun to shut down: see [`Engine::send_to`]. The server does not call
+    /// [`Handler::prewrite`](crate::Handler::prewrite) for it.
     pub fn reply(&mut self, data: impl Into<Buf>) -> bool {
         self.engine.send_to(self.listener, self.from.clone(), data).is_ok()
     }

@@ -50,8 +50,8 @@ pub trait Handler: Sized {
     /// The state that the program keeps for each connection.
     type State: Default;
 
-    /// The loop is about to serve. `addresses` are those of the listeners, in their order, with the
-    /// ports that the kernel has chosen.
+    /// The loop is about to serve. `addresses` are the bound addresses of the server, in the order
+    /// in which the program added them. Each has the port that the kernel has chosen for port 0.
     fn serving(&mut self, server: &mut Context<'_, Self::State>, addresses: &[Address]) -> Action {
         Action::None
     }
@@ -61,26 +61,30 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// Bytes have arrived: at least one, except in a call by the default of
-    /// [`wake`](Handler::wake).
+    /// Bytes have arrived. `data` is empty only if the default of [`wake`](Handler::wake) makes the
+    /// call.
     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
         Action::None
     }
 
-    /// A datagram has arrived at a `udp://` address. There is no connection, and so no state, and
-    /// no other callback. [`Datagram::reply`] answers the sender.
+    /// A datagram has arrived at a `udp://` address, or at a datagram socket of the program. `data`
+    /// has its bytes, and is empty for an empty datagram. [`Datagram::reply`] answers the sender.
+    ///
+    /// Datagrams belong to no connection. So they have no state and no other callback, and
+    /// [`Action::Close`] and [`Action::Detach`] have no effect. The report counts a panic in this
+    /// callback, and the socket goes on.
     fn datagram(&mut self, d: &mut Datagram<'_, Self::State>, data: Buf) -> Action {
         Action::None
     }
 
-    /// The peer has shut down its output, and may still read: only if
-    /// [`close_on_eof`](crate::Config::close_on_eof) is off. The default closes.
+    /// The peer has shut down its output, and may still read. This is called only if
+    /// [`close_on_eof`](crate::Config::close_on_eof) is off. The default closes the connection.
     fn eof(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::Close
     }
 
-    /// The output was above the [high](crate::Limits::high) mark, and has fallen to the
-    /// [low](crate::Limits::low) one.
+    /// The waiting output was above the [high](crate::Limits::high) mark. Now it is at or below the
+    /// [low](crate::Limits::low) mark.
     fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::None
     }
@@ -109,8 +113,9 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// The server has submitted `amount` bytes. `remaining` bytes of these and of earlier writes
-    /// wait for the kernel.
+    /// The server has submitted `amount` bytes to the watcher. Of these and of earlier writes, the
+    /// kernel has not taken `remaining` bytes yet. A write in this callback leaves as another
+    /// write.
     fn postwrite(
         &mut self,
         c: &mut Conn<'_, Self::State>,
@@ -120,8 +125,8 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// Called once before the loop serves, and then after each delay that it returns. After `None`
-    /// it is not called again. A shutdown begins no new delay.
+    /// This is called once before [`serving`](Handler::serving), and then after each delay that it
+    /// returns. After `None` it is not called again. During a shutdown no new delay begins.
     fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
         (None, Action::None)
     }
@@ -141,9 +146,9 @@ pub struct Closed<S> {
     pub id: Id,
     /// Why it ended.
     pub cause: Cause,
-    /// How many bytes of output were not sent.
+    /// How many bytes of output the kernel had not taken. Bytes that it took can still get lost.
     pub unsent: usize,
-    /// What the connection was doing.
+    /// What the connection was doing when it ended.
     pub phase: Phase,
     /// The program's state.
     pub state: S,
@@ -216,9 +221,11 @@ impl<S> Conn<'_, S> {
         self.engine.state_at(self.index).expect("a connection in a callback has a state")
     }
 
-    /// Writes: what is written in a turn leaves as one write. False if the connection takes no more
-    /// output: it closes already, or more than [`Limits::cap`](crate::Limits::cap) bytes would wait
-    /// for it. In the second case it ends, with [`Cause::Overflow`].
+    /// Writes `data`. All bytes that are written in a turn leave as one write.
+    ///
+    /// False if the connection takes no more output, because it closes, detaches or has shut down
+    /// its output. False also if more than [`Limits::cap`](crate::Limits::cap) bytes would wait for
+    /// it. Then the connection ends with [`Cause::Overflow`].
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
         match self.engine.write_at(self.index, data.into()) {
@@ -270,12 +277,13 @@ impl<S> Conn<'_, S> {
         self.engine.abort(self.id());
     }
 
-    /// Sets an option of the socket: see [`Engine::set_option`].
+    /// Sets an option of the socket at the end of the turn. The report counts a refusal as
+    /// [`option_errors`](crate::Counts::option_errors). See [`Engine::set_option`].
     pub fn set_option(&mut self, option: SocketOption) {
         self.engine.set_option(self.id(), option);
     }
 
-    /// The engine of this loop: every other connection of it.
+    /// The engine of this loop, with all its connections.
     pub fn engine(&mut self) -> &mut Engine<S> {
         self.engine
     }

@@ -94,7 +94,7 @@ impl<H: Handler> Running<H> {
             self.guarded(|this| this.flush(watcher));
             if !self.engine.has_events() {
                 if self.is_over() {
-                    // From here on nothing would count what it is told.
+                    // The server is over, and its counts no longer change.
                     self.engine.close_inbox();
                 }
                 return;
@@ -151,8 +151,9 @@ impl<H: Handler> Running<H> {
         }
     }
 
-    /// Runs callbacks. A panic ends the connection that it belongs to, if there is one, and `work`
-    /// goes on: each of its callbacks is taken out before it is called.
+    /// Runs callbacks. After a panic it ends the connection whose callback panicked, if there is
+    /// one, and calls `work` again. `work` takes each event out before the callback, so none runs
+    /// twice.
     fn guarded(&mut self, mut work: impl FnMut(&mut Self)) {
         // Unwind-safe: the state of the engine is consistent whenever a callback runs. The state of
         // the handler after its own panic is the program's concern.
@@ -341,7 +342,8 @@ impl<H: Handler> Running<H> {
         &mut self.engine
     }
 
-    /// The counts of the server so far.
+    /// The report of this loop so far. The loops of
+    /// [`Server::start_on_each`](crate::Server::start_on_each) have a report each.
     pub fn report(&self) -> Report {
         Report {
             counts: self.engine.counts().clone(),

@@ -97,27 +97,36 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://`, `udp://`, `udp4://`, `udp6://` or
-    /// `unix://PATH`. Without a host it listens on all interfaces, and without a port the system
-    /// chooses one. The suffix `?reuseport=true` lets several servers share a port. This call looks
-    /// the host up, and blocks meanwhile. Of several addresses of the host, the server listens at
-    /// the first that it can bind.
+    /// `unix://PATH`. Without a port the system chooses one. The suffix `?reuseport=true` lets
+    /// several servers share a port. This call looks the host up, and blocks meanwhile. If the host
+    /// has several addresses, the server listens at the first one that it can bind.
     ///
-    /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. Of several loops the
-    /// first one takes all of them. With `?reuseport=true`, or [`Balance::ReusePort`], each loop
-    /// has a socket at this address, and the system distributes the datagrams by their senders.
+    /// Without a host the server listens on all interfaces, at `[::]`. (Where the system lacks
+    /// IPv6, it listens at `0.0.0.0`.) Whether `[::]` also takes IPv4 is the default of the system:
+    /// by default Linux and macOS do, FreeBSD and Windows do not.
     ///
-    /// A socket that an earlier process left at a Unix path is replaced. The server removes its own
-    /// path when it ends.
+    /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. Of several loops,
+    /// the first one takes all datagrams. With `?reuseport=true`, or [`Balance::ReusePort`], each
+    /// loop has a socket of its own at the address. Linux and FreeBSD then distribute the datagrams
+    /// by their senders; other systems may give all of them to one socket.
+    ///
+    /// If an earlier process left its socket at a Unix path, the server replaces it. The server
+    /// removes its own path when it ends.
     ///
     /// # Errors
-    /// `InvalidInput`: the scheme is unknown, the host has no address, or a setting is unknown.
+    /// `InvalidInput`: the scheme or a setting is unknown, the port is no number, the host has no
+    /// address of this family, the path is missing, or a Unix path has `?reuseport=true`.
+    ///
+    /// The bind happens in [`run`](Server::run) or [`start_on`](Server::start_on), and fails there.
+    /// On Windows, `?reuseport=true` fails there with `Unsupported`.
     pub fn listen(mut self, address: &str) -> io::Result<Server<F>> {
         self.listens.push(Listen::parse(address)?);
         Ok(self)
     }
 
-    /// Adds a listener that the program has made, or a datagram socket that is bound and not
-    /// connected.
+    /// Adds a listener that the program has made, or a bound datagram socket. The first loop serves
+    /// it. If the descriptor is neither, [`run`](Server::run) or [`start_on`](Server::start_on)
+    /// fails.
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
         let place = Place::Listener(listener.into());
         self.listens.push(Listen { place, reuse_port: false });
@@ -136,8 +145,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Sets the limits of the connections. They take the place of those in
-    /// [`config`](Server::config), before or after this call.
+    /// Sets the limits of the connections. They replace the limits in [`config`](Server::config),
+    /// in whichever order the two are called.
     pub fn limits(mut self, limits: Limits) -> Server<F> {
         self.limits = Some(limits);
         self
@@ -161,9 +170,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Serves until a callback answers [`Action::Shutdown`], or [`Remote::shutdown`] is called.
-    /// Then every loop stops accepting, sends the output of every connection and closes it. Output
-    /// that is not sent within [`Limits::close`] is dropped, and the report lists its connection.
-    /// After that it waits for its peers to close, for at most [`Limits::linger`].
+    /// Then every loop stops accepting, and closes each connection after its output is sent. Output
+    /// that is not sent within [`Limits::close`] is dropped, and the report lists its connection. A
+    /// connection that has sent its output waits for its peer to close, for at most
+    /// [`Limits::linger`]. This call blocks meanwhile.
     ///
     /// # Errors
     ///
@@ -171,6 +181,9 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///   other loops have shut down, too.
     /// - `InvalidInput`: more than 1024 loops.
     /// - `EAGAIN`: the system starts no more threads.
+    ///
+    /// # Panics
+    /// If the function that makes the handlers panics. A panic in a callback does not pass through.
     pub fn run(mut self) -> io::Result<Report>
     where
         F: Sync,
@@ -193,12 +206,14 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Starts the server on a watcher of the program. The program passes the completions to the
-    /// [`Running`] server. It has one loop: [`loops`](Server::loops) does not count.
+    /// [`Running`] server. The server has one loop: [`loops`](Server::loops) has no effect.
     ///
     /// # Errors
     ///
     /// - `InvalidInput`: there is nothing to serve.
-    /// - As for [`Watcher::listen`]: an address cannot be bound.
+    /// - As for [`Watcher::listen_with`] and [`Watcher::bind_datagram`]: an address cannot be
+    ///   bound.
+    /// - As for [`Watcher::set_option`]: the system refuses an option of the [`Config`].
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<Running<H>> {
         let mut started = self.start_on_each(std::slice::from_mut(watcher))?;
         Ok(started.remove(0))

@@ -12,24 +12,27 @@ pub struct Report {
     pub counts: Counts,
     /// Callbacks that have panicked.
     pub panics: u64,
-    /// Times that an accept found no descriptor left, until the shutdown: from the counters of the
-    /// loops' watchers. The watcher ends a connection that it cannot accept.
+    /// How often an accept found no descriptor left. The watcher ends a connection that it cannot
+    /// accept. The figure is [`Counters::descriptor_shortages`] of the loops' watchers when the
+    /// shutdown begins, and 0 before.
+    ///
+    /// [`Counters::descriptor_shortages`]: windlass::driver::Counters::descriptor_shortages
     pub descriptor_shortages: u64,
-    /// Connections whose output was not sent before the shutdown gave them up.
+    /// Connections that ended during the shutdown, and whose output was not all sent.
     pub unfinished: Vec<Unfinished>,
 }
 
-/// A connection that was not finished at the end of a shutdown.
+/// A connection that ended during a shutdown before all its output was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {
     /// The connection.
     pub id: Id,
-    /// What it was doing: [`Phase::Open`] if the shutdown has found it open.
+    /// What the connection was doing: [`Phase::Open`] if it was open when the shutdown began.
     pub phase: Phase,
-    /// How long it had been open.
+    /// How long it was open, in steps of 100 ms; zero if it never opened.
     pub age: Duration,
-    /// How many bytes of output were not sent.
+    /// How many bytes of output the kernel had not taken.
     pub unsent: usize,
 }
 
