@@ -13,7 +13,7 @@ use crate::process::cpu_time_of;
 
 struct Listener {
     socket: TcpStream,
-    /// What has come of the message that is not there whole.
+    /// The bytes of the message that has not arrived completely.
     partial: Vec<u8>,
     /// The number of the last message.
     last: u64,
@@ -21,8 +21,9 @@ struct Listener {
 
 /// `listen --port N --connections N --stalled N --size N --seconds S --server PID`
 ///
-/// Prints microseconds of the server's processor per delivered message, and the median of how many
-/// microseconds a message came after the first connection had it. Connections that stall read
+/// Prints microseconds of the server's processor time per delivery, and the median delay in
+/// microseconds. A delivery is one message that arrives at one connection; its delay is the time
+/// since the same message arrived at the first connection. `--stalled` adds connections that read
 /// nothing.
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let port: u16 = arguments.option("--port", 0)?;
@@ -50,7 +51,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
 
     let span = Duration::from_secs_f64(seconds);
     let begin = Instant::now();
-    // When measuring has begun, and the server's processor time then.
+    // The time when the measurement began, and the server's processor time at that time.
     let mut from = None;
     let mut firsts: HashMap<u64, Instant> = HashMap::new();
     let mut delays = Vec::new();
@@ -88,8 +89,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Reads what is there; tells the numbers of the messages that are whole. A message of another
-    /// size, or with another number than the next one, is an error.
+    /// Reads all bytes that have arrived, and calls `tell` with the number of each complete
+    /// message. A message with another size, or with another number than the next one, is an error.
     fn read(&mut self, space: &mut [u8], size: usize, mut tell: impl FnMut(u64)) -> io::Result<()> {
         loop {
             match self.socket.read(space) {

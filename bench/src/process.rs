@@ -65,7 +65,7 @@ impl Server {
             .spawn()?;
         let mut server = Server { child, port };
         let by = Instant::now() + Duration::from_secs(20);
-        // No event tells that another program listens: it is asked until it does.
+        // No event says that another program listens. So connect until it does.
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = server.child.try_wait()? {
                 return Err(io::Error::other(format!("{command:?} ended at once: {status}")));
@@ -143,7 +143,7 @@ pub fn client_program(program: &Path, words: &[String]) -> io::Result<String> {
 /// Clients that hold their connections until this is dropped.
 pub struct Holding(Child);
 
-/// Starts clients on processor 1, and returns when they say that all is as it should be.
+/// Starts clients on processor 1, and returns when they report that all their connections are open.
 pub fn hold(words: &[String]) -> io::Result<Holding> {
     let mut child = ourselves(1, words)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();

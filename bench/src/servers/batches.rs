@@ -1,5 +1,5 @@
-//! The kernel's part of a server of requests: a loop that receives batches of requests and sends
-//! batches of replies, without looking at them. Every reply is the same.
+//! A loop that does little more than the kernel's part of a server: it receives batches of
+//! requests, counts their lines, and sends as many replies. Every reply is the same.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
-/// Sends `reply` (a line, without its end) for every `lines` lines.
+/// Sends `reply` for every `lines` lines. In `reply`, the text `\r\n` means CR and LF.
 pub fn serve(port: u16, lines: usize, reply: String) -> io::Result<()> {
     let listener = super::listen(port)?;
     listener.set_nonblocking(true)?;

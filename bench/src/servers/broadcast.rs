@@ -1,4 +1,5 @@
-//! Bare writes: one message in one memory for all connections, every so many milliseconds.
+//! Bare writes: one message to all connections every `interval` milliseconds. All writes share one
+//! copy of its bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub fn serve(port: u16, size: usize, interval: u64) -> io::Result<()> {
             match c.result {
                 Ok(Done::Accepted(socket)) => {
                     let client = watcher.attach(socket)?;
-                    // It ends when the client goes.
+                    // The read ends when the client closes.
                     watcher.submit(Op::read(client).multishot())?;
                     clients.push(client);
                 }
@@ -46,7 +47,7 @@ pub fn serve(port: u16, size: usize, interval: u64) -> io::Result<()> {
     }
 }
 
-/// As the example `serve_broadcast` makes it.
+/// The same message as that of the example `serve_broadcast`.
 fn message(number: u64, size: usize) -> Vec<u8> {
     let mut message = format!("message {number} ").into_bytes();
     message.resize(size.max(message.len() + 1) - 1, b'.');

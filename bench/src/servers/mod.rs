@@ -1,5 +1,5 @@
-//! Echo servers, each in the way that its library's own examples show, and what other suites
-//! compare with. `serve NAME PORT` starts one.
+//! Echo servers, each in the way that its library's own examples show, and the raw loops of other
+//! suites. `serve NAME PORT` starts one.
 
 mod batches;
 mod broadcast;

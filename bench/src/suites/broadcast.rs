@@ -1,5 +1,5 @@
-//! One message to all connections: processor time per delivery beside bare writes, and what a
-//! reader that has stalled costs the others.
+//! One message to all connections: processor time per delivery beside bare writes, and how much a
+//! stalled reader delays the others.
 
 use std::io;
 
@@ -42,7 +42,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let [cpu, delay] = interleaved(&cases, runs, |case| {
         measure(&servers[0].1, 100, usize::from(case == cases[1]), size, seconds)
     })?;
-    let title = "A broadcast of 64 KiB to 100 connections, one of which may not read";
+    let title = "A broadcast of 64 KiB to 100 connections that read, and to one that may not";
     let columns = ["readers", "server µs per delivery", "median delay µs", "ratio"];
     let mut table = Table::new(title, &command, &columns);
     for (at, delay_of) in delay.iter().enumerate() {
@@ -56,8 +56,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     table.finish("broadcast-stalled")
 }
 
-/// Microseconds of the server's processor per message and connection, and the median of how many
-/// microseconds a message came after the first connection had it.
+/// Microseconds of the server's processor time per delivery, and the median delay in microseconds.
+/// A delivery is one message that arrives at one connection; its delay is the time since the same
+/// message arrived at the first connection. `stalled` more connections read nothing.
 fn measure(
     command: &[String],
     connections: usize,

@@ -1,4 +1,4 @@
-//! Proxies of TCP in front of an echo server: processor time per message and per megabyte.
+//! TCP proxies in front of an echo server: messages per second, and processor time per message.
 
 use std::io;
 
@@ -55,8 +55,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     table.finish("proxy")
 }
 
-/// Messages per second, microseconds of the proxy's processor per message, and messages per second
-/// of its processor.
+/// Messages per second, microseconds of the proxy's processor time per message, and messages per
+/// second of its processor time.
 fn measure(command: &[String], case: &Case, seconds: f64) -> io::Result<[f64; 3]> {
     let server = Server::start(command)?;
     let words = words(&["load", "pingpong"], server.port, case.connections, case.size, seconds);

@@ -1,4 +1,4 @@
-//! redis-benchmark against servers of keys and values: rates, and processor time per operation.
+//! redis-benchmark against servers of keys and values: rates, and processor time per request.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,8 @@ const CASES: &[Case] = &[
     Case { name: "SET", test: "set", lines: 7, reply: r"+OK\r\n" },
     Case { name: "GET", test: "get", lines: 5, reply: r"$3\r\nxxx\r\n" },
 ];
-/// How many requests a connection has outstanding, and requests of a run per thousand asked for.
+/// How many requests a connection has outstanding, and how many thousandths of `--requests` a run
+/// sends.
 const PIPELINES: [(usize, usize); 2] = [(128, 1000), (1, 60)];
 
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
@@ -68,7 +69,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     Ok(())
 }
 
-/// Requests per second, and microseconds of the server's processor per request.
+/// Requests per second, and microseconds of the server's processor time per request.
 fn measure(
     command: &[String],
     case: &Case,
@@ -85,7 +86,7 @@ fn measure(
     Ok([rate, used.as_secs_f64() * 1e6 / requests as f64])
 }
 
-/// Requests per second that redis-benchmark tells.
+/// The requests per second that redis-benchmark prints.
 fn benchmark(port: u16, test: &str, pipeline: usize, requests: usize) -> io::Result<f64> {
     let words = format!("-p {port} -t {test} -P {pipeline} -n {requests} -c 50 --csv");
     let words: Vec<String> = words.split(' ').map(String::from).collect();
