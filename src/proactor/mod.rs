@@ -603,7 +603,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn next_timeout(&mut self) -> Option<Duration> {
         if !self.waits.is_empty() && self.check_fork().is_ok() {
             // The program may have made room, or given memory back, since the last turn.
-            self.retry_waiting();
+            self.retry_between_turns();
         }
         // The next wait learns what became of the connections that were delivered.
         let settles = self.handed > 0 && self.waits.has_accepts();

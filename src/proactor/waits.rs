@@ -168,6 +168,16 @@ impl<K: Kernel> Proactor<K> {
         self.waits.settle();
     }
 
+    /// Retries what waits while the loop does not run.
+    #[cold]
+    pub(super) fn retry_between_turns(&mut self) {
+        self.retry_waiting();
+        if K::COMPLETES && self.stops {
+            // The kernel gives a write back only if it is told before the foreign loop sleeps.
+            self.collect();
+        }
+    }
+
     /// The number of swap buffers for reads that the kernel would do. If it holds none, and can get
     /// none, those of the loop, which then does such reads.
     pub(super) fn buffers_of_kernel_or_loop(&mut self) -> usize {
