@@ -20,6 +20,7 @@ use windlass_serve::{
 every_driver! {
     a_reset_counts_every_byte_that_was_not_sent
     a_close_ends_a_connect_that_hangs
+    a_close_ends_a_connect_that_is_to_be_detached
     the_time_of_a_close_begins_once
     drained_comes_at_the_low_mark_whatever_waits_already
     drained_comes_though_all_is_sent_before_the_engine_looks
@@ -98,6 +99,20 @@ fn a_close_ends_a_connect_that_hangs<T: Harness>() {
     assert_eq!(l.ends, [(Cause::Closed, 5000, Phase::Connecting)]);
     assert!(l.now() - start >= T::span(30.0));
     assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// The close takes the place of a detach that waits for the connect.
+fn a_close_ends_a_connect_that_is_to_be_detached<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new().limits(no_limits().close(T::span(30.0))));
+    let (_, address) = full_listener::<T>(&mut l);
+    let id = l.engine.connect([address], ConnectOptions::default(), ()).unwrap();
+    assert!(l.engine.detach(id));
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(5.0));
+    assert!(l.ends.is_empty() && l.engine.close(id));
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(1.0));
+    assert_eq!(l.ends, [(Cause::Closed, 0, Phase::Connecting)]);
 }
 
 /// The time that the connect takes is part of the close's.

@@ -17,6 +17,10 @@ impl<S> Engine<S> {
 
     pub(crate) fn close_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
+        if place.flags & CONNECTING != 0 {
+            // A detach that has not begun gives way: a shutdown does not wait for the connect.
+            place.flags &= !DETACH;
+        }
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= CLOSE;
             self.activate(id.index()).cause.get_or_insert(cause);

@@ -64,6 +64,9 @@ impl<S: Default> Engine<S> {
     /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example. A
     /// datagram socket works, too: see [`Event::Datagram`].
     ///
+    /// Connections have the options of the [configuration](super::Config) if they are established
+    /// from here on. Those that wait in the listener's backlog already do not have them.
+    ///
     /// # Errors
     /// As for [`listen`](Engine::listen) and [`Watcher::attach`]. The first accept or receive fails
     /// if the descriptor is neither a listener nor a datagram socket.
