@@ -355,6 +355,22 @@ fn a_full_disk_says_how_much_is_written() {
                 &directory,
             );
         }
+        // A directory that is mounted on cannot be removed.
+        let at = CString::new(directory.at("tiny").as_os_str().as_bytes()).expect("no NUL");
+        // SAFETY: a string that ends in NUL.
+        assert_eq!(unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) }, 0);
+    });
+}
+
+/// A process that was killed leaves its directory; a later one may have the same number.
+#[test]
+fn a_directory_that_was_left_is_not_in_the_way() {
+    child::in_child("a_directory_that_was_left_is_not_in_the_way", || {
+        let name = format!("windlass-{}-0", std::process::id());
+        let left = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&left).unwrap();
+        assert_ne!(Directory::new().path(), left);
+        std::fs::remove_dir(left).unwrap();
     });
 }
 

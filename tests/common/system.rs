@@ -132,11 +132,16 @@ impl Directory {
     /// In another directory than that of temporary files.
     pub fn new_in(parent: &std::path::Path) -> Directory {
         static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("windlass-{}-{n}", std::process::id());
-        let path = parent.join(name);
-        std::fs::create_dir(&path).expect("a fresh directory");
-        Directory(path)
+        loop {
+            let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let path = parent.join(format!("windlass-{}-{n}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Directory(path),
+                // A process that was killed has left it, and had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("a directory at {}: {error}", path.display()),
+            }
+        }
     }
 
     pub fn path(&self) -> &std::path::Path {

@@ -24,12 +24,18 @@ struct Dir(PathBuf);
 impl Dir {
     fn new() -> Dir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let binary = std::env::current_exe().expect("this binary has a path");
-        let name = format!("windlass-files-{}-{number}", std::process::id());
-        let path = binary.parent().expect("a directory").join(name);
-        std::fs::create_dir(&path).expect("a new directory");
-        Dir(path.canonicalize().expect("it is there"))
+        let parent = binary.parent().expect("a directory");
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("windlass-files-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Dir(path.canonicalize().expect("it is there")),
+                // A process that was killed has left it, and had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("a directory at {}: {error}", path.display()),
+            }
+        }
     }
 
     fn at(&self, name: &str) -> PathBuf {
