@@ -19,14 +19,15 @@ impl<D: Driver> Watcher<D> {
     ///
     /// ```
     /// use windlass::net::DatagramOptions;
-    /// use windlass::{Completions, Done, Op, Watcher};
+    /// use windlass::{Completion, Completions, Done, Op, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let here = watcher.bind_datagram(([127, 0, 0, 1], 0), DatagramOptions::default())?;
     /// let address = watcher.local_address(here)?;
     /// watcher.submit(Op::recv_from(here))?;
     /// watcher.submit(Op::send_to(here, "to myself", address))?;
     /// let mut done = Completions::new();
-    /// while !done.iter().any(|c| matches!(c.result, Ok(Done::Received { .. }))) {
+    /// let received = |c: &Completion| matches!(c.result, Ok(Done::Received { .. }));
+    /// while !done.iter().any(received) {
     ///     watcher.wait(&mut done)?;
     /// }
     /// # Ok::<(), std::io::Error>(())
