@@ -55,6 +55,6 @@ pub use engine::{
     Refusal, Refused, Remote,
 };
 pub use server::{
-    Action, Closed, Conn, Context, Datagram, Detached, Handler, Loops, Report, Running, Server,
-    Unfinished, Waker, serve,
+    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,
+    Server, Unfinished, Waker, serve,
 };

@@ -217,7 +217,7 @@ fn above_the_budget_the_longest_stall_is_closed<T: Harness>() {
     // The last ones have stalled for the shortest time.
     let mut live: Vec<u64> = bench.running.engine().ids().map(|id| id.number()).collect();
     live.sort_unstable();
-    let latest: Vec<u64> = (1..=4).map(|number| number * 1024).skip(closed.len()).collect();
+    let latest: Vec<u64> = (1..=4).map(|number| number * 65_536).skip(closed.len()).collect();
     assert_eq!(live, latest);
     assert_eq!(bench.running.report().counts.ends.shed as usize, closed.len());
 }

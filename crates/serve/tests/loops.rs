@@ -392,7 +392,7 @@ fn a_woken_connection_is_called_and_a_stale_one_is_not() {
     let client = connect(&address);
     let next = || heard.recv_timeout(Duration::from_secs(20)).unwrap();
     let (id, opened) = next();
-    assert_eq!((id.number(), opened.as_str()), (1024, "opened"));
+    assert_eq!((id.number(), opened.as_str()), (65_536, "opened"));
     assert!(remote.wake(id));
     // The default of `wake` calls `data` without bytes.
     assert_eq!(next(), (id, "0 bytes".into()));

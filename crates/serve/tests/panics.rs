@@ -34,7 +34,7 @@ struct Brittle {
 
 impl Brittle {
     fn note(&mut self, id: Id, name: &'static str) {
-        let number = id.number() / 1024;
+        let number = id.number() / 65_536;
         let notes = self.notes.entry(number).or_default();
         assert!(!notes.contains(&"closed") && !notes.contains(&"detached"), "{name} after the end");
         assert_eq!(name == "opened", notes.is_empty(), "{name} comes in the wrong place");
@@ -64,7 +64,7 @@ impl Handler for Brittle {
         Action::None
     }
     fn data(&mut self, c: &mut Conn<'_, u32>, data: Buf) -> Action {
-        let is_second = c.id().number() / 1024 == 2;
+        let is_second = c.id().number() / 65_536 == 2;
         let detaches = self.fails_in == "detached" && is_second;
         if self.fails_in == "drained" && is_second {
             c.write(vec![0; 4 << 20]); // above the high mark
@@ -99,7 +99,7 @@ impl Handler for Brittle {
         Action::None
     }
     fn closed(&mut self, _: &mut Context<'_, u32>, closed: Closed<u32>) -> Action {
-        self.causes.insert(closed.id.number() / 1024, closed.cause);
+        self.causes.insert(closed.id.number() / 65_536, closed.cause);
         self.note(closed.id, "closed");
         Action::None
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use windlass::Handle;
 
-use super::{Command, Engine, Shared};
+use super::{Command, Engine, Shared, Threads};
 
 /// How the connections of a server with several loops are distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,6 +34,18 @@ pub(crate) struct Balancer {
     /// The listeners of which this loop has each connection that it accepts.
     pub(crate) kept: Vec<bool>,
     pub(crate) next: u64,
+    /// The threads that get connections first.
+    pub(crate) threads: Option<Arc<Threads>>,
+}
+
+/// Where an accepted connection is served.
+pub(crate) enum Choice {
+    /// By this loop.
+    Here(Handle),
+    /// By another loop, or by a thread.
+    Elsewhere,
+    /// There is no room.
+    Nowhere(Handle),
 }
 
 impl Balancer {
@@ -61,28 +73,38 @@ impl Balancer {
 }
 
 impl<S> Engine<S> {
-    /// Chooses the loop of an accepted connection. It comes back if that is this one.
-    pub(crate) fn balance(&mut self, handle: Handle, listener: usize) -> Option<Handle> {
+    /// Chooses the loop or the thread of an accepted connection.
+    pub(crate) fn balance(&mut self, mut handle: Handle, listener: usize) -> Choice {
         let Some(balancer) = &mut self.balancer else {
             self.count_load(1);
-            return Some(handle);
+            return Choice::Here(handle);
         };
+        if let Some(threads) = &balancer.threads {
+            match threads.give((handle, listener)) {
+                Ok(()) => return Choice::Elsewhere,
+                Err(given) => handle = given.0,
+            }
+            if !threads.is_mixed() {
+                self.count_load(1);
+                return Choice::Nowhere(handle);
+            }
+        }
         if balancer.kept.get(listener) == Some(&true) {
             self.count_load(1);
-            return Some(handle);
+            return Choice::Here(handle);
         }
         let chosen = balancer.choose();
         let shared = &balancer.loops[chosen];
         shared.load.fetch_add(1, Ordering::Relaxed);
         if chosen == balancer.own {
-            return Some(handle);
+            return Choice::Here(handle);
         }
         // A loop that is over refuses: the whole server shuts down, and the connection closes.
         if shared.post(Command::Adopt(handle, listener)).is_err() {
             shared.load.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused += 1;
         }
-        None
+        Choice::Elsewhere
     }
 
     /// Counts a connection for the choices of the balancer.

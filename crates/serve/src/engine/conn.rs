@@ -22,15 +22,16 @@ pub struct Id {
 }
 
 /// The bits of a number that name the loop.
-pub(crate) const LOOP_BITS: u32 = 10;
+pub(crate) const LOOP_BITS: u32 = 16;
 
 impl Id {
-    /// The number of this connection, from 1024 on.
+    /// The number of this connection, from 65,536 on.
     pub fn number(self) -> u64 {
         self.number
     }
 
-    /// The loop that serves the connection, 0 to 1023.
+    /// The loop that serves the connection, or the thread in an [`IoMode`](crate::IoMode) with
+    /// threads: 0 to 65,535.
     pub fn loop_index(self) -> usize {
         (self.number & ((1 << LOOP_BITS) - 1)) as usize
     }
@@ -323,6 +324,16 @@ impl<S> Table<S> {
         (self.next & ((1 << LOOP_BITS) - 1)) as usize
     }
 
+    /// The number of the next connection.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// The numbers go on with `next`.
+    pub(crate) fn continue_with(&mut self, next: u64) {
+        self.next = next;
+    }
+
     /// A place for a connection; `None` if there are too many.
     pub(crate) fn insert(&mut self, source: Source, flags: u16, state: S) -> Option<Id> {
         if self.vacant == NIL {
@@ -542,7 +553,7 @@ mod tests {
         let mut table = Table::new(3);
         let a = table.insert(Source::NONE, 0, "a").unwrap();
         let b = table.insert(Source::NONE, 0, "b").unwrap();
-        assert!(a < b && a.loop_index() == 3 && b.number() - a.number() == 1024);
+        assert!(a < b && a.loop_index() == 3 && b.number() - a.number() == 1 << 16);
         assert_eq!(table.remove(a.index()), Some("a"));
         assert!(table.get(a).is_none() && !table.heads().contains(a));
         let c = table.insert(Source::NONE, 0, "c").unwrap();

@@ -179,6 +179,8 @@ pub(crate) enum Pending {
     Opened(Id, Option<SocketAddr>),
     /// A connection that another loop has accepted, and the number of its listener.
     Adopt(Handle, usize),
+    /// A connection for which there is no thread.
+    TurnAway(Handle),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
 }
 
@@ -459,6 +461,7 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
+                Pending::TurnAway(handle) => self.turn_away(watcher, handle),
                 Pending::Detached(parts) => {
                     let (id, handle, undelivered, eof) = *parts;
                     // The state stays in the table until here.

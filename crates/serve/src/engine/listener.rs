@@ -9,6 +9,7 @@ use windlass::{
     Address, Completion, Done, ErrorKind, Handle, Op, Reason, Rejected, Source, Ticket, Watcher,
 };
 
+use super::balance::Choice;
 use super::conn::*;
 use super::events::Pending;
 use super::{Cause, Engine, Event, LISTENERS, Origin};
@@ -147,8 +148,12 @@ impl<S: Default> Engine<S> {
                     self.accept_again(watcher, listener);
                 }
                 match self.balance(handle, listener) {
-                    Some(handle) => self.open(watcher, handle, listener),
-                    None => None,
+                    Choice::Here(handle) => self.open(watcher, handle, listener),
+                    Choice::Elsewhere => None,
+                    Choice::Nowhere(handle) => {
+                        self.turn_away(watcher, handle);
+                        None
+                    }
                 }
             }
             // The listener was closed.
@@ -200,6 +205,18 @@ impl<S: Default> Engine<S> {
         self.set_options_of_connection(watcher, id, true);
         self.begin(watcher, id);
         Some(Event::Opened { id, origin })
+    }
+
+    /// Turns an accepted and counted connection away.
+    #[cold]
+    pub(crate) fn turn_away<D: Driver>(&mut self, watcher: &mut Watcher<D>, handle: Handle) {
+        match watcher.attach(handle) {
+            Ok(source) => self.refuse(watcher, source),
+            Err(_) => {
+                self.counts.refused += 1;
+                self.count_load(-1);
+            }
+        }
     }
 
     /// Says farewell to a connection for which there is no room.

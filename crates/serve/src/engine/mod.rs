@@ -12,11 +12,12 @@
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! sweep.rs     limits of time, and the budget of bytes
-//! balance.rs   which loop gets an accepted connection
+//! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
 //! limits.rs    the limits           budget.rs  the budget
 //! ```
 
 mod balance;
+mod blocking;
 mod budget;
 mod conn;
 mod datagram;
@@ -47,6 +48,7 @@ pub use remote::Remote;
 
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
+pub(crate) use blocking::{Given, Start, Threads};
 pub(crate) use conn::NIL;
 use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
 use datagram::Datagrams;
@@ -378,9 +380,9 @@ impl<S> Engine<S> {
     /// An engine whose ids are unique over several loops, and which shares their budget of bytes.
     ///
     /// # Panics
-    /// If `loop_index` is 1024 or more.
+    /// If `loop_index` is 65,536 or more.
     pub fn of_loop(config: Config, loop_index: usize, budget: Budget) -> Engine<S> {
-        assert!(loop_index < 1 << LOOP_BITS, "there are at most 1024 loops");
+        assert!(loop_index < 1 << LOOP_BITS, "a loop index is below 65,536");
         let config = Config { limits: config.limits.bounded(), ..config };
         Engine {
             table: Table::new(loop_index),
@@ -422,6 +424,16 @@ impl<S> Engine<S> {
     /// Closes connections that come from now on.
     pub(crate) fn refuse_all(&mut self) {
         self.refuses = true;
+    }
+
+    /// The number of the next connection.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.table.next_number()
+    }
+
+    /// The numbers of its connections begin with `next`.
+    pub(crate) fn continue_ids(&mut self, next: u64) {
+        self.table.continue_with(next);
     }
 
     /// Distributes the connections that the listeners accept.

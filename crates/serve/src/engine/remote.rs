@@ -10,7 +10,7 @@ use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Budget, Cause, Engine};
+use super::{Budget, Cause, Engine, Given, Threads};
 
 /// Reaches the connections of a server, or of one engine, from any thread.
 ///
@@ -28,6 +28,8 @@ use super::{Budget, Cause, Engine};
 #[derive(Clone)]
 pub struct Remote {
     pub(crate) loops: Arc<[Arc<Shared>]>,
+    /// The threads that serve one connection each.
+    pub(crate) threads: Option<Arc<Threads>>,
 }
 
 /// A loop, as other threads see it.
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Close(Id),
     /// A connection that another loop has accepted, and the number of its listener.
     Adopt(Handle, usize),
+    /// A connection for which there is no thread.
+    TurnAway(Handle),
     Stop,
 }
 
@@ -76,6 +80,18 @@ impl Shared {
     fn discharge(&self, id: Id, bytes: u32) {
         self.heads.discharge(id, bytes);
         self.budget.change(bytes + BOOKKEEPING, 0);
+    }
+
+    /// Gives the loop a connection to serve, or to turn away. If the loop is over, it closes.
+    pub(crate) fn take_over(&self, (handle, listener): Given, serves: bool) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        let command = match serves {
+            true => Command::Adopt(handle, listener),
+            false => Command::TurnAway(handle),
+        };
+        if self.post(command).is_err() {
+            self.load.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Queues a command; it comes back if the loop is over.
@@ -107,18 +123,21 @@ impl Shared {
 }
 
 impl Remote {
-    fn of(&self, id: Id) -> Option<&Shared> {
-        self.loops
-            .iter()
-            .find(|shared| shared.loop_index == id.loop_index())
-            .map(|shared| &**shared)
+    /// The loop of a connection. `thread` keeps it if it is a thread.
+    fn of<'a>(&'a self, id: Id, thread: &'a mut Option<Arc<Shared>>) -> Option<&'a Shared> {
+        if let Some(shared) = self.loops.iter().find(|one| one.loop_index == id.loop_index()) {
+            return Some(shared);
+        }
+        *thread = self.threads.as_ref()?.of(id.loop_index());
+        thread.as_deref()
     }
 
     /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
     /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
     /// one. False for a stale id.
     pub fn wake(&self, id: Id) -> bool {
-        let Some(shared) = self.of(id) else { return false };
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return false };
         shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
     }
 
@@ -137,7 +156,8 @@ impl Remote {
     pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
         let refused = |data, reason| Err(Refused { data, reason });
-        let Some(shared) = self.of(id) else { return refused(data, Refusal::Stale) };
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return refused(data, Refusal::Stale) };
         let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
         if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
             return refused(data, reason);
@@ -161,7 +181,8 @@ impl Remote {
 
     /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.
     pub fn close(&self, id: Id) -> bool {
-        let Some(shared) = self.of(id) else { return false };
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return false };
         shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
     }
 
@@ -170,6 +191,9 @@ impl Remote {
     pub fn shutdown(&self) {
         for shared in &*self.loops {
             let _ = shared.post(Command::Stop);
+        }
+        if let Some(threads) = &self.threads {
+            threads.stop();
         }
     }
 
@@ -180,7 +204,8 @@ impl Remote {
 
     /// The remote of several loops.
     pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
-        Remote { loops: loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect() }
+        let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();
+        Remote { loops, threads: None }
     }
 }
 
@@ -207,7 +232,7 @@ impl<S> Engine<S> {
                 load: AtomicUsize::new(self.table.len),
             })
         });
-        Remote { loops: [Arc::clone(shared)].into() }
+        Remote { loops: [Arc::clone(shared)].into(), threads: None }
     }
 
     /// Does what other threads have asked for.
@@ -238,6 +263,7 @@ impl<S> Engine<S> {
                 Command::Adopt(handle, listener) => {
                     self.pending.push_back(Pending::Adopt(handle, listener));
                 }
+                Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
                 Command::Stop => {
                     self.stop_asked = true;
                     let ids: Vec<Id> = self.ids().collect();
@@ -280,7 +306,7 @@ impl<S> Engine<S> {
                     shared.discharge(id, data.len() as u32);
                     self.counts.stale_writes += 1;
                 }
-                Command::Adopt(..) => {
+                Command::Adopt(..) | Command::TurnAway(_) => {
                     self.counts.refused += 1;
                     self.count_load(-1);
                 }

@@ -348,6 +348,7 @@ impl<H: Handler> Running<H> {
         Report {
             counts: self.engine.counts().clone(),
             panics: self.panics,
+            thread_errors: 0,
             descriptor_shortages: self.descriptor_shortages,
             unfinished: self.unfinished.clone(),
         }

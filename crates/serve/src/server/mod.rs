@@ -4,6 +4,7 @@
 //! mod.rs      the type `Server` and its settings
 //! handler.rs  the callbacks, and their arguments     datagram.rs  datagrams
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
+//! modes.rs    a thread for each connection
 //! serve.rs    one function and four closures
 //! address.rs  addresses to listen at     report.rs  the report at the end
 //! ```
@@ -12,6 +13,7 @@ mod address;
 mod datagram;
 mod handler;
 mod loops;
+mod modes;
 mod report;
 mod serve;
 mod threads;
@@ -29,6 +31,7 @@ use address::{Listen, Place};
 pub use datagram::Datagram;
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
 pub use loops::Running;
+pub use modes::IoMode;
 pub use report::{Report, Unfinished};
 pub use serve::{Waker, serve};
 
@@ -59,6 +62,7 @@ pub struct Server<F> {
     builder: Builder,
     loops: Loops,
     balance: Balance,
+    mode: IoMode,
 }
 
 /// How many loops a server has. A `usize` converts into [`Count`](Loops::Count).
@@ -93,6 +97,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             builder: Watcher::builder(),
             loops: Loops::One,
             balance: Balance::default(),
+            mode: IoMode::NonBlocking,
         }
     }
 
@@ -145,6 +150,13 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
+    /// Sets what serves the connections: the loops, threads of their own, or both. Default
+    /// [`IoMode::NonBlocking`].
+    pub fn io_mode(mut self, mode: IoMode) -> Server<F> {
+        self.mode = mode;
+        self
+    }
+
     /// Sets the limits of the connections. They replace the limits in [`config`](Server::config),
     /// in whichever order the two are called.
     pub fn limits(mut self, limits: Limits) -> Server<F> {
@@ -179,7 +191,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///
     /// - As for [`start_on`](Server::start_on), [`Builder::build`] and [`Watcher::wait`]. Then the
     ///   other loops have shut down, too.
-    /// - `InvalidInput`: more than 1024 loops.
+    /// - `InvalidInput`: more than 1024 loops, or an [`IoMode`] with 0 or more than 64,512 threads.
     /// - `EAGAIN`: the system starts no more threads.
     ///
     /// # Panics
@@ -196,7 +208,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         if count > MOST_LOOPS {
             return Err(invalid("more than 1024 loops"));
         }
-        if count > 1 {
+        if count > 1 || self.mode != IoMode::NonBlocking {
             return threads::run(self, count, bind);
         }
         let mut watcher = mem::take(&mut self.builder).build()?;
@@ -210,7 +222,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///
     /// # Errors
     ///
-    /// - `InvalidInput`: there is nothing to serve.
+    /// - `InvalidInput`: there is nothing to serve, or the [mode](Server::io_mode) has threads.
     /// - As for [`Watcher::listen_with`] and [`Watcher::bind_datagram`]: an address cannot be
     ///   bound.
     /// - As for [`Watcher::set_option`]: the system refuses an option of the [`Config`].
@@ -235,6 +247,9 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         if self.listens.is_empty() {
             return Err(invalid("nothing to serve"));
         }
+        if self.mode != IoMode::NonBlocking {
+            return Err(invalid("only Server::run starts the threads of an IoMode"));
+        }
         let config = self.configuration();
         let budget = Budget::new(config.limits.memory);
         let mut listens = Some(self.listens);
@@ -256,7 +271,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 }
 
-/// The most loops: the number of a loop has ten bits in an id.
+/// The most loops.
 const MOST_LOOPS: usize = 1024;
 
 fn invalid(why: &str) -> io::Error {
@@ -361,16 +376,18 @@ impl<S: Default> Prepared<S> {
         policy: Balance,
         addresses: &[Address],
     ) -> Running<H> {
-        if remote.loops() > 1 {
-            let own =
-                remote.loops.iter().position(|shared| Arc::ptr_eq(shared, &self.remote.loops[0]));
+        let own = remote.loops.iter().position(|one| Arc::ptr_eq(one, &self.remote.loops[0]));
+        // A thread of an `IoMode` is none of the loops, and has no listeners.
+        if let Some(own) = own
+            && (remote.loops() > 1 || remote.threads.is_some())
+        {
             let kept = match policy {
                 Balance::ReusePort => self.shared,
                 _ => Vec::new(),
             };
             let loops = Arc::clone(&remote.loops);
-            let own = own.expect("the loop is one of the server's");
-            self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED });
+            let threads = remote.threads.clone();
+            self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
         let mut running = Running::new(self.engine, handler, remote.clone(), self.paths);
         running.begin(watcher, addresses);

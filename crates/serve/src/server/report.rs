@@ -12,6 +12,9 @@ pub struct Report {
     pub counts: Counts,
     /// Callbacks that have panicked.
     pub panics: u64,
+    /// Threads of an [`IoMode`](crate::IoMode) that could not begin, because the system or the
+    /// builder of the watchers refused, and threads whose wait has failed.
+    pub thread_errors: u64,
     /// How often an accept found no descriptor left. The watcher ends a connection that it cannot
     /// accept. The figure is [`Counters::descriptor_shortages`] of the loops' watchers when the
     /// shutdown begins, and 0 before.
@@ -41,6 +44,7 @@ impl Report {
     pub(crate) fn add(&mut self, other: Report) {
         self.counts.add(&other.counts);
         self.panics += other.panics;
+        self.thread_errors += other.thread_errors;
         self.descriptor_shortages += other.descriptor_shortages;
         self.unfinished.extend(other.unfinished);
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -9,6 +10,7 @@ use windlass::{Address, Builder, Watcher};
 
 use super::address::{Listen, Place};
 use super::handler::Handler;
+use super::modes::{Common, Keeper};
 use super::report::Report;
 use super::{Prepared, Server, invalid};
 use crate::engine::{Balance, Budget, Config, Remote};
@@ -28,6 +30,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     if listens.is_empty() {
         return Err(invalid("nothing to serve"));
     }
+    let mut keeper = Keeper::new(server.mode, count)?;
     let shares = server.balance == Balance::ReusePort;
     if shares {
         for listen in &mut listens {
@@ -65,12 +68,24 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
             let listens = again(&addresses, &shared);
             remotes.push(begin(index, listens)?.0);
         }
-        let remote = Remote::of_loops(remotes);
+        let mut remote = Remote::of_loops(remotes);
+        remote.threads = keeper.as_ref().map(|keeper| Arc::clone(&keeper.threads));
         // All loops get their `go` before a channel is dropped, which would mean a failed start.
         for (go, _) in &loops {
             let _ = go.send((remote.clone(), addresses.clone()));
         }
         let mut report = Report::default();
+        if let Some(keeper) = keeper.take() {
+            let common = Common {
+                builder: &server.builder,
+                config,
+                budget,
+                make: &server.make,
+                remote,
+                addresses,
+            };
+            report.add(common.keep(keeper));
+        }
         let mut failed = None;
         for (_, thread) in loops {
             match thread.join() {

@@ -1,0 +1,51 @@
+//! nbio's echo server, at TCP, UDP and Unix addresses, in each of the three modes.
+//!
+//! ```text
+//! cargo run --release -p windlass-serve --example nbio_echo -- \
+//!     [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--unix PATH]
+//! ```
+
+use std::io;
+
+use windlass::{Address, Buf};
+use windlass_serve::{Action, Conn, Context, Datagram, Handler, IoMode, Server};
+
+#[path = "common/mod.rs"]
+mod common;
+
+struct Echo(common::Started);
+
+impl Handler for Echo {
+    type State = ();
+
+    fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
+        common::serving(&self.0, server.remote(), addresses);
+        Action::None
+    }
+
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        c.write(data);
+        Action::None
+    }
+
+    fn datagram(&mut self, d: &mut Datagram<'_, ()>, data: Buf) -> Action {
+        d.reply(data);
+        Action::None
+    }
+}
+
+fn main() -> io::Result<()> {
+    let mut options = common::Options::new(
+        "nbio_echo [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--unix PATH]",
+    );
+    let mode = options.take("--mode").unwrap_or(IoMode::NonBlocking);
+    let unix: Option<String> = options.take("--unix");
+    let setup = common::Setup::new(options, 7007, 1)?;
+    let started = &setup.started;
+    let mut server = Server::new(|_loop| Echo(started.clone())).io_mode(mode);
+    if let Some(path) = unix {
+        server = server.listen(&format!("unix://{path}"))?;
+    }
+    server = server.listen(&format!("udp://127.0.0.1:{}", setup.port()))?;
+    setup.run(server)
+}

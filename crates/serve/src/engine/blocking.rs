@@ -1,0 +1,174 @@
+//! The threads that serve one connection each.
+//!
+//! Such a thread is a loop of its own that gets the next connection when its last one has ended. So
+//! it has the same guarantees, and other threads reach its connection in the same way.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use windlass::Handle;
+
+use super::{Command, Shared};
+
+/// An accepted connection, and the number of its listener.
+pub(crate) type Given = (Handle, usize);
+
+/// A thread to start: its number, the first number of its connections, and the first connection.
+pub(crate) struct Start {
+    pub(crate) number: usize,
+    pub(crate) ids: Option<u64>,
+    pub(crate) given: Given,
+}
+
+/// The threads of a server.
+pub(crate) struct Threads {
+    /// The index of the first thread: those of the loops are below it.
+    first: usize,
+    /// The most threads.
+    cap: usize,
+    /// Whether the loops serve the connections beyond the cap.
+    mixed: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The threads by their numbers, and numbers that no thread has at the moment.
+    slots: Vec<Slot>,
+    vacant: Vec<usize>,
+    /// The threads that wait for a connection.
+    idle: Vec<usize>,
+    /// Starts threads; `None` once the server shuts down.
+    keeper: Option<Sender<Start>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The thread as others see it, from its begin to its end.
+    shared: Option<Arc<Shared>>,
+    /// How many connections the thread was given.
+    given: u64,
+    is_busy: bool,
+    /// The number of the next connection, from the last thread with this number.
+    ids: Option<u64>,
+}
+
+impl State {
+    /// Another thread may have the number.
+    fn vacate(&mut self, number: usize, ids: Option<u64>) {
+        let slot = &mut self.slots[number];
+        slot.ids = ids.or(slot.ids);
+        (slot.shared, slot.is_busy) = (None, false);
+        self.vacant.push(number);
+    }
+}
+
+impl Threads {
+    /// At most `cap` threads, whose indices begin with `first`. `keeper` hears the number of each
+    /// thread to start, and its first connection.
+    pub(crate) fn new(first: usize, cap: usize, mixed: bool, keeper: Sender<Start>) -> Threads {
+        let state = State { keeper: Some(keeper), ..State::default() };
+        Threads { first, cap, mixed, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether the loops serve the connections that the threads do not.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
+    /// Gives a connection to a thread that waits, or starts one. The connection comes back if there
+    /// are `cap` connections already.
+    pub(crate) fn give(&self, given: Given) -> Result<(), Given> {
+        let mut state = self.lock();
+        if state.keeper.is_none() {
+            return Err(given);
+        }
+        if let Some(number) = state.idle.pop() {
+            let slot = &mut state.slots[number];
+            (slot.is_busy, slot.given) = (true, slot.given + 1);
+            let shared = Arc::clone(slot.shared.as_ref().expect("a thread that waits has begun"));
+            shared.load.fetch_add(1, Ordering::Relaxed);
+            return match shared.post(Command::Adopt(given.0, given.1)) {
+                Err(Command::Adopt(handle, listener)) => Err((handle, listener)),
+                _ => Ok(()),
+            };
+        }
+        let number = match state.vacant.pop() {
+            Some(number) => number,
+            None if state.slots.len() == self.cap => return Err(given),
+            None => {
+                state.slots.push(Slot::default());
+                state.slots.len() - 1
+            }
+        };
+        let slot = &mut state.slots[number];
+        (slot.is_busy, slot.given) = (true, 1);
+        let start = Start { number, ids: slot.ids, given };
+        let keeper = state.keeper.as_ref().expect("looked at above");
+        keeper.send(start).map_err(|refused| {
+            let given = refused.0.given;
+            state.vacant.push(number);
+            given
+        })
+    }
+
+    /// A thread begins with its first connection. False if the server shuts down: then no stop
+    /// follows, and the thread has to end.
+    pub(crate) fn begin(&self, number: usize, shared: Arc<Shared>) -> bool {
+        let mut state = self.lock();
+        state.slots[number].shared = Some(shared);
+        state.keeper.is_some()
+    }
+
+    /// A thread has no connection, and has opened or refused `count` of them so far. It waits for
+    /// the next one, unless it has been given one meanwhile.
+    pub(crate) fn rest(&self, number: usize, count: u64) {
+        let mut state = self.lock();
+        let slot = &mut state.slots[number];
+        if slot.is_busy && slot.given == count {
+            slot.is_busy = false;
+            state.idle.push(number);
+        }
+    }
+
+    /// Ends a thread that waits for a connection; false if it has been given one meanwhile. `ids`
+    /// is the number of its next connection.
+    pub(crate) fn retire(&self, number: usize, ids: u64) -> bool {
+        let mut state = self.lock();
+        if state.slots[number].is_busy {
+            return false;
+        }
+        state.idle.retain(|idle| *idle != number);
+        state.vacate(number, Some(ids));
+        true
+    }
+
+    /// A thread could not begin, or has ended with an error.
+    pub(crate) fn lose(&self, number: usize, ids: Option<u64>) {
+        let mut state = self.lock();
+        state.idle.retain(|idle| *idle != number);
+        state.vacate(number, ids);
+    }
+
+    /// The loop of a thread, by the index of the loop.
+    pub(crate) fn of(&self, loop_index: usize) -> Option<Arc<Shared>> {
+        let number = loop_index.checked_sub(self.first)?;
+        self.lock().slots.get(number)?.shared.clone()
+    }
+
+    /// Ends all threads: no new one begins.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.keeper = None;
+        for slot in &state.slots {
+            if let Some(shared) = &slot.shared {
+                let _ = shared.post(Command::Stop);
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Threads that serve one connection each, beside the loops.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use windlass::{Address, Builder, Completions};
+
+use super::handler::Handler;
+use super::report::Report;
+use super::{MOST_LOOPS, Prepared, invalid};
+use crate::engine::{Balance, Budget, Config, Given, Remote, Start, Threads};
+
+/// How long a thread waits for the next connection before it ends.
+const REST: Duration = Duration::from_secs(10);
+
+/// The most threads: loops and threads share the 16 bits of an id that name the loop.
+pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
+
+/// What serves the connections of a server: its loops, threads of their own, or both. The handler
+/// and the guarantees are the same.
+///
+/// A thread is a loop that has one connection at a time: it has a handler of its own, which the
+/// server's function makes, and calls [`Handler::serving`] and [`Handler::tick`] of that. Its index
+/// follows those of the loops. When its connection has ended, it gets the next one. It ends if none
+/// comes for 10 seconds.
+///
+/// A callback on a thread may block: only its own connection waits meanwhile. A write to another
+/// connection never blocks in any mode, even if its peer does not read.
+///
+/// ```
+/// use windlass_serve::IoMode;
+/// let mode: IoMode = "mixed".parse()?;
+/// assert_eq!(mode, IoMode::Mixed { threads: 10_000 });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IoMode {
+    /// The loops serve all connections. Callbacks should not block.
+    #[default]
+    NonBlocking,
+    /// A thread of its own serves each connection. Beyond `threads` connections the server refuses
+    /// further ones, with the [farewell](crate::Config::farewell). 1 to 64,512.
+    Blocking {
+        /// The most threads.
+        threads: usize,
+    },
+    /// A thread of its own serves each connection, up to `threads` of them. The loops serve the
+    /// connections beyond. 1 to 64,512.
+    Mixed {
+        /// The most threads.
+        threads: usize,
+    },
+}
+
+impl IoMode {
+    /// The threads, and whether the loops serve what is beyond.
+    fn threads(self) -> Option<(usize, bool)> {
+        match self {
+            IoMode::NonBlocking => None,
+            IoMode::Blocking { threads } => Some((threads, false)),
+            IoMode::Mixed { threads } => Some((threads, true)),
+        }
+    }
+}
+
+/// `nonblocking`, `blocking` and `mixed`, the last two with 10,000 threads.
+impl std::str::FromStr for IoMode {
+    type Err = io::Error;
+    fn from_str(name: &str) -> io::Result<IoMode> {
+        const THREADS: usize = 10_000;
+        match name {
+            "nonblocking" => Ok(IoMode::NonBlocking),
+            "blocking" => Ok(IoMode::Blocking { threads: THREADS }),
+            "mixed" => Ok(IoMode::Mixed { threads: THREADS }),
+            _ => Err(invalid("an unknown mode: nonblocking, blocking and mixed are known")),
+        }
+    }
+}
+
+/// Starts the threads of a server, on the thread that has called `run`.
+pub(super) struct Keeper {
+    pub(super) threads: Arc<Threads>,
+    starts: Receiver<Start>,
+    first: usize,
+}
+
+impl Keeper {
+    /// The keeper of a mode with threads. `first` is the index of the first thread.
+    pub(super) fn new(mode: IoMode, first: usize) -> io::Result<Option<Keeper>> {
+        let Some((cap, mixed)) = mode.threads() else { return Ok(None) };
+        if !(1..=MOST_THREADS).contains(&cap) {
+            return Err(invalid("an IoMode has 1 to 64512 threads"));
+        }
+        let (sender, starts): (Sender<Start>, _) = channel();
+        let threads = Arc::new(Threads::new(first, cap, mixed, sender));
+        Ok(Some(Keeper { threads, starts, first }))
+    }
+}
+
+/// What a thread of a server is made of.
+pub(super) struct Common<'a, F> {
+    pub(super) builder: &'a Builder,
+    pub(super) config: Config,
+    pub(super) budget: Budget,
+    pub(super) make: &'a F,
+    pub(super) remote: Remote,
+    pub(super) addresses: Vec<Address>,
+}
+
+impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
+    /// Starts threads until the server shuts down. Returns their reports, when all have ended.
+    pub(super) fn keep(&self, keeper: Keeper) -> Report {
+        let total = Mutex::new(Report::default());
+        let lock = || total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        thread::scope(|scope| {
+            while let Ok(Start { number, ids, given }) = keeper.starts.recv() {
+                let index = keeper.first + number;
+                // The connection stays here until the thread runs: it is not lost with it.
+                let place = Arc::new(Mutex::new(Some(given)));
+                let (for_thread, threads) = (Arc::clone(&place), Arc::clone(&keeper.threads));
+                let run = move || {
+                    let given = take(&for_thread).expect("only this thread takes it");
+                    let _guard = EndsOnPanic(&self.remote);
+                    let mut report = Report::default();
+                    match self.serve(&threads, number, index, ids, given) {
+                        Ok(one) => report.add(one),
+                        Err((given, ids)) => {
+                            report.thread_errors += 1;
+                            threads.lose(number, ids);
+                            if let Some(given) = given {
+                                self.give_back(&threads, given);
+                            }
+                        }
+                    }
+                    lock().add(report);
+                };
+                let builder = thread::Builder::new().name(format!("connection {number}"));
+                if builder.spawn_scoped(scope, run).is_err() {
+                    lock().thread_errors += 1;
+                    keeper.threads.lose(number, ids);
+                    if let Some(given) = take(&place) {
+                        self.give_back(&keeper.threads, given);
+                    }
+                }
+            }
+        });
+        total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A loop serves or refuses a connection whose thread could not begin.
+    fn give_back(&self, threads: &Threads, given: Given) {
+        self.remote.loops[0].take_over(given, threads.is_mixed());
+    }
+
+    /// Serves connections, one after the other. An error hands the first connection back if it was
+    /// not served, and the number of the next one.
+    #[allow(clippy::type_complexity)] // the two parts have nothing to do with each other
+    fn serve(
+        &self,
+        threads: &Threads,
+        number: usize,
+        index: usize,
+        ids: Option<u64>,
+        given: Given,
+    ) -> Result<Report, (Option<Given>, Option<u64>)> {
+        let prepared = self.builder.clone().build().and_then(|mut watcher| {
+            let budget = self.budget.clone();
+            let made = Prepared::new(index, &mut watcher, self.config, budget, Vec::new())?;
+            Ok((watcher, made))
+        });
+        let Ok((mut watcher, mut prepared)) = prepared else { return Err((Some(given), ids)) };
+        if let Some(ids) = ids {
+            prepared.engine.continue_ids(ids);
+        }
+        let handler = (self.make)(index);
+        let shared = Arc::clone(&prepared.remote.loops[0]);
+        let balance = Balance::default();
+        let mut running =
+            prepared.start(&mut watcher, handler, &self.remote, balance, &self.addresses);
+        shared.take_over(given, true);
+        if !threads.begin(number, shared) {
+            running.stop(&mut watcher);
+        }
+        let mut done = Completions::new();
+        let mut rests = false;
+        while !running.is_over() {
+            let ended = if rests {
+                match watcher.wait_timeout(&mut done, REST) {
+                    Ok(0) if threads.retire(number, running.engine().next_id()) => break,
+                    waited => waited,
+                }
+            } else {
+                watcher.wait(&mut done)
+            };
+            if ended.is_err() {
+                return Err((None, Some(running.engine().next_id())));
+            }
+            running.serve(&mut watcher, &mut done);
+            let counts = running.engine().counts();
+            let served = counts.accepted + counts.refused;
+            rests = running.engine().is_empty();
+            if rests {
+                threads.rest(number, served);
+            }
+        }
+        Ok(running.report())
+    }
+}
+
+fn take(place: &Mutex<Option<Given>>) -> Option<Given> {
+    place.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+}
+
+/// Shuts the server down if the function that makes the handlers panics.
+struct EndsOnPanic<'a>(&'a Remote);
+
+impl Drop for EndsOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.shutdown();
+        }
+    }
+}

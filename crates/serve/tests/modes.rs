@@ -1,0 +1,365 @@
+//! The three modes: loops, a thread for each connection, and both.
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![cfg(unix)]
+
+#[path = "../../../tests/common/child.rs"]
+mod child;
+mod common;
+
+use std::collections::HashSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use common::System;
+use windlass::sim::Sim;
+use windlass::{Address, Buf, Watcher};
+use windlass_serve::{
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, IoMode, Limits, Origin, Remote,
+    Report, Server,
+};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the handlers of a server tell the test.
+#[derive(Debug)]
+enum Told {
+    Serving(Remote, SocketAddr),
+    Opened(Id, ThreadId),
+    Closed(Id, Cause),
+}
+
+/// The callbacks that wait, and whether they may go on.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    /// Blocks the callback.
+    fn pass(&self) {
+        let is_open = self.is_open.lock().unwrap();
+        let wait = self.changed.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open);
+        assert!(!wait.unwrap().1.timed_out(), "the gate opens");
+    }
+}
+
+/// Echoes. `block` blocks the callback until the gate opens, `panic` panics.
+struct Echo {
+    tell: Sender<Told>,
+    gate: Arc<Gate>,
+    open: HashSet<Id>,
+}
+
+impl Handler for Echo {
+    type State = Vec<u8>;
+
+    fn serving(&mut self, server: &mut Context<'_, Vec<u8>>, addresses: &[Address]) -> Action {
+        let told = Told::Serving(server.remote().clone(), addresses[0].ip().unwrap());
+        let _ = self.tell.send(told);
+        Action::None
+    }
+
+    fn opened(&mut self, c: &mut Conn<'_, Vec<u8>>, origin: Origin) -> Action {
+        assert!(origin.peer.is_some());
+        assert!(self.open.insert(c.id()));
+        let _ = self.tell.send(Told::Opened(c.id(), thread::current().id()));
+        c.write("hello\n");
+        Action::None
+    }
+
+    fn data(&mut self, c: &mut Conn<'_, Vec<u8>>, data: Buf) -> Action {
+        c.state().extend_from_slice(&data);
+        match &*data {
+            b"block" => self.gate.pass(),
+            b"panic" => panic!("as the client asks for"),
+            _ => {}
+        }
+        c.write(data);
+        Action::None
+    }
+
+    fn wake(&mut self, c: &mut Conn<'_, Vec<u8>>) -> Action {
+        c.write("woken\n");
+        Action::None
+    }
+
+    fn closed(&mut self, _: &mut Context<'_, Vec<u8>>, closed: Closed<Vec<u8>>) -> Action {
+        assert!(self.open.remove(&closed.id), "it closes once");
+        let _ = self.tell.send(Told::Closed(closed.id, closed.cause));
+        Action::None
+    }
+}
+
+/// A close waits only briefly for its peer.
+fn config() -> Config {
+    let limits = Limits::new().linger(Duration::from_millis(10));
+    Config::new().farewell(b"full\n").limits(limits)
+}
+
+/// A server that runs.
+struct Run {
+    remote: Remote,
+    address: SocketAddr,
+    told: Receiver<Told>,
+    gate: Arc<Gate>,
+    server: thread::JoinHandle<std::io::Result<Report>>,
+}
+
+fn start<T: System>(mode: IoMode, config: Config) -> Run {
+    let (tell, told) = channel();
+    let gate = Arc::new(Gate::default());
+    let for_handlers = Arc::clone(&gate);
+    let server = thread::spawn(move || {
+        let make =
+            |_| Echo { tell: tell.clone(), gate: Arc::clone(&for_handlers), open: HashSet::new() };
+        let server = Server::new(make).watcher(T::builder()).io_mode(mode).config(config);
+        server.listen("tcp://127.0.0.1:0")?.run()
+    });
+    let Ok(Told::Serving(remote, address)) = told.recv_timeout(PATIENCE) else {
+        panic!("the loop serves")
+    };
+    Run { remote, address, told, gate, server }
+}
+
+impl Run {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A connection that has got its banner, its id and its thread.
+    fn open(&self) -> (TcpStream, Id, ThreadId) {
+        let mut stream = self.connect();
+        expect(&mut stream, b"hello\n");
+        let (id, thread) = self.opened();
+        (stream, id, thread)
+    }
+
+    fn next(&self) -> Told {
+        loop {
+            match self.told.recv_timeout(PATIENCE).expect("a callback") {
+                Told::Serving(..) => {}
+                told => return told,
+            }
+        }
+    }
+
+    fn opened(&self) -> (Id, ThreadId) {
+        match self.next() {
+            Told::Opened(id, thread) => (id, thread),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn closed(&self) -> (Id, Cause) {
+        match self.next() {
+            Told::Closed(id, cause) => (id, cause),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end(self) -> Report {
+        self.remote.shutdown();
+        self.server.join().unwrap().unwrap()
+    }
+}
+
+fn expect(stream: &mut TcpStream, bytes: &[u8]) {
+    let mut heard = vec![0; bytes.len()];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, bytes);
+}
+
+fn echo(stream: &mut TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).unwrap();
+    expect(stream, bytes);
+}
+
+/// The same handler in each mode: an echo of every size, a half-close, a wake, a write and a close
+/// of another thread, a panic.
+fn one_handler_in_every_mode<T: System>() {
+    for mode in [
+        IoMode::NonBlocking,
+        IoMode::Blocking { threads: 9 },
+        IoMode::Mixed { threads: 2 },
+        IoMode::Mixed { threads: 9 },
+    ] {
+        let run = start::<T>(mode, config());
+        let mut ids = HashSet::new();
+        let mut streams = Vec::new();
+        for _ in 0..4 {
+            let (stream, id, _) = run.open();
+            assert!(ids.insert(id), "ids are unique");
+            streams.push((stream, id));
+        }
+        for (stream, _) in &mut streams {
+            for size in [1, 1000, 300_000] {
+                let bytes = vec![size as u8; size];
+                let mut writer = stream.try_clone().unwrap();
+                thread::scope(|scope| {
+                    scope.spawn(|| writer.write_all(&bytes).unwrap());
+                    expect(stream, &bytes);
+                });
+            }
+        }
+        let [(a, a_id), (b, b_id), (c, c_id), (d, d_id)] = &mut streams[..] else { panic!() };
+        assert!(run.remote.wake(*a_id));
+        expect(a, b"woken\n");
+        run.remote.write(*b_id, "from afar\n").unwrap();
+        assert!(run.remote.close(*b_id));
+        expect(b, b"from afar\n");
+        assert_eq!(b.read(&mut [0]).unwrap(), 0);
+        assert_eq!(run.closed(), (*b_id, Cause::Closed));
+        assert!(!run.remote.wake(*b_id) && run.remote.write(*b_id, "late").is_err());
+        c.write_all(b"panic").unwrap();
+        assert_eq!(run.closed(), (*c_id, Cause::Panicked));
+        d.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(run.closed(), (*d_id, Cause::Eof));
+        echo(a, b"still there");
+        let (told, report) = {
+            run.remote.shutdown();
+            let told = run.closed();
+            (told, run.server.join().unwrap().unwrap())
+        };
+        assert_eq!(told, (*a_id, Cause::Shutdown));
+        let ends = &report.counts.ends;
+        assert_eq!((report.counts.accepted, report.counts.refused), (4, 0), "{mode:?}");
+        assert_eq!((ends.closed, ends.panicked, ends.eof, ends.shutdown), (1, 1, 1, 1));
+        assert_eq!((report.panics, report.thread_errors), (1, 0));
+    }
+}
+
+/// A callback that blocks keeps no other connection from its echo.
+fn a_callback_may_block<T: System>() {
+    let run = start::<T>(IoMode::Blocking { threads: 3 }, config());
+    let (mut blocked, _, first) = run.open();
+    blocked.write_all(b"block").unwrap();
+    let (mut other, _, second) = run.open();
+    assert_ne!(first, second, "each has a thread of its own");
+    echo(&mut other, b"in the meantime");
+    run.gate.open();
+    expect(&mut blocked, b"block");
+    run.end();
+}
+
+/// A thread serves the next connection when its last one has ended, and the ids go on.
+fn a_thread_serves_one_connection_after_the_other<T: System>() {
+    let run = start::<T>(IoMode::Blocking { threads: 1 }, config());
+    let mut last = None;
+    let mut threads = HashSet::new();
+    for _ in 0..20 {
+        // The server may not know yet that the last connection has ended: then it says farewell.
+        let (mut stream, id, thread) = loop {
+            let mut stream = run.connect();
+            let mut word = [0; 5];
+            stream.read_exact(&mut word).unwrap();
+            if &word == b"hello" {
+                expect(&mut stream, b"\n");
+                let (id, thread) = run.opened();
+                break (stream, id, thread);
+            }
+            assert_eq!(&word, b"full\n");
+        };
+        assert!(last < Some(id), "ids increase");
+        last = Some(id);
+        threads.insert(thread);
+        echo(&mut stream, b"hi");
+        drop(stream);
+        assert_eq!(run.closed().0, id);
+    }
+    assert_eq!(threads.len(), 1);
+    let report = run.end();
+    assert_eq!(report.counts.accepted, 20);
+}
+
+/// Beyond the cap the blocking mode refuses, and the mixed mode serves on the loop.
+fn the_cap_is_kept<T: System>() {
+    let run = start::<T>(IoMode::Blocking { threads: 2 }, config());
+    let mut kept = [run.open(), run.open()];
+    for _ in 0..3 {
+        let mut refused = run.connect();
+        expect(&mut refused, b"full\n");
+        assert_eq!(refused.read(&mut [0]).unwrap(), 0);
+    }
+    kept.iter_mut().for_each(|(stream, ..)| echo(stream, b"served"));
+    let report = run.end();
+    assert_eq!((report.counts.accepted, report.counts.refused), (2, 3));
+
+    let run = start::<T>(IoMode::Mixed { threads: 2 }, config());
+    let mut all: Vec<_> = (0..5).map(|_| run.open()).collect();
+    all.iter_mut().for_each(|(stream, ..)| echo(stream, b"served"));
+    let threads: HashSet<_> = all.iter().map(|(.., thread)| *thread).collect();
+    assert_eq!(threads.len(), 3, "two threads, and the loop");
+    let on_the_loop = all.iter().filter(|(_, id, _)| id.loop_index() == 0).count();
+    assert_eq!(on_the_loop, 3);
+    let report = run.end();
+    assert_eq!((report.counts.accepted, report.counts.refused), (5, 0));
+    assert_eq!(report.counts.ends.shutdown, 5);
+}
+
+/// A connection whose thread cannot begin is served by the loop, or refused.
+fn a_thread_that_cannot_begin_is_counted<T: System>() {
+    let name = format!("{}::a_thread_that_cannot_begin_is_counted", T::NAME);
+    child::in_child(&name, || {
+        for (mode, word) in
+            [(IoMode::Mixed { threads: 5 }, "hello\n"), (IoMode::Blocking { threads: 5 }, "full\n")]
+        {
+            let run = start::<T>(mode, config());
+            // Descriptors for the client and for the server's side of it, but not for a watcher.
+            let mut held = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                held.push(file);
+            }
+            held.truncate(held.len() - 2);
+            let mut stream = run.connect();
+            expect(&mut stream, word.as_bytes());
+            drop(held);
+            let report = run.end();
+            assert_eq!(report.thread_errors, 1);
+            let served = u64::from(word == "hello\n");
+            assert_eq!((report.counts.accepted, report.counts.refused), (served, 1 - served));
+        }
+    });
+}
+
+systems_drivers! {
+    a_thread_that_cannot_begin_is_counted
+    one_handler_in_every_mode
+    a_callback_may_block
+    a_thread_serves_one_connection_after_the_other
+    the_cap_is_kept
+}
+
+#[test]
+fn a_mode_that_cannot_be_is_an_error() {
+    struct Nothing;
+    impl Handler for Nothing {
+        type State = ();
+    }
+    let server = || Server::new(|_| Nothing).listen("tcp://127.0.0.1:0").unwrap();
+    for threads in [0, 64_513, usize::MAX] {
+        for mode in [IoMode::Blocking { threads }, IoMode::Mixed { threads }] {
+            let error = server().io_mode(mode).run().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("64512"), "{error}");
+        }
+    }
+    let mode = IoMode::Blocking { threads: 1 };
+    let mut watcher = Watcher::simulated(&Sim::new(1));
+    let error = server().io_mode(mode).start_on(&mut watcher).unwrap_err();
+    assert!(error.to_string().contains("Server::run"), "{error}");
+    assert!("threads".parse::<IoMode>().unwrap_err().to_string().contains("nonblocking"));
+}
