@@ -2,6 +2,7 @@
 //! its bytes, behind one pointer.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -143,6 +144,12 @@ impl PartialEq for Address {
 }
 
 impl Eq for Address {}
+
+impl Hash for Address {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.raw.as_bytes().hash(state);
+    }
+}
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

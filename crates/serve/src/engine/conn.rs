@@ -60,6 +60,17 @@ pub(crate) const NIL: u32 = u32::MAX >> 1;
 /// no active part.
 pub(crate) const FRESH: u32 = 1 << 31;
 
+/// In `Place::active`: the connection is a UDP session, with this entry in `Engine::sessions`. It
+/// never has an active part.
+pub(crate) const SESSION: u32 = 1 << 30;
+
+/// The entry of a session, by its `Place::active`.
+#[inline]
+pub(crate) fn session_of(active: u32) -> Option<u32> {
+    // `NIL` has the bit, too, and the one below.
+    (active >> 29 == SESSION >> 29).then_some(active & !SESSION)
+}
+
 /// Places are given out in chunks of this many.
 const CHUNK: usize = 256;
 

@@ -14,7 +14,7 @@ use super::{Engine, Event, LISTENERS};
 const RECEIVES: u32 = 32;
 
 /// The charge of a waiting datagram besides its bytes.
-const BOOKKEEPING: usize = 128;
+pub(crate) const BOOKKEEPING: usize = 128;
 
 /// The datagram sockets of an engine.
 #[derive(Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Datagrams {
 struct Socket {
     /// Its number among the listeners.
     listener: usize,
+    /// Whether each of its peers is a session.
+    has_sessions: bool,
     /// Receives in flight, and those that have failed since the last datagram.
     receives: u32,
     failures: u32,
@@ -48,8 +50,31 @@ impl Datagrams {
 }
 
 impl<S> Engine<S> {
-    /// Binds a datagram socket. From then on each datagram is an [`Event::Datagram`]. Returns the
-    /// number of the socket among the [listeners](Engine::listeners). The socket keeps the system's
+    /// Binds a datagram socket. From then on each datagram is an [`Event::Datagram`].
+    ///
+    /// With [`Config::udp_sessions`](super::Config::udp_sessions) each peer of the socket is a
+    /// connection instead: a session.
+    ///
+    /// - Its first datagram opens it. Each datagram is an [`Event::Data`], also an empty one. (A
+    ///   Unix socket without an address is no session: its datagrams are [`Event::Datagram`].)
+    /// - Each [`write`](Engine::write) is one datagram. It is charged to the connection and to the
+    ///   [budget](super::Budget), with 128 bytes more, until the kernel has taken it.
+    /// - It ends with [`Cause::Idle`](super::Cause::Idle) when it has heard nothing for
+    ///   [`Limits::session_idle`](super::Limits::session_idle): never earlier, and later by at most
+    ///   a sixteenth. Datagrams that it sends do not count.
+    /// - [`close`](Engine::close) ends it when its datagrams are sent. The next datagram of its
+    ///   peer opens another session.
+    /// - While there are [`Limits::sessions`](super::Limits::sessions) sessions, datagrams of
+    ///   further peers are dropped, and
+    ///   [`refused_datagrams`](super::Counts::refused_datagrams) counts them. No session ends to
+    ///   make room, so a flood of new peers does not end the others.
+    /// - While it is [paused](Engine::pause), its datagrams wait, at most
+    ///   [`Limits::high`](super::Limits::high) bytes of them, with 128 more for each. Further ones
+    ///   are dropped, and [`dropped_datagrams`](super::Counts::dropped_datagrams) counts them.
+    /// - [`stop_listening`](Engine::stop_listening) ends it with
+    ///   [`Cause::Shutdown`](super::Cause::Shutdown), because the socket closes.
+    ///
+    /// Returns the number of the socket among the [listeners](Engine::listeners). The socket keeps the system's
     /// buffer sizes: the options of the [`Config`](super::Config) are for connections.
     ///
     /// # Errors
@@ -63,8 +88,19 @@ impl<S> Engine<S> {
         address: impl Into<Address>,
         options: DatagramOptions,
     ) -> io::Result<usize> {
+        let has_sessions = self.config.udp_sessions;
+        self.bind_datagram_as(watcher, address.into(), options, has_sessions)
+    }
+
+    pub(crate) fn bind_datagram_as<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        address: Address,
+        options: DatagramOptions,
+        has_sessions: bool,
+    ) -> io::Result<usize> {
         let source = watcher.bind_datagram(address, options)?;
-        self.receive_from(watcher, source)
+        self.receive_from(watcher, source, has_sessions)
     }
 
     /// Receives from a datagram socket.
@@ -72,6 +108,7 @@ impl<S> Engine<S> {
         &mut self,
         watcher: &mut Watcher<D>,
         source: Source,
+        has_sessions: bool,
     ) -> io::Result<usize> {
         let listener = self.number_of_listener(watcher, source)?;
         // The first receive shows whether the descriptor is a datagram socket.
@@ -83,6 +120,7 @@ impl<S> Engine<S> {
         self.listeners.push(source);
         self.datagrams.sockets.push(Socket {
             listener,
+            has_sessions,
             receives: 1,
             failures: 0,
             rests: false,
@@ -183,7 +221,9 @@ impl<S> Engine<S> {
             self.budget.change(bytes, 0);
         }
     }
+}
 
+impl<S: Default> Engine<S> {
     /// An operation of a datagram socket has ended.
     pub(crate) fn take_datagram<D: Driver>(
         &mut self,
@@ -224,10 +264,12 @@ impl<S> Engine<S> {
         let source = *self.listeners.get(listener)?;
         let socket = self.datagrams.socket(listener)?;
         socket.receives -= 1;
+        let has_sessions = socket.has_sessions;
         let event = match completion.result {
             Ok(Done::Received { data, from, truncated }) => {
                 socket.failures = 0;
                 self.counts.datagrams += 1;
+                self.counts.truncated_datagrams += u64::from(truncated);
                 Some(Event::Datagram { listener, from, data, truncated })
             }
             Err(error) => match error.kind() {
@@ -248,12 +290,22 @@ impl<S> Engine<S> {
         if !source.is_none() {
             self.receive(watcher, listener);
         }
-        event
+        match event {
+            // The program's code makes the state, and can panic: everything else is done.
+            Some(Event::Datagram { from, data, .. }) if has_sessions && !from.is_unspecified() => {
+                self.heard(watcher, listener, from, data)
+            }
+            event => event,
+        }
     }
+}
 
+impl<S> Engine<S> {
     /// Closes the datagram sockets after they have sent their datagrams.
     pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.send_letters(watcher);
+        self.send_outbox(watcher);
+        self.close_sessions();
         let listeners: Vec<_> = self.datagrams.sockets.iter().map(|one| one.listener).collect();
         for listener in listeners {
             let source = std::mem::replace(&mut self.listeners[listener], Source::NONE);

@@ -23,7 +23,7 @@ impl<S> Engine<S> {
         }
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= CLOSE;
-            self.activate(id.index()).cause.get_or_insert(cause);
+            self.note_cause(id.index(), cause);
             self.dirty(id.index());
         }
         true
@@ -31,9 +31,12 @@ impl<S> Engine<S> {
 
     /// Shuts down the output of a connection after its waiting output is sent (half-close); false
     /// for a stale id. The peer reads EOF, and can still send. The connection closes when the peer
-    /// has shut down its output, too.
+    /// has shut down its output, too. A session [closes](Engine::close): UDP has no half-close.
     pub fn shutdown(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
+        if session_of(place.active).is_some() {
+            return self.close(id);
+        }
         if place.flags & (OVER | DETACH | SHUTTING) == 0 {
             place.flags |= SHUT;
             self.dirty(id.index());
@@ -44,9 +47,13 @@ impl<S> Engine<S> {
     /// Hands the descriptor of a connection to the program after its waiting output is sent, with
     /// the bytes that were not delivered: [`Event::Detached`](super::Event::Detached). False for a
     /// stale id. If the output is not sent within [`Limits::close`](super::Limits::close), the
-    /// connection ends with [`Cause::WriteStall`].
+    /// connection ends with [`Cause::WriteStall`]. False for a session, too: it has no descriptor of
+    /// its own.
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
+        if session_of(place.active).is_some() {
+            return false;
+        }
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= DETACH;
             self.thaw(id.index());
@@ -74,6 +81,9 @@ impl<S> Engine<S> {
     fn carry_out_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
+        if let Some(at) = session_of(place.active) {
+            return self.carry_out_session(watcher, index, at);
+        }
         if flags & ABORT != 0 {
             return self.fail(watcher, index, Cause::Aborted);
         }

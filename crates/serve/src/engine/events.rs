@@ -7,7 +7,7 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
 
 use super::conn::*;
-use super::{Engine, LISTENERS, REFUSED, SWEEP, TICK, WAKE};
+use super::{Engine, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
 
 /// Something that has happened on an engine's connections.
 ///
@@ -27,7 +27,7 @@ pub enum Event<S> {
     Data {
         /// The connection.
         id: Id,
-        /// The bytes: at least one.
+        /// The bytes: at least one. Of a session: one datagram, which may be empty.
         data: Buf,
     },
     /// The peer has shut down its output, and may still read. Only if
@@ -181,6 +181,8 @@ pub(crate) enum Pending {
     Adopt(Handle, usize),
     /// A connection for which there is no thread.
     TurnAway(Handle),
+    /// The first datagram of a session.
+    Heard(Id, Buf),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
 }
 
@@ -394,7 +396,7 @@ impl<S: Default> Engine<S> {
         &mut self,
         watcher: &mut Watcher<D>,
         index: u32,
-        completion: Completion,
+        mut completion: Completion,
     ) -> Option<Event<S>> {
         match index {
             TICK => {
@@ -410,6 +412,10 @@ impl<S: Default> Engine<S> {
                 self.sweep(watcher);
                 None
             }
+            SESSIONS => {
+                self.expire(watcher);
+                None
+            }
             REFUSED => {
                 self.refused_one(watcher, &completion);
                 None
@@ -419,6 +425,11 @@ impl<S: Default> Engine<S> {
                     self.budget.answer(self.token(WAKE));
                 }
                 self.look_into_inbox();
+                None
+            }
+            LETTERS..LISTENERS => {
+                let failed = completion.error_kind();
+                self.sent(index - LETTERS, completion.take_buf().len(), failed);
                 None
             }
             _ => self.accepted(watcher, (index - LISTENERS) as usize, completion),
@@ -462,6 +473,13 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::TurnAway(handle) => self.turn_away(watcher, handle),
+                Pending::Heard(id, data) => {
+                    if self.table.lives(id)
+                        && let Some(event) = self.hear(id.index(), data)
+                    {
+                        return Some(event);
+                    }
+                }
                 Pending::Detached(parts) => {
                     let (id, handle, undelivered, eof) = *parts;
                     // The state stays in the table until here.
@@ -522,6 +540,9 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let index = id.index();
+        if let Some(at) = self.session_at(index) {
+            return self.next_held_datagram(id, at);
+        }
         let active = self.table.active_of(index)?;
         let data = active.held.pop_front()?;
         active.held_bytes -= data.len();
@@ -572,6 +593,9 @@ impl<S> Engine<S> {
 
     /// Ends a connection at once.
     pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
+        if let Some(at) = self.session_at(index) {
+            return self.end_session(watcher, index, at, cause);
+        }
         let source = self.table.place(index).source;
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         watcher.abort(source);

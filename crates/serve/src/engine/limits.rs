@@ -42,6 +42,12 @@ pub struct Limits {
     /// The most bytes that may wait in all loops together: output, datagrams, and data that is held
     /// back. See [`Budget`](crate::Budget).
     pub memory: usize,
+    /// How long a session may hear nothing from its peer. What the session sends does not count:
+    /// nothing shows that it arrives.
+    pub session_idle: Option<Duration>,
+    /// How many sessions a loop has before it drops the datagrams of further peers. They do not
+    /// count for [`connections`](Limits::connections).
+    pub sessions: usize,
     /// How many connections a loop has before it refuses those that its listeners accept. Connects
     /// and attached descriptors count, and are not refused. At most 2^24.
     pub connections: usize,
@@ -50,7 +56,7 @@ pub struct Limits {
 impl Limits {
     /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s to
     /// linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a
-    /// million connections.
+    /// million connections; 65,536 sessions, of 2 minutes without a datagram.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
@@ -62,6 +68,8 @@ impl Limits {
             low: 64 << 10,
             cap: 64 << 20,
             memory: 256 << 20,
+            session_idle: Some(Duration::from_secs(120)),
+            sessions: 1 << 16,
             connections: 1 << 20,
         }
     }
@@ -112,6 +120,18 @@ impl Limits {
     /// Sets [`memory`](Limits::memory).
     pub fn memory(mut self, bytes: usize) -> Limits {
         self.memory = bytes;
+        self
+    }
+
+    /// Sets [`session_idle`](Limits::session_idle); `None` lets sessions be idle for ever.
+    pub fn session_idle(mut self, span: impl Into<Option<Duration>>) -> Limits {
+        self.session_idle = span.into();
+        self
+    }
+
+    /// Sets [`sessions`](Limits::sessions).
+    pub fn sessions(mut self, count: usize) -> Limits {
+        self.sessions = count;
         self
     }
 

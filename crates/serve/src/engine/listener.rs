@@ -34,6 +34,8 @@ pub(crate) enum Request {
     Pause(usize),
     /// It has refused the timer of the sweep.
     Sweep,
+    /// It has refused the timer of the sessions.
+    Expiry,
 }
 
 /// Whether the watcher has refused an operation that it may take after the next completions.
@@ -90,7 +92,7 @@ impl<S: Default> Engine<S> {
         match watcher.submit(Op::accept(source).multishot().token(token)) {
             Ok(_) => {}
             Err(refused) if refused.reason == Reason::Unsupported => {
-                return self.receive_from(watcher, source);
+                return self.receive_from(watcher, source, self.config.udp_sessions);
             }
             Err(refused) => {
                 watcher.abort(source);
@@ -184,7 +186,7 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let origin = Origin { listener: Some(listener), peer: handle.peer() };
-        let has_room = self.table.len < self.config.limits.connections;
+        let has_room = self.table.len - self.sessions.len() < self.config.limits.connections;
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
         self.making = has_room;
         let state = has_room.then(S::default);
@@ -413,6 +415,7 @@ impl<S> Engine<S> {
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.requests = false;
         self.send_letters(watcher);
+        self.send_outbox(watcher);
         for request in std::mem::take(&mut self.wanted) {
             match request {
                 Request::Tick(span) => {
@@ -436,6 +439,8 @@ impl<S> Engine<S> {
                     self.arm_sweep(watcher);
                 }
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
+                Request::Expiry => self.arm_expiry(watcher),
+                Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),
                 Request::Idle(id) => {
                     if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
                         // Refused only if the source has ended. Then its read reports the end.

@@ -9,6 +9,7 @@
 //! ends.rs      closes, half-closes, detaches
 //! linger.rs    the last part of a close
 //! datagram.rs  datagram sockets
+//! sessions.rs  the peers of datagram sockets as connections
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! sweep.rs     limits of time, and the budget of bytes
@@ -29,6 +30,7 @@ mod listener;
 mod options;
 mod output;
 mod remote;
+mod sessions;
 mod sweep;
 
 use std::collections::VecDeque;
@@ -55,6 +57,7 @@ use datagram::Datagrams;
 use events::{Gone, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
+use sessions::Sessions;
 
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.
@@ -147,6 +150,7 @@ pub struct Engine<S> {
     /// The part of this engine that other threads see.
     shared: Option<Arc<Shared>>,
     datagrams: Datagrams,
+    sessions: Sessions,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// Whether the state of an accepted connection is being made.
@@ -172,6 +176,11 @@ pub struct Config {
     /// The bytes that a connection is sent before it is closed because of [`Limits::connections`].
     /// Default none.
     pub farewell: &'static [u8],
+    /// Whether each peer of a datagram socket is a connection: a *session*. Its first datagram is
+    /// [`Event::Opened`] and [`Event::Data`], and each further one is [`Event::Data`]. Each write
+    /// to it is one datagram. Default off: each datagram is an [`Event::Datagram`]. See
+    /// [`Engine::bind_datagram`].
+    pub udp_sessions: bool,
     /// When TCP probes a silent peer (`SO_KEEPALIVE`). Default off. Unix sockets have no probes.
     /// [`Limits::idle`], 2 minutes by default, can end the connection before the probes do: raise
     /// it for probes that take longer.
@@ -195,6 +204,7 @@ impl Default for Config {
             limits: Limits::new(),
             close_on_eof: true,
             farewell: b"",
+            udp_sessions: false,
             keepalive: None,
             recv_buffer: None,
             send_buffer: None,
@@ -223,6 +233,12 @@ impl Config {
     /// Sets [`farewell`](Config::farewell).
     pub fn farewell(mut self, bytes: &'static [u8]) -> Config {
         self.farewell = bytes;
+        self
+    }
+
+    /// Sets [`udp_sessions`](Config::udp_sessions).
+    pub fn udp_sessions(mut self, on: bool) -> Config {
+        self.udp_sessions = on;
         self
     }
 
@@ -275,6 +291,16 @@ pub struct Counts {
     /// Receives and sends of datagrams that have failed, and sends that took longer than
     /// [`Limits::close`].
     pub datagram_errors: u64,
+    /// Sessions that were opened.
+    pub sessions: u64,
+    /// Datagrams of new peers that were dropped: there were [`Limits::sessions`] sessions already,
+    /// the server shut down, or the engine had 2^24 connections.
+    pub refused_datagrams: u64,
+    /// Datagrams of sessions that were dropped: the session was closing, or it was paused and
+    /// [`Limits::high`] bytes waited for the program.
+    pub dropped_datagrams: u64,
+    /// Datagrams that were longer than a buffer, and have lost their end.
+    pub truncated_datagrams: u64,
     /// Options of connections that the system or the watcher has refused.
     pub option_errors: u64,
     /// Connections that have ended, by their cause.
@@ -320,6 +346,10 @@ impl Counts {
         self.detached += other.detached;
         self.datagrams += other.datagrams;
         self.datagram_errors += other.datagram_errors;
+        self.sessions += other.sessions;
+        self.refused_datagrams += other.refused_datagrams;
+        self.dropped_datagrams += other.dropped_datagrams;
+        self.truncated_datagrams += other.truncated_datagrams;
         self.option_errors += other.option_errors;
         self.stale_writes += other.stale_writes;
         let (ends, others) = (&mut self.ends, &other.ends);
@@ -357,8 +387,11 @@ const TICK: u32 = 0xffff_ffff;
 const SWEEP: u32 = 0xffff_fffe;
 const WAKE: u32 = 0xffff_fffd;
 const REFUSED: u32 = 0xffff_fffc;
+const SESSIONS: u32 = 0xffff_fffb;
 /// And those of listeners.
 const LISTENERS: u32 = 0xfff0_0000;
+/// And those of datagrams that sessions send.
+const LETTERS: u32 = 0x4000_0000;
 
 /// Engines of this process so far: each has tokens of its own.
 static ENGINES: AtomicU32 = AtomicU32::new(0);
@@ -408,12 +441,18 @@ impl<S> Engine<S> {
             counts: Counts::default(),
             shared: None,
             datagrams: Datagrams::default(),
+            sessions: Sessions::default(),
             refused: 0,
             making: false,
             stop_asked: false,
             refuses: false,
             balancer: None,
         }
+    }
+
+    /// Whether each peer of a datagram socket is a session.
+    pub(crate) fn has_udp_sessions(&self) -> bool {
+        self.config.udp_sessions
     }
 
     /// Whether another thread has asked for the shutdown.
@@ -477,7 +516,7 @@ impl<S> Engine<S> {
 
     /// Whether datagrams wait that the kernel has not taken.
     pub(crate) fn sends_datagrams(&self) -> bool {
-        self.datagrams.charged() > 0
+        self.datagrams.charged() + self.sessions.charged() > 0
     }
 
     /// Whether there is no connection.
@@ -572,7 +611,7 @@ impl<S> Engine<S> {
             return false;
         }
         place.flags |= ABORT;
-        self.activate(id.index()).cause.get_or_insert(cause);
+        self.note_cause(id.index(), cause);
         self.dirty(id.index());
         true
     }

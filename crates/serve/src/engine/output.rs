@@ -14,7 +14,7 @@ const SMALL: usize = 512;
 const LARGE: usize = 32 << 10;
 
 /// It takes no more output.
-const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
+pub(crate) const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
 
 impl Active {
     /// Puts a buffer behind the output of this turn.
@@ -104,6 +104,9 @@ impl<S> Engine<S> {
     /// Writes to a connection. What is written in a turn leaves as one write, in
     /// [`flush`](Engine::flush). Empty buffers count as written.
     ///
+    /// Each write to a session is one datagram, also an empty one. A send that fails later ends no
+    /// session of a bound socket: [`datagram_errors`](super::Counts::datagram_errors) counts it.
+    ///
     /// # Errors
     ///
     /// [`Refused`] hands the buffer back, with:
@@ -111,6 +114,8 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: the connection has ended, closes, detaches, or has shut down its
     ///   output.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for it.
+    /// - [`Refusal::Memory`], of a session: more than [`Limits::memory`](super::Limits::memory)
+    ///   bytes would wait in the whole server.
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
@@ -140,6 +145,9 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+        if self.session_at(index).is_some() {
+            return self.write_datagram(index, data);
+        }
         let len = data.len();
         match self.may_write(index, len) {
             Ok(()) if len == 0 => Ok(()),
@@ -190,6 +198,10 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     fn write_slice_more(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        if self.session_at(index).is_some() {
+            let written = self.write_datagram(index, Buf::from(bytes.to_vec()));
+            return written.map_err(|refused| refused.reason);
+        }
         self.may_write(index, bytes.len())?;
         if !bytes.is_empty() {
             let active = self.activate(index);
@@ -235,6 +247,9 @@ impl<S> Engine<S> {
     pub fn waiting(&mut self, id: Id) -> usize {
         if self.table.get(id).is_none() {
             return 0;
+        }
+        if let Some(at) = self.session_at(id.index()) {
+            return self.waiting_datagrams(at);
         }
         let queued = self.table.active_of(id.index()).map_or(0, |active| active.queued);
         queued + self.corked(id.index())

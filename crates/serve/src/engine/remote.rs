@@ -162,9 +162,6 @@ impl Remote {
         if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
             return refused(data, reason);
         }
-        if bytes == 0 {
-            return Ok(()); // an empty write has no charge, so nothing would bound its queue
-        }
         if !shared.budget.try_charge(bytes + BOOKKEEPING) {
             shared.heads.discharge(id, bytes);
             return refused(data, Refusal::Memory);
@@ -288,6 +285,8 @@ impl<S> Engine<S> {
         let stays = OVER | SHUT | SHUTTING | DETACH;
         if self.table.get(id).is_none_or(|place| place.flags & stays != 0) {
             self.counts.stale_writes += 1;
+        } else if self.session_at(id.index()).is_some() {
+            self.queue_remote_datagram(id.index(), data);
         } else if bytes > 0 {
             self.cork(id.index(), data);
         }
@@ -324,7 +323,7 @@ impl<S> Drop for Engine<S> {
         for active in &self.table.active {
             self.budget.change(active.charged, 0);
         }
-        self.budget.change(self.datagrams.charged() as u32, 0);
+        self.budget.change((self.datagrams.charged() + self.sessions.charged()) as u32, 0);
     }
 }
 
@@ -334,22 +333,30 @@ mod tests {
     use windlass::sim::Sim;
 
     use super::*;
-    use crate::engine::Config;
+    use crate::engine::{Config, Limits};
 
     #[test]
-    fn what_is_charged_nothing_takes_no_place_in_the_queue() {
+    fn empty_writes_and_closes_do_not_fill_the_queue() {
         let mut watcher = Watcher::simulated(&Sim::new(1));
-        let mut engine = Engine::<()>::new(Config::new());
+        let config = Config::new().limits(Limits::new().memory(1000));
+        let mut engine = Engine::<()>::new(config);
         let remote = engine.remote(&mut watcher);
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let id = engine.connect([address], ConnectOptions::default(), ()).unwrap();
+        let mut written = 0;
         for _ in 0..100 {
-            remote.write(id, "").unwrap();
+            // An empty write can be a datagram. Its entry in the queue is charged.
+            match remote.write(id, "") {
+                Ok(()) => written += 1,
+                Err(refused) => assert_eq!(refused.reason, Refusal::Memory),
+            }
             assert!(remote.wake(id) && remote.close(id));
         }
-        assert_eq!(remote.loops[0].lock().commands.len(), 2);
+        assert_eq!(written, 1000 / BOOKKEEPING as usize);
+        assert_eq!(remote.loops[0].lock().commands.len(), written + 2);
         engine.flush(&mut watcher);
         assert!(engine.is_empty() && !remote.close(id));
+        assert_eq!(engine.budget().used(), 0);
         assert!(remote.write(id, "").is_err(), "the name is stale");
     }
 }

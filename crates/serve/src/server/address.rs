@@ -26,6 +26,8 @@ pub(crate) enum Place {
 pub(crate) struct Listen {
     pub(crate) place: Place,
     pub(crate) reuse_port: bool,
+    /// Whether each peer of a UDP port is a session; `None` leaves it to the configuration.
+    pub(crate) sessions: Option<bool>,
 }
 
 /// An error that names the address.
@@ -34,20 +36,31 @@ fn wrong(text: &str, why: &str) -> io::Error {
 }
 
 impl Listen {
-    /// Reads `SCHEME://ADDRESS[?reuseport=true]`.
+    /// Reads `SCHEME://ADDRESS[?reuseport=true&sessions=true]`.
     pub(crate) fn parse(text: &str) -> io::Result<Listen> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(wrong(text, "an address begins with a scheme, as tcp://127.0.0.1:80 does"));
         };
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut reuse_port = false;
+        let (mut reuse_port, mut sessions) = (false, None);
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
-            reuse_port = match setting.split_once('=').unwrap_or((setting, "true")) {
-                ("reuseport", "true" | "yes" | "1") => true,
-                ("reuseport", "false" | "no" | "0") => false,
-                ("reuseport", _) => return Err(wrong(text, "reuseport is true or false")),
-                _ => return Err(wrong(text, "the only setting is reuseport=true")),
+            let (name, value) = setting.split_once('=').unwrap_or((setting, "true"));
+            let is_on = match value {
+                "true" | "yes" | "1" => Some(true),
+                "false" | "no" | "0" => Some(false),
+                _ => None,
             };
+            match (name, is_on) {
+                ("reuseport", Some(is_on)) => reuse_port = is_on,
+                ("sessions", Some(_)) if !scheme.starts_with("udp") => {
+                    return Err(wrong(text, "only UDP has sessions"));
+                }
+                ("sessions", Some(is_on)) => sessions = Some(is_on),
+                ("reuseport" | "sessions", None) => {
+                    return Err(wrong(text, &format!("{name} is true or false")));
+                }
+                _ => return Err(wrong(text, "the settings are reuseport and sessions")),
+            }
         }
         let place = match scheme {
             "tcp" => Place::Tcp(resolve(text, address, |_| true)?),
@@ -64,7 +77,7 @@ impl Listen {
                 return Err(wrong(text, known));
             }
         };
-        Ok(Listen { place, reuse_port })
+        Ok(Listen { place, reuse_port, sessions })
     }
 }
 
@@ -128,6 +141,10 @@ mod tests {
         assert_eq!(udp("udp4://:53"), ["0.0.0.0:53"]);
         assert_eq!(udp("udp6://[::1]:53?reuseport=true"), ["[::1]:53"]);
         assert!(Listen::parse("udp://:53?reuseport=true").unwrap().reuse_port);
+        let both = Listen::parse("udp4://:53?sessions=true&reuseport=true").unwrap();
+        assert!(both.reuse_port && both.sessions == Some(true));
+        assert_eq!(Listen::parse("udp://:53?sessions=0").unwrap().sessions, Some(false));
+        assert_eq!(Listen::parse("udp://:53").unwrap().sessions, None);
         assert!(Listen::parse("tcp://127.0.0.1:80?reuseport=true").unwrap().reuse_port);
         assert!(!Listen::parse("tcp://127.0.0.1:80?reuseport=0").unwrap().reuse_port);
         let unix = Listen::parse("unix:///run/echo").unwrap();
@@ -144,7 +161,9 @@ mod tests {
             ("tcp6://127.0.0.1:80", "no address of this family"),
             ("udp4://[::1]:80", "no address of this family"),
             ("udp://127.0.0.1:port", "127.0.0.1:port"),
-            ("tcp://127.0.0.1:80?reuse=1", "the only setting"),
+            ("tcp://127.0.0.1:80?reuse=1", "the settings are"),
+            ("udp://127.0.0.1:80?sessions=perhaps", "sessions is true or false"),
+            ("tcp://127.0.0.1:80?sessions=true", "only UDP"),
             ("tcp://127.0.0.1:80?reuseport=perhaps", "true or false"),
             ("unix://", "the path is missing"),
             ("unix:///run/echo?reuseport=true", "cannot be shared"),

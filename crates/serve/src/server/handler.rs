@@ -19,7 +19,7 @@ pub enum Action {
     /// connection.
     Close,
     /// Hand the descriptor to [`Handler::detached`] after its waiting output is sent. No effect in
-    /// a callback without a connection.
+    /// a callback without a connection, and for a session, which has no descriptor of its own.
     Detach,
     /// Shut the whole server down: see [`Server::run`](crate::Server::run).
     Shutdown,
@@ -62,7 +62,7 @@ pub trait Handler: Sized {
     }
 
     /// Bytes have arrived. `data` is empty only if the default of [`wake`](Handler::wake) makes the
-    /// call.
+    /// call. For a [session](Engine::bind_datagram), `data` is one datagram, and can be empty.
     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
         Action::None
     }
@@ -70,7 +70,10 @@ pub trait Handler: Sized {
     /// A datagram has arrived at a `udp://` address, or at a datagram socket of the program. `data`
     /// has its bytes, and is empty for an empty datagram. [`Datagram::reply`] answers the sender.
     ///
-    /// Datagrams belong to no connection. So they have no state and no other callback, and
+    /// At an address with `?sessions=true`, each peer is a connection, and its datagrams are calls
+    /// of [`data`](Handler::data): see [`Engine::bind_datagram`].
+    ///
+    /// Without sessions, datagrams belong to no connection. So they have no state and no other callback, and
     /// [`Action::Close`] and [`Action::Detach`] have no effect. The report counts a panic in this
     /// callback, and the socket goes on.
     fn datagram(&mut self, d: &mut Datagram<'_, Self::State>, data: Buf) -> Action {
@@ -108,14 +111,14 @@ pub trait Handler: Sized {
     }
 
     /// The server is about to send `amount` bytes, which were written in this turn. A write in this
-    /// callback leaves with them.
+    /// callback leaves with them. It is not called for datagrams.
     fn prewrite(&mut self, c: &mut Conn<'_, Self::State>, amount: usize) -> Action {
         Action::None
     }
 
     /// The server has submitted `amount` bytes to the watcher. Of these and of earlier writes, the
     /// kernel has not taken `remaining` bytes yet. A write in this callback leaves as another
-    /// write.
+    /// write. It is not called for datagrams.
     fn postwrite(
         &mut self,
         c: &mut Conn<'_, Self::State>,
@@ -221,11 +224,13 @@ impl<S> Conn<'_, S> {
         self.engine.state_at(self.index).expect("a connection in a callback has a state")
     }
 
-    /// Writes `data`. All bytes that are written in a turn leave as one write.
+    /// Writes `data`. All bytes that are written in a turn leave as one write. For a session, each
+    /// write is one datagram.
     ///
     /// False if the connection takes no more output, because it closes, detaches or has shut down
     /// its output. False also if more than [`Limits::cap`](crate::Limits::cap) bytes would wait for
-    /// it. Then the connection ends with [`Cause::Overflow`].
+    /// it. Then the connection ends with [`Cause::Overflow`]. False for a session, without an end, if
+    /// more than [`Limits::memory`](crate::Limits::memory) bytes would wait in the whole server.
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
         match self.engine.write_at(self.index, data.into()) {

@@ -110,7 +110,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// IPv6, it listens at `0.0.0.0`.) Whether `[::]` also takes IPv4 is the default of the system:
     /// by default Linux and macOS do, FreeBSD and Windows do not.
     ///
-    /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. Of several loops,
+    /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. With the suffix
+    /// `?sessions=true`, or with [`Config::udp_sessions`], each peer is a session: it has an id, a
+    /// state, and the callbacks of a connection. See [`Engine::bind_datagram`]. Suffixes are joined
+    /// by `&`. Of several loops,
     /// the first one takes all datagrams. With `?reuseport=true`, or [`Balance::ReusePort`], each
     /// loop has a socket of its own at the address. Linux and FreeBSD then distribute the datagrams
     /// by their senders; other systems may give all of them to one socket.
@@ -134,7 +137,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// fails.
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
         let place = Place::Listener(listener.into());
-        self.listens.push(Listen { place, reuse_port: false });
+        self.listens.push(Listen { place, reuse_port: false, sessions: None });
         self
     }
 
@@ -346,9 +349,11 @@ impl<S: Default> Prepared<S> {
             }
             Place::Udp(addresses) => {
                 let options = DatagramOptions::default().reuse_port(listen.reuse_port);
+                let sessions = listen.sessions.unwrap_or(self.engine.has_udp_sessions());
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
                 for address in addresses {
-                    match self.engine.bind_datagram(watcher, address, options) {
+                    let address = address.into();
+                    match self.engine.bind_datagram_as(watcher, address, options, sessions) {
                         Ok(_) => return Ok(()),
                         Err(error) => last = error,
                     }

@@ -102,7 +102,8 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
 #[derive(Clone, Copy)]
 enum Sharing {
     Tcp,
-    Udp,
+    /// With this setting for sessions.
+    Udp(Option<bool>),
     No,
 }
 
@@ -110,7 +111,7 @@ impl Sharing {
     fn of(listen: &Listen, shares: bool) -> Sharing {
         match listen.place {
             Place::Tcp(_) if shares => Sharing::Tcp,
-            Place::Udp(_) if listen.reuse_port => Sharing::Udp,
+            Place::Udp(_) if listen.reuse_port => Sharing::Udp(listen.sessions),
             _ => Sharing::No,
         }
     }
@@ -118,10 +119,14 @@ impl Sharing {
 
 /// The listeners of a further loop, at the same ports.
 fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
-    let listen = |(address, shared): (&Address, &Sharing)| match (address.ip(), shared) {
-        (Some(ip), Sharing::Tcp) => Listen { place: Place::Tcp(vec![ip]), reuse_port: true },
-        (Some(ip), Sharing::Udp) => Listen { place: Place::Udp(vec![ip]), reuse_port: true },
-        _ => Listen { place: Place::Nowhere, reuse_port: false },
+    let listen = |(address, shared): (&Address, &Sharing)| {
+        let (place, sessions) = match (address.ip(), shared) {
+            (Some(ip), Sharing::Tcp) => (Place::Tcp(vec![ip]), None),
+            (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions),
+            _ => (Place::Nowhere, None),
+        };
+        let reuse_port = !matches!(place, Place::Nowhere);
+        Listen { place, reuse_port, sessions }
     };
     addresses.iter().zip(shared).map(listen).collect()
 }

@@ -1,0 +1,502 @@
+//! UDP sessions: each peer of a datagram socket is a connection of its own.
+//!
+//! A session has a place in the table of connections, and so an id, a state, wakes and a charge
+//! that other threads see. `Place::active` names its entry here. All sessions of an engine are in a
+//! list, in the order of their last datagrams: the first one expires next.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use windlass::driver::Driver;
+use windlass::{Address, Buf, ErrorKind, Op, Source, Ticket, Watcher};
+
+use super::conn::*;
+use super::datagram::BOOKKEEPING;
+use super::events::Pending;
+use super::listener::{Request, is_full};
+use super::output::NO_MORE;
+use super::{Cause, Engine, Event, LETTERS, Origin, SESSIONS};
+
+/// How many sessions expire in one turn.
+const AT_ONCE: usize = 1024;
+
+/// The address of a peer. That of an internet peer takes no allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Peer {
+    Ip(SocketAddr),
+    Other(Address),
+}
+
+impl Peer {
+    fn of(address: &Address) -> Peer {
+        address.ip().map_or_else(|| Peer::Other(address.clone()), Peer::Ip)
+    }
+
+    fn address(&self) -> Address {
+        match self {
+            Peer::Ip(ip) => Address::from(*ip),
+            Peer::Other(address) => address.clone(),
+        }
+    }
+}
+
+/// A peer of a datagram socket.
+struct Session {
+    /// Its place in the table of connections.
+    index: u32,
+    /// The number of the socket among the listeners.
+    listener: usize,
+    peer: Peer,
+    /// The memory of an address that has arrived, for the next answer.
+    spare: Option<Address>,
+    /// When its last datagram arrived.
+    heard: Instant,
+    /// Its neighbours in the list.
+    before: u32,
+    after: u32,
+    /// The charge of its datagrams that the kernel has not taken: in bytes, and their number.
+    charged: u32,
+    letters: u32,
+    /// The bytes of the datagrams that have failed.
+    unsent: usize,
+    /// Datagrams that arrived while the program did not want any, and their charge in bytes.
+    held: VecDeque<Buf>,
+    held_bytes: u32,
+    /// Why it ends.
+    cause: Option<Cause>,
+}
+
+/// A datagram that is being sent.
+#[derive(Clone, Copy)]
+struct Letter {
+    id: Id,
+    charged: u32,
+}
+
+/// The sessions of an engine.
+pub(crate) struct Sessions {
+    all: Vec<Option<Session>>,
+    vacant: Vec<u32>,
+    by_peer: HashMap<(usize, Peer), u32>,
+    /// The ends of the list.
+    first: u32,
+    last: u32,
+    /// The timer of the first one.
+    timer: Option<Ticket>,
+    /// The datagrams that were written in this turn.
+    outbox: VecDeque<(Id, Buf)>,
+    /// Those that are being sent, by the numbers in their tokens.
+    sent: Vec<Letter>,
+    vacant_sent: Vec<u32>,
+    /// The charge of all sessions to the server's budget, in bytes.
+    charged: usize,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions {
+            all: Vec::new(),
+            vacant: Vec::new(),
+            by_peer: HashMap::new(),
+            first: NIL,
+            last: NIL,
+            timer: None,
+            outbox: VecDeque::new(),
+            sent: Vec::new(),
+            vacant_sent: Vec::new(),
+            charged: 0,
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() - self.vacant.len()
+    }
+
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
+    }
+
+    fn get(&mut self, at: u32) -> &mut Session {
+        self.all[at as usize].as_mut().expect("a place names a session that is there")
+    }
+
+    fn insert(&mut self, session: Session) -> u32 {
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.all.push(None);
+            self.all.len() as u32 - 1
+        });
+        self.by_peer.insert((session.listener, session.peer.clone()), at);
+        self.all[at as usize] = Some(session);
+        self.append(at);
+        at
+    }
+
+    fn remove(&mut self, at: u32) -> Session {
+        self.unlink(at);
+        let session = self.all[at as usize].take().expect("a place names a session that is there");
+        self.by_peer.remove(&(session.listener, session.peer.clone()));
+        self.vacant.push(at);
+        session
+    }
+
+    /// Puts a session behind all others.
+    fn append(&mut self, at: u32) {
+        let before = std::mem::replace(&mut self.last, at);
+        let session = self.get(at);
+        (session.before, session.after) = (before, NIL);
+        match before {
+            NIL => self.first = at,
+            before => self.get(before).after = at,
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let session = self.get(at);
+        let (before, after) = (session.before, session.after);
+        match before {
+            NIL => self.first = after,
+            before => self.get(before).after = after,
+        }
+        match after {
+            NIL => self.last = before,
+            after => self.get(after).before = before,
+        }
+    }
+
+    /// Begins the idle time of a session again.
+    fn touch(&mut self, at: u32, now: Instant) {
+        self.get(at).heard = now;
+        if self.last != at {
+            self.unlink(at);
+            self.append(at);
+        }
+    }
+}
+
+impl<S: Default> Engine<S> {
+    /// A datagram has arrived at a socket that has sessions.
+    pub(crate) fn heard<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: usize,
+        from: Address,
+        data: Buf,
+    ) -> Option<Event<S>> {
+        // Not an earlier time of this turn: no session expires before its time.
+        let now = watcher.update_now();
+        let peer = Peer::of(&from);
+        let known = (listener, peer);
+        if let Some(&at) = self.sessions.by_peer.get(&known) {
+            self.sessions.touch(at, now);
+            let session = self.sessions.get(at);
+            session.spare = Some(from);
+            let index = session.index;
+            return self.hear(index, data);
+        }
+        if self.refuses || self.sessions.len() >= self.config.limits.sessions {
+            self.counts.refused_datagrams += 1;
+            return None;
+        }
+        self.count_load(1);
+        // It is the program's, and can panic.
+        self.making = true;
+        let state = S::default();
+        self.making = false;
+        // No read is ever missing: the socket receives for all its sessions.
+        let Some(id) = self.table.insert(Source::NONE, READING, state) else {
+            self.count_load(-1);
+            self.counts.refused_datagrams += 1;
+            return None;
+        };
+        let origin = Origin { listener: Some(listener), peer: from.ip() };
+        let at = self.sessions.insert(Session {
+            index: id.index(),
+            listener,
+            peer: known.1,
+            spare: Some(from),
+            heard: now,
+            before: NIL,
+            after: NIL,
+            charged: 0,
+            letters: 0,
+            unsent: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            cause: None,
+        });
+        self.table.place_mut(id.index()).active = SESSION | at;
+        self.table.begin(id.index(), now);
+        self.counts.sessions += 1;
+        self.pending.push_back(Pending::Heard(id, data));
+        self.arm_expiry(watcher);
+        Some(Event::Opened { id, origin })
+    }
+}
+
+impl<S> Engine<S> {
+    /// The entry of the session that has a place, if it is a session.
+    #[inline]
+    pub(crate) fn session_at(&self, index: u32) -> Option<u32> {
+        session_of(self.table.place(index).active)
+    }
+
+    /// Delivers a datagram to its session, or holds it back.
+    pub(crate) fn hear(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
+        let flags = self.table.place(index).flags;
+        if flags & OVER != 0 {
+            self.counts.dropped_datagrams += 1;
+            return None;
+        }
+        if flags & (PAUSED | HELD) == 0 {
+            return Some(Event::Data { id: self.table.id(index), data });
+        }
+        let at = self.session_at(index)?;
+        let bytes = (data.len() + BOOKKEEPING) as u32;
+        let session = self.sessions.get(at);
+        if (session.held_bytes + bytes) as usize > self.config.limits.high
+            || !self.budget.try_charge(bytes)
+        {
+            self.counts.dropped_datagrams += 1;
+            return None;
+        }
+        session.held_bytes += bytes;
+        session.held.push_back(data);
+        self.sessions.charged += bytes as usize;
+        self.table.place_mut(index).flags |= HELD;
+        None
+    }
+
+    /// The next datagram of a session that was held back.
+    pub(crate) fn next_held_datagram(&mut self, id: Id, at: u32) -> Option<Event<S>> {
+        let session = self.sessions.get(at);
+        let data = session.held.pop_front()?;
+        let bytes = (data.len() + BOOKKEEPING) as u32;
+        session.held_bytes -= bytes;
+        if session.held.is_empty() {
+            self.table.place_mut(id.index()).flags &= !HELD;
+        } else {
+            self.pending.push_front(Pending::Held(id));
+        }
+        self.sessions.charged -= bytes as usize;
+        self.budget.change(bytes, 0);
+        Some(Event::Data { id, data })
+    }
+
+    /// Writes a datagram to the session that has a place.
+    pub(crate) fn write_datagram(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+        let (place, charged) = self.table.look(index);
+        let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
+        let reason = if place.flags & NO_MORE != 0 {
+            Refusal::Stale
+        } else if charged as usize + bytes as usize > self.config.limits.cap {
+            Refusal::Cap
+        } else if !self.budget.try_charge(bytes) {
+            Refusal::Memory
+        } else {
+            self.queue_datagram(index, data, bytes);
+            return Ok(());
+        };
+        Err(Refused { data, reason })
+    }
+
+    /// A datagram of another thread, which had to pass the limits before it was queued.
+    pub(crate) fn queue_remote_datagram(&mut self, index: u32, data: Buf) {
+        let bytes = (data.len() + BOOKKEEPING) as u32;
+        self.budget.change(0, bytes);
+        self.queue_datagram(index, data, bytes);
+    }
+
+    fn queue_datagram(&mut self, index: u32, data: Buf, bytes: u32) {
+        let Some(at) = self.session_at(index) else { return };
+        let session = self.sessions.get(at);
+        session.charged += bytes;
+        session.letters += 1;
+        self.sessions.charged += bytes as usize;
+        self.table.charge(index, 0, bytes);
+        self.sessions.outbox.push_back((self.table.id(index), data));
+        self.requests = true;
+    }
+
+    /// How many bytes wait for a session.
+    pub(crate) fn waiting_datagrams(&mut self, at: u32) -> usize {
+        let session = self.sessions.get(at);
+        session.charged as usize - session.letters as usize * BOOKKEEPING
+    }
+
+    /// Sends the datagrams of sessions.
+    pub(crate) fn send_outbox<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        for _ in 0..self.sessions.outbox.len() {
+            let Some((id, data)) = self.sessions.outbox.pop_front() else { return };
+            let len = data.len();
+            let letter = Letter { id, charged: (len + BOOKKEEPING) as u32 };
+            let place = self.table.get(id).filter(|place| place.flags & ABORT == 0);
+            let Some(at) = place.and_then(|place| session_of(place.active)) else {
+                self.letter_ended(letter, len, None);
+                continue;
+            };
+            let session = self.sessions.get(at);
+            let source = self.listeners[session.listener];
+            let to = session.spare.take().unwrap_or_else(|| session.peer.address());
+            // A datagram is one buffer.
+            let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
+            let slot = self.sessions.vacant_sent.pop().unwrap_or_else(|| {
+                self.sessions.sent.push(letter);
+                self.sessions.sent.len() as u32 - 1
+            });
+            self.sessions.sent[slot as usize] = letter;
+            let send = Op::send_to(source, data, to).token(self.token(LETTERS + slot));
+            match watcher.submit(send.timeout(self.config.limits.close)) {
+                Ok(_) => {}
+                Err(refused) => {
+                    self.sessions.vacant_sent.push(slot);
+                    if matches!(refused.reason, windlass::Reason::Full { .. }) {
+                        // It goes first in the next flush.
+                        self.sessions.outbox.push_front((id, refused.value.into_buf()));
+                        self.requests = true;
+                        return;
+                    }
+                    self.letter_ended(letter, len, Some(ErrorKind::Aborted));
+                }
+            }
+        }
+    }
+
+    /// A send has ended.
+    pub(crate) fn sent(&mut self, slot: u32, len: usize, failed: Option<ErrorKind>) {
+        let letter = self.sessions.sent[slot as usize];
+        self.sessions.vacant_sent.push(slot);
+        self.letter_ended(letter, len, failed);
+    }
+
+    /// Gives back the charge of a datagram that was sent, has failed, or is dropped with its
+    /// session.
+    fn letter_ended(&mut self, letter: Letter, len: usize, failed: Option<ErrorKind>) {
+        self.counts.datagram_errors += u64::from(failed.is_some());
+        self.sessions.charged -= letter.charged as usize;
+        self.budget.change(letter.charged, 0);
+        let Some(place) = self.table.get(letter.id) else { return };
+        let flags = place.flags;
+        let Some(at) = session_of(place.active) else { return };
+        self.table.charge(letter.id.index(), letter.charged, 0);
+        let session = self.sessions.get(at);
+        session.charged -= letter.charged;
+        session.letters -= 1;
+        if failed.is_some() || flags & ABORT != 0 {
+            session.unsent += len;
+        }
+        if flags & CLOSE != 0 && session.letters == 0 {
+            self.dirty(letter.id.index());
+        }
+    }
+
+    /// Notes why a connection ends: the first cause counts.
+    pub(crate) fn note_cause(&mut self, index: u32, cause: Cause) {
+        match self.session_at(index) {
+            Some(at) => self.sessions.get(at).cause.get_or_insert(cause),
+            None => self.activate(index).cause.get_or_insert(cause),
+        };
+    }
+
+    /// Ends a session as the program has asked, after its datagrams are sent.
+    pub(crate) fn carry_out_session<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        at: u32,
+    ) {
+        if self.table.place(index).flags & ABORT != 0 {
+            self.end_session(watcher, index, at, Cause::Aborted);
+        } else if self.sessions.get(at).letters == 0 {
+            self.end_session(watcher, index, at, Cause::Closed);
+        }
+    }
+
+    /// Ends a session at once.
+    pub(crate) fn end_session<D: Driver>(
+        &mut self,
+        watcher: &Watcher<D>,
+        index: u32,
+        at: u32,
+        cause: Cause,
+    ) {
+        let unsent = self.waiting_datagrams(at);
+        let session = self.sessions.remove(at);
+        self.sessions.charged -= session.held_bytes as usize;
+        self.budget.change(session.held_bytes, 0);
+        // The charge to the budget goes when the sends have ended.
+        self.table.charge(index, session.charged, 0);
+        let cause = session.cause.unwrap_or(cause);
+        let place = self.table.place_mut(index);
+        place.active = NIL;
+        if cause == Cause::Shutdown {
+            place.flags &= !CLOSE; // it was open when the shutdown began
+        }
+        self.end(watcher, index, cause, unsent + session.unsent);
+    }
+
+    /// Ends the sessions of all sockets, which close.
+    pub(crate) fn close_sessions(&mut self) {
+        let indices: Vec<u32> =
+            self.sessions.all.iter().flatten().map(|session| session.index).collect();
+        for index in indices {
+            self.close_as(self.table.id(index), Cause::Shutdown);
+        }
+    }
+
+    /// The idle time of a session begins again.
+    pub(crate) fn touch_session<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        if let Some(at) = self.session_at(id.index()) {
+            self.sessions.touch(at, watcher.update_now());
+        }
+    }
+
+    /// Whether the id is that of a session that lives.
+    pub(crate) fn is_session(&self, id: Id) -> bool {
+        self.table.get(id).is_some_and(|place| session_of(place.active).is_some())
+    }
+
+    /// Starts the timer of the session that expires next.
+    pub(crate) fn arm_expiry<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let Some(idle) = self.config.limits.session_idle else { return };
+        if self.sessions.first != NIL && self.sessions.timer.is_none() {
+            let heard = self.sessions.get(self.sessions.first).heard;
+            self.submit_expiry(watcher, Op::timer_at(heard + idle));
+        }
+    }
+
+    fn submit_expiry<D: Driver>(&mut self, watcher: &mut Watcher<D>, op: Op) {
+        let submitted = watcher.submit(op.token(self.token(SESSIONS)));
+        self.sessions.timer = submitted.as_ref().ok().copied();
+        if is_full(submitted) {
+            self.request(Request::Expiry);
+        }
+    }
+
+    /// Ends the sessions that have heard nothing for too long, at most `AT_ONCE` of them in a turn.
+    pub(crate) fn expire<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.sessions.timer = None;
+        let Some(idle) = self.config.limits.session_idle else { return };
+        let now = watcher.update_now();
+        for _ in 0..AT_ONCE {
+            let at = self.sessions.first;
+            if at == NIL {
+                return;
+            }
+            let session = self.sessions.get(at);
+            let (index, due) = (session.index, session.heard + idle);
+            if due > now {
+                // Not before a step has passed, so that sessions expire in groups.
+                return self.submit_expiry(watcher, Op::timer_at(due.max(now + idle / 16)));
+            }
+            if self.table.place(index).flags & (PAUSED | OVER) != 0 {
+                self.sessions.touch(at, now); // the program delays it, or it ends already
+            } else {
+                self.end_session(watcher, index, at, Cause::Idle);
+            }
+        }
+        self.submit_expiry(watcher, Op::nop());
+    }
+}
