@@ -47,6 +47,7 @@
 
 mod engine;
 pub mod framing;
+pub mod log;
 mod server;
 mod sys;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use windlass::Handle;
 
 use super::{Command, Engine, Shared, Threads};
+use crate::log::{LogEvent, RefusedBecause};
 
 /// How the connections of a server with several loops are distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -100,9 +101,12 @@ impl<S> Engine<S> {
             return Choice::Here(handle);
         }
         // A loop that is over refuses: the whole server shuts down, and the connection closes.
+        let peer = handle.peer();
         if shared.post(Command::Adopt(handle, listener)).is_err() {
             shared.load.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused += 1;
+            let (listener, cause) = (Some(listener), RefusedBecause::Shutdown);
+            self.log(LogEvent::Refused { listener, peer, cause });
         }
         Choice::Elsewhere
     }

@@ -126,6 +126,7 @@ impl<S> Engine<S> {
             rests: false,
             charged: 0,
         });
+        self.log_listening(watcher, listener);
         self.receive(watcher, listener);
         Ok(listener)
     }

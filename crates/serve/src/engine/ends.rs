@@ -6,6 +6,7 @@ use windlass::{Op, Reason, Source, Watcher};
 use super::conn::*;
 use super::events::Pending;
 use super::{Cause, Engine};
+use crate::log::LogEvent;
 
 impl<S> Engine<S> {
     /// Closes a connection after its waiting output is sent; false for a stale id. No more of its
@@ -147,6 +148,7 @@ impl<S> Engine<S> {
                 undelivered.retain(|data| !data.is_empty());
                 self.counts.detached += 1;
                 let id = self.table.id(index);
+                self.log(LogEvent::Detached { id });
                 self.pending.push_back(Pending::Detached(Box::new((id, handle, undelivered, eof))));
             }
             // The answer of a cancel is on its way.

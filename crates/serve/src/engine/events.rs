@@ -8,6 +8,7 @@ use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Ticket
 
 use super::conn::*;
 use super::{Engine, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use crate::log::LogEvent;
 
 /// Something that has happened on an engine's connections.
 ///
@@ -463,8 +464,9 @@ impl<S: Default> Engine<S> {
                 }
                 Pending::Drained(_) => {}
                 Pending::Opened(id, peer) if self.table.get(id).is_some() => {
-                    self.attached(watcher, id);
-                    return Some(Event::Opened { id, origin: Origin { listener: None, peer } });
+                    let origin = Origin { listener: None, peer };
+                    self.attached(watcher, id, origin);
+                    return Some(Event::Opened { id, origin });
                 }
                 Pending::Opened(..) => {}
                 Pending::Adopt(handle, listener) => {
@@ -472,7 +474,7 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
-                Pending::TurnAway(handle) => self.turn_away(watcher, handle),
+                Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
                 Pending::Heard(id, data) => {
                     if self.table.lives(id)
                         && let Some(event) = self.hear(id.index(), data)
@@ -626,6 +628,9 @@ impl<S> Engine<S> {
         let Some(state) = self.table.remove(index) else { return };
         self.counts.closed(cause);
         self.count_load(-1);
+        if self.config.log.is_some() {
+            self.log(LogEvent::Closed { id, cause, unsent, phase, age });
+        }
         self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
         self.pending.push_back(Pending::Gone);
     }

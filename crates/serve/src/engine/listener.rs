@@ -13,6 +13,7 @@ use super::balance::Choice;
 use super::conn::*;
 use super::events::Pending;
 use super::{Cause, Engine, Event, LISTENERS, Origin};
+use crate::log::{LogEvent, RefusedBecause};
 
 /// How long a listener that has failed waits before it accepts again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -104,6 +105,7 @@ impl<S: Default> Engine<S> {
             return Err(reason.into());
         }
         self.listeners.push(source);
+        self.log_listening(watcher, number);
         Ok(number)
     }
 
@@ -153,7 +155,7 @@ impl<S: Default> Engine<S> {
                     Choice::Here(handle) => self.open(watcher, handle, listener),
                     Choice::Elsewhere => None,
                     Choice::Nowhere(handle) => {
-                        self.turn_away(watcher, handle);
+                        self.turn_away(watcher, handle, Some(listener));
                         None
                     }
                 }
@@ -166,6 +168,7 @@ impl<S: Default> Engine<S> {
                     return None;
                 }
                 self.counts.accept_errors += 1;
+                self.log(LogEvent::AcceptFailed { listener, error });
                 self.pause_listener(watcher, listener);
                 Some(Event::AcceptFailed { listener, error })
             }
@@ -180,53 +183,48 @@ impl<S: Default> Engine<S> {
         handle: Handle,
         listener: usize,
     ) -> Option<Event<S>> {
+        let origin = Origin { listener: Some(listener), peer: handle.peer() };
         if self.refuses {
-            self.counts.refused += 1;
-            self.count_load(-1);
+            self.did_not_open(origin, RefusedBecause::Shutdown);
             return None;
         }
-        let origin = Origin { listener: Some(listener), peer: handle.peer() };
         let has_room = self.table.len - self.sessions.len() < self.config.limits.connections;
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
-        self.making = has_room;
+        self.making = has_room.then_some(origin);
         let state = has_room.then(S::default);
-        self.making = false;
+        self.making = None;
         let source = match watcher.attach(handle) {
             Ok(source) => source,
-            Err(_) => {
-                self.counts.refused += 1;
-                self.count_load(-1);
+            Err(refused) => {
+                self.did_not_open(origin, RefusedBecause::Rejected(refused.reason));
                 return None;
             }
         };
         let Some(id) = state.and_then(|state| self.table.insert(source, 0, state)) else {
-            self.refuse(watcher, source);
+            self.did_not_open(origin, RefusedBecause::Connections);
+            self.say_farewell(watcher, source);
             return None;
         };
         self.counts.accepted += 1;
+        self.log_opened(id, origin);
         self.set_options_of_connection(watcher, id, true);
         self.begin(watcher, id);
         Some(Event::Opened { id, origin })
     }
 
-    /// Turns an accepted and counted connection away.
+    /// Turns an accepted and counted connection away, because there is no thread for it.
     #[cold]
-    pub(crate) fn turn_away<D: Driver>(&mut self, watcher: &mut Watcher<D>, handle: Handle) {
-        match watcher.attach(handle) {
-            Ok(source) => self.refuse(watcher, source),
-            Err(_) => {
-                self.counts.refused += 1;
-                self.count_load(-1);
-            }
+    pub(crate) fn turn_away<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        handle: Handle,
+        listener: Option<usize>,
+    ) {
+        let origin = Origin { listener, peer: handle.peer() };
+        self.did_not_open(origin, RefusedBecause::Threads);
+        if let Ok(source) = watcher.attach(handle) {
+            self.say_farewell(watcher, source);
         }
-    }
-
-    /// Says farewell to a connection for which there is no room.
-    #[cold]
-    fn refuse<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
-        self.counts.refused += 1;
-        self.count_load(-1);
-        self.say_farewell(watcher, source);
     }
 
     /// Connects to the first of `addresses` that answers. The program can write to the connection
@@ -275,8 +273,9 @@ impl<S: Default> Engine<S> {
     }
 
     /// Opens a connection of a descriptor that the program has given.
-    pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+    pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, origin: Origin) {
         self.opens(id);
+        self.log_opened(id, origin);
         self.set_options_of_connection(watcher, id, false);
         self.begin(watcher, id);
     }
@@ -306,9 +305,10 @@ impl<S: Default> Engine<S> {
                 if self.table.place(index).flags & OVER != 0 {
                     return None;
                 }
+                let origin = Origin { listener: None, peer: address.ip() };
+                self.log_opened(id, origin);
                 self.set_options_of_connection(watcher, id, false);
                 self.begin(watcher, id);
-                let origin = Origin { listener: None, peer: address.ip() };
                 Some(Event::Opened { id, origin })
             }
             Ok(_) => None,
@@ -326,16 +326,42 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
-    /// Whether the state of an accepted connection could not be made, because the program's code
-    /// has panicked.
-    #[cold]
-    pub(crate) fn gave_up_making(&mut self) -> bool {
-        let gave_up = std::mem::take(&mut self.making);
-        if gave_up {
-            self.counts.refused += 1;
-            self.count_load(-1);
+    /// Tells the log of a new listener.
+    pub(crate) fn log_listening<D: Driver>(&self, watcher: &mut Watcher<D>, listener: usize) {
+        if self.config.log.is_some() {
+            let address = watcher.local_address(self.listeners[listener]).ok();
+            self.log(LogEvent::Listening { listener, address: address.as_ref() });
         }
-        gave_up
+    }
+
+    /// Whether the state of an accepted connection is being made.
+    pub(crate) fn is_making(&self) -> bool {
+        self.making.is_some()
+    }
+
+    /// The program's code has panicked. If it was to make the state of an accepted connection, the
+    /// connection is not opened.
+    #[cold]
+    pub(crate) fn gave_up_making(&mut self) {
+        if let Some(origin) = self.making.take() {
+            self.did_not_open(origin, RefusedBecause::Panicked);
+        }
+    }
+
+    /// Counts an accepted connection that is not opened.
+    #[cold]
+    pub(crate) fn did_not_open(&mut self, origin: Origin, cause: RefusedBecause) {
+        self.counts.refused += 1;
+        self.count_load(-1);
+        let Origin { listener, peer } = origin;
+        self.log(LogEvent::Refused { listener, peer, cause });
+    }
+
+    pub(crate) fn log_opened(&self, id: Id, origin: Origin) {
+        if self.config.log.is_some() {
+            let Origin { listener, peer } = origin;
+            self.log(LogEvent::Opened { id, listener, peer });
+        }
     }
 
     /// The number of the next listener.

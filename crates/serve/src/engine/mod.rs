@@ -48,6 +48,7 @@ pub use events::{Cause, Event, Origin, Phase};
 pub use limits::Limits;
 pub use remote::Remote;
 
+use crate::log::{self, Log, LogEvent};
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
 pub(crate) use blocking::{Given, Start, Threads};
@@ -153,8 +154,8 @@ pub struct Engine<S> {
     sessions: Sessions,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
-    /// Whether the state of an accepted connection is being made.
-    making: bool,
+    /// The accepted connection whose state is being made.
+    making: Option<Origin>,
     /// Whether another thread has asked for the shutdown.
     stop_asked: bool,
     /// Whether new connections are refused.
@@ -196,6 +197,9 @@ pub struct Config {
     /// leaves it to the system. Linux doubles the value and bounds it without an error: see
     /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
     pub send_buffer: Option<u32>,
+    /// What is told of listeners, connections, limits, panics and shutdowns. Default none. A log
+    /// that is made at run time needs [`Box::leak`].
+    pub log: Option<&'static dyn Log>,
 }
 
 impl Default for Config {
@@ -208,6 +212,7 @@ impl Default for Config {
             keepalive: None,
             recv_buffer: None,
             send_buffer: None,
+            log: None,
         }
     }
 }
@@ -258,6 +263,12 @@ impl Config {
     /// Sets [`send_buffer`](Config::send_buffer), in bytes.
     pub fn send_buffer(mut self, bytes: u32) -> Config {
         self.send_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets [`log`](Config::log).
+    pub fn log(mut self, log: &'static dyn Log) -> Config {
+        self.log = Some(log);
         self
     }
 }
@@ -443,7 +454,7 @@ impl<S> Engine<S> {
             datagrams: Datagrams::default(),
             sessions: Sessions::default(),
             refused: 0,
-            making: false,
+            making: None,
             stop_asked: false,
             refuses: false,
             balancer: None,
@@ -453,6 +464,14 @@ impl<S> Engine<S> {
     /// Whether each peer of a datagram socket is a session.
     pub(crate) fn has_udp_sessions(&self) -> bool {
         self.config.udp_sessions
+    }
+
+    /// Tells the log of something that is no message.
+    #[cold]
+    pub(crate) fn log(&self, event: LogEvent<'_>) {
+        if let Some(log) = self.config.log {
+            log::tell(log, self.table.loop_index(), event);
+        }
     }
 
     /// Whether another thread has asked for the shutdown.

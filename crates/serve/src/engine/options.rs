@@ -7,6 +7,7 @@ use windlass::{Reason, Source, Watcher};
 use super::conn::Id;
 use super::listener::Request;
 use super::{Config, Engine};
+use crate::log::LogEvent;
 use crate::sys;
 
 impl Config {
@@ -43,8 +44,10 @@ impl<S> Engine<S> {
         option: SocketOption,
     ) {
         let Some(source) = self.source(id) else { return };
-        let refused = watcher.set_option(source, option).is_err();
-        self.counts.option_errors += u64::from(refused);
+        if let Err(reason) = watcher.set_option(source, option) {
+            self.counts.option_errors += 1;
+            self.log(LogEvent::OptionRefused { id, option, reason });
+        }
     }
 
     /// Sets the options of the configuration on a listener. Its connections have them, too.

@@ -10,7 +10,8 @@ use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Budget, Cause, Engine, Given, Threads};
+use super::{Budget, Cause, Engine, Given, Origin, Threads};
+use crate::log::RefusedBecause;
 
 /// Reaches the connections of a server, or of one engine, from any thread.
 ///
@@ -305,9 +306,13 @@ impl<S> Engine<S> {
                     shared.discharge(id, data.len() as u32);
                     self.counts.stale_writes += 1;
                 }
-                Command::Adopt(..) | Command::TurnAway(_) => {
-                    self.counts.refused += 1;
-                    self.count_load(-1);
+                Command::TurnAway(handle) => {
+                    let origin = Origin { listener: None, peer: handle.peer() };
+                    self.did_not_open(origin, RefusedBecause::Threads);
+                }
+                Command::Adopt(handle, listener) => {
+                    let origin = Origin { listener: Some(listener), peer: handle.peer() };
+                    self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
                 Command::Wake(_) | Command::Close(_) | Command::Stop => {}
             }

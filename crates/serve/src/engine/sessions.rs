@@ -202,16 +202,16 @@ impl<S: Default> Engine<S> {
         }
         self.count_load(1);
         // It is the program's, and can panic.
-        self.making = true;
+        let origin = Origin { listener: Some(listener), peer: from.ip() };
+        self.making = Some(origin);
         let state = S::default();
-        self.making = false;
+        self.making = None;
         // No read is ever missing: the socket receives for all its sessions.
         let Some(id) = self.table.insert(Source::NONE, READING, state) else {
             self.count_load(-1);
             self.counts.refused_datagrams += 1;
             return None;
         };
-        let origin = Origin { listener: Some(listener), peer: from.ip() };
         let at = self.sessions.insert(Session {
             index: id.index(),
             listener,
@@ -230,6 +230,7 @@ impl<S: Default> Engine<S> {
         self.table.place_mut(id.index()).active = SESSION | at;
         self.table.begin(id.index(), now);
         self.counts.sessions += 1;
+        self.log_opened(id, origin);
         self.pending.push_back(Pending::Heard(id, data));
         self.arm_expiry(watcher);
         Some(Event::Opened { id, origin })

@@ -10,6 +10,7 @@ use windlass::{Op, Watcher};
 use super::conn::*;
 use super::listener::{Request, is_full};
 use super::{Cause, Engine, SWEEP, WAKE};
+use crate::log::LogEvent;
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;
@@ -119,6 +120,10 @@ impl<S> Engine<S> {
             self.throttled.retain(|id| self.table.get(*id).is_some());
         }
         let id = self.table.id(index);
+        if self.throttled.is_empty() {
+            let (used, limit) = (self.budget.used(), self.budget.limit());
+            self.log(LogEvent::Throttled { id, used, limit });
+        }
         self.table.place_mut(index).flags |= THROTTLED;
         self.throttled.push(id);
         self.counts.throttles += 1;
@@ -137,6 +142,8 @@ impl<S> Engine<S> {
                 }
             }
         }
+        let (used, limit) = (self.budget.used(), self.budget.limit());
+        self.log(LogEvent::Unthrottled { used, limit });
     }
 
     /// Ends the connections whose output has made no progress for longest, until the rest fits. If

@@ -1,16 +1,18 @@
 //! One loop of a server: events into callbacks, callbacks' actions into the engine.
 
+use std::any::Any;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, discard};
 use windlass::{Address, Completion, Completions, Watcher};
 
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Report, Unfinished};
 use crate::engine::{Cause, Engine, Event, Id, NIL, Remote};
+use crate::log::{self, LogEvent};
 use crate::sys::BoundPath;
 
 /// How many times one turn looks for events that its own flush has made.
@@ -30,6 +32,8 @@ pub struct Running<H: Handler> {
     stops: bool,
     /// Whether the shutdown has begun.
     stopping: bool,
+    /// Whether the log knows of the end.
+    has_told_end: bool,
     panics: u64,
     /// Known from the shutdown on.
     descriptor_shortages: u64,
@@ -51,6 +55,7 @@ impl<H: Handler> Running<H> {
             current: NIL,
             stops: false,
             stopping: false,
+            has_told_end: false,
             panics: 0,
             descriptor_shortages: 0,
             unfinished: Vec::new(),
@@ -94,13 +99,21 @@ impl<H: Handler> Running<H> {
             self.guarded(|this| this.flush(watcher));
             if !self.engine.has_events() {
                 if self.is_over() {
-                    // The server is over, and its counts no longer change.
-                    self.engine.close_inbox();
+                    self.finish();
                 }
                 return;
             }
         }
         self.engine.flush(watcher);
+    }
+
+    /// The server is over, and its counts no longer change.
+    #[cold]
+    fn finish(&mut self) {
+        self.engine.close_inbox();
+        if !std::mem::replace(&mut self.has_told_end, true) {
+            self.engine.log(LogEvent::ShutdownEnded { unfinished: self.unfinished.len() });
+        }
     }
 
     /// Waits for completions and serves them, until the server has shut down.
@@ -157,16 +170,26 @@ impl<H: Handler> Running<H> {
     fn guarded(&mut self, mut work: impl FnMut(&mut Self)) {
         // Unwind-safe: the state of the engine is consistent whenever a callback runs. The state of
         // the handler after its own panic is the program's concern.
-        while panic::catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            self.panics += 1;
-            // The state of a connection that has not begun is not the callback's before it.
-            let index = std::mem::replace(&mut self.current, NIL);
-            if !self.engine.gave_up_making() && index != NIL {
-                let id = self.engine.id_at(index);
-                self.engine.abort_as(id, Cause::Panicked);
-            }
+        while let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| work(self))) {
+            self.panicked(payload);
         }
         self.current = NIL;
+    }
+
+    #[cold]
+    fn panicked(&mut self, payload: Box<dyn Any + Send>) {
+        self.panics += 1;
+        let index = std::mem::replace(&mut self.current, NIL);
+        // The state of a connection that has not begun is not the callback's before it.
+        let is_of_one = !self.engine.is_making() && index != NIL;
+        let id = is_of_one.then(|| self.engine.id_at(index));
+        self.engine.log(LogEvent::Panicked { id, message: log::message(&*payload) });
+        self.engine.gave_up_making();
+        if let Some(id) = id {
+            self.engine.abort_as(id, Cause::Panicked);
+        }
+        // It is the program's, and its `Drop` may panic, too.
+        discard(payload);
     }
 
     fn dispatch(&mut self, event: Event<H::State>) {
@@ -304,6 +327,7 @@ impl<H: Handler> Running<H> {
 
     /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let is_first = !self.stopping;
         (self.stops, self.stopping) = (true, true);
         // Every loop shuts down. This one may be the first to know.
         self.remote.shutdown();
@@ -311,6 +335,12 @@ impl<H: Handler> Running<H> {
         self.engine.refuse_all();
         self.engine.stop_listening(watcher);
         self.descriptor_shortages = watcher.counters().descriptor_shortages;
+        if is_first {
+            self.engine.log(LogEvent::ShutdownBegun {
+                connections: self.engine.len(),
+                descriptor_shortages: self.descriptor_shortages,
+            });
+        }
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);
