@@ -52,7 +52,7 @@ mod server;
 mod sys;
 
 pub use engine::{
-    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Id, Limits, Origin, Phase,
+    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Expiry, Id, Limits, Origin, Phase,
     Refusal, Refused, Remote,
 };
 pub use server::{

@@ -270,6 +270,8 @@ pub(crate) struct Active {
     pub(crate) cause: Option<Cause>,
     /// Bytes of failed writes.
     pub(crate) unsent: usize,
+    /// Whether it has a write deadline, which goes when the output is sent.
+    pub(crate) timed: bool,
 }
 
 impl Active {
@@ -281,6 +283,7 @@ impl Active {
             && self.held.is_empty()
             && self.cause.is_none()
             && self.unsent == 0
+            && !self.timed
     }
 }
 
@@ -545,7 +548,7 @@ impl<S> Table<S> {
         }
         (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
         (active.since, active.cause) = (None, None);
-        (active.closing, active.drain) = (Closing::No, None);
+        (active.closing, active.drain, active.timed) = (Closing::No, None, false);
         self.free_active.push(at);
     }
 }

@@ -136,6 +136,7 @@ impl<S> Engine<S> {
             Ok(handle) => {
                 self.table.place_mut(index).source = Source::NONE;
                 self.unsweep(index);
+                self.deadlines.forget(self.table.id(index));
                 let mut undelivered = Vec::new();
                 if let Some(active) = self.table.active_of(index) {
                     undelivered.extend(active.held.drain(..));

@@ -7,7 +7,7 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
 
 use super::conn::*;
-use super::{Engine, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use super::{DEADLINE, Engine, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
 use crate::log::LogEvent;
 
 /// Something that has happened on an engine's connections.
@@ -157,6 +157,10 @@ pub enum Cause {
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](super::Limits::cap).
     Overflow,
+    /// Its [read deadline](Engine::set_read_deadline) has passed.
+    ReadTimeout,
+    /// Its [write deadline](Engine::set_write_deadline) has passed, and its output was not sent.
+    WriteTimeout,
     /// The connect did not succeed within [`Limits::connect`](super::Limits::connect).
     ConnectTimeout,
     /// A callback of the program has panicked.
@@ -417,6 +421,10 @@ impl<S: Default> Engine<S> {
                 self.expire(watcher);
                 None
             }
+            DEADLINE => {
+                self.deadline_passed(completion.ticket());
+                None
+            }
             REFUSED => {
                 self.refused_one(watcher, &completion);
                 None
@@ -615,6 +623,7 @@ impl<S> Engine<S> {
         let id = self.table.id(index);
         self.thaw(index);
         self.unsweep(index);
+        self.deadlines.forget(id);
         let (mut cause, mut unsent) = (cause, queued);
         let phase = self.phase(index);
         if let Some(active) = self.table.active_of(index) {

@@ -37,6 +37,8 @@ pub(crate) enum Request {
     Sweep,
     /// It has refused the timer of the sessions.
     Expiry,
+    /// A deadline is new, or has passed.
+    Deadlines,
 }
 
 /// Whether the watcher has refused an operation that it may take after the next completions.
@@ -464,6 +466,7 @@ impl<S> Engine<S> {
                     self.wants_sweep = false;
                     self.arm_sweep(watcher);
                 }
+                Request::Deadlines => self.end_late(watcher),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
                 Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),

@@ -12,6 +12,7 @@
 //! sessions.rs  the peers of datagram sockets as connections
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
+//! deadlines.rs deadlines of single connections
 //! sweep.rs     limits of time, and the budget of bytes
 //! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
 //! limits.rs    the limits           budget.rs  the budget
@@ -22,6 +23,7 @@ mod blocking;
 mod budget;
 mod conn;
 mod datagram;
+mod deadlines;
 mod ends;
 mod events;
 mod limits;
@@ -55,6 +57,8 @@ pub(crate) use blocking::{Given, Start, Threads};
 pub(crate) use conn::NIL;
 use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
 use datagram::Datagrams;
+use deadlines::Deadlines;
+pub use deadlines::Expiry;
 use events::{Gone, Pending};
 use listener::Request;
 pub(crate) use remote::{Command, Shared};
@@ -152,6 +156,7 @@ pub struct Engine<S> {
     shared: Option<Arc<Shared>>,
     datagrams: Datagrams,
     sessions: Sessions,
+    deadlines: Deadlines,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// The accepted connection whose state is being made.
@@ -332,6 +337,10 @@ pub struct Ends {
     pub idle: u64,
     /// [`Cause::WriteStall`].
     pub write_stall: u64,
+    /// [`Cause::ReadTimeout`].
+    pub read_timeout: u64,
+    /// [`Cause::WriteTimeout`].
+    pub write_timeout: u64,
     /// [`Cause::Shed`].
     pub shed: u64,
     /// [`Cause::Overflow`].
@@ -369,6 +378,8 @@ impl Counts {
         ends.aborted += others.aborted;
         ends.idle += others.idle;
         ends.write_stall += others.write_stall;
+        ends.read_timeout += others.read_timeout;
+        ends.write_timeout += others.write_timeout;
         ends.shed += others.shed;
         ends.overflow += others.overflow;
         ends.panicked += others.panicked;
@@ -384,6 +395,8 @@ impl Counts {
             Cause::Aborted => &mut ends.aborted,
             Cause::Idle => &mut ends.idle,
             Cause::WriteStall => &mut ends.write_stall,
+            Cause::ReadTimeout => &mut ends.read_timeout,
+            Cause::WriteTimeout => &mut ends.write_timeout,
             Cause::Shed => &mut ends.shed,
             Cause::Overflow => &mut ends.overflow,
             Cause::Panicked => &mut ends.panicked,
@@ -399,6 +412,7 @@ const SWEEP: u32 = 0xffff_fffe;
 const WAKE: u32 = 0xffff_fffd;
 const REFUSED: u32 = 0xffff_fffc;
 const SESSIONS: u32 = 0xffff_fffb;
+const DEADLINE: u32 = 0xffff_fff5;
 /// And those of listeners.
 const LISTENERS: u32 = 0xfff0_0000;
 /// And those of datagrams that sessions send.
@@ -453,6 +467,7 @@ impl<S> Engine<S> {
             shared: None,
             datagrams: Datagrams::default(),
             sessions: Sessions::default(),
+            deadlines: Deadlines::default(),
             refused: 0,
             making: None,
             stop_asked: false,

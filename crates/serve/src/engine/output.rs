@@ -396,6 +396,7 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         let (source, token) = (place.source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return };
+        let sends = active.corked | active.queued > 0;
         if active.corked > 0 {
             if active.queued > 0 {
                 // The progress since the last look must be noted now: the new bytes hide it.
@@ -414,8 +415,12 @@ impl<S> Engine<S> {
         }
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         let Some(active) = self.table.active_of(index) else { return };
+        let is_in_time = active.timed && sends && queued == 0;
         if queued | active.queued | active.charged as usize != 0 {
             self.wait_for_output(watcher, index, queued);
+        }
+        if is_in_time {
+            self.sent_in_time(index);
         }
         self.table.settle(index);
     }
@@ -484,6 +489,9 @@ impl<S> Engine<S> {
         if was_full {
             self.table.place_mut(index).flags &= !FULL;
             self.pending.push_back(Pending::Drained(self.table.id(index)));
+        }
+        if queued == 0 && self.table.active_of(index).is_some_and(|a| a.timed && a.corked == 0) {
+            self.sent_in_time(index);
         }
         self.wait_for_output(watcher, index, queued);
     }

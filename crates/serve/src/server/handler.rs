@@ -7,7 +7,7 @@ use windlass::net::SocketOption;
 use windlass::{Address, Buf, Handle};
 
 use super::datagram::Datagram;
-use crate::engine::{Cause, Engine, Id, Origin, Phase, Remote};
+use crate::engine::{Cause, Engine, Expiry, Id, Origin, Phase, Remote};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -286,6 +286,23 @@ impl<S> Conn<'_, S> {
     /// [`option_errors`](crate::Counts::option_errors). See [`Engine::set_option`].
     pub fn set_option(&mut self, option: SocketOption) {
         self.engine.set_option(self.id(), option);
+    }
+
+    /// Sets the read and the write deadline: see [`Engine::set_deadline`].
+    pub fn set_deadline(&mut self, deadline: impl Into<Expiry>) {
+        self.engine.set_deadline(self.id(), deadline);
+    }
+
+    /// Ends the connection with [`Cause::ReadTimeout`] at a time: see
+    /// [`Engine::set_read_deadline`].
+    pub fn set_read_deadline(&mut self, deadline: impl Into<Expiry>) {
+        self.engine.set_read_deadline(self.id(), deadline);
+    }
+
+    /// Ends the connection with [`Cause::WriteTimeout`] at a time, unless its output is sent by
+    /// then: see [`Engine::set_write_deadline`].
+    pub fn set_write_deadline(&mut self, deadline: impl Into<Expiry>) {
+        self.engine.set_write_deadline(self.id(), deadline);
     }
 
     /// The engine of this loop, with all its connections.

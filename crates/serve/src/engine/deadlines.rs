@@ -1,0 +1,314 @@
+//! Deadlines of connections: the connection ends when its time has come.
+//!
+//! A table has the deadlines, so that a connection without one takes no memory for them. A heap has
+//! a time for each deadline: the deadline itself, or an earlier one. A deadline that moves back
+//! leaves the heap as it is, and is put back when its old time has come. One timer waits for the
+//! first time of the heap.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::{Duration, Instant};
+
+use windlass::driver::{Deadline, Driver};
+use windlass::{Op, Ticket, Watcher};
+
+use super::conn::*;
+use super::listener::{Request, is_full};
+use super::{Cause, DEADLINE, Engine};
+
+/// How many deadlines one turn looks at.
+const AT_ONCE: usize = 1024;
+
+/// When a connection ends: an [`Instant`], a [`Duration`] from now, or `None` for never.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use windlass_serve::{Engine, Expiry, Id};
+///
+/// fn examples(engine: &mut Engine<()>, id: Id, at: Option<Instant>) {
+///     engine.set_read_deadline(id, Duration::from_secs(5));
+///     engine.set_read_deadline(id, Instant::now() + Duration::from_secs(5));
+///     engine.set_read_deadline(id, None);
+///     engine.set_read_deadline(id, at.map_or(Expiry::NEVER, Expiry::from));
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry(Option<Deadline>);
+
+impl Expiry {
+    /// No deadline.
+    pub const NEVER: Expiry = Expiry(None);
+}
+
+impl From<Instant> for Expiry {
+    fn from(at: Instant) -> Expiry {
+        Expiry(Some(Deadline::At(at)))
+    }
+}
+
+impl From<Duration> for Expiry {
+    fn from(span: Duration) -> Expiry {
+        Expiry(Some(Deadline::After(span)))
+    }
+}
+
+impl From<Option<Deadline>> for Expiry {
+    fn from(deadline: Option<Deadline>) -> Expiry {
+        Expiry(deadline)
+    }
+}
+
+/// The two deadlines of a connection. Of two at the same time, the first one is the cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// A deadline, and its place in the heap.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    deadline: Option<Deadline>,
+    /// The time that stands for it in the heap.
+    queued: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Times([Slot; 2]);
+
+/// The deadlines of an engine.
+#[derive(Default)]
+pub(crate) struct Deadlines {
+    of: HashMap<Id, Times>,
+    heap: BinaryHeap<Reverse<(Instant, Id, Kind)>>,
+    /// The timer, and its time.
+    timer: Option<(Ticket, Instant)>,
+    /// Whether a request to look at the table is queued.
+    asked: bool,
+    /// Deadlines that `flush` puts into the heap.
+    fresh: Vec<(Id, Kind)>,
+}
+
+impl Deadlines {
+    /// Forgets a connection that has ended.
+    pub(crate) fn forget(&mut self, id: Id) {
+        if !self.of.is_empty() {
+            self.of.remove(&id);
+        }
+    }
+
+    fn slot(&mut self, id: Id, kind: Kind) -> Option<&mut Slot> {
+        self.of.get_mut(&id).map(|times| &mut times.0[kind as usize])
+    }
+
+    /// Takes a deadline away.
+    fn clear(&mut self, id: Id, kind: Kind) {
+        if let Some(slot) = self.slot(id, kind) {
+            slot.deadline = None;
+            if self.of[&id].0.iter().all(|slot| slot.deadline.is_none()) {
+                self.of.remove(&id);
+            }
+        }
+    }
+
+    /// Puts a time into the heap, unless one stands there that is at least as early.
+    fn queue(&mut self, id: Id, kind: Kind, at: Instant) {
+        let Some(slot) = self.slot(id, kind) else { return };
+        slot.deadline = Some(Deadline::At(at));
+        if slot.queued.is_some_and(|queued| queued <= at) {
+            return;
+        }
+        slot.queued = Some(at);
+        self.heap.push(Reverse((at, id, kind)));
+        if self.heap.len() > 4 * self.of.len() + 64 {
+            // Most of them stand for deadlines that are gone or have moved.
+            let of = &self.of;
+            self.heap.retain(|Reverse((at, id, kind))| {
+                of.get(id).is_some_and(|times| times.0[*kind as usize].queued == Some(*at))
+            });
+        }
+    }
+
+    /// The next deadline that has passed. `None` with an empty place in the heap in between.
+    fn pop(&mut self, now: Instant) -> Option<Option<(Id, Kind)>> {
+        let Reverse((at, id, kind)) = *self.heap.peek()?;
+        if at > now {
+            return None;
+        }
+        self.heap.pop();
+        let Some(slot) = self.slot(id, kind) else { return Some(None) };
+        if slot.queued != Some(at) {
+            return Some(None);
+        }
+        slot.queued = None;
+        match slot.deadline {
+            Some(Deadline::At(at)) if at > now => {
+                self.queue(id, kind, at);
+                Some(None)
+            }
+            Some(Deadline::At(_)) => Some(Some((id, kind))),
+            // It was taken away.
+            _ => Some(None),
+        }
+    }
+}
+
+impl<S> Engine<S> {
+    /// Ends a connection with [`Cause::ReadTimeout`] at a time, or some time from now, whether
+    /// bytes arrive until then or not. A new deadline replaces the old one, and `None` takes it
+    /// away. False for a stale id.
+    ///
+    /// The connection ends at once, as by [`abort`](Engine::abort), never before its time. If the
+    /// time has passed already, it ends in the next [`flush`](Engine::flush). Data that the
+    /// watcher delivers together with the end of the time comes first, and the program can then
+    /// still move the deadline. The deadline holds while the connection connects, and while it is
+    /// paused. It is taken away when the connection closes or detaches, and when the peer has shut
+    /// down its output: then no more reads wait.
+    ///
+    /// [`Limits::idle`](super::Limits::idle) ends connections without bytes in either direction,
+    /// and costs less for many connections.
+    pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+        self.set_deadline_of(id, Kind::Read, deadline.into())
+    }
+
+    /// Ends a connection with [`Cause::WriteTimeout`] at a time, or some time from now, unless its
+    /// output is sent by then. False for a stale id.
+    ///
+    /// When the system has taken all waiting output, the deadline is taken away. The output of
+    /// this turn counts, whether it is written before or after this call. If no output waits, the
+    /// deadline is for the output that follows. So a connection that is to answer within a time
+    /// ends if nothing is written until then.
+    ///
+    /// Otherwise it is as [`set_read_deadline`](Engine::set_read_deadline). It stays when the
+    /// connection closes or detaches, if output waits. Then the connection ends with the cause of
+    /// the close, and its `unsent` says how much was lost.
+    /// A session has no write deadline: false.
+    pub fn set_write_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+        self.set_deadline_of(id, Kind::Write, deadline.into())
+    }
+
+    /// Sets the [read](Engine::set_read_deadline) and the
+    /// [write](Engine::set_write_deadline) deadline. If both have passed, the cause is
+    /// [`Cause::ReadTimeout`]. A session gets only the first one. False for a stale id.
+    pub fn set_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+        let deadline = deadline.into();
+        self.set_deadline_of(id, Kind::Read, deadline)
+            && (self.is_session(id) || self.set_deadline_of(id, Kind::Write, deadline))
+    }
+
+    fn set_deadline_of(&mut self, id: Id, kind: Kind, deadline: Expiry) -> bool {
+        let Some(place) = self.table.get(id) else { return false };
+        if place.flags & (DETACH | CONNECTING) == DETACH && place.source.is_none() {
+            return true; // Its last event waits.
+        }
+        let is_write = kind == Kind::Write;
+        if is_write && session_of(place.active).is_some() {
+            return false;
+        }
+        let Some(deadline) = deadline.0 else {
+            self.deadlines.clear(id, kind);
+            if is_write && let Some(active) = self.table.active_of(id.index()) {
+                active.timed = false;
+                self.dirty(id.index());
+            }
+            return true;
+        };
+        let times = self.deadlines.of.entry(id).or_default();
+        times.0[kind as usize].deadline = Some(deadline);
+        self.deadlines.fresh.push((id, kind));
+        self.look_at_deadlines();
+        if is_write {
+            // Writes to a connection with an active part pass `send`, which looks for the end.
+            self.activate(id.index()).timed = true;
+        }
+        true
+    }
+
+    fn look_at_deadlines(&mut self) {
+        if !std::mem::replace(&mut self.deadlines.asked, true) {
+            self.request(Request::Deadlines);
+        }
+    }
+
+    /// The timer has fired. Data of the same batch comes first: the next flush looks.
+    pub(crate) fn deadline_passed(&mut self, ticket: Ticket) {
+        // A timer that was replaced may complete all the same.
+        if self.deadlines.timer.is_some_and(|(timer, _)| timer == ticket) {
+            self.deadlines.timer = None;
+            self.look_at_deadlines();
+        }
+    }
+
+    /// The system has all output of a connection with a write deadline.
+    #[cold]
+    pub(crate) fn sent_in_time(&mut self, index: u32) {
+        self.deadlines.clear(self.table.id(index), Kind::Write);
+        if let Some(active) = self.table.active_of(index) {
+            active.timed = false;
+        }
+    }
+
+    /// Ends the connections whose time has come, and waits for the next one.
+    pub(crate) fn end_late<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.deadlines.asked = false;
+        let now = watcher.update_now();
+        for (id, kind) in std::mem::take(&mut self.deadlines.fresh) {
+            let deadline = self.deadlines.slot(id, kind).and_then(|slot| slot.deadline);
+            match deadline {
+                Some(Deadline::At(at)) => self.deadlines.queue(id, kind, at),
+                Some(Deadline::After(span)) => match now.checked_add(span) {
+                    Some(at) => self.deadlines.queue(id, kind, at),
+                    None => self.deadlines.clear(id, kind), // the clock does not reach it
+                },
+                None => {}
+            }
+        }
+        for _ in 0..AT_ONCE {
+            let Some(passed) = self.deadlines.pop(now) else { break };
+            if let Some((id, kind)) = passed {
+                self.end_one(watcher, id, kind);
+            }
+        }
+        self.arm_deadlines(watcher);
+    }
+
+    fn end_one<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, kind: Kind) {
+        self.deadlines.clear(id, kind);
+        let Some(place) = self.table.get(id) else { return };
+        let (index, flags) = (id.index(), place.flags);
+        let is_over = flags & (CLOSE | CLOSING | DETACH) != 0;
+        match kind {
+            Kind::Read if is_over || flags & ENDED != 0 => {}
+            Kind::Read => self.fail(watcher, index, Cause::ReadTimeout),
+            Kind::Write => {
+                if !is_over || self.waiting(id) > 0 {
+                    return self.fail(watcher, index, Cause::WriteTimeout);
+                }
+                if let Some(active) = self.table.active_of(index) {
+                    active.timed = false;
+                }
+            }
+        }
+    }
+
+    /// Sets the timer to the first time of the heap.
+    fn arm_deadlines<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let Some(&Reverse((first, ..))) = self.deadlines.heap.peek() else { return };
+        if let Some((timer, at)) = self.deadlines.timer {
+            // A timer that comes too early costs a turn, and a later one takes its place.
+            if at <= first {
+                return;
+            }
+            if watcher.reschedule_at(timer, first).is_ok() {
+                self.deadlines.timer = Some((timer, first));
+                return;
+            }
+            watcher.cancel(timer);
+        }
+        let submitted = watcher.submit(Op::timer_at(first).token(self.token(DEADLINE)));
+        self.deadlines.timer = submitted.as_ref().ok().map(|&timer| (timer, first));
+        if is_full(submitted) {
+            self.look_at_deadlines();
+        }
+    }
+}
