@@ -4,21 +4,39 @@
 mod common;
 
 use std::collections::HashMap;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{Harness, PATIENCE};
+use common::{Harness, PATIENCE, System};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::DatagramOptions;
 use windlass::{Address, Buf, Completion, Completions, Done, Op, Source, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Conn, Context, Datagram, Handler, Id, Limits, Origin, Phase, Refusal,
-    Running, Server,
+    Action, Cause, Closed, Config, Conn, Context, Datagram, Engine, Event, Handler, Id, Limits,
+    Origin, Phase, Refusal, Remote, Running, Server,
 };
 
 every_driver! {
     each_peer_is_a_session
     sessions_expire_not_before_their_limit
     datagrams_of_every_size_are_whole
+    sessions_end_once_and_last
+    a_closed_session_sends_what_waits_first
+    a_panic_ends_its_session_only
+    a_shutdown_ends_every_session
+    beyond_the_limit_datagrams_are_dropped_and_counted
+    other_threads_write_by_id
+    what_waits_is_bounded_for_each_session
+    a_paused_session_holds_its_datagrams
+    a_thousand_peers_at_once
+    a_socket_without_sessions_beside_one_with
+    sessions_of_an_engine_are_events
+}
+
+/// Without the simulation: servers of several loops make their own watchers.
+mod several {
+    use super::loops_share_a_port;
+    crate::systems_drivers! { loops_share_a_port }
 }
 
 /// What a session has done so far.
@@ -190,7 +208,6 @@ impl<D: Driver> Post<D> {
     }
 
     /// A socket whose session is open, and the session.
-    #[allow(dead_code)]
     fn open(&mut self) -> (Source, Id) {
         let (socket, before) = (self.socket(), self.running.handler().opened.len());
         assert_eq!(&*self.ask(socket, "hello"), b"hello");
@@ -303,4 +320,338 @@ fn datagrams_of_every_size_are_whole<T: Harness>() {
         assert_eq!(&*post.hear(socket), said.as_bytes());
     }
     assert_eq!((post.used(), post.running.engine().waiting(id)), (0, 0));
+}
+
+fn sessions_end_once_and_last<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new());
+    let (socket, first) = post.open();
+    post.send(socket, "abort");
+    post.until("it is aborted", |post| post.book().closed.len() == 1);
+    // The same peer begins again, with another id.
+    assert_eq!(&*post.ask(socket, "hello"), b"hello", "what an abort drops is not sent");
+    let second = post.book().opened[1].0;
+    assert!(second > first);
+    assert_eq!(&*post.ask(socket, "half"), b"the last");
+    post.until("UDP has no half", |post| post.book().closed.len() == 2);
+    assert_eq!(&*post.ask(socket, "hello"), b"hello");
+    let third = post.book().opened[2].0;
+    let engine = post.running.engine();
+    for stale in [first, second] {
+        assert!(!engine.wake(stale) && !engine.close(stale) && !engine.abort(stale));
+        assert!(!engine.pause(stale) && !engine.resume(stale) && !engine.detach(stale));
+        assert!(engine.state(stale).is_none() && engine.source(stale).is_none());
+        assert_eq!(engine.write(stale, "x").unwrap_err().reason, Refusal::Stale);
+        assert_eq!(engine.write_slice(stale, b"x").unwrap_err(), Refusal::Stale);
+    }
+    // It has no descriptor of its own.
+    assert!(engine.source(third).is_none() && !engine.detach(third));
+    post.send(socket, "detach");
+    assert_eq!(&*post.ask(socket, "still here"), b"still here");
+    let book = post.book();
+    let ends: Vec<_> = book.closed.iter().map(|end| (end.0, end.1, end.2, end.4)).collect();
+    assert_eq!(ends, [(first, Cause::Aborted, 10, 2), (second, Cause::Closed, 0, 2)]);
+    let calls = ["opened", "data", "data", "closed", "opened", "data", "data", "closed", "opened"];
+    assert_eq!(book.calls[..9], calls);
+    assert_eq!(post.used(), 0);
+}
+
+fn a_closed_session_sends_what_waits_first<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new());
+    for _ in 0..10 {
+        let socket = post.socket();
+        assert_eq!(&*post.ask(socket, "close"), b"bye");
+    }
+    post.until("all have ended", |post| post.book().closed.len() == 10);
+    let book = post.book();
+    for (_, cause, unsent, phase, heard) in &book.closed {
+        assert_eq!((*cause, *unsent, *phase, *heard), (Cause::Closed, 0, Phase::Closing, 1));
+    }
+    assert_eq!((post.used(), post.running.engine().len()), (0, 0));
+}
+
+fn a_panic_ends_its_session_only<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new());
+    let (other, _) = post.open();
+    let socket = post.socket();
+    for round in 1..=40 {
+        // More often than the socket has receives in flight.
+        post.send(socket, "panic");
+        post.until("it has ended", |post| post.book().closed.len() == round);
+        assert_eq!(post.book().closed[round - 1].1, Cause::Panicked);
+        assert_eq!(&*post.ask(other, "hello"), b"hello");
+    }
+    assert_eq!(post.running.report().panics, 40);
+    assert_eq!(post.running.engine().len(), 1);
+}
+
+fn a_shutdown_ends_every_session<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new());
+    let sockets: Vec<_> = (0..5).map(|_| post.open().0).collect();
+    assert_eq!(&*post.ask(sockets[3], "end"), b"bye");
+    post.until("it is over", |post| post.running.is_over());
+    let book = post.book();
+    assert_eq!(book.causes(), [Cause::Shutdown; 5]);
+    assert!(book.closed.iter().all(|end| (end.2, end.3) == (0, Phase::Open)));
+    let report = post.running.report();
+    assert_eq!((report.counts.ends.shutdown, report.unfinished.len()), (5, 0));
+    assert_eq!(post.used(), 0);
+}
+
+fn beyond_the_limit_datagrams_are_dropped_and_counted<T: Harness>() {
+    let idle = T::span(100.0);
+    let mut post = Post::new::<T>(Limits::new().sessions(3).session_idle(idle));
+    let inside: Vec<_> = (0..3).map(|_| post.open().0).collect();
+    let outside = post.socket();
+    for _ in 0..10 {
+        post.send(outside, "let me in");
+    }
+    post.until("all are counted", |post| post.running.report().counts.refused_datagrams == 10);
+    // Those inside have noticed nothing.
+    for socket in &inside {
+        assert_eq!(&*post.ask(*socket, "hello"), b"hello");
+    }
+    assert_eq!(post.book().opened.len(), 3);
+    post.until("they have ended", |post| post.book().closed.len() == 3);
+    assert_eq!(&*post.ask(outside, "let me in"), b"let me in");
+    // None at all.
+    let mut post = Post::new::<T>(Limits::new().sessions(0));
+    let socket = post.socket();
+    post.send(socket, "hello");
+    post.until("it is counted", |post| post.running.report().counts.refused_datagrams == 1);
+    assert!(post.running.engine().is_empty());
+}
+
+fn other_threads_write_by_id<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new());
+    let (socket, id) = post.open();
+    let remote = post.running.remote();
+    let thread = std::thread::spawn(move || {
+        for said in ["one", "", "three"] {
+            remote.write(id, said).expect("the session lives");
+        }
+        assert!(remote.wake(id));
+        remote
+    });
+    let remote = thread.join().expect("no panic");
+    assert!(post.used() >= 8, "they are charged before they are sent");
+    for said in ["one", "", "three", "woken"] {
+        assert_eq!(&*post.hear(socket), said.as_bytes());
+    }
+    assert_eq!(post.used(), 0);
+    assert!(remote.close(id));
+    post.until("it has ended", |post| post.book().closed.len() == 1);
+    let refused = remote.write(id, "too late").unwrap_err();
+    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"too late"[..]));
+    assert!(!remote.wake(id) && !remote.close(id));
+}
+
+fn what_waits_is_bounded_for_each_session<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new().cap(10_000));
+    let (socket, id) = post.open();
+    let (other, other_id) = post.open();
+    let engine = post.running.engine();
+    let refused = engine.write(id, vec![1; 10_000]).unwrap_err();
+    assert_eq!((refused.reason, refused.data.len()), (Refusal::Cap, 10_000));
+    let fits = (0..).find(|_| engine.write(id, "").is_err()).unwrap();
+    assert_eq!(fits, 10_000 / 128);
+    engine.write(other_id, "the other has a cap of its own").unwrap();
+    let remote = post.running.remote();
+    assert_eq!(remote.write(id, vec![1; 100]).unwrap_err().reason, Refusal::Cap);
+    post.running.turn(&mut post.watcher);
+    for _ in 0..fits {
+        assert_eq!(post.hear(socket).len(), 0);
+    }
+    assert_eq!(post.hear(other).len(), 30);
+    post.until("nothing is charged", |post| post.used() == 0);
+    let mut post = Post::new::<T>(Limits::new().memory(1000));
+    let (_, id) = post.open();
+    let refused = post.running.engine().write(id, vec![1; 1000]).unwrap_err();
+    assert_eq!((refused.reason, refused.data.len()), (Refusal::Memory, 1000));
+    assert_eq!(post.running.engine().len(), 1);
+}
+
+fn a_paused_session_holds_its_datagrams<T: Harness>() {
+    let idle = T::span(50.0);
+    let limits = Limits::new().marks(100, 10 * 130).session_idle(idle);
+    let mut post = Post::new::<T>(limits);
+    let (socket, id) = post.open();
+    post.send(socket, "pause");
+    for at in 0..20_u8 {
+        post.send(socket, vec![at; 2]);
+    }
+    post.until("the rest is dropped", |post| post.running.report().counts.dropped_datagrams == 10);
+    assert_eq!(post.used(), 10 * 130);
+    // It does not expire meanwhile.
+    post.run_for(2 * idle);
+    assert_eq!(post.book().closed.len(), 0);
+    assert!(post.running.engine().resume(id));
+    let resumed = post.watcher.update_now();
+    post.running.turn(&mut post.watcher);
+    for at in 0..10_u8 {
+        assert_eq!(*post.hear(socket), [at; 2]);
+    }
+    assert_eq!(post.used(), 0);
+    post.until("it expires", |post| post.book().closed.len() == 1);
+    assert!(post.book().ended_at[&id] - resumed >= idle, "its idle time begins again");
+}
+
+/// A thousand peers, each with several datagrams on the way: none is lost but those that the
+/// kernel says it has dropped.
+fn a_thousand_peers_at_once<T: Harness>() {
+    const PEERS: usize = 1000;
+    let mut post = Post::on(T::watcher(Watcher::builder()), server());
+    let sockets: Vec<_> = (0..PEERS).map(|_| post.socket()).collect();
+    for socket in &sockets {
+        post.watcher.submit(Op::recv_from(*socket).token(2)).unwrap();
+    }
+    let (mut sent, mut dropped) = (0, 0);
+    // In groups that fit into the buffer of the socket, and then all at once.
+    for group in [50, 50, PEERS] {
+        for sockets in sockets.chunks(group) {
+            for socket in sockets {
+                post.send(*socket, vec![7; 100]);
+            }
+            sent += sockets.len() as u64;
+            post.until("each datagram has arrived, or the kernel counts it", |post| {
+                dropped = kernel_drops::<T>(&post.to);
+                post.running.report().counts.datagrams + dropped == sent
+            });
+        }
+        assert!(group == PEERS || dropped == 0, "{dropped} of a group");
+    }
+    let counts = post.running.report().counts;
+    assert_eq!((counts.refused_datagrams, counts.dropped_datagrams), (0, 0));
+    assert_eq!((counts.sessions, post.book().opened.len()), (PEERS as u64, PEERS));
+    let heard: usize = {
+        let engine = post.running.engine();
+        let ids: Vec<Id> = engine.ids().collect();
+        ids.iter().map(|id| engine.state(*id).unwrap().heard).sum()
+    };
+    assert_eq!(heard as u64, counts.datagrams);
+    // Each peer has an answer, too.
+    let answers = |post: &Post<T::Driver>| {
+        post.got.iter().filter(|c| matches!(c.result, Ok(Done::Received { .. }))).count()
+    };
+    post.until("they are answered", |post| answers(post) == PEERS);
+    assert_eq!(post.running.report().counts.datagram_errors, 0);
+    post.until("nothing waits", |post| post.used() == 0);
+}
+
+/// How many datagrams the kernel has dropped at a socket, because its buffer was full.
+fn kernel_drops<T: Harness>(at: &Address) -> u64 {
+    if T::VIRTUAL || !cfg!(target_os = "linux") {
+        return 0; // The simulation lets a sender wait.
+    }
+    let port = format!(":{:04X}", at.ip().expect("an internet address").port());
+    let table = std::fs::read_to_string("/proc/net/udp").expect("Linux has it");
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut row = rows.filter(|row| row.get(1).is_some_and(|local| local.ends_with(&port)));
+    let row = row.next().expect("the socket is open");
+    row.last().expect("a column").parse().expect("a number")
+}
+
+fn a_socket_without_sessions_beside_one_with<T: Harness>() {
+    let server = Server::new(|_| Book::default()).listen("udp://127.0.0.1:0?sessions=false");
+    let server = server.unwrap().listen("udp4://127.0.0.1:0").unwrap();
+    let server = server.config(Config::new().udp_sessions(true));
+    let mut post = Post::on(T::watcher(Watcher::builder()), server);
+    let socket = post.socket();
+    post.send(socket, "hello");
+    post.until("it has arrived", |post| post.book().datagrams == 1);
+    assert!(post.running.engine().is_empty());
+    let second = post.running.engine().listeners()[1];
+    post.to = post.watcher.local_address(second).unwrap();
+    assert_eq!(&*post.ask(socket, "hello"), b"hello");
+    assert_eq!(post.book().opened[0].1.listener, Some(1));
+    assert_eq!(post.book().datagrams, 1);
+}
+
+fn sessions_of_an_engine_are_events<T: Harness>() {
+    let mut watcher = T::watcher(Watcher::builder());
+    let mut engine = Engine::<u32>::new(Config::new().udp_sessions(true));
+    let local = ([127, 0, 0, 1], 0);
+    let options = DatagramOptions::default();
+    let number = engine.bind_datagram(&mut watcher, local, options).unwrap();
+    let to = watcher.local_address(engine.listeners()[number]).unwrap();
+    let client = watcher.bind_datagram(local, options).unwrap();
+    for said in ["one", "two", "three"] {
+        watcher.submit(Op::send_to(client, said, to.clone())).unwrap();
+    }
+    let (mut told, mut done) = (Vec::new(), Completions::new());
+    let start = watcher.update_now();
+    while told.len() < 5 {
+        assert!(watcher.update_now() - start < PATIENCE, "only {told:?}");
+        watcher.wait_timeout(&mut done, PATIENCE).unwrap();
+        let mut batch = done.visit();
+        while let Some(event) = engine.next_event_in(&mut watcher, &mut batch) {
+            match event {
+                Event::Opened { id, origin } => {
+                    assert_eq!(origin.listener, Some(number));
+                    *engine.state_mut(id).unwrap() = 7;
+                    told.push("opened".to_owned());
+                }
+                Event::Data { id, data } => {
+                    told.push(String::from_utf8(data.to_vec()).unwrap());
+                    if &*data == b"three" {
+                        // The end of the socket is that of its sessions.
+                        engine.stop_listening(&mut watcher);
+                        assert_eq!(engine.write(id, "x").unwrap_err().reason, Refusal::Stale);
+                    }
+                }
+                Event::Closed { cause, state, .. } => {
+                    assert_eq!((cause, state), (Cause::Shutdown, 7));
+                    told.push("closed".to_owned());
+                }
+                Event::Foreign(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(batch);
+        engine.flush(&mut watcher);
+    }
+    assert_eq!(told, ["opened", "one", "two", "three", "closed"]);
+    assert!(engine.is_empty());
+}
+
+/// Each loop has a socket at the port, and a peer stays with one of them.
+fn loops_share_a_port<T: System>() {
+    struct Name(usize, mpsc::Sender<(Remote, Address)>);
+    impl Handler for Name {
+        type State = usize;
+        fn serving(&mut self, s: &mut Context<'_, usize>, addresses: &[Address]) -> Action {
+            self.1.send((s.remote().clone(), addresses[0].clone())).expect("the test listens");
+            Action::None
+        }
+        fn data(&mut self, c: &mut Conn<'_, usize>, _: Buf) -> Action {
+            *c.state() += 1;
+            let answer = format!("loop {} datagram {}", self.0, c.state());
+            assert!(c.write(answer));
+            Action::None
+        }
+    }
+    let (tell, told) = mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let new = move |index| Name(index, tell.lock().expect("no panic").clone());
+    let server = Server::new(new).watcher(T::builder()).loops(3);
+    let server = server.listen("udp://127.0.0.1:0?reuseport=true&sessions=true").unwrap();
+    let thread = std::thread::spawn(move || server.run());
+    let (remote, address) = told.recv_timeout(PATIENCE).expect("it serves");
+    let address = address.ip().expect("an internet address");
+    for _ in 0..20 {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut served_by = None;
+        for round in 1..=5 {
+            socket.send_to(b"hello", address).unwrap();
+            let mut heard = [0; 32];
+            let len = socket.recv(&mut heard).expect("an answer");
+            let heard = std::str::from_utf8(&heard[..len]).unwrap().to_owned();
+            let (by, count) = heard.split_once(" datagram ").expect("from above");
+            assert_eq!(count, round.to_string());
+            assert_eq!(served_by.get_or_insert(by.to_owned()), by);
+        }
+    }
+    remote.shutdown();
+    let report = thread.join().expect("no panic").expect("it ends well");
+    assert_eq!((report.counts.sessions, report.counts.ends.shutdown), (20, 20));
 }
