@@ -1,4 +1,4 @@
-//! The examples `serve_proxy`, `serve_broadcast` and `serve_chat`, in the simulation with seeded
+//! The examples `serve_proxy`, `serve_broadcast`, `serve_chat` and `udp_sessions`, in the simulation with seeded
 //! faults, and on the system's drivers.
 #![allow(missing_docs)] // a test binary has no users
 #![allow(clippy::duplicate_mod)] // the examples share a module
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::sim::{Faults, Sim};
-use windlass::{Completions, DriverKind, Op, Watcher};
+use windlass::{Completions, Done, DriverKind, Op, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Handler, Id, Running, Server};
 
 #[path = "../../../tests/common/seeds.rs"]
@@ -23,6 +23,8 @@ mod serve_broadcast;
 mod serve_chat;
 #[path = "../examples/serve_proxy.rs"]
 mod serve_proxy;
+#[path = "../examples/udp_sessions.rs"]
+mod udp_sessions;
 
 /// Any free port.
 const ANY: &str = "tcp://127.0.0.1:0";
@@ -467,6 +469,77 @@ fn every_client_of_the_chat_hears_all_others() {
     let mut faults = 0;
     seeds::each("chat", 40, 40, |seed| {
         faults += chat(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    });
+    assert!(faults > 0 || seeds::setting::<u64>("WINDLASS_SEED").is_some());
+}
+
+/// Peers that ask one after the other, and answers that name the number of each datagram.
+fn sessions(mut watcher: Watcher, seed: u64) -> io::Result<()> {
+    const PEERS: usize = 5;
+    const IDLE: Duration = Duration::from_millis(500);
+    let mut rng = Rng::with_seed(seed);
+    let new = |_| udp_sessions::Sessions { started: Arc::default(), is_loud: false };
+    let server = Server::new(new).config(udp_sessions::config(IDLE, PEERS));
+    let mut server = server.listen("udp://127.0.0.1:0")?.start_on(&mut watcher)?;
+    let to = address(&watcher, &mut server);
+    let mut peers = Vec::new();
+    for _ in 0..PEERS {
+        let options = DatagramOptions::default();
+        peers.push((watcher.bind_datagram(([127, 0, 0, 1], 0), options)?, 0));
+    }
+    let mut done = Completions::new();
+    for _ in 0..50 {
+        let (socket, count) = &mut peers[rng.usize(..PEERS)];
+        let ends = rng.u8(..5) == 0;
+        *count += 1;
+        let said = if ends { "bye".to_owned() } else { "x".repeat(rng.usize(..3000)) };
+        let answer = if ends { said.clone() } else { format!("{count}: {said}") };
+        watcher.submit(Op::recv_from(*socket).token(1))?;
+        watcher.submit(Op::send_to(*socket, said, to).token(2))?;
+        let mut heard = None;
+        while heard.is_none() {
+            if watcher.wait_timeout(&mut done, PATIENCE)? == 0 {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "there is no answer"));
+            }
+            for c in done.drain(..) {
+                if let Some(c) = server.complete(&mut watcher, c)
+                    && let Done::Received { data, .. } = c.result?
+                {
+                    heard = Some(data);
+                }
+            }
+            server.turn(&mut watcher);
+        }
+        assert_eq!(heard.as_deref(), Some(answer.as_bytes()));
+        if ends {
+            *count = 0;
+        }
+    }
+    // They are forgotten.
+    while !server.engine().is_empty() {
+        if watcher.wait_timeout(&mut done, PATIENCE)? == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "a session does not end"));
+        }
+        for c in done.drain(..) {
+            server.complete(&mut watcher, c);
+        }
+        server.turn(&mut watcher);
+    }
+    let report = server.report();
+    let counts = report.counts;
+    assert_eq!((counts.datagrams, report.panics, counts.refused_datagrams), (50, 0, 0));
+    assert_eq!(counts.sessions, counts.ends.closed + counts.ends.idle);
+    Ok(())
+}
+
+/// Each peer has a session with a count of its own, until it says goodbye or is silent.
+#[test]
+fn each_peer_of_udp_sessions_has_a_count_of_its_own() {
+    let mut faults = 0;
+    seeds::each("udp", 40, 40, |seed| {
+        let (sim, watcher) = simulated(seed);
+        sessions(watcher, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        faults += sim.injected().total();
     });
     assert!(faults > 0 || seeds::setting::<u64>("WINDLASS_SEED").is_some());
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 
 use windlass::process::signal;
 use windlass::{Address, Completions, Op, Watcher};
-use windlass_serve::{Handler, Remote, Server};
+use windlass_serve::{Handler, Remote, Report, Server};
 
 #[path = "../../../../examples/common/options.rs"]
 mod options;
@@ -41,10 +41,20 @@ impl Setup {
         &self,
         server: Server<F>,
     ) -> io::Result<()> {
-        let address = format!("tcp://127.0.0.1:{}", self.port);
-        let report = server.loops(self.loops).listen(&address)?.run()?;
+        let report = self.serve(server, "tcp", "")?;
         println!("{} connections", report.counts.accepted);
         Ok(())
+    }
+
+    /// Serves at a port of this scheme, with these settings of the address.
+    pub(crate) fn serve<H: Handler, F: Fn(usize) -> H + Sync>(
+        &self,
+        server: Server<F>,
+        scheme: &str,
+        settings: &str,
+    ) -> io::Result<Report> {
+        let address = format!("{scheme}://127.0.0.1:{}{settings}", self.port);
+        server.loops(self.loops).listen(&address)?.run()
     }
 }
 
