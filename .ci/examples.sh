@@ -216,6 +216,14 @@ gate_examples() {
     exec 3>&-
     stop serve_broadcast "$pid"
 
+    for mode in nonblocking blocking mixed; do
+        start nbio_echo --mode "$mode"
+        for i in 1 2 3; do
+            expect_echo "$port" "$mode $i"
+        done
+        stop nbio_echo "$pid"
+    done
+
     # Two loops take turns: the clients are on different ones.
     start serve_chat --loops 2
     exec 3<>"/dev/tcp/127.0.0.1/$port"

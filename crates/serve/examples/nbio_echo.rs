@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! cargo run --release -p windlass-serve --example nbio_echo -- \
-//!     [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--unix PATH]
+//!     [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--also ADDRESS]
 //! ```
+//!
+//! It listens at a TCP port, and at `ADDRESS`: `udp://127.0.0.1:7008` or `unix:///tmp/echo`.
 
 use std::io;
 
@@ -36,16 +38,15 @@ impl Handler for Echo {
 
 fn main() -> io::Result<()> {
     let mut options = common::Options::new(
-        "nbio_echo [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--unix PATH]",
+        "nbio_echo [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--also ADDRESS]",
     );
     let mode = options.take("--mode").unwrap_or(IoMode::NonBlocking);
-    let unix: Option<String> = options.take("--unix");
+    let also: Option<String> = options.take("--also");
     let setup = common::Setup::new(options, 7007, 1)?;
     let started = &setup.started;
     let mut server = Server::new(|_loop| Echo(started.clone())).io_mode(mode);
-    if let Some(path) = unix {
-        server = server.listen(&format!("unix://{path}"))?;
+    if let Some(address) = also {
+        server = server.listen(&address)?;
     }
-    server = server.listen(&format!("udp://127.0.0.1:{}", setup.port()))?;
     setup.run(server)
 }

@@ -31,11 +31,6 @@ impl Setup {
         Ok(Setup { port, loops, started: end_on_signals()? })
     }
 
-    /// The port of the option.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Serves until the server ends, and prints the number of its connections.
     pub(crate) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
         &self,
