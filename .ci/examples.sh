@@ -224,6 +224,18 @@ gate_examples() {
         stop nbio_echo "$pid"
     done
 
+    start mixed_modes
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    heard=
+    for command in "sum 10" where subscribe where; do
+        echo "$command" >&3
+        read -r -t 10 line <&3 || die "mixed_modes does not answer '$command'"
+        heard+="$line;"
+    done
+    exec 3>&-
+    [ "$heard" = "55;connection 0;subscribed;loop 0;" ] || die "mixed_modes answers '$heard'"
+    stop mixed_modes "$pid"
+
     # Two loops take turns: the clients are on different ones.
     start serve_chat --loops 2
     exec 3<>"/dev/tcp/127.0.0.1/$port"

@@ -151,6 +151,14 @@ pub enum LogEvent<'a> {
         /// The connection.
         id: Id,
     },
+    /// A loop has taken a connection over from its thread, which has told `Detached` of it. See
+    /// [`Conn::move_to_loop`](crate::Conn::move_to_loop). [`Level::Debug`].
+    Moved {
+        /// The connection: the id that it has from now on.
+        id: Id,
+        /// The id that it had.
+        from: Id,
+    },
     /// A first connection stops reading, because more than three quarters of
     /// [`Limits::memory`](crate::Limits::memory) are in use. Other connections may follow without a
     /// record. [`Level::Warn`].
@@ -244,6 +252,7 @@ impl Record<'_> {
             LogEvent::Opened { id, .. }
             | LogEvent::Closed { id, .. }
             | LogEvent::Detached { id }
+            | LogEvent::Moved { id, .. }
             | LogEvent::Throttled { id, .. }
             | LogEvent::OptionRefused { id, .. } => Some(id),
             LogEvent::Panicked { id, .. } => id,
@@ -295,6 +304,7 @@ impl Record<'_> {
                 put("age_ms", Field::Number(age.as_millis() as u64));
             }
             LogEvent::Detached { id: _ } => {}
+            LogEvent::Moved { id: _, from } => put("from", Field::Number(from.number())),
             LogEvent::Throttled { id: _, used, limit } | LogEvent::Unthrottled { used, limit } => {
                 put("used", number(*used));
                 put("limit", number(*limit));
@@ -327,7 +337,9 @@ impl LogEvent<'_> {
             | LogEvent::Unthrottled { .. }
             | LogEvent::ShutdownBegun { .. }
             | LogEvent::ShutdownEnded { .. } => Level::Info,
-            LogEvent::Opened { .. } | LogEvent::Detached { .. } => Level::Debug,
+            LogEvent::Opened { .. } | LogEvent::Detached { .. } | LogEvent::Moved { .. } => {
+                Level::Debug
+            }
             LogEvent::Closed { cause, unsent, .. } => match cause {
                 Cause::Shed | Cause::Overflow | Cause::WriteStall | Cause::Rejected => Level::Warn,
                 Cause::Shutdown if *unsent > 0 => Level::Warn,
@@ -346,6 +358,7 @@ impl LogEvent<'_> {
             LogEvent::Opened { .. } => "connection opened",
             LogEvent::Closed { .. } => "connection closed",
             LogEvent::Detached { .. } => "connection detached",
+            LogEvent::Moved { .. } => "connection moved",
             LogEvent::Throttled { .. } => "connections stop reading",
             LogEvent::Unthrottled { .. } => "connections read again",
             LogEvent::OptionRefused { .. } => "socket option refused",

@@ -54,7 +54,7 @@ impl<S> Default for Made<S> {
     }
 }
 
-impl<S: Default> Handler for Made<S> {
+impl<S: Default + 'static> Handler for Made<S> {
     type State = S;
 
     fn opened(&mut self, c: &mut Conn<'_, S>, _: Origin) -> Action {
@@ -89,7 +89,10 @@ impl<S: Default> Handler for Made<S> {
 }
 
 /// A server of one handler, which is made once.
-fn server<S: Default>(made: Made<S>, config: Config) -> Server<impl Fn(usize) -> Made<S>> {
+fn server<S: Default + 'static>(
+    made: Made<S>,
+    config: Config,
+) -> Server<impl Fn(usize) -> Made<S>> {
     let made = std::cell::RefCell::new(Some(made));
     let server = Server::new(move |_| made.borrow_mut().take().expect("one loop"));
     server.config(config).listen("tcp://127.0.0.1:0").expect("an address")

@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 enum Told {
     Serving(Remote, SocketAddr),
     Opened(Id, ThreadId),
+    Moved(Id, Id),
     Closed(Id, Cause),
 }
 
@@ -55,7 +56,8 @@ impl Gate {
     }
 }
 
-/// Echoes. `block` blocks the callback until the gate opens, `panic` panics.
+/// Echoes. `block` blocks the callback until the gate opens, `panic` panics, `move` moves the
+/// connection to a loop, `may` lets it move.
 struct Echo {
     tell: Sender<Told>,
     gate: Arc<Gate>,
@@ -81,12 +83,28 @@ impl Handler for Echo {
 
     fn data(&mut self, c: &mut Conn<'_, Vec<u8>>, data: Buf) -> Action {
         c.state().extend_from_slice(&data);
+        let has_thread = c.id().loop_index() > 0;
+        if data.starts_with(b"move") {
+            c.write(data);
+            assert_eq!(c.move_to_loop(), has_thread);
+            assert_eq!(c.move_to_loop(), has_thread, "once more");
+            return Action::None;
+        }
         match &*data {
             b"block" => self.gate.pass(),
             b"panic" => panic!("as the client asks for"),
+            b"may" => assert_eq!(c.let_move(), has_thread),
             _ => {}
         }
         c.write(data);
+        Action::None
+    }
+
+    fn moved(&mut self, c: &mut Conn<'_, Vec<u8>>, from: Id) -> Action {
+        assert!(self.open.insert(c.id()));
+        assert_eq!((c.id().loop_index(), from.loop_index() > 0), (0, true));
+        let _ = self.tell.send(Told::Moved(from, c.id()));
+        c.write("moved\n");
         Action::None
     }
 
@@ -167,6 +185,13 @@ impl Run {
     fn closed(&self) -> (Id, Cause) {
         match self.next() {
             Told::Closed(id, cause) => (id, cause),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn moved(&self) -> (Id, Id) {
+        match self.next() {
+            Told::Moved(from, to) => (from, to),
             other => panic!("{other:?}"),
         }
     }
@@ -335,7 +360,152 @@ fn a_thread_that_cannot_begin_is_counted<T: System>() {
     });
 }
 
+/// A connection moves to a loop with its state, its output, and what was not delivered.
+fn a_connection_moves_to_a_loop<T: System>() {
+    for mode in [IoMode::Mixed { threads: 2 }, IoMode::Blocking { threads: 2 }] {
+        let run = start::<T>(mode, config());
+        let (mut stream, id, thread) = run.open();
+        echo(&mut stream, b"first");
+        stream.write_all(b"move").unwrap();
+        let (from, to) = run.moved();
+        assert_eq!(from, id);
+        expect(&mut stream, b"movemoved\n");
+        assert!(!run.remote.wake(from) && run.remote.write(from, "late").is_err());
+        assert!(run.remote.wake(to));
+        expect(&mut stream, b"woken\n");
+        // A loop serves it already.
+        echo(&mut stream, b"move");
+        let bytes = vec![7; 500_000];
+        let mut writer = stream.try_clone().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| writer.write_all(&bytes).unwrap());
+            expect(&mut stream, &bytes);
+        });
+        // The thread is free again.
+        let (_kept, other, second) = run.open();
+        assert_eq!(second, thread);
+        assert!(other > id);
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(run.closed(), (to, Cause::Eof));
+        let report = run.end();
+        let counts = &report.counts;
+        assert_eq!((counts.accepted, counts.moved, counts.detached), (2, 1, 0), "{mode:?}");
+        assert_eq!((counts.ends.eof, counts.ends.shutdown), (1, 1));
+    }
+}
+
+/// Bytes and the end of the input that arrive during a move are delivered behind it.
+fn a_move_loses_nothing<T: System>() {
+    const CLIENTS: u64 = 40;
+    let run = start::<T>(IoMode::Mixed { threads: 8 }, config());
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|seed| {
+            let mut stream = run.connect();
+            thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                expect(&mut stream, b"hello\n");
+                let mut sent = b"move".to_vec();
+                let length = random.usize(..200_000);
+                sent.extend((0..length).map(|i| b'0' + (i % 7) as u8));
+                let mut writer = stream.try_clone().unwrap();
+                let mut heard = Vec::new();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        for piece in sent.chunks(random.usize(1..50_000)) {
+                            writer.write_all(piece).unwrap();
+                        }
+                        writer.shutdown(std::net::Shutdown::Write).unwrap();
+                    });
+                    stream.read_to_end(&mut heard).unwrap();
+                });
+                let at = heard.windows(6).position(|word| word == b"moved\n");
+                if let Some(at) = at {
+                    heard.drain(at..at + 6);
+                }
+                assert!(heard == sent, "another echo, client {seed}");
+                at.is_some()
+            })
+        })
+        .collect();
+    let moved = clients.into_iter().map(|client| client.join().unwrap()).filter(|moved| *moved);
+    let moved = moved.count() as u64;
+    let report = run.end();
+    assert!(moved > 0, "some have begun on a thread");
+    assert_eq!((report.counts.accepted, report.counts.moved), (CLIENTS, moved));
+    assert_eq!(report.counts.ends.eof, CLIENTS);
+}
+
+/// A lower cap moves the connections that may move, and the next ones go to the loop.
+fn a_lower_cap_moves_connections<T: System>() {
+    let run = start::<T>(IoMode::Mixed { threads: 4 }, config());
+    let mut all: Vec<_> = (0..4).map(|_| run.open()).collect();
+    // All but the second.
+    for at in [0, 2, 3] {
+        echo(&mut all[at].0, b"may");
+    }
+    assert!(run.remote.set_threads(1));
+    let mut moved: Vec<Id> = (0..2).map(|_| run.moved().0).collect();
+    moved.sort_unstable();
+    let mut expected = [all[2].1, all[3].1];
+    expected.sort_unstable();
+    assert_eq!(moved, expected, "the last threads first");
+    for (stream, id, _) in &mut all {
+        if moved.contains(id) {
+            expect(stream, b"moved\n");
+        }
+        echo(stream, b"after");
+    }
+    let (_stream, id, _) = run.open();
+    assert_eq!(id.loop_index(), 0);
+    assert!(run.remote.set_threads(100), "4 at most");
+    let (_stream, id, _) = run.open();
+    assert!(id.loop_index() > 0);
+    let report = run.end();
+    assert_eq!((report.counts.accepted, report.counts.moved), (6, 2));
+    assert_eq!(report.counts.ends.shutdown, 6);
+    let run = start::<T>(IoMode::NonBlocking, config());
+    assert!(!run.remote.set_threads(4));
+    run.end();
+}
+
+/// Moves in the middle of a shutdown: each connection closes once.
+fn moves_and_a_shutdown<T: System>() {
+    for round in 0..20 {
+        let run = start::<T>(IoMode::Mixed { threads: 6 }, config());
+        let mut streams: Vec<_> = (0..6).map(|_| run.connect()).collect();
+        for stream in &mut streams {
+            expect(stream, b"hello\n");
+            stream.write_all(b"move").unwrap();
+        }
+        if round % 2 == 0 {
+            expect(&mut streams[0], b"move");
+        }
+        run.remote.shutdown();
+        let report = run.server.join().unwrap().unwrap();
+        let ends = &report.counts.ends;
+        assert_eq!(report.counts.accepted, 6);
+        assert_eq!(ends.shutdown + ends.eof + ends.failed, 6, "{report:?}");
+        let (mut open, mut closed) = (HashSet::new(), 0);
+        while let Ok(told) = run.told.try_recv() {
+            match told {
+                Told::Opened(id, _) => assert!(open.insert(id)),
+                Told::Moved(from, to) => assert!(open.remove(&from) && open.insert(to)),
+                Told::Closed(id, _) => {
+                    assert!(open.remove(&id), "it was open");
+                    closed += 1;
+                }
+                Told::Serving(..) => {}
+            }
+        }
+        assert_eq!((closed, open.len()), (6, 0));
+    }
+}
+
 systems_drivers! {
+    a_connection_moves_to_a_loop
+    a_move_loses_nothing
+    a_lower_cap_moves_connections
+    moves_and_a_shutdown
     a_thread_that_cannot_begin_is_counted
     one_handler_in_every_mode
     a_callback_may_block

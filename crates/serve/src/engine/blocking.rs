@@ -25,8 +25,8 @@ pub(crate) struct Start {
 pub(crate) struct Threads {
     /// The index of the first thread: those of the loops are below it.
     first: usize,
-    /// The most threads.
-    cap: usize,
+    /// The most threads that there may ever be.
+    most: usize,
     /// Whether the loops serve the connections beyond the cap.
     mixed: bool,
     state: Mutex<State>,
@@ -34,6 +34,9 @@ pub(crate) struct Threads {
 
 #[derive(Default)]
 struct State {
+    /// The most connections, and how many there are.
+    cap: usize,
+    busy: usize,
     /// The threads by their numbers, and numbers that no thread has at the moment.
     slots: Vec<Slot>,
     vacant: Vec<usize>,
@@ -59,6 +62,7 @@ impl State {
     fn vacate(&mut self, number: usize, ids: Option<u64>) {
         let slot = &mut self.slots[number];
         slot.ids = ids.or(slot.ids);
+        self.busy -= usize::from(slot.is_busy);
         (slot.shared, slot.is_busy) = (None, false);
         self.vacant.push(number);
     }
@@ -68,8 +72,8 @@ impl Threads {
     /// At most `cap` threads, whose indices begin with `first`. `keeper` hears the number of each
     /// thread to start, and its first connection.
     pub(crate) fn new(first: usize, cap: usize, mixed: bool, keeper: Sender<Start>) -> Threads {
-        let state = State { keeper: Some(keeper), ..State::default() };
-        Threads { first, cap, mixed, state: Mutex::new(state) }
+        let state = State { keeper: Some(keeper), cap, ..State::default() };
+        Threads { first, most: cap, mixed, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,22 +89,26 @@ impl Threads {
     /// are `cap` connections already.
     pub(crate) fn give(&self, given: Given) -> Result<(), Given> {
         let mut state = self.lock();
-        if state.keeper.is_none() {
+        if state.keeper.is_none() || state.busy >= state.cap {
             return Err(given);
         }
+        state.busy += 1;
         if let Some(number) = state.idle.pop() {
             let slot = &mut state.slots[number];
             (slot.is_busy, slot.given) = (true, slot.given + 1);
             let shared = Arc::clone(slot.shared.as_ref().expect("a thread that waits has begun"));
             shared.load.fetch_add(1, Ordering::Relaxed);
             return match shared.post(Command::Adopt(given.0, given.1)) {
-                Err(Command::Adopt(handle, listener)) => Err((handle, listener)),
+                Err(Command::Adopt(handle, listener)) => {
+                    // The server is over.
+                    state.busy -= 1;
+                    Err((handle, listener))
+                }
                 _ => Ok(()),
             };
         }
         let number = match state.vacant.pop() {
             Some(number) => number,
-            None if state.slots.len() == self.cap => return Err(given),
             None => {
                 state.slots.push(Slot::default());
                 state.slots.len() - 1
@@ -112,7 +120,7 @@ impl Threads {
         let keeper = state.keeper.as_ref().expect("looked at above");
         keeper.send(start).map_err(|refused| {
             let given = refused.0.given;
-            state.vacant.push(number);
+            state.vacate(number, None);
             given
         })
     }
@@ -132,6 +140,7 @@ impl Threads {
         let slot = &mut state.slots[number];
         if slot.is_busy && slot.given == count {
             slot.is_busy = false;
+            state.busy -= 1;
             state.idle.push(number);
         }
     }
@@ -159,6 +168,22 @@ impl Threads {
     pub(crate) fn of(&self, loop_index: usize) -> Option<Arc<Shared>> {
         let number = loop_index.checked_sub(self.first)?;
         self.lock().slots.get(number)?.shared.clone()
+    }
+
+    /// Lets at most `cap` connections have a thread. Beyond it, those that may move do.
+    pub(crate) fn set_cap(&self, cap: usize) {
+        let mut state = self.lock();
+        state.cap = cap.min(self.most);
+        let mut surplus = state.busy.saturating_sub(state.cap);
+        for slot in state.slots.iter().rev().filter(|slot| slot.is_busy) {
+            if surplus == 0 {
+                break;
+            }
+            surplus -= 1;
+            if let Some(shared) = &slot.shared {
+                let _ = shared.post(Command::Move);
+            }
+        }
     }
 
     /// Ends all threads: no new one begins.

@@ -7,7 +7,7 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
 
 use super::conn::*;
-use super::{DEADLINE, Engine, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use super::{DEADLINE, Engine, LETTERS, LISTENERS, Moved, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
 use crate::log::LogEvent;
 
 /// Something that has happened on an engine's connections.
@@ -188,6 +188,8 @@ pub(crate) enum Pending {
     TurnAway(Handle),
     /// The first datagram of a session.
     Heard(Id, Buf),
+    /// A connection that a thread hands over.
+    Take(Box<Moved>),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
 }
 
@@ -482,6 +484,8 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
+                // The server makes its callback.
+                Pending::Take(moved) => self.arrivals.push_back(moved),
                 Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
                 Pending::Heard(id, data) => {
                     if self.table.lives(id)

@@ -405,7 +405,7 @@ impl<S> Engine<S> {
     }
 
     /// Begins to read from a new connection.
-    fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+    pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         let source = self.table.place(id.index()).source;
         self.table.begin(id.index(), watcher.now());
         if let Some(idle) = self.config.limits.idle {

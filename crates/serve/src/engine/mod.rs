@@ -15,6 +15,7 @@
 //! deadlines.rs deadlines of single connections
 //! sweep.rs     limits of time, and the budget of bytes
 //! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
+//! moves.rs     connections that a thread hands to a loop
 //! limits.rs    the limits           budget.rs  the budget
 //! ```
 
@@ -29,6 +30,7 @@ mod events;
 mod limits;
 mod linger;
 mod listener;
+mod moves;
 mod options;
 mod output;
 mod remote;
@@ -61,6 +63,8 @@ use deadlines::Deadlines;
 pub use deadlines::Expiry;
 use events::{Gone, Pending};
 use listener::Request;
+use moves::Move;
+pub(crate) use moves::{Moved, Parts};
 pub(crate) use remote::{Command, Shared};
 use sessions::Sessions;
 
@@ -167,6 +171,11 @@ pub struct Engine<S> {
     refuses: bool,
     /// Where accepted connections go.
     balancer: Option<Balancer>,
+    /// Whether this is a thread of connections, the connections that may move to a loop, and those
+    /// that have come from threads.
+    is_thread: bool,
+    moves: Vec<Move<S>>,
+    arrivals: VecDeque<Box<Moved>>,
 }
 
 /// The settings of an engine: its limits and its behaviour.
@@ -302,6 +311,8 @@ pub struct Counts {
     pub throttles: u64,
     /// Connections that were detached.
     pub detached: u64,
+    /// Connections that have [moved](crate::Conn::move_to_loop) from a thread of their own.
+    pub moved: u64,
     /// Datagrams that have arrived.
     pub datagrams: u64,
     /// Receives and sends of datagrams that have failed, and sends that took longer than
@@ -364,6 +375,7 @@ impl Counts {
         self.writes += other.writes;
         self.throttles += other.throttles;
         self.detached += other.detached;
+        self.moved += other.moved;
         self.datagrams += other.datagrams;
         self.datagram_errors += other.datagram_errors;
         self.sessions += other.sessions;
@@ -473,6 +485,9 @@ impl<S> Engine<S> {
             stop_asked: false,
             refuses: false,
             balancer: None,
+            is_thread: false,
+            moves: Vec::new(),
+            arrivals: VecDeque::new(),
         }
     }
 
@@ -487,6 +502,11 @@ impl<S> Engine<S> {
         if let Some(log) = self.config.log {
             log::tell(log, self.table.loop_index(), event);
         }
+    }
+
+    /// Notes that the engine belongs to a thread of connections.
+    pub(crate) fn set_thread(&mut self) {
+        self.is_thread = true;
     }
 
     /// Whether another thread has asked for the shutdown.

@@ -10,7 +10,7 @@ use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Budget, Cause, Engine, Given, Origin, Threads};
+use super::{Budget, Cause, Engine, Given, Moved, Origin, Threads};
 use crate::log::RefusedBecause;
 
 /// Reaches the connections of a server, or of one engine, from any thread.
@@ -66,6 +66,10 @@ pub(crate) enum Command {
     Adopt(Handle, usize),
     /// A connection for which there is no thread.
     TurnAway(Handle),
+    /// A connection that a thread hands over.
+    Take(Box<Moved>),
+    /// There are too many threads: a connection that may move does.
+    Move,
     Stop,
 }
 
@@ -195,6 +199,16 @@ impl Remote {
         }
     }
 
+    /// Changes the number of threads of an [`IoMode`](crate::IoMode) with threads: 0 to its own
+    /// number. If more connections have a thread, those that [may](crate::Conn::let_move) move to a
+    /// loop, the last threads first. The others keep their threads until they end. False without
+    /// such a mode.
+    pub fn set_threads(&self, threads: usize) -> bool {
+        let Some(all) = &self.threads else { return false };
+        all.set_cap(threads);
+        true
+    }
+
     /// The number of loops of the server; 1 for an engine.
     pub fn loops(&self) -> usize {
         self.loops.len()
@@ -262,6 +276,8 @@ impl<S> Engine<S> {
                     self.pending.push_back(Pending::Adopt(handle, listener));
                 }
                 Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
+                Command::Take(moved) => self.pending.push_back(Pending::Take(moved)),
+                Command::Move => self.begin_moves(),
                 Command::Stop => {
                     self.stop_asked = true;
                     let ids: Vec<Id> = self.ids().collect();
@@ -314,7 +330,8 @@ impl<S> Engine<S> {
                     let origin = Origin { listener: Some(listener), peer: handle.peer() };
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
-                Command::Wake(_) | Command::Close(_) | Command::Stop => {}
+                Command::Take(moved) => self.arrivals.push_back(moved),
+                Command::Wake(_) | Command::Close(_) | Command::Move | Command::Stop => {}
             }
         }
     }

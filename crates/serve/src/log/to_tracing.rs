@@ -87,7 +87,7 @@ struct Fields<'a> {
     panic: Option<&'a str>,
 }
 
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 11] = [
     "loop",
     "id",
     "listener",
@@ -98,6 +98,7 @@ const NUMBERS: [&str; 10] = [
     "connections",
     "descriptor_shortages",
     "unfinished",
+    "from",
 ];
 const VALUES: [&str; 7] = ["address", "peer", "error", "cause", "phase", "option", "reason"];
 
@@ -128,10 +129,10 @@ impl Log for ToTracing {
 
     fn log(&self, record: &Record<'_>) {
         let fields = Fields::of(record);
-        let [number, id, listener, unsent, age, used, limit, connections, shortages, unfinished] =
-            fields.numbers;
+        let [number, id, listener, unsent, age, used, limit, rest @ ..] = fields.numbers;
+        let [connections, shortages, unfinished, from] = rest;
         let [address, peer, error, cause, phase, option, reason] = &fields.values;
-        if let (LogEvent::Opened { .. }, Some(id)) = (&record.event, id) {
+        if let (LogEvent::Opened { .. } | LogEvent::Moved { .. }, Some(id)) = (&record.event, id) {
             let span = span!(
                 target: "windlass_serve", parent: None, ::tracing::Level::DEBUG, "connection",
                 loop = number, id, listener, peer
@@ -153,7 +154,7 @@ impl Log for ToTracing {
                     target: "windlass_serve", parent: parent, ::tracing::Level::$level,
                     loop = number, id, listener, address, peer, error, cause, unsent, phase,
                     age_ms = age, used, limit, option, reason, panic = fields.panic, connections,
-                    descriptor_shortages = shortages, unfinished,
+                    descriptor_shortages = shortages, unfinished, from,
                     "{}", record.event.words()
                 )
             };

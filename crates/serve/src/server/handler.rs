@@ -48,7 +48,7 @@ pub enum Action {
 #[allow(unused_variables)]
 pub trait Handler: Sized {
     /// The state that the program keeps for each connection.
-    type State: Default;
+    type State: Default + 'static;
 
     /// The loop is about to serve. `addresses` are the bound addresses of the server, in the order
     /// in which the program added them. Each has the port that the kernel has chosen for port 0.
@@ -107,6 +107,12 @@ pub trait Handler: Sized {
         server: &mut Context<'_, Self::State>,
         detached: Detached<Self::State>,
     ) -> Action {
+        Action::None
+    }
+
+    /// A loop serves the connection from now on: see [`Conn::move_to_loop`]. It has a new id, and
+    /// `from`, its id so far, is stale. Its next callbacks are those of this handler.
+    fn moved(&mut self, c: &mut Conn<'_, Self::State>, from: Id) -> Action {
         Action::None
     }
 
@@ -260,6 +266,29 @@ impl<S> Conn<'_, S> {
     /// How many bytes of output wait, those of this turn included.
     pub fn waiting(&mut self) -> usize {
         self.engine.waiting(self.id())
+    }
+
+    /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:
+    /// for a connection that will be idle for long, or was upgraded. False if a loop serves it
+    /// already, if it closes, or has shut down its output.
+    ///
+    /// The loop with the fewest connections gets it, with its state and what was not delivered.
+    /// [`Handler::moved`] of that loop is called. Writes and wakes by the id that it had are
+    /// refused as stale from then on. It is not paused, and has no deadlines.
+    pub fn move_to_loop(&mut self) -> bool
+    where
+        S: Send + 'static,
+    {
+        self.let_move() && self.engine.begin_move(self.id())
+    }
+
+    /// Lets the connection move to a loop when [`Remote::set_threads`] lowers the number of
+    /// threads. False if a loop serves it.
+    pub fn let_move(&mut self) -> bool
+    where
+        S: Send + 'static,
+    {
+        self.engine.let_move(self.id(), |state| Box::new(state))
     }
 
     /// Stops the delivery of data: see [`Engine::pause`].

@@ -3,15 +3,16 @@
 use std::any::Any;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass::driver::{Driver, discard};
-use windlass::{Address, Completion, Completions, Watcher};
+use windlass::{Address, Buf, Completion, Completions, Watcher};
 
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
 use super::report::{Report, Unfinished};
-use crate::engine::{Cause, Engine, Event, Id, NIL, Remote};
+use crate::engine::{Cause, Command, Engine, Event, Id, Moved, NIL, Parts, Phase, Remote};
 use crate::log::{self, LogEvent};
 use crate::sys::BoundPath;
 
@@ -100,6 +101,8 @@ impl<H: Handler> Running<H> {
             if !self.engine.has_events() {
                 if self.is_over() {
                     self.finish();
+                    // What a thread has handed over meanwhile ends.
+                    self.guarded(|this| this.dispatch_all(watcher));
                 }
                 return;
             }
@@ -159,9 +162,49 @@ impl<H: Handler> Running<H> {
 
     #[inline(never)]
     fn dispatch_all<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        while let Some(event) = self.engine.next_event(watcher) {
-            self.dispatch(event);
+        loop {
+            if let Some(event) = self.engine.next_event(watcher) {
+                self.dispatch(event);
+            } else if let Some(moved) = self.engine.next_moved() {
+                self.take_in(watcher, *moved);
+            } else {
+                break;
+            }
         }
+    }
+
+    /// Serves a connection that a thread has handed over.
+    #[cold]
+    fn take_in<D: Driver>(&mut self, watcher: &mut Watcher<D>, moved: Moved) {
+        let Moved { parts, state } = moved;
+        let from = parts.from;
+        let Ok(state) = state.downcast() else { unreachable!("all handlers have the same state") };
+        match self.engine.take_in(watcher, parts, *state) {
+            Ok(id) => self.call(id.index(), |h, c| h.moved(c, from)),
+            Err(state) => self.lost(from, state),
+        }
+    }
+
+    /// Hands a connection to the loop with the fewest.
+    #[cold]
+    fn hand_over(&mut self, moved: Moved) {
+        self.engine.count_move();
+        let loops = self.remote.loops.iter();
+        let to = loops.min_by_key(|shared| shared.load.load(Ordering::Relaxed));
+        let to = to.expect("a server has a loop");
+        to.load.fetch_add(1, Ordering::Relaxed);
+        if let Err(Command::Take(moved)) = to.post(moved.into_command()) {
+            let Ok(state) = moved.state.downcast() else { unreachable!("it is this handler's") };
+            self.lost(moved.parts.from, *state);
+        }
+    }
+
+    /// Ends a connection that no loop could take over.
+    fn lost(&mut self, id: Id, state: H::State) {
+        let cause = if self.stopping { Cause::Shutdown } else { Cause::Rejected };
+        self.engine.count_end(cause);
+        let closed = Closed { id, cause, unsent: 0, phase: Phase::Detaching, state };
+        self.call_without(|handler, context| handler.closed(context, closed));
     }
 
     /// Runs callbacks. After a panic it ends the connection whose callback panicked, if there is
@@ -200,13 +243,22 @@ impl<H: Handler> Running<H> {
             Event::Drained { id } => self.call(id.index(), H::drained),
             Event::Wake { id } => self.call(id.index(), H::wake),
             Event::Closed { id, cause, unsent, phase, state, age } => {
+                self.engine.take_move(id);
                 if self.stopping && unsent > 0 {
                     self.unfinished.push(Unfinished { id, phase, age, unsent });
                 }
                 let closed = Closed { id, cause, unsent, phase, state };
                 self.call_without(|handler, context| handler.closed(context, closed));
             }
-            Event::Detached { id, handle, undelivered, eof, state } => {
+            Event::Detached { id, handle, mut undelivered, eof, state } => {
+                if let Some((pack, ended)) = self.engine.take_move(id) {
+                    if eof && !ended {
+                        undelivered.push(Buf::default());
+                    }
+                    let state = pack(state);
+                    let parts = Parts { from: id, handle, undelivered, ended };
+                    return self.hand_over(Moved { parts, state });
+                }
                 let detached = Detached { id, handle, undelivered, eof, state };
                 self.call_without(|handler, context| handler.detached(context, detached));
             }

@@ -172,6 +172,7 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
             Ok((watcher, made))
         });
         let Ok((mut watcher, mut prepared)) = prepared else { return Err((Some(given), ids)) };
+        prepared.engine.set_thread();
         if let Some(ids) = ids {
             prepared.engine.continue_ids(ids);
         }

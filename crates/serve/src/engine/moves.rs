@@ -1,0 +1,144 @@
+//! Connections that a thread of their own hands to a loop.
+
+use std::any::Any;
+
+use windlass::driver::Driver;
+use windlass::{Buf, Handle, Source, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::{Cause, Command, Engine};
+use crate::log::LogEvent;
+
+/// Makes a state one that another thread can take.
+type Pack<S> = fn(S) -> Box<dyn Any + Send>;
+
+/// A connection that may move to a loop.
+pub(crate) struct Move<S> {
+    id: Id,
+    pack: Pack<S>,
+    /// Whether it is about to: `Some` with whether its program knows the end of the input already.
+    begun: Option<bool>,
+}
+
+/// A connection on its way to a loop, with its state.
+pub(crate) struct Moved {
+    pub(crate) parts: Parts,
+    pub(crate) state: Box<dyn Any + Send>,
+}
+
+/// What a connection is besides its state.
+pub(crate) struct Parts {
+    /// The id that it had.
+    pub(crate) from: Id,
+    pub(crate) handle: Handle,
+    /// What was not delivered; an empty piece is the end of the input.
+    pub(crate) undelivered: Vec<Buf>,
+    /// The program knows the end of the input.
+    pub(crate) ended: bool,
+}
+
+impl<S> Engine<S> {
+    /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
+    /// connection.
+    pub(crate) fn let_move(&mut self, id: Id, pack: Pack<S>) -> bool {
+        if !self.is_thread || !self.table.lives(id) {
+            return false;
+        }
+        if self.moves.iter().all(|one| one.id != id) {
+            self.moves.push(Move { id, pack, begun: None });
+        }
+        true
+    }
+
+    /// Begins the move of a connection that may move. False if it closes, or has shut down its
+    /// output.
+    pub(crate) fn begin_move(&mut self, id: Id) -> bool {
+        let Some(at) = self.moves.iter().position(|one| one.id == id) else { return false };
+        let Some(place) = self.table.get(id) else { return false };
+        let flags = place.flags;
+        if flags & (OVER | DETACH | SHUT | SHUTTING | CONNECTING) != 0 {
+            return self.moves[at].begun.is_some();
+        }
+        self.moves[at].begun = Some(flags & ENDED != 0);
+        self.detach(id)
+    }
+
+    /// Begins the move of all connections that may move.
+    pub(crate) fn begin_moves(&mut self) {
+        let ids: Vec<Id> = self.moves.iter().map(|one| one.id).collect();
+        for id in ids {
+            self.begin_move(id);
+        }
+    }
+
+    /// Forgets a connection that has ended or was detached. `Some` if it is to move: how to make
+    /// its state one for another thread, and whether its program knows the end of the input.
+    pub(crate) fn take_move(&mut self, id: Id) -> Option<(Pack<S>, bool)> {
+        let at = self.moves.iter().position(|one| one.id == id)?;
+        let one = self.moves.swap_remove(at);
+        one.begun.map(|ended| (one.pack, ended))
+    }
+
+    /// Counts a move, which was counted as a detach.
+    pub(crate) fn count_move(&mut self) {
+        self.counts.detached -= 1;
+        self.counts.moved += 1;
+    }
+
+    /// Counts the end of a connection that no loop could take over.
+    pub(crate) fn count_end(&mut self, cause: Cause) {
+        self.counts.closed(cause);
+    }
+
+    /// The next connection that a thread has handed over.
+    pub(crate) fn next_moved(&mut self) -> Option<Box<Moved>> {
+        self.arrivals.pop_front()
+    }
+
+    /// Serves a connection that a thread has handed over. During a shutdown it closes at once. The
+    /// state comes back if there are 2^24 connections.
+    pub(crate) fn take_in<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        moved: Parts,
+        state: S,
+    ) -> Result<Id, S> {
+        let Parts { from, handle, undelivered, ended } = moved;
+        if self.table.len >= MOST as usize {
+            self.count_load(-1);
+            return Err(state);
+        }
+        let source = watcher.attach(handle).unwrap_or(Source::NONE);
+        let flags = if ended { ENDED } else { 0 };
+        let Some(id) = self.table.insert(source, flags, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        if !undelivered.is_empty() {
+            self.table.place_mut(id.index()).flags |= HELD;
+            let active = self.activate(id.index());
+            active.held_bytes = undelivered.iter().map(|data| data.len()).sum();
+            active.held.extend(undelivered);
+            self.recharge(id.index());
+            self.pending.push_back(Pending::Held(id));
+        }
+        self.log(LogEvent::Moved { id, from });
+        if source.is_none() {
+            self.abort_as(id, Cause::Rejected);
+        } else {
+            self.begin(watcher, id);
+        }
+        if self.refuses {
+            self.close_as(id, Cause::Shutdown);
+        }
+        self.dirty(id.index());
+        Ok(id)
+    }
+}
+
+impl Moved {
+    /// The command that hands it to a loop.
+    pub(crate) fn into_command(self) -> Command {
+        Command::Take(Box::new(self))
+    }
+}
