@@ -147,6 +147,7 @@ impl OpCode {
 /// | [`deadline`](Op::deadline), [`timeout`](Op::timeout) | the latest end | none |
 /// | [`multishot`](Op::multishot) | stay in flight, and complete many times | one completion |
 /// | [`quiet`](Op::quiet) | write: no completion if it succeeds | one completion |
+/// | [`deferred`](Op::deferred) | datagram: send it at the next wait | send it at submission |
 /// | [`priority`](Op::priority) | how urgent work for the threads is | normal |
 ///
 /// An operation owns its buffer. Its completion gives the buffer back, even if the operation
@@ -289,6 +290,8 @@ pub(crate) const LIMITED: u8 = 1 << 3;
 const LIMITED_RELATIVE: u8 = 1 << 4;
 /// The operation makes no completion if it succeeds.
 pub(crate) const QUIET: u8 = 1 << 5;
+/// The driver may send it at the next wait, together with others.
+pub(crate) const DEFERRED: u8 = 1 << 6;
 
 /// A time in the form that an operation stores: from 1 ns to 292 years.
 fn bounded(ns: u64) -> u64 {
@@ -440,8 +443,8 @@ impl Op {
     ///
     /// [`Completion::has_more`] is true for every completion but the last. A
     /// [deadline](Op::deadline) ends the operation, however many completions it has had. The
-    /// setting works on [`Op::accept`], [`Op::read`], [`Op::send_file`] and [`Op::signal`]; other
-    /// operations ignore it.
+    /// setting works on [`Op::accept`], [`Op::read`], [`Op::recv_from`], [`Op::send_file`] and
+    /// [`Op::signal`]; other operations ignore it.
     ///
     /// ```
     /// use std::io::Write;
@@ -478,8 +481,13 @@ impl Op {
     /// socket, and connections in the backlog.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
-        use OpCode::{Accept, Read, SendFile, Signal};
-        if matches!(self.code, Read | Accept | SendFile | Signal) {
+        use OpCode::{Accept, Read, RecvFrom, SendFile, Signal};
+        // A receive into a buffer of its own has one buffer, and so one completion.
+        let repeats = match self.code {
+            RecvFrom => self.count == 0,
+            code => matches!(code, Read | Accept | SendFile | Signal),
+        };
+        if repeats {
             self.flags |= MULTISHOT;
         }
         self

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::extra::Extra;
 use crate::file::work::{Outcome, Value};
 use crate::file::{Arguments, HIGH, LOW, Priority, Task};
-use crate::op::{self, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
+use crate::op::{self, DEFERRED, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
 use crate::source::{Handle, Source};
 use crate::sys::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::workers::Panic;
@@ -38,6 +38,9 @@ pub struct OpParts {
     /// Whether it makes no completion if it succeeds ([`Op::quiet`]). A driver that cannot do this
     /// refuses the operation with [`Reason::Unsupported`].
     pub quiet: bool,
+    /// Whether the driver may send it at the next wait ([`Op::deferred`]). It may as well send it
+    /// at once.
+    pub deferred: bool,
     /// How urgent it is, where threads do it.
     pub priority: Priority,
     /// Its buffer.
@@ -101,6 +104,7 @@ impl Op {
             deadline,
             multishot: self.flags & MULTISHOT != 0,
             quiet: self.flags & QUIET != 0,
+            deferred: self.flags & DEFERRED != 0,
             priority: match self.flags & (HIGH | LOW) {
                 HIGH => Priority::High,
                 LOW => Priority::Low,
@@ -174,6 +178,9 @@ impl Op {
         }
         if parts.quiet {
             op = op.quiet();
+        }
+        if parts.deferred {
+            op = op.deferred();
         }
         match deadline {
             Some(Deadline::At(at)) => op.deadline(at),
@@ -275,8 +282,10 @@ mod tests {
             Op::connect(address()),
             Op::shutdown(source),
             Op::recv_from(source),
+            Op::recv_from(source).multishot(),
             Op::recv_from_into(source, vec![0; 9]),
             Op::send_to(source, "bytes", address()),
+            Op::send_to(source, "bytes", address()).deferred(),
             Op::recv_descriptors(source),
             Op::poll(source, Ready::READABLE),
             Op::signal(source).multishot(),

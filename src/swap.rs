@@ -377,6 +377,19 @@ impl Pool {
         Some(unsafe { self.commit(len as u32) })
     }
 
+    /// Copies all of `bytes`, at most a chunk, into a lease.
+    pub(crate) fn copy_whole(&mut self, bytes: &[u8]) -> Option<LeaseMut> {
+        let (mut start, mut room) = self.space()?;
+        if room < bytes.len() as u32 {
+            (start, room) = self.refill()?;
+        }
+        let len = bytes.len().min(room as usize);
+        // SAFETY: S2: the space is `room` bytes that belong to the pool alone.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, len) };
+        // SAFETY: `len` bytes were written right above.
+        Some(unsafe { self.commit(len as u32) })
+    }
+
     /// Lets `fill` write into the next space: the first bytes, as many as it returns, become a
     /// lease. `None` when the limit is reached and every chunk is leased. The space is at least
     /// half a chunk, and holds zeros or bytes of earlier reads.

@@ -16,6 +16,7 @@ mod conformance {
     #[cfg(unix)]
     pub mod bad_input;
     pub mod basics;
+    pub mod batched_datagrams;
     pub mod bound_datagrams;
     pub mod budgets;
     pub mod buffers;
@@ -105,6 +106,15 @@ macro_rules! portable {
                 accept_and_read_know_what_they_can_be_used_on
                 short_connections_again_and_again
                 aborting_a_listener_ends_its_accepts
+            }
+            batched_datagrams {
+                receives_in_flight_together_keep_their_order
+                a_multishot_receive_gets_every_datagram
+                each_datagram_of_a_batch_says_whether_it_was_cut
+                a_receive_that_ends_takes_no_datagram
+                deferred_sends_go_out_at_the_wait_in_order
+                a_deferred_send_that_fails_fails_alone
+                a_deferred_send_that_ends_is_not_sent
             }
             bound_datagrams {
                 bound_sockets_answer_their_senders
@@ -420,6 +430,7 @@ macro_rules! prompt {
     ($driver:ident $harness:ident $($more:tt)*) => {
         portable! { $driver $harness
             prompt {
+                deferred_sends_need_no_more_room_than_others
                 data_that_is_there_wins_over_a_passed_deadline
                 a_storm_of_connections_does_not_starve_pings
                 reads_take_whole_buffers_while_they_are_short
@@ -730,6 +741,8 @@ macro_rules! everything {
                 an_accept_that_always_fails_ends
                 aborted_connections_end_no_accept
                 an_interrupted_connect_is_no_connection
+                several_datagrams_take_one_call_unless_a_filter_denies_it
+                sends_that_a_firewall_denies_fail
             }
             errnos {
                 of_streams_and_listeners

@@ -1,13 +1,13 @@
 //! Operations on messages: datagrams, and descriptors that travel with bytes.
 
-use super::{Op, OpCode};
+use super::{DEFERRED, Op, OpCode};
 use crate::address::Address;
 use crate::buf::Buf;
 use crate::extra::Extra;
 use crate::source::Source;
 use crate::sys::fd::OwnedFd;
 #[cfg(doc)]
-use crate::{Builder, Done, Error, Limit, Reason};
+use crate::{Builder, Done, Error, Limit, Reason, Watcher};
 
 /// Operations on messages: datagrams, and descriptors that travel with bytes.
 impl Op {
@@ -18,6 +18,9 @@ impl Op {
     /// [unspecified](Address::is_unspecified): an unbound Unix socket, or the peer of a seqpacket
     /// socket. While all swap buffers are in use ([`Builder::swap_limit`]), the receive waits until
     /// the program drops a lease.
+    ///
+    /// A [multishot](Op::multishot) receive completes once for each datagram. It costs the fewest
+    /// system calls.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -50,7 +53,9 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// Every driver calls recvmsg(2). On Windows the driver ignores the resets that unconnected
+    /// Every driver calls recvmsg(2). On Linux and Android it calls recvmmsg(2) if the operation is
+    /// multishot, or if several receives wait at the head of the source's queue. The completions
+    /// are the same. On Windows the driver ignores the resets that unconnected
     /// sockets report. The simulation keeps datagrams in order. It drops a datagram to an internet
     /// address that no socket has.
     ///
@@ -137,7 +142,10 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// Every driver calls sendmsg(2). No selector reports when the queue of a Unix receiver has
+    /// Every driver calls sendmsg(2). On Linux and Android it calls sendmmsg(2) if several sends
+    /// with an address are queued on a datagram socket ([`Op::deferred`]). The completions are the
+    /// same, but an error that an earlier datagram has left on a connected socket can go unseen. No
+    /// selector reports when the queue of a Unix receiver has
     /// room again. So while that queue is full, the driver tries every millisecond. On macOS and
     /// FreeBSD a connected socket takes no address (`EISCONN`).
     ///
@@ -149,6 +157,52 @@ impl Op {
         let mut op = Op::with_buf(OpCode::SendTo, source, buf.into());
         op.extra = Extra::from(address.into());
         op
+    }
+
+    /// Lets the driver send this datagram at the next wait, together with the other deferred ones
+    /// of its source: many datagrams then take one system call. Other operations than
+    /// [`Op::send_to`] ignore the setting.
+    ///
+    /// Use it for the answers to a batch of completions. Without it, `submit` sends at once, with a
+    /// system call for each datagram. The datagrams of a source go out in the order of their
+    /// submission, deferred or not: a later send waits for the deferred ones before it. If the next
+    /// wait has completions to deliver at once, the one after it sends. A send with a
+    /// [deadline](Op::deadline) is not deferred.
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let ours = watcher.attach(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// let theirs = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// for text in ["one", "two", "three"] {
+    ///     watcher.submit(Op::send_to(ours, text, theirs.local_addr()?).deferred())?;
+    /// }
+    /// assert_eq!(watcher.queued_bytes(ours)?, 11); // none is out yet
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert!(done.drain(..).all(|c| matches!(c.result, Ok(Done::Written { .. }))));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::send_to`]. Each datagram ends with its own error.
+    ///
+    /// # Platforms
+    ///
+    /// Linux and Android send up to 32 datagrams with one sendmmsg(2). Elsewhere, and where a
+    /// filter denies that call, the driver sends them one by one ([`Watcher::explain`] tells).
+    ///
+    /// # Cancellation
+    ///
+    /// Until the wait, the send is queued: it counts in [`Watcher::queued_bytes`], and a cancel, an
+    /// abort of its source, or a drop of the watcher keeps it from going out.
+    #[inline(always)]
+    pub const fn deferred(mut self) -> Op {
+        if matches!(self.code, OpCode::SendTo) {
+            self.flags |= DEFERRED;
+        }
+        self
     }
 
     /// Sends `buf` and `descriptors` over a Unix socket: `SCM_RIGHTS`.

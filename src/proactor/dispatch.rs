@@ -25,8 +25,8 @@ impl<K: Kernel> Proactor<K> {
             OpCode::Accept => self.submit_accept(source, token, at, flags & MULTISHOT != 0),
             OpCode::Connect => self.submit_connect(token, at, count, &mut address),
             OpCode::Shutdown => self.submit_after_writes(OpCode::Shutdown, source, token, at),
-            OpCode::RecvFrom => self.submit_recv_from(source, token, at, count, &mut buf),
-            OpCode::SendTo => self.submit_send_to(source, token, at, &mut buf, &mut address),
+            OpCode::RecvFrom => self.submit_recv_from(source, token, at, count, flags, &mut buf),
+            OpCode::SendTo => self.submit_send_to(source, token, at, flags, &mut buf, &mut address),
             OpCode::RecvDescriptors => self.submit_recv_descriptors(source, token, at),
             OpCode::SendDescriptors => {
                 self.submit_send_descriptors(source, token, at, &mut buf, &mut address)

@@ -409,6 +409,49 @@ pub unsafe trait Kernel {
     /// Sends a datagram.
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize;
 
+    /// The most datagrams that one call [sends](Kernel::send_many), or
+    /// [receives](Kernel::recv_many); 1 if this kernel takes them one by one.
+    fn datagrams_per_call(&self, sends: bool) -> usize {
+        let _ = sends;
+        1
+    }
+
+    /// Receives a datagram into each of `to`, until there are no more: answers how many, and tells
+    /// their senders in `from` and their lengths in `got`. `-errno` if there was not even one;
+    /// `-EOPNOTSUPP` if they are to be tried one by one. (Here: as many calls for one datagram.)
+    fn recv_many(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut [Address],
+        got: &mut [Received],
+    ) -> isize {
+        let mut count = 0;
+        for ((to, from), got) in to.iter_mut().zip(from).zip(got) {
+            *got = self.recv_from(fd, std::slice::from_mut(to), from);
+            if got.moved < 0 {
+                return if count == 0 { got.moved } else { count };
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Sends datagrams, each to its address, until one fails: answers how many are out, or `-errno`
+    /// of the first one; `-EOPNOTSUPP` if they are to be tried one by one. The error of another
+    /// datagram is met again when that one is tried again. (Here: as many calls for one datagram.)
+    fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
+        let mut count = 0;
+        for (bytes, to) in datagrams {
+            let moved = self.send_to(fd, bytes, to);
+            if moved < 0 {
+                return if count == 0 { moved } else { count };
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// Receives bytes and descriptors.
     fn recv_descriptors(
         &mut self,

@@ -17,7 +17,9 @@
 //! source runs only after the event of its turn has been applied to it.
 
 mod append;
+mod batches;
 mod connects;
+mod datagrams;
 mod dispatch;
 mod end;
 mod events;
@@ -85,6 +87,7 @@ use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::fork;
 use connects::{OF_SOURCE, Race};
+use datagrams::Expected;
 use files::Files;
 use first_reads::FirstReads;
 use idle::Idle;
@@ -110,6 +113,8 @@ pub struct Proactor<K: Kernel> {
     batch: Batch,
     /// Takes what of a message does not fit into the swap buffer at hand.
     spill: Vec<u8>,
+    /// What the next call for several datagrams is likely to find.
+    expected: Expected,
     /// Sources with something worth trying, by name, each at most once.
     ready: VecDeque<Source>,
     /// Those of which more of the same is to be read, in bulk: they run when the others have.
@@ -225,6 +230,7 @@ impl<K: Kernel> Proactor<K> {
             pool,
             batch: Batch::new(config.max_operations),
             spill: Vec::new(),
+            expected: Expected::default(),
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
             waits: ResourceWaits::default(),

@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
+use super::batches::Batches;
 use super::kernel::{Connecting, FILES, Kernel, Received, WAKE};
 use super::process::OfProcess;
 use crate::address::Address;
@@ -28,7 +29,7 @@ use crate::source::{Handle, SourceKind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::waker::Waker;
-use crate::sys::{Select, Selector, descriptor, fs, net, os_errno, os_error};
+use crate::sys::{Select, Selector, datagrams, descriptor, fs, net, os_errno, os_error};
 
 macro_rules! calls {
     ($($name:ident),*) => {
@@ -44,8 +45,8 @@ macro_rules! calls {
 }
 
 calls!(
-    preadv2, sendfile, wait, register, recv, recvmsg, send, sendmsg, read, write, accept, connect,
-    shutdown, poll, close, fcntl, getsockopt, sigaction, waitid
+    preadv2, sendfile, wait, register, recv, recvmsg, recvmmsg, send, sendmsg, sendmmsg, read,
+    write, accept, connect, shutdown, poll, close, fcntl, getsockopt, sigaction, waitid
 );
 
 /// The system's kernel, on its own selector or another.
@@ -58,6 +59,7 @@ pub struct Os<S: Select = Selector> {
     /// queried.
     odd_listeners: Vec<RawFd>,
     engines: Engines,
+    batches: Batches,
     /// In a cell, because a forked child takes them out of the kernel of before the fork.
     of_process: RefCell<OfProcess>,
 }
@@ -94,7 +96,13 @@ impl<S: Select> Os<S> {
         let spare = descriptor::spare();
         let (calls, engines) = (Calls::default(), Engines::none());
         let (odd_listeners, of_process) = (Vec::new(), RefCell::default());
-        Ok(Os { selector, waker, calls, spare, odd_listeners, engines, of_process })
+        let batches = Batches::default();
+        Ok(Os { selector, waker, calls, spare, odd_listeners, engines, batches, of_process })
+    }
+
+    /// Adds rows about datagrams that are received or sent together.
+    pub(crate) fn explain_batches(&self, explain: &mut Explain) {
+        self.batches.explain(explain, self.calls.recvmmsg, self.calls.sendmmsg);
     }
 
     /// Takes over the descriptors of signals and children from the kernel before a fork.
@@ -378,6 +386,29 @@ unsafe impl<S: Select> Kernel for Os<S> {
         net::send_vectored(fd, &[IoSlice::new(bytes)], to)
     }
 
+    fn datagrams_per_call(&self, sends: bool) -> usize {
+        if self.batches.are_denied(sends) { 1 } else { datagrams::MOST }
+    }
+
+    fn recv_many(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut [Address],
+        got: &mut [Received],
+    ) -> isize {
+        self.calls.recvmmsg += 1;
+        let tell = |i: usize, len: usize, cut| got[i] = Received { moved: len as isize, cut };
+        let count = datagrams::recv(fd, to, from, tell);
+        self.batches.note(false, count)
+    }
+
+    fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
+        self.calls.sendmmsg += 1;
+        let count = datagrams::send(fd, datagrams);
+        self.batches.note(true, count)
+    }
+
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
@@ -547,6 +578,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         let (mechanism, reason) = self.selector.explain();
         explain.row("wait", mechanism, reason, self.calls.wait);
         explain.row("registration", S::NAME, S::REGISTRATION, self.calls.register);
+        self.explain_batches(explain);
         self.engines.explain(explain);
     }
 }

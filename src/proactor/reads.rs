@@ -36,7 +36,7 @@ const MUCH: u32 = 16 << 10;
 impl<K: Kernel> Proactor<K> {
     /// Memory for a message: the space at hand and, where that is less than a swap buffer, memory
     /// behind it, because what does not fit is lost.
-    fn message_targets<'a>(
+    pub(super) fn message_targets<'a>(
         spill: &'a mut Vec<u8>,
         pool: &Pool,
         start: *mut u8,
@@ -71,7 +71,7 @@ impl<K: Kernel> Proactor<K> {
     /// # Safety
     /// They were, and nothing was asked of the pool since.
     #[inline]
-    unsafe fn lease(&mut self, len: u32, room: u32, own: Option<Lent>) -> Buf {
+    pub(super) unsafe fn lease(&mut self, len: u32, room: u32, own: Option<Lent>) -> Buf {
         if let Some(mut own) = own {
             let key = own.owner();
             // SAFETY: the same promise; the read's own chunk has room for all of it.
@@ -371,44 +371,6 @@ impl<K: Kernel> Proactor<K> {
             *errors = 0;
         }
         self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
-    }
-
-    fn run_recv_from(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let mut from = self.address();
-        let state = &mut self.sources[index];
-        let op = &mut self.slots[slot];
-        let own = op.count != 0;
-        let mut lent = 0;
-        let got = if own {
-            self.kernel.recv_from(state.fd, &mut [op.buf.target(0, usize::MAX)], &mut from)
-        } else {
-            let Some((start, room)) = self.pool.space() else {
-                self.addresses.push(from);
-                return self.wait_for_lease(index);
-            };
-            lent = room;
-            let mut to = Self::message_targets(&mut self.spill, &self.pool, start, room);
-            let parts = if to[1].is_empty() { 1 } else { 2 };
-            self.kernel.recv_from(state.fd, &mut to[..parts], &mut from)
-        };
-        if got.moved < 0 {
-            self.addresses.push(from);
-            return self.read_stopped(index, slot, got.moved);
-        }
-        let len = got.moved as usize;
-        let data = if own {
-            let mut buf = op.buf.take();
-            // SAFETY: the kernel has written `len` bytes from the start.
-            unsafe { buf.set_filled(len) };
-            buf
-        } else {
-            // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-            unsafe { self.lease(len as u32, lent, None) }
-        };
-        *left = left.saturating_sub(len.max(1));
-        self.turn_bytes -= len as isize;
-        self.note_bytes(index);
-        self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
     }
 
     fn run_recv_descriptors(&mut self, index: u32, slot: u32, left: &mut usize) {

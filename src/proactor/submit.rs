@@ -175,6 +175,7 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         due_ns: u64,
         own: u32,
+        flags: u8,
         buf: &mut Buf,
     ) -> Answer {
         let index = self.usable(source)?;
@@ -191,8 +192,8 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::TooLong);
         }
         let ticket = self.place(OpCode::RecvFrom, index, token)?;
-        self.slots[ticket.index()].buf = buf.take();
-        self.slots[ticket.index()].count = own;
+        let op = &mut self.slots[ticket.index()];
+        (op.buf, op.count, op.multishot) = (buf.take(), own, flags & op::MULTISHOT != 0);
         Ok(self.start_read(index, ticket, due_ns))
     }
 
@@ -202,6 +203,7 @@ impl<K: Kernel> Proactor<K> {
         source: Source,
         token: u64,
         due_ns: u64,
+        flags: u8,
         buf: &mut Buf,
         address: &mut Option<Address>,
     ) -> Answer {
@@ -212,9 +214,18 @@ impl<K: Kernel> Proactor<K> {
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
+        // A deadline may have passed already, and wants its try now.
+        let deferred = flags & op::DEFERRED != 0 && due_ns == 0;
+        if deferred {
+            self.make_room(index, buf.len());
+        }
         let ticket = self.push_write(OpCode::SendTo, index, token, buf, false)?;
         self.slots[ticket.index()].address = address.take();
-        self.finish_write_start(index, ticket, due_ns);
+        if deferred {
+            self.defer_send(index, ticket);
+        } else {
+            self.finish_write_start(index, ticket, due_ns);
+        }
         Ok(ticket)
     }
 

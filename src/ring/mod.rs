@@ -554,6 +554,24 @@ unsafe impl Kernel for Ring {
         self.os.send_to(fd, bytes, to)
     }
 
+    fn datagrams_per_call(&self, sends: bool) -> usize {
+        self.os.datagrams_per_call(sends)
+    }
+
+    fn recv_many(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut [Address],
+        got: &mut [Received],
+    ) -> isize {
+        self.os.recv_many(fd, to, from, got)
+    }
+
+    fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
+        self.os.send_many(fd, datagrams)
+    }
+
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
@@ -674,6 +692,7 @@ unsafe impl Kernel for Ring {
         explain.row("stream writes", "SEND", "one in the kernel for each source", counts.sends);
         let merged = "several queued writes, or a list, in one entry";
         explain.row("stream writes", "SENDMSG", merged, counts.sendmsgs);
+        self.os.explain_batches(explain);
         let by_tag = "by the tag of the entry, never by descriptor";
         explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
         let held = self.buffers.as_ref().map_or(0, Buffers::wanted);

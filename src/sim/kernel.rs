@@ -283,6 +283,11 @@ unsafe impl Kernel for Sim {
         self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to, home))
     }
 
+    /// As many as a call of Linux, each traced as a call of its own.
+    fn datagrams_per_call(&self, _sends: bool) -> usize {
+        32
+    }
+
     fn recv_descriptors(
         &mut self,
         _fd: RawFd,

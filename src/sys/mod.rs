@@ -39,6 +39,8 @@ pub(crate) mod aio;
 mod call;
 #[cfg_attr(windows, path = "windows/child.rs")]
 pub(crate) mod child;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "no_datagrams.rs")]
+pub(crate) mod datagrams;
 #[cfg_attr(windows, path = "windows/descriptor.rs")]
 pub(crate) mod descriptor;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(windlass_kqueue)))]

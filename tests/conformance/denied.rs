@@ -134,3 +134,78 @@ pub fn an_interrupted_connect_is_no_connection<H: Harness>() {
         b.expect_all_ended();
     });
 }
+
+/// Sends 64 datagrams to the watcher itself, and counts the calls that they take.
+fn exchange<D: windlass::driver::Driver>(b: &mut Bench<D>) -> [u64; 4] {
+    let calls = |b: &Bench<D>| {
+        let counters = b.watcher.counters();
+        ["recvmmsg", "recvmsg", "sendmmsg", "sendmsg"].map(|name| counters.calls(name))
+    };
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    let source = b.watcher.attach(socket).unwrap();
+    let before = calls(b);
+    let sends: Vec<_> =
+        (0..64).map(|i| b.submit(Op::send_to(source, pattern(9, i), at).deferred())).collect();
+    sends.into_iter().for_each(|send| drop(expect_written(b.end(send))));
+    let receive = b.submit(Op::recv_from(source).multishot());
+    for i in 0..64 {
+        match b.next().result {
+            Ok(windlass::Done::Received { data, .. }) => assert_eq!(*data, *pattern(9, i)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(b.watcher.cancel(receive));
+    expect_unmoved(b.end(receive), ErrorKind::Cancelled);
+    let mut after = calls(b);
+    after.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
+    after
+}
+
+/// Datagrams that are there together, or are sent together, take one call. A filter that does not
+/// know this call, or denies it, costs a call for each, and `explain` tells.
+pub fn several_datagrams_take_one_call_unless_a_filter_denies_it<H: Harness>() {
+    let name = "denied::several_datagrams_take_one_call_unless_a_filter_denies_it";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let mut b = H::bench();
+        let [recvmmsg, recvmsg, sendmmsg, sendmsg] = exchange(&mut b);
+        assert!(recvmmsg <= 8 && recvmsg <= 2, "{recvmmsg} {recvmsg}");
+        assert_eq!((sendmmsg, sendmsg), (2, 0));
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            deny(&[libc::SYS_recvmmsg, libc::SYS_sendmmsg], errno);
+            // The first watcher has made both calls, another one none.
+            let mut another = H::bench();
+            for b in [&mut b, &mut another] {
+                for _ in 0..2 {
+                    let [_, recvmsg, _, sendmsg] = exchange(b);
+                    assert!(recvmsg >= 64 && sendmsg == 64, "{recvmsg} {sendmsg}");
+                }
+                let [recvmmsg, _, sendmmsg, _] = exchange(b);
+                assert_eq!((recvmmsg, sendmmsg), (0, 0), "they are given up");
+                let rows = b.watcher.explain().rows;
+                for operation in ["recv_from of several", "send_to of several"] {
+                    let row = rows.iter().find(|row| row.operation == operation).unwrap();
+                    assert!(row.mechanism == "one by one" && row.count > 0, "{row:?}");
+                    assert!(row.reason.contains("denied"), "{row:?}");
+                }
+                b.expect_all_ended();
+            }
+        }
+    });
+}
+
+/// A firewall that drops what goes out answers `EPERM`: each send ends with it.
+pub fn sends_that_a_firewall_denies_fail<H: Harness>() {
+    let name = "denied::sends_that_a_firewall_denies_fail";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let mut b = H::bench();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap();
+        let source = b.watcher.attach(socket).unwrap();
+        deny(&[libc::SYS_sendmsg, libc::SYS_sendmmsg], libc::EPERM);
+        let sends: Vec<_> =
+            (0..20).map(|_| b.submit(Op::send_to(source, "out", at).deferred())).collect();
+        sends.into_iter().for_each(|send| drop(expect_errno(b.end(send), &[libc::EPERM])));
+        b.expect_all_ended();
+    });
+}

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Buf, Done, Op, Watcher};
+use windlass::{Buf, Done, ErrorKind, Op, Watcher};
 
 use crate::common::*;
+use crate::conformance::batched_datagrams::{bind, received};
 
 /// A deadline that has passed gives one try: data that is there wins.
 pub fn data_that_is_there_wins_over_a_passed_deadline<H: Harness>() {
@@ -117,4 +118,27 @@ pub fn reads_take_whole_buffers_while_they_are_short<H: Harness>() {
     // Twelve streams share four buffers, so about one read in twelve waits.
     assert!(waits < 100, "{waits} waits for 400 reads when all buffers are back");
     b.watcher.close();
+}
+
+/// Deferred sends are refused no sooner than others: those before them go out first.
+pub fn deferred_sends_need_no_more_room_than_others<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().write_limit(1000).max_operations(24));
+    let (here, at) = bind(&mut b);
+    let (there, _) = bind(&mut b);
+    let (idle, _) = bind(&mut b);
+    let idle: Vec<_> = (0..16).map(|_| b.submit(Op::recv_from(idle))).collect();
+    for len in [400, 1] {
+        let send = |i| Op::send_to(there, pattern(len, i), at.clone()).deferred();
+        let sends: Vec<_> = (0..20).map(|i| b.submit(send(i))).collect();
+        sends.into_iter().for_each(|send| drop(expect_written(b.end(send))));
+        for i in 0..20 {
+            let receive = b.submit(Op::recv_from(here));
+            assert_eq!(*received(b.end(receive)).0, *pattern(len, i));
+        }
+    }
+    for receive in idle {
+        assert!(b.watcher.cancel(receive));
+        expect_unmoved(b.end(receive), ErrorKind::Cancelled);
+    }
+    b.expect_all_ended();
 }
