@@ -1,5 +1,5 @@
-//! The examples `serve_proxy`, `serve_broadcast`, `serve_chat` and `udp_sessions`, in the simulation with seeded
-//! faults, and on the system's drivers.
+//! The examples `serve_proxy`, `serve_broadcast`, `serve_chat` and `udp_sessions`, in the
+//! simulation with seeded faults, and on the system's drivers.
 #![allow(missing_docs)] // a test binary has no users
 #![allow(clippy::duplicate_mod)] // the examples share a module
 

@@ -74,8 +74,8 @@ impl<S> Engine<S> {
     /// - [`stop_listening`](Engine::stop_listening) ends it with
     ///   [`Cause::Shutdown`](super::Cause::Shutdown), because the socket closes.
     ///
-    /// Returns the number of the socket among the [listeners](Engine::listeners). The socket keeps the system's
-    /// buffer sizes: the options of the [`Config`](super::Config) are for connections.
+    /// Returns the number of the socket among the [listeners](Engine::listeners). The socket keeps
+    /// the system's buffer sizes: the options of the [`Config`](super::Config) are for connections.
     ///
     /// # Errors
     ///

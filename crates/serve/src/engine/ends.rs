@@ -48,8 +48,8 @@ impl<S> Engine<S> {
     /// Hands the descriptor of a connection to the program after its waiting output is sent, with
     /// the bytes that were not delivered: [`Event::Detached`](super::Event::Detached). False for a
     /// stale id. If the output is not sent within [`Limits::close`](super::Limits::close), the
-    /// connection ends with [`Cause::WriteStall`]. False for a session, too: it has no descriptor of
-    /// its own.
+    /// connection ends with [`Cause::WriteStall`]. False for a session, too: it has no descriptor
+    /// of its own.
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if session_of(place.active).is_some() {

@@ -73,9 +73,9 @@ pub trait Handler: Sized {
     /// At an address with `?sessions=true`, each peer is a connection, and its datagrams are calls
     /// of [`data`](Handler::data): see [`Engine::bind_datagram`].
     ///
-    /// Without sessions, datagrams belong to no connection. So they have no state and no other callback, and
-    /// [`Action::Close`] and [`Action::Detach`] have no effect. The report counts a panic in this
-    /// callback, and the socket goes on.
+    /// Without sessions, datagrams belong to no connection. So they have no state and no other
+    /// callback, and [`Action::Close`] and [`Action::Detach`] have no effect. The report counts a
+    /// panic in this callback, and the socket goes on.
     fn datagram(&mut self, d: &mut Datagram<'_, Self::State>, data: Buf) -> Action {
         Action::None
     }
@@ -235,8 +235,8 @@ impl<S> Conn<'_, S> {
     ///
     /// False if the connection takes no more output, because it closes, detaches or has shut down
     /// its output. False also if more than [`Limits::cap`](crate::Limits::cap) bytes would wait for
-    /// it. Then the connection ends with [`Cause::Overflow`]. False for a session, without an end, if
-    /// more than [`Limits::memory`](crate::Limits::memory) bytes would wait in the whole server.
+    /// it. Then the connection ends with [`Cause::Overflow`]. False for a session, without an end,
+    /// if more than [`Limits::memory`](crate::Limits::memory) bytes would wait in the whole server.
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
         match self.engine.write_at(self.index, data.into()) {
