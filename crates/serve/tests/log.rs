@@ -18,6 +18,7 @@ use windlass_serve::{Action, Config, Conn, Context, Detached, Handler, Limits, S
 every_driver! {
     each_event_is_told_once
     connects_and_attached_sockets_are_told
+    udp_sessions_are_told
     a_failed_accept_and_a_refused_option_are_told
     a_state_that_cannot_be_made_is_told
     a_full_memory_is_told_when_it_begins_and_ends
@@ -181,6 +182,31 @@ fn connects_and_attached_sockets_are_told<T: Harness>() {
     let closed = format!("Debug: connection closed id={bad} cause=Os(");
     assert_eq!(kept.count(&closed), 1, "{:?}", kept.lines());
     assert_eq!(kept.count("connection opened"), 4);
+}
+
+fn udp_sessions_are_told<T: Harness>() {
+    let kept = Kept::new(Level::Debug);
+    let server = Server::new(|_| Obeys).config(Config::new().log(kept));
+    let mut bench = bench::<T, _, _>(server.listen("udp://127.0.0.1:0?sessions=true").unwrap());
+    let local = windlass::Address::from(([127, 0, 0, 1], 0));
+    let peer = bench.watcher.bind_datagram(local, Default::default()).unwrap();
+    for _ in 0..2 {
+        let send = windlass::Op::send_to(peer, "hello", bench.addresses[0].clone());
+        // The token of clients, whose results the bench ignores.
+        bench.watcher.submit(send.token(1)).unwrap();
+    }
+    bench.until("it is open", |bench| bench.running.report().counts.sessions == 1);
+    bench.running.remote().shutdown();
+    bench.until("the server is over", |bench| bench.running.is_over());
+    let lines = kept.lines();
+    assert_eq!(lines[..2], ["Info: listening listener=0", &session("opened", " listener=0")]);
+    let closed = session("closed", " cause=Shutdown unsent=0 phase=");
+    assert_eq!(lines.iter().filter(|line| line.starts_with(&closed)).count(), 1, "{lines:?}");
+    assert_eq!(kept.count(": connection "), 2, "{lines:?}");
+}
+
+fn session(what: &str, rest: &str) -> String {
+    format!("Debug: connection {what} id=65536{rest}")
 }
 
 fn a_failed_accept_and_a_refused_option_are_told<T: Harness>() {

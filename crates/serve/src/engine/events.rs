@@ -184,6 +184,8 @@ pub(crate) enum Pending {
     Opened(Id, Option<SocketAddr>),
     /// A connection that another loop has accepted, and the number of its listener.
     Adopt(Handle, usize),
+    /// A connection for which another server had no room, and the number of its listener.
+    PassedOn(Handle, usize),
     /// A connection for which there is no thread.
     TurnAway(Handle),
     /// The first datagram of a session.
@@ -486,6 +488,11 @@ impl<S: Default> Engine<S> {
                 }
                 // The server makes its callback.
                 Pending::Take(moved) => self.arrivals.push_back(moved),
+                Pending::PassedOn(handle, listener) => {
+                    if let Some(event) = self.open_here(watcher, handle, listener) {
+                        return Some(event);
+                    }
+                }
                 Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
                 Pending::Heard(id, data) => {
                     if self.table.lives(id)

@@ -157,7 +157,9 @@ impl<S: Default> Engine<S> {
                     Choice::Here(handle) => self.open(watcher, handle, listener),
                     Choice::Elsewhere => None,
                     Choice::Nowhere(handle) => {
-                        self.turn_away(watcher, handle, Some(listener));
+                        if let Err(handle) = self.pass_on(handle, listener) {
+                            self.turn_away(watcher, handle, Some(listener));
+                        }
                         None
                     }
                 }
@@ -185,12 +187,33 @@ impl<S: Default> Engine<S> {
         handle: Handle,
         listener: usize,
     ) -> Option<Event<S>> {
+        if !self.has_room() && !self.refuses {
+            return match self.pass_on(handle, listener) {
+                Ok(()) => None,
+                Err(handle) => self.open_here(watcher, handle, listener),
+            };
+        }
+        self.open_here(watcher, handle, listener)
+    }
+
+    /// Whether there is room for one more accepted connection.
+    fn has_room(&self) -> bool {
+        self.table.len - self.sessions.len() < self.config.limits.connections
+    }
+
+    /// As `open`, but gives the connection to no other server.
+    pub(crate) fn open_here<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        handle: Handle,
+        listener: usize,
+    ) -> Option<Event<S>> {
         let origin = Origin { listener: Some(listener), peer: handle.peer() };
         if self.refuses {
             self.did_not_open(origin, RefusedBecause::Shutdown);
             return None;
         }
-        let has_room = self.table.len - self.sessions.len() < self.config.limits.connections;
+        let has_room = self.has_room();
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
         self.making = has_room.then_some(origin);
         let state = has_room.then(S::default);

@@ -5,6 +5,7 @@
 //! conn.rs      the table of connections, and their names
 //! events.rs    completions in, events out
 //! listener.rs  accepts, connects, given descriptors
+//! overflow.rs  accepted connections for which there is no room
 //! output.rs    writes: one for each connection and turn
 //! ends.rs      closes, half-closes, detaches
 //! linger.rs    the last part of a close
@@ -33,6 +34,7 @@ mod listener;
 mod moves;
 mod options;
 mod output;
+mod overflow;
 mod remote;
 mod sessions;
 mod sweep;
@@ -169,6 +171,8 @@ pub struct Engine<S> {
     stop_asked: bool,
     /// Whether new connections are refused.
     refuses: bool,
+    /// The server that takes accepted connections for which there is no room.
+    overflow: Option<Remote>,
     /// Where accepted connections go.
     balancer: Option<Balancer>,
     /// Whether this is a thread of connections, the connections that may move to a loop, and those
@@ -300,6 +304,8 @@ pub struct Counts {
     /// Accepted connections that were not opened: there were too many, the watcher refused the
     /// socket, the default of the program's state panicked, or the server shut down.
     pub refused: u64,
+    /// Accepted connections that [another server](Engine::overflow_to) was given.
+    pub passed_on: u64,
     /// Accepts that have failed.
     pub accept_errors: u64,
     /// Writes of other threads that were dropped, because their connection had ended meanwhile.
@@ -371,6 +377,7 @@ impl Counts {
         self.connected += other.connected;
         self.attached += other.attached;
         self.refused += other.refused;
+        self.passed_on += other.passed_on;
         self.accept_errors += other.accept_errors;
         self.writes += other.writes;
         self.throttles += other.throttles;
@@ -484,6 +491,7 @@ impl<S> Engine<S> {
             making: None,
             stop_asked: false,
             refuses: false,
+            overflow: None,
             balancer: None,
             is_thread: false,
             moves: Vec::new(),

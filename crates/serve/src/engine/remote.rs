@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Close(Id),
     /// A connection that another loop has accepted, and the number of its listener.
     Adopt(Handle, usize),
+    /// A connection for which another server had no room, and the number of its listener.
+    PassedOn(Handle, usize),
     /// A connection for which there is no thread.
     TurnAway(Handle),
     /// A connection that a thread hands over.
@@ -275,6 +277,9 @@ impl<S> Engine<S> {
                 Command::Adopt(handle, listener) => {
                     self.pending.push_back(Pending::Adopt(handle, listener));
                 }
+                Command::PassedOn(handle, listener) => {
+                    self.pending.push_back(Pending::PassedOn(handle, listener));
+                }
                 Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
                 Command::Take(moved) => self.pending.push_back(Pending::Take(moved)),
                 Command::Move => self.begin_moves(),
@@ -326,7 +331,7 @@ impl<S> Engine<S> {
                     let origin = Origin { listener: None, peer: handle.peer() };
                     self.did_not_open(origin, RefusedBecause::Threads);
                 }
-                Command::Adopt(handle, listener) => {
+                Command::Adopt(handle, listener) | Command::PassedOn(handle, listener) => {
                     let origin = Origin { listener: Some(listener), peer: handle.peer() };
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }

@@ -4,7 +4,7 @@ use ::log::kv::{self, Key, Source, Value, VisitSource};
 
 use super::{Field, Level, Log, Record};
 
-/// Passes the records to the logger of the crate [`log`](::log), with their fields as key-value
+/// Passes the records to the logger of the crate [`log`], with their fields as key-value
 /// pairs. The target is `windlass_serve`.
 ///
 /// ```

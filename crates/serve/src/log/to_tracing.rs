@@ -11,8 +11,8 @@ use ::tracing::{Span, event, span};
 use super::{Field, Level, Log, LogEvent, Record};
 use crate::engine::Id;
 
-/// Passes the records to the subscriber of the crate [`tracing`](::tracing) as events, and makes a
-/// span for each connection.
+/// Passes the records to the subscriber of the crate [`tracing`] as events, and makes a span for
+/// each connection.
 ///
 /// The span has the name `connection`, the level `DEBUG` and the target `windlass_serve`. It begins
 /// when the connection is opened, and ends when it is closed or detached. The events of a

@@ -141,6 +141,13 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
+    /// Lets the server run without an address: for connections that it
+    /// [makes](Engine::connect), or that [another server](Engine::overflow_to) gives it.
+    pub fn without_listener(mut self) -> Server<F> {
+        self.listens.push(Listen { place: Place::Nowhere, reuse_port: false, sessions: None });
+        self
+    }
+
     /// Sets the number of loops. Default [`Loops::One`].
     pub fn loops(mut self, loops: impl Into<Loops>) -> Server<F> {
         self.loops = loops.into();

@@ -172,7 +172,7 @@ pub struct Clients {
 
 impl Clients {
     /// Takes a completion of a client.
-    fn take<D: Driver>(&mut self, watcher: &mut Watcher<D>, c: Completion) {
+    pub fn take<D: Driver>(&mut self, watcher: &mut Watcher<D>, c: Completion) {
         assert_eq!(c.token, CLIENT, "a completion of no client: {c:?}");
         let Some(client) = self.all.get_mut(&c.source) else { return };
         let failed = |error: &Error| error.kind();
