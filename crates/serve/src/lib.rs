@@ -53,7 +53,7 @@ mod sys;
 
 pub use engine::{
     Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Expiry, Id, Limits, Origin, Phase,
-    Refusal, Refused, Remote,
+    Refusal, Refused, Remote, Stream,
 };
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use windlass::{Buf, Source, Ticket};
 
 use super::Cause;
+use super::stream::Link;
 
 /// The id of a connection. It goes stale when the connection has ended, and never names another
 /// one.
@@ -272,6 +273,8 @@ pub(crate) struct Active {
     pub(crate) unsent: usize,
     /// Whether it has a write deadline, which goes when the output is sent.
     pub(crate) timed: bool,
+    /// Where its bytes go, if the program has made a stream of it.
+    pub(crate) stream: Option<Arc<Link>>,
 }
 
 impl Active {
@@ -284,6 +287,7 @@ impl Active {
             && self.cause.is_none()
             && self.unsent == 0
             && !self.timed
+            && self.stream.is_none()
     }
 }
 
@@ -549,6 +553,7 @@ impl<S> Table<S> {
         (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
         (active.since, active.cause) = (None, None);
         (active.closing, active.drain, active.timed) = (Closing::No, None, false);
+        active.stream = None;
         self.free_active.push(at);
     }
 }

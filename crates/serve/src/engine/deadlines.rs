@@ -165,6 +165,8 @@ impl<S> Engine<S> {
     /// paused. It is taken away when the connection closes or detaches, and when the peer has shut
     /// down its output: then no more reads wait.
     ///
+    /// A connection that [moves](crate::Conn::move_to_loop) to a loop leaves its deadlines behind.
+    ///
     /// [`Limits::idle`](super::Limits::idle) ends connections without bytes in either direction,
     /// and costs less for many connections.
     pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {

@@ -25,6 +25,7 @@ impl<S> Engine<S> {
         if place.flags & (OVER | DETACH) == 0 {
             place.flags |= CLOSE;
             self.note_cause(id.index(), cause);
+            self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
         true
@@ -40,6 +41,7 @@ impl<S> Engine<S> {
         }
         if place.flags & (OVER | DETACH | SHUTTING) == 0 {
             place.flags |= SHUT;
+            self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
         true
@@ -62,6 +64,7 @@ impl<S> Engine<S> {
                 // What it has waited so far was not for the detach.
                 active.since = None;
             }
+            self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
         true
@@ -139,6 +142,11 @@ impl<S> Engine<S> {
                 self.deadlines.forget(self.table.id(index));
                 let mut undelivered = Vec::new();
                 if let Some(active) = self.table.active_of(index) {
+                    if let Some(stream) = active.stream.take() {
+                        let input = stream.take_input();
+                        undelivered.extend((!input.is_empty()).then_some(input));
+                        stream.end(Cause::Closed);
+                    }
                     undelivered.extend(active.held.drain(..));
                     (active.held_bytes, active.queued) = (0, 0);
                 }

@@ -526,7 +526,10 @@ impl<S: Default> Engine<S> {
         self.dirty(index);
         let place = self.table.place_mut(index);
         if place.flags & (PAUSED | HELD | DETACH) != 0 {
-            place.flags |= HELD;
+            if place.flags & (HELD | DETACH) == HELD && self.stream_of(index).is_some() {
+                return self.stream_input(index, data);
+            }
+            self.table.place_mut(index).flags |= HELD;
             let active = self.activate(index);
             active.held_bytes += data.len();
             active.held.push_back(data);
@@ -585,7 +588,11 @@ impl<S> Engine<S> {
             // The engine, or the program, has cancelled it: `flush` decides what follows.
             ErrorKind::Cancelled => self.dirty(index),
             // A detach may wait for it.
-            ErrorKind::Deadline if flags & (STOPPED | HELD) != 0 => self.dirty(index),
+            ErrorKind::Deadline
+                if flags & STOPPED != 0 || flags & HELD != 0 && self.stream_of(index).is_none() =>
+            {
+                self.dirty(index);
+            }
             // The close's own completion follows.
             ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
             ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
@@ -641,6 +648,9 @@ impl<S> Engine<S> {
             cause = active.cause.unwrap_or(cause);
             unsent += active.unsent + active.corked;
             (active.queued, active.corked, active.held_bytes) = (0, 0, 0);
+            if let Some(stream) = active.stream.take() {
+                stream.end(cause);
+            }
         }
         self.recharge(index);
         self.table.release(index);

@@ -39,6 +39,8 @@ pub(crate) enum Request {
     Expiry,
     /// A deadline is new, or has passed.
     Deadlines,
+    /// A stream waits for memory of the server.
+    Memory(Id),
 }
 
 /// Whether the watcher has refused an operation that it may take after the next completions.
@@ -490,6 +492,7 @@ impl<S> Engine<S> {
                     self.arm_sweep(watcher);
                 }
                 Request::Deadlines => self.end_late(watcher),
+                Request::Memory(id) => self.wait_for_memory(watcher, id),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
                 Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),

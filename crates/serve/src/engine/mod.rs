@@ -13,7 +13,7 @@
 //! sessions.rs  the peers of datagram sockets as connections
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
-//! deadlines.rs deadlines of single connections
+//! deadlines.rs deadlines of single connections          stream.rs  connections as values
 //! sweep.rs     limits of time, and the budget of bytes
 //! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
 //! moves.rs     connections that a thread hands to a loop
@@ -37,6 +37,7 @@ mod output;
 mod overflow;
 mod remote;
 mod sessions;
+mod stream;
 mod sweep;
 
 use std::collections::VecDeque;
@@ -69,6 +70,7 @@ use moves::Move;
 pub(crate) use moves::{Moved, Parts};
 pub(crate) use remote::{Command, Shared};
 use sessions::Sessions;
+pub use stream::Stream;
 
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.

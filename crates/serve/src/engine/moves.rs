@@ -51,14 +51,17 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Begins the move of a connection that may move. False if it closes, or has shut down its
-    /// output.
+    /// Begins the move of a connection that may move. False if it closes, has shut down its
+    /// output, or has a stream.
     pub(crate) fn begin_move(&mut self, id: Id) -> bool {
         let Some(at) = self.moves.iter().position(|one| one.id == id) else { return false };
         let Some(place) = self.table.get(id) else { return false };
         let flags = place.flags;
         if flags & (OVER | DETACH | SHUT | SHUTTING | CONNECTING) != 0 {
             return self.moves[at].begun.is_some();
+        }
+        if self.stream_of(id.index()).is_some() {
+            return false;
         }
         self.moves[at].begun = Some(flags & ENDED != 0);
         self.detach(id)

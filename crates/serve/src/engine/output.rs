@@ -422,6 +422,9 @@ impl<S> Engine<S> {
         if is_in_time {
             self.sent_in_time(index);
         }
+        if let Some(stream) = self.stream_of(index) {
+            stream.offer_room();
+        }
         self.table.settle(index);
     }
 
@@ -494,6 +497,9 @@ impl<S> Engine<S> {
             self.sent_in_time(index);
         }
         self.wait_for_output(watcher, index, queued);
+        if let Some(stream) = self.stream_of(index) {
+            stream.offer_room();
+        }
     }
 
     /// Updates the charge of a connection to the bytes that wait for it.

@@ -10,6 +10,7 @@ use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
+use super::stream::Ask;
 use super::{Budget, Cause, Engine, Given, Moved, Origin, Threads};
 use crate::log::RefusedBecause;
 
@@ -72,6 +73,7 @@ pub(crate) enum Command {
     Take(Box<Moved>),
     /// There are too many threads: a connection that may move does.
     Move,
+    Stream(Id, Ask),
     Stop,
 }
 
@@ -273,6 +275,7 @@ impl<S> Engine<S> {
             match command {
                 Command::Wake(id) => _ = self.wake(id),
                 Command::Close(id) => _ = self.close(id),
+                Command::Stream(id, ask) => self.stream_asks(id, ask),
                 Command::Write(id, data) => self.write_charged(&shared, id, data),
                 Command::Adopt(handle, listener) => {
                     self.pending.push_back(Pending::Adopt(handle, listener));
@@ -336,7 +339,11 @@ impl<S> Engine<S> {
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
                 Command::Take(moved) => self.arrivals.push_back(moved),
-                Command::Wake(_) | Command::Close(_) | Command::Move | Command::Stop => {}
+                Command::Wake(_)
+                | Command::Close(_)
+                | Command::Stream(..)
+                | Command::Move
+                | Command::Stop => {}
             }
         }
     }
@@ -349,6 +356,9 @@ impl<S> Drop for Engine<S> {
         // Gives back the charges of its connections, which end with the engine.
         for active in &self.table.active {
             self.budget.change(active.charged, 0);
+            if let Some(stream) = &active.stream {
+                stream.end(Cause::Shutdown);
+            }
         }
         self.budget.change((self.datagrams.charged() + self.sessions.charged()) as u32, 0);
     }

@@ -137,6 +137,9 @@ impl<S> Engine<S> {
         while let Some(id) = self.throttled.pop() {
             if let Some(place) = self.table.get_mut(id) {
                 place.flags &= !THROTTLED;
+                if let Some(stream) = self.stream_of(id.index()) {
+                    stream.offer_memory();
+                }
                 if !self.try_to_read(watcher, id.index()) {
                     self.fail(watcher, id.index(), Cause::Rejected);
                 }

@@ -1,13 +1,14 @@
 //! The callbacks of a server, and their arguments.
 
 use std::fmt;
+use std::task;
 use std::time::Duration;
 
 use windlass::net::SocketOption;
 use windlass::{Address, Buf, Handle};
 
 use super::datagram::Datagram;
-use crate::engine::{Cause, Engine, Expiry, Id, Origin, Phase, Remote};
+use crate::engine::{Cause, Engine, Expiry, Id, Origin, Phase, Remote, Stream};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -315,6 +316,13 @@ impl<S> Conn<'_, S> {
     /// [`option_errors`](crate::Counts::option_errors). See [`Engine::set_option`].
     pub fn set_option(&mut self, option: SocketOption) {
         self.engine.set_option(self.id(), option);
+    }
+
+    /// Makes a [`Stream`] of the connection: a non-blocking reader and writer for any thread.
+    /// `waker` is called when it becomes readable or writable, and when it ends. `None` if the
+    /// connection closes, has a stream already, or is a session. See [`Engine::stream`].
+    pub fn stream(&mut self, waker: task::Waker) -> Option<Stream> {
+        self.engine.make_stream(self.id(), waker)
     }
 
     /// Sets the read and the write deadline: see [`Engine::set_deadline`].

@@ -1,0 +1,389 @@
+//! Connections as values, on every driver.
+#![allow(missing_docs)] // a test binary has no users
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use common::{Bench, Harness, bench};
+use windlass::driver::Driver;
+use windlass::{Buf, Source};
+use windlass_serve::{
+    Action, Cause, Closed, Config, Conn, Context, Detached, Handler, Limits, Origin, Server, Stream,
+};
+
+every_driver! {
+    a_stream_reads_and_writes
+    a_stream_that_is_not_read_holds_its_peer_up
+    a_write_without_room_is_woken
+    a_write_without_memory_is_woken
+    the_last_drop_closes_behind_the_output
+    an_end_is_an_error_with_its_cause
+    each_side_can_be_shut_down
+    a_stream_begins_with_what_was_held_back
+    a_detach_takes_what_was_not_read
+    a_waker_that_panics_ends_nothing
+    an_engine_that_is_dropped_ends_its_streams
+}
+
+#[derive(Default)]
+struct Bells(AtomicUsize);
+
+impl Wake for Bells {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bells {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Makes a stream of each connection.
+#[derive(Default)]
+struct Streams {
+    bells: Arc<Bells>,
+    streams: Vec<Stream>,
+    closed: Vec<(Cause, usize)>,
+    detached: Vec<Detached<()>>,
+    /// The stream is made in `wake`, in place of `opened`.
+    later: bool,
+    calls: usize,
+}
+
+impl Streams {
+    fn make(&mut self, c: &mut Conn<'_, ()>) {
+        let waker = Waker::from(Arc::clone(&self.bells));
+        self.streams.push(c.stream(waker.clone()).expect("a stream"));
+        assert!(c.stream(waker).is_none(), "it has a stream already");
+    }
+}
+
+impl Handler for Streams {
+    type State = ();
+
+    fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+        if self.later {
+            c.pause();
+        } else {
+            self.make(c);
+        }
+        Action::None
+    }
+    fn data(&mut self, _: &mut Conn<'_, ()>, _: Buf) -> Action {
+        self.calls += 1;
+        Action::None
+    }
+    fn eof(&mut self, _: &mut Conn<'_, ()>) -> Action {
+        self.calls += 1;
+        Action::None
+    }
+    fn wake(&mut self, c: &mut Conn<'_, ()>) -> Action {
+        self.make(c);
+        Action::None
+    }
+    fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
+        self.closed.push((closed.cause, closed.unsent));
+        Action::None
+    }
+    fn detached(&mut self, _: &mut Context<'_, ()>, detached: Detached<()>) -> Action {
+        self.detached.push(detached);
+        Action::None
+    }
+}
+
+fn limits() -> Limits {
+    Limits::new().idle(None).write_stall(None)
+}
+
+fn server(limits: Limits, streams: Streams) -> Server<impl Fn(usize) -> Streams> {
+    let streams = std::cell::RefCell::new(Some(streams));
+    let server = Server::new(move |_| streams.borrow_mut().take().expect("one loop"));
+    server.config(Config::new().limits(limits)).listen("tcp://127.0.0.1:0").expect("an address")
+}
+
+type Pair<D> = (Bench<D, Streams>, Source, Stream);
+
+/// A server, a client, and the stream of its connection.
+fn pair<T: Harness>(limits: Limits) -> Pair<T::Driver> {
+    let mut bench = bench::<T, _, _>(server(limits, Streams::default()));
+    let client = bench.connect();
+    let stream = stream(&mut bench);
+    (bench, client, stream)
+}
+
+fn stream<D: Driver>(bench: &mut Bench<D, Streams>) -> Stream {
+    bench.until("it is open", |bench| !bench.running.handler().streams.is_empty());
+    bench.running.handler().streams.remove(0)
+}
+
+fn kind<V: std::fmt::Debug>(result: std::io::Result<V>) -> ErrorKind {
+    result.expect_err("an error").kind()
+}
+
+/// Reads all that is there.
+fn read_all(mut stream: &Stream) -> Vec<u8> {
+    let (mut all, mut bytes) = (Vec::new(), [0; 1000]);
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return all,
+            Ok(count) => all.extend_from_slice(&bytes[..count]),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                return all;
+            }
+        }
+    }
+}
+
+/// Writes until there is no room; how many bytes were written.
+fn fill(mut stream: &Stream) -> usize {
+    let mut written = 0;
+    loop {
+        match stream.write(&[7; 100_000]) {
+            Ok(count) => written += count,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                return written;
+            }
+        }
+    }
+}
+
+fn a_stream_reads_and_writes<T: Harness>() {
+    let (mut bench, client, mut stream) = pair::<T>(limits());
+    bench.clients.all.get_mut(&client).unwrap().stays = true;
+    let mut bytes = [0; 3];
+    assert_eq!(kind(stream.read(&mut bytes)), ErrorKind::WouldBlock);
+    let bells = Arc::clone(&bench.running.handler().bells);
+    assert_eq!(bells.count(), 0);
+    bench.say(client, "hello");
+    let mut heard = Vec::new();
+    bench.until("it is read", |_| {
+        while let Ok(count) = (&stream).read(&mut bytes) {
+            heard.extend_from_slice(&bytes[..count]);
+        }
+        heard.len() == 5
+    });
+    assert_eq!(heard, b"hello");
+    assert!(bells.count() > 0);
+    let other = stream.clone();
+    assert_eq!((&other).write(b"hi ").unwrap(), 3);
+    assert_eq!(stream.write(b"there").unwrap(), 5);
+    stream.flush().unwrap();
+    bench.until("it is heard", |bench| bench.client(client).heard == b"hi there");
+    // The end of the input does not close it.
+    let before = bells.count();
+    bench.finish(client);
+    bench.until("a wake", |_| bells.count() > before);
+    assert_eq!(stream.read(&mut bytes).unwrap(), 0);
+    stream.write_all(b"!").unwrap();
+    bench.until("it is heard", |bench| bench.client(client).heard == b"hi there!");
+    assert!(stream.cause().is_none() && stream.id() == other.id());
+    drop(stream);
+    bench.run_for(T::span(1.0));
+    assert!(bench.running.handler().closed.is_empty());
+    drop(other);
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    assert_eq!(bench.running.handler().closed, [(Cause::Closed, 0)]);
+    assert_eq!(bench.running.handler().calls, 0, "no data went to the callbacks");
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn a_stream_that_is_not_read_holds_its_peer_up<T: Harness>() {
+    let limits = limits().marks(10 << 10, 100 << 10);
+    let (mut bench, client, stream) = pair::<T>(limits);
+    let all: Vec<u8> = (0..16 << 20).map(|at| (at % 251) as u8).collect();
+    bench.say(client, all.clone());
+    bench.finish(client);
+    bench.until("it is full", |_| stream.unread() > 100 << 10);
+    bench.run_for(T::span(5.0));
+    let unread = stream.unread();
+    // One lease, and on io_uring those that the kernel had filled.
+    assert!(unread < 4 << 20, "{unread} bytes");
+    assert_eq!(bench.running.engine().budget().used(), unread);
+    let mut heard = Vec::new();
+    bench.until("it is read", |_| {
+        heard.extend(read_all(&stream));
+        heard.len() == all.len()
+    });
+    assert!(heard == all);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn a_write_without_room_is_woken<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits().cap(1 << 20));
+    bench.deafen(client);
+    let mut written = fill(&stream);
+    let bells = Arc::clone(&bench.running.handler().bells);
+    let rounds = std::cell::Cell::new(0);
+    for _ in 0..200 {
+        let before = bells.count();
+        bench.run_for(T::span(0.1));
+        let more = fill(&stream);
+        written += more;
+        rounds.set(rounds.get() + 1);
+        if more == 0 && bells.count() == before {
+            break;
+        }
+    }
+    assert!(written >= 1 << 20 && rounds.get() < 200, "{written} bytes");
+    assert!(bench.running.engine().waiting(stream.id()) <= 1 << 20);
+    let before = bells.count();
+    bench.hear(client);
+    bench.until("a wake", |_| bells.count() > before);
+    written += (&stream).write(b"x").unwrap();
+    bench.until("all is heard", |bench| bench.client(client).heard.len() == written);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn a_write_without_memory_is_woken<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits().memory(500_000));
+    bench.deafen(client);
+    let written = fill(&stream);
+    assert!(written > 400_000 && bench.running.engine().budget().used() <= 500_000);
+    let bells = Arc::clone(&bench.running.handler().bells);
+    bench.hear(client);
+    bench.until("a wake", |_| bells.count() > 0);
+    let more = (&stream).write(b"x").unwrap();
+    bench.until("all is heard", |bench| bench.client(client).heard.len() == written + more);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn the_last_drop_closes_behind_the_output<T: Harness>() {
+    let (mut bench, client, mut stream) = pair::<T>(limits());
+    let all = vec![3; 5 << 20];
+    let mut rest = &all[..];
+    while !rest.is_empty() {
+        let count = stream.write(rest).unwrap();
+        rest = &rest[count..];
+    }
+    drop(stream);
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    assert_eq!(bench.running.handler().closed, [(Cause::Closed, 0)]);
+    assert!(bench.client(client).heard == all && bench.client(client).eof);
+}
+
+fn an_end_is_an_error_with_its_cause<T: Harness>() {
+    let (mut bench, client, mut stream) = pair::<T>(limits());
+    let bells = Arc::clone(&bench.running.handler().bells);
+    bench.say(client, "x");
+    bench.until("it is there", |_| stream.unread() == 1);
+    let before = bells.count();
+    bench.running.engine().set_read_deadline(stream.id(), Duration::ZERO);
+    bench.running.turn(&mut bench.watcher);
+    assert!(bells.count() > before);
+    assert_eq!(stream.cause(), Some(Cause::ReadTimeout));
+    let mut bytes = [0; 2];
+    assert_eq!(stream.read(&mut bytes).unwrap(), 1, "what has arrived comes first");
+    for error in [stream.read(&mut bytes), stream.write(b"x")].map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Cause>());
+        assert_eq!(cause, Some(&Cause::ReadTimeout));
+    }
+    assert_eq!(kind(stream.shutdown(Shutdown::Both)), ErrorKind::TimedOut);
+    // An abort, and a close of the program.
+    for close in [false, true] {
+        bench.connect();
+        let mut stream = self::stream(&mut bench);
+        let count = bench.running.handler().closed.len();
+        let engine = bench.running.engine();
+        if close {
+            engine.close(stream.id());
+            assert_eq!(kind(stream.write(b"x")), ErrorKind::BrokenPipe);
+        } else {
+            engine.abort(stream.id());
+        }
+        bench.running.turn(&mut bench.watcher);
+        bench.until("it is closed", |bench| bench.running.handler().closed.len() > count);
+        let expected = if close { ErrorKind::BrokenPipe } else { ErrorKind::ConnectionAborted };
+        assert_eq!(kind(stream.read(&mut bytes)), expected);
+        assert_eq!(kind(stream.write(b"x")), expected);
+    }
+}
+
+fn each_side_can_be_shut_down<T: Harness>() {
+    let (mut bench, client, mut stream) = pair::<T>(limits());
+    bench.clients.all.get_mut(&client).unwrap().stays = true;
+    stream.write_all(b"last").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(kind(stream.write(b"x")), ErrorKind::BrokenPipe);
+    bench.until("the client is at the end", |bench| bench.client(client).eof);
+    assert_eq!(bench.client(client).heard, b"last");
+    bench.say(client, "more");
+    bench.until("it is there", |_| stream.unread() == 4);
+    stream.shutdown(Shutdown::Read).unwrap();
+    assert_eq!((stream.unread(), stream.read(&mut [0; 9]).unwrap()), (0, 0));
+    bench.say(client, "dropped");
+    bench.finish(client);
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    assert_eq!(bench.running.handler().closed, [(Cause::Eof, 0)]);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+    assert_eq!(bench.running.report().counts.stale_writes, 0);
+}
+
+fn a_stream_begins_with_what_was_held_back<T: Harness>() {
+    let streams = Streams { later: true, ..Streams::default() };
+    let mut bench = bench::<T, _, _>(server(limits(), streams));
+    let client = bench.connect();
+    bench.until("it is open", |bench| bench.running.engine().len() == 1);
+    bench.say(client, "held, ");
+    bench.until("it is held back", |bench| bench.running.engine().budget().used() > 0);
+    let id = bench.running.engine().ids().next().unwrap();
+    bench.running.engine().wake(id);
+    let stream = stream(&mut bench);
+    bench.say(client, "and new");
+    let mut heard = Vec::new();
+    bench.until("it is read", |_| {
+        heard.extend(read_all(&stream));
+        heard == b"held, and new"
+    });
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn a_detach_takes_what_was_not_read<T: Harness>() {
+    let (mut bench, client, mut stream) = pair::<T>(limits());
+    bench.say(client, "unread");
+    bench.until("it is there", |_| stream.unread() == 6);
+    assert_eq!(stream.read(&mut [0; 2]).unwrap(), 2);
+    bench.running.engine().detach(stream.id());
+    bench.running.turn(&mut bench.watcher);
+    bench.until("it is detached", |bench| !bench.running.handler().detached.is_empty());
+    let detached = &bench.running.handler().detached[0];
+    let undelivered: Vec<u8> = detached.undelivered.iter().flat_map(|b| b.to_vec()).collect();
+    assert_eq!((&undelivered[..], detached.eof), (&b"read"[..], false));
+    assert_eq!(stream.cause(), Some(Cause::Closed));
+    assert!(stream.write(b"x").is_err() && stream.read(&mut [0; 2]).is_err());
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn a_waker_that_panics_ends_nothing<T: Harness>() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a panic of a waker");
+        }
+    }
+    let (mut bench, client, stream) = pair::<T>(limits());
+    stream.set_waker(Waker::from(Arc::new(Panics)));
+    bench.say(client, "x");
+    bench.until("it is there", |_| stream.unread() == 1);
+    bench.run_for(T::span(1.0));
+    assert!(stream.cause().is_none() && bench.running.handler().closed.is_empty());
+}
+
+fn an_engine_that_is_dropped_ends_its_streams<T: Harness>() {
+    let (bench, _client, mut stream) = pair::<T>(limits());
+    drop(bench);
+    assert_eq!(stream.cause(), Some(Cause::Shutdown));
+    assert_eq!(kind(stream.read(&mut [0; 2])), ErrorKind::ConnectionAborted);
+    assert_eq!(kind(stream.write(b"x")), ErrorKind::ConnectionAborted);
+    stream.close();
+}
