@@ -4,6 +4,8 @@
 
 pub mod engine;
 pub mod refusing;
+#[cfg(unix)]
+pub mod scene;
 
 use std::collections::HashMap;
 use std::time::Duration;
