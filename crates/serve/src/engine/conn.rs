@@ -130,18 +130,21 @@ impl Heads {
     }
 }
 
-/// Why a write was refused.
+/// Why a write or a job was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The connection takes no more output: it has ended, closes, detaches, or has shut down its
-    /// output.
+    /// output. Of a job: it has ended, closes or detaches, or has not opened yet.
     Stale,
     /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
     Cap,
     /// The bytes that wait in the whole server would exceed its
     /// [memory](crate::Limits::memory).
     Memory,
+    /// Too many jobs wait: [`Limits::jobs`](crate::Limits::jobs) of the connection, or
+    /// [`Limits::loop_jobs`](crate::Limits::loop_jobs) of the loop.
+    Jobs,
 }
 
 impl fmt::Display for Refusal {
@@ -150,6 +153,7 @@ impl fmt::Display for Refusal {
             Refusal::Stale => "the connection has ended, or takes no more output",
             Refusal::Cap => "too many bytes wait for this connection (Limits::cap)",
             Refusal::Memory => "too many bytes wait in the whole server (Limits::memory)",
+            Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
         })
     }
 }

@@ -9,9 +9,10 @@ use super::{Cause, Engine};
 use crate::log::LogEvent;
 
 impl<S> Engine<S> {
-    /// Closes a connection after its waiting output is sent; false for a stale id. No more of its
-    /// data is delivered. Output that is not sent within [`Limits::close`](super::Limits::close) is
-    /// lost: `unsent` of [`Event::Closed`](super::Event::Closed) counts it.
+    /// Closes a connection after its [jobs](Engine::execute) have ended and its waiting output is
+    /// sent; false for a stale id. No more of its data is delivered. Output that is not sent within
+    /// [`Limits::close`](super::Limits::close) is lost: `unsent` of
+    /// [`Event::Closed`](super::Event::Closed) counts it.
     pub fn close(&mut self, id: Id) -> bool {
         self.close_as(id, Cause::Closed)
     }
@@ -47,11 +48,11 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Hands the descriptor of a connection to the program after its waiting output is sent, with
-    /// the bytes that were not delivered: [`Event::Detached`](super::Event::Detached). False for a
-    /// stale id. If the output is not sent within [`Limits::close`](super::Limits::close), the
-    /// connection ends with [`Cause::WriteStall`]. False for a session, too: it has no descriptor
-    /// of its own.
+    /// Hands the descriptor of a connection to the program after its [jobs](Engine::execute) have
+    /// ended and its waiting output is sent, with the bytes that were not delivered:
+    /// [`Event::Detached`](super::Event::Detached). False for a stale id. If this takes longer than
+    /// [`Limits::close`](super::Limits::close), the connection ends with [`Cause::WriteStall`].
+    /// False for a session, too: it has no descriptor of its own.
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if session_of(place.active).is_some() {
@@ -107,7 +108,9 @@ impl<S> Engine<S> {
                 return self.fail(watcher, index, Cause::Rejected);
             }
         }
-        if flags & (CLOSE | CLOSING) == CLOSE {
+        if flags & (CLOSE | CLOSING) == CLOSE && self.waits_for_jobs(index) {
+            self.begin_end(watcher, index, Closing::Waits);
+        } else if flags & (CLOSE | CLOSING) == CLOSE {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !CLOSE | CLOSING;
             self.begin_close(watcher, index);
@@ -125,7 +128,7 @@ impl<S> Engine<S> {
     fn try_detach<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
-        if watcher.queued_bytes(source).unwrap_or(0) > 0 {
+        if watcher.queued_bytes(source).unwrap_or(0) > 0 || self.waits_for_jobs(index) {
             // From the first time on.
             return self.sweep_later(watcher, index);
         }
@@ -158,6 +161,7 @@ impl<S> Engine<S> {
                 self.counts.detached += 1;
                 let id = self.table.id(index);
                 self.log(LogEvent::Detached { id });
+                self.end_jobs(id);
                 self.pending.push_back(Pending::Detached(Box::new((id, handle, undelivered, eof))));
             }
             // The answer of a cancel is on its way.

@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode, Visit};
-use windlass::{Address, Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
+use windlass::{
+    Address, Buf, Completion, Done, ErrorKind, Handle, Message, Source, Ticket, Watcher,
+};
 
 use super::conn::*;
-use super::{DEADLINE, Engine, LETTERS, LISTENERS, Moved, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use super::jobs::{JobError, Outcome};
+use super::{DEADLINE, JOBS, LAST_JOBS, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use super::{Engine, Moved};
 use crate::log::LogEvent;
 
 /// Something that has happened on an engine's connections.
@@ -93,6 +97,20 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
+    /// A [job](Engine::execute) of the connection has returned.
+    Executed {
+        /// The connection.
+        id: Id,
+        /// The value: [`Message::downcast`] takes it out.
+        output: Message,
+    },
+    /// A [job](Engine::execute) of the connection has no value. The connection goes on.
+    JobFailed {
+        /// The connection.
+        id: Id,
+        /// Why.
+        error: JobError,
+    },
     /// An accept has failed. The listener accepts again after 100 ms.
     AcceptFailed {
         /// The number of the listener, which [`listen`](Engine::listen) has returned.
@@ -163,7 +181,7 @@ pub enum Cause {
     WriteTimeout,
     /// The connect did not succeed within [`Limits::connect`](super::Limits::connect).
     ConnectTimeout,
-    /// A callback of the program has panicked.
+    /// A callback of the program, or a [job](Engine::execute) of the connection, has panicked.
     Panicked,
     /// The server shuts down.
     Shutdown,
@@ -193,6 +211,8 @@ pub(crate) enum Pending {
     /// A connection that a thread hands over.
     Take(Box<Moved>),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
+    /// A job has ended that was not at the watcher, by its place.
+    Job(u32, Box<Outcome>),
 }
 
 /// A connection that has ended, and whose last event was not delivered yet.
@@ -440,11 +460,16 @@ impl<S: Default> Engine<S> {
                 self.look_into_inbox();
                 None
             }
-            LETTERS..LISTENERS => {
+            LETTERS..JOBS => {
                 let failed = completion.error_kind();
                 self.sent(index - LETTERS, completion.take_buf().len(), failed);
                 None
             }
+            LAST_JOBS => {
+                self.give_up_last_jobs();
+                None
+            }
+            JOBS..LISTENERS => self.job_completed(index & !JOBS, completion.result),
             _ => self.accepted(watcher, (index - LISTENERS) as usize, completion),
         }
     }
@@ -507,6 +532,11 @@ impl<S: Default> Engine<S> {
                     let state = self.table.remove(id.index())?;
                     self.count_load(-1);
                     return Some(Event::Detached { id, handle, undelivered, eof, state });
+                }
+                Pending::Job(slot, outcome) => {
+                    if let Some(event) = self.job_ended(slot, *outcome) {
+                        return Some(event);
+                    }
                 }
             }
         }
@@ -661,6 +691,7 @@ impl<S> Engine<S> {
         if self.config.log.is_some() {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
+        self.end_jobs(id);
         self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
         self.pending.push_back(Pending::Gone);
     }

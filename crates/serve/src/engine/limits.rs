@@ -19,8 +19,9 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
-    /// How long a connection that closes, or is to be detached, may take to send its output. If the
-    /// program closes it while it connects, the rest of the connect counts, too. A datagram that
+    /// How long a connection that closes, or is to be detached, may take to send its output. The
+    /// time that its [jobs](crate::Engine::execute) take meanwhile counts, too. If the program
+    /// closes it while it connects, the rest of the connect also counts. A datagram that
     /// the kernel has not taken after this time is dropped.
     pub close: Duration,
     /// How long a closing connection, after it has sent its output, waits for its peer to close.
@@ -51,12 +52,18 @@ pub struct Limits {
     /// How many connections a loop has before it refuses those that its listeners accept. Connects
     /// and attached descriptors count, and are not refused. At most 2^24.
     pub connections: usize,
+    /// How many [jobs](crate::Engine::execute) of a connection may wait or run. Further ones are
+    /// refused. At least 1.
+    pub jobs: usize,
+    /// How many jobs of all connections of a loop may wait or run. At least 1, at most 2^20.
+    pub loop_jobs: usize,
 }
 
 impl Limits {
     /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s to
     /// linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a
-    /// million connections; 65,536 sessions, of 2 minutes without a datagram.
+    /// million connections; 65,536 sessions, of 2 minutes without a datagram; 256 jobs of a
+    /// connection, 65,536 of a loop.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
@@ -71,6 +78,8 @@ impl Limits {
             session_idle: Some(Duration::from_secs(120)),
             sessions: 1 << 16,
             connections: 1 << 20,
+            jobs: 256,
+            loop_jobs: 1 << 16,
         }
     }
 
@@ -141,9 +150,22 @@ impl Limits {
         self
     }
 
+    /// Sets [`jobs`](Limits::jobs), at least 1.
+    pub fn jobs(mut self, count: usize) -> Limits {
+        self.jobs = count.max(1);
+        self
+    }
+
+    /// Sets [`loop_jobs`](Limits::loop_jobs), 1 to 2^20.
+    pub fn loop_jobs(mut self, count: usize) -> Limits {
+        self.loop_jobs = count.clamp(1, 1 << 20);
+        self
+    }
+
     /// The limits as the setters bound them, for those that were set as fields.
     pub(crate) fn bounded(self) -> Limits {
-        self.marks(self.low, self.high).cap(self.cap).connections(self.connections)
+        let bounded = self.marks(self.low, self.high).cap(self.cap).connections(self.connections);
+        bounded.jobs(self.jobs).loop_jobs(self.loop_jobs)
     }
 
     /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least

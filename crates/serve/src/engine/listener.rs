@@ -41,6 +41,8 @@ pub(crate) enum Request {
     Deadlines,
     /// A stream waits for memory of the server.
     Memory(Id),
+    /// The connection of a job has ended.
+    CancelJob(Ticket),
 }
 
 /// Whether the watcher has refused an operation that it may take after the next completions.
@@ -469,6 +471,7 @@ impl<S> Engine<S> {
         self.requests = false;
         self.send_letters(watcher);
         self.send_outbox(watcher);
+        self.submit_jobs(watcher);
         for request in std::mem::take(&mut self.wanted) {
             match request {
                 Request::Tick(span) => {
@@ -493,6 +496,8 @@ impl<S> Engine<S> {
                 }
                 Request::Deadlines => self.end_late(watcher),
                 Request::Memory(id) => self.wait_for_memory(watcher, id),
+                // Without effect if the job has begun.
+                Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
                 Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),

@@ -14,6 +14,7 @@
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
+//! jobs.rs      work of connections, off the loop
 //! sweep.rs     limits of time, and the budget of bytes
 //! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
 //! moves.rs     connections that a thread hands to a loop
@@ -28,6 +29,7 @@ mod datagram;
 mod deadlines;
 mod ends;
 mod events;
+mod jobs;
 mod limits;
 mod linger;
 mod listener;
@@ -52,6 +54,7 @@ use windlass::{Buf, Completion, Source, Ticket};
 pub use budget::Budget;
 pub use conn::{Id, Refusal, Refused};
 pub use events::{Cause, Event, Origin, Phase};
+pub use jobs::{JobCounts, JobError, RefusedJob, Work};
 pub use limits::Limits;
 pub use remote::Remote;
 
@@ -65,6 +68,8 @@ use datagram::Datagrams;
 use deadlines::Deadlines;
 pub use deadlines::Expiry;
 use events::{Gone, Pending};
+pub(crate) use jobs::Executor;
+use jobs::Jobs;
 use listener::Request;
 use moves::Move;
 pub(crate) use moves::{Moved, Parts};
@@ -165,6 +170,7 @@ pub struct Engine<S> {
     datagrams: Datagrams,
     sessions: Sessions,
     deadlines: Deadlines,
+    jobs: Jobs<S>,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// The accepted connection whose state is being made.
@@ -338,6 +344,8 @@ pub struct Counts {
     pub truncated_datagrams: u64,
     /// Options of connections that the system or the watcher has refused.
     pub option_errors: u64,
+    /// [Jobs](Engine::execute), by their end.
+    pub jobs: JobCounts,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
 }
@@ -393,6 +401,7 @@ impl Counts {
         self.truncated_datagrams += other.truncated_datagrams;
         self.option_errors += other.option_errors;
         self.stale_writes += other.stale_writes;
+        self.jobs.add(&other.jobs);
         let (ends, others) = (&mut self.ends, &other.ends);
         ends.eof += others.eof;
         ends.closed += others.closed;
@@ -434,6 +443,9 @@ const WAKE: u32 = 0xffff_fffd;
 const REFUSED: u32 = 0xffff_fffc;
 const SESSIONS: u32 = 0xffff_fffb;
 const DEADLINE: u32 = 0xffff_fff5;
+const LAST_JOBS: u32 = 0xffff_fff0;
+/// Those of jobs, with their places in the lower bits.
+const JOBS: u32 = 0x8000_0000;
 /// And those of listeners.
 const LISTENERS: u32 = 0xfff0_0000;
 /// And those of datagrams that sessions send.
@@ -489,6 +501,7 @@ impl<S> Engine<S> {
             datagrams: Datagrams::default(),
             sessions: Sessions::default(),
             deadlines: Deadlines::default(),
+            jobs: Jobs::default(),
             refused: 0,
             making: None,
             stop_asked: false,

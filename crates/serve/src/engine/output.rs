@@ -215,7 +215,7 @@ impl<S> Engine<S> {
     /// Whether a connection takes so many more bytes.
     fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
         let (place, charged) = self.table.look(index);
-        if place.flags & NO_MORE != 0 {
+        if place.flags & NO_MORE != 0 && !self.takes_answers(index) {
             return Err(Refusal::Stale);
         }
         if charged as usize + self.corked(index) + len > self.config.limits.cap {
@@ -446,7 +446,7 @@ impl<S> Engine<S> {
         }
         let flags = place.flags;
         if queued == 0 {
-            if flags & CLOSING == 0 {
+            if flags & (CLOSE | CLOSING | DETACH) == 0 {
                 self.unsweep(index);
             }
             if flags & (FULL | DRAINING) == FULL {

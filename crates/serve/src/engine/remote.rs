@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, discard};
 use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
+use super::jobs::Outcome;
 use super::stream::Ask;
 use super::{Budget, Cause, Engine, Given, Moved, Origin, Threads};
 use crate::log::RefusedBecause;
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Move,
     Stream(Id, Ask),
     Stop,
+    /// A job in the program's executor has ended, by its place.
+    Answer(u32, Box<Outcome>),
 }
 
 /// The size of a write's entry in the queue, besides its bytes.
@@ -286,6 +289,7 @@ impl<S> Engine<S> {
                 Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
                 Command::Take(moved) => self.pending.push_back(Pending::Take(moved)),
                 Command::Move => self.begin_moves(),
+                Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
                 Command::Stop => {
                     self.stop_asked = true;
                     let ids: Vec<Id> = self.ids().collect();
@@ -308,7 +312,8 @@ impl<S> Engine<S> {
         // From here on the loop's own charge counts.
         shared.discharge(id, bytes);
         let stays = OVER | SHUT | SHUTTING | DETACH;
-        if self.table.get(id).is_none_or(|place| place.flags & stays != 0) {
+        let takes = |place: &Place<S>| place.flags & stays == 0 || self.takes_answers(id.index());
+        if !self.table.get(id).is_some_and(takes) {
             self.counts.stale_writes += 1;
         } else if self.session_at(id.index()).is_some() {
             self.queue_remote_datagram(id.index(), data);
@@ -339,6 +344,7 @@ impl<S> Engine<S> {
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
                 Command::Take(moved) => self.arrivals.push_back(moved),
+                Command::Answer(_, outcome) => discard(outcome),
                 Command::Wake(_)
                 | Command::Close(_)
                 | Command::Stream(..)

@@ -284,7 +284,8 @@ impl Link {
                     self.ask(Ask::Memory);
                 }
             }
-            Refusal::Stale => return Err(ended(Cause::Closed)),
+            // `Jobs` refuses no write.
+            Refusal::Stale | Refusal::Jobs => return Err(ended(Cause::Closed)),
         }
         Err(io::ErrorKind::WouldBlock.into())
     }

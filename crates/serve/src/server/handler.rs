@@ -1,14 +1,17 @@
 //! The callbacks of a server, and their arguments.
 
+use std::any::Any;
 use std::fmt;
 use std::task;
 use std::time::Duration;
 
 use windlass::net::SocketOption;
-use windlass::{Address, Buf, Handle};
+use windlass::{Address, Buf, Handle, Message, Op};
 
 use super::datagram::Datagram;
-use crate::engine::{Cause, Engine, Expiry, Id, Origin, Phase, Remote, Stream};
+use crate::engine::{
+    Cause, Engine, Expiry, Id, JobError, Origin, Phase, RefusedJob, Remote, Stream,
+};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,11 +144,38 @@ pub trait Handler: Sized {
         (None, Action::None)
     }
 
+    /// A job has returned that has no callback of its own: of [`Engine::execute`]. `output` has its
+    /// value.
+    fn executed(&mut self, c: &mut Conn<'_, Self::State>, output: Message) -> Action {
+        Action::None
+    }
+
+    /// A job of the connection has panicked, or could not run. The default ends the connection,
+    /// with [`Cause::Panicked`] or [`Cause::Rejected`].
+    fn job_failed(&mut self, c: &mut Conn<'_, Self::State>, error: JobError) -> Action {
+        let panicked = matches!(error, JobError::Panicked(_));
+        let cause = if panicked { Cause::Panicked } else { Cause::Rejected };
+        c.engine.abort_as(c.id(), cause);
+        Action::None
+    }
+
     /// The program has [woken](Remote::wake) the connection. The default calls
     /// [`data`](Handler::data) without bytes.
     fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         self.data(c, Buf::default())
     }
+}
+
+/// Does what a callback has asked for; true if that is the shutdown.
+pub(crate) fn act<S>(engine: &mut Engine<S>, index: u32, action: Action) -> bool {
+    let id = engine.id_at(index);
+    match action {
+        Action::None => {}
+        Action::Close => _ = engine.close(id),
+        Action::Detach => _ = engine.detach(id),
+        Action::Shutdown => return true,
+    }
+    false
 }
 
 /// The argument of [`Handler::closed`].
@@ -310,6 +340,60 @@ impl<S> Conn<'_, S> {
     /// Ends the connection, and drops its waiting output.
     pub fn abort(&mut self) {
         self.engine.abort(self.id());
+    }
+
+    /// Runs `job` off the loop, then `then` with its value, as a callback on the loop. The jobs of
+    /// a connection run in order, one at a time: see [`Engine::execute`] for where they run, and
+    /// for what a close does with them.
+    ///
+    /// If the job panics, [`Handler::job_failed`] is called instead. If the connection ends before
+    /// `then`, it is dropped.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// struct Sums;
+    /// impl Handler for Sums {
+    ///     type State = u64;
+    ///     fn data(&mut self, c: &mut Conn<'_, u64>, data: Buf) -> Action {
+    ///         let sum = move || data.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    ///         let taken = c.execute(sum, |c, sum| {
+    ///             *c.state() += sum;
+    ///             c.write(sum.to_string());
+    ///             Action::None
+    ///         });
+    ///         if taken.is_ok() { Action::None } else { Action::Close } // it sends too fast
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RefusedJob`] hands `job` and `then` back: see [`Engine::execute`].
+    pub fn execute<T, J, F>(&mut self, job: J, then: F) -> Result<(), RefusedJob<(J, F)>>
+    where
+        T: Any + Send,
+        J: FnOnce() -> T + Send + 'static,
+        F: FnOnce(&mut Conn<'_, S>, T) -> Action + Send + 'static,
+    {
+        let id = self.id();
+        if let Err(reason) = self.engine.may_execute(id) {
+            return Err(RefusedJob { job: (job, then), reason });
+        }
+        let call = |engine: &mut Engine<S>, remote: &Remote, index: u32, output: Message| {
+            let Ok(value) = output.downcast::<T>() else { return false };
+            let action = then(&mut Conn { engine, remote, index }, value);
+            act(engine, index, action)
+        };
+        self.engine.queue_job(id, Op::run(job), Some(Box::new(call)), false);
+        Ok(())
+    }
+
+    /// Runs `job` off the loop, even if the connection closes or has ended: see
+    /// [`Engine::must_execute`].
+    pub fn must_execute(&mut self, job: impl FnOnce() + Send + 'static) {
+        let id = self.id();
+        self.engine.must_execute(id, job);
     }
 
     /// Sets an option of the socket at the end of the turn. The report counts a refusal as

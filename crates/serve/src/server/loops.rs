@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass::driver::{Driver, discard};
-use windlass::{Address, Buf, Completion, Completions, Watcher};
+use windlass::{Address, Buf, Completion, Completions, Message, Watcher};
 
 use super::datagram::Datagram;
-use super::handler::{Action, Closed, Conn, Context, Detached, Handler};
+use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
 use super::report::{Report, Unfinished};
 use crate::engine::{Cause, Command, Engine, Event, Id, Moved, NIL, Parts, Phase, Remote};
 use crate::log::{self, LogEvent};
@@ -99,6 +99,9 @@ impl<H: Handler> Running<H> {
             }
             self.guarded(|this| this.flush(watcher));
             if !self.engine.has_events() {
+                if self.stopping && self.engine.is_empty() && self.engine.waits_for_last_jobs() {
+                    self.engine.bound_last_jobs(watcher);
+                }
                 if self.is_over() {
                     self.finish();
                     // What a thread has handed over meanwhile ends.
@@ -269,9 +272,23 @@ impl<H: Handler> Running<H> {
                 let action = self.handler.datagram(&mut datagram, data);
                 self.stops |= action == Action::Shutdown;
             }
+            Event::Executed { id, output } => self.executed(id, output),
+            Event::JobFailed { id, error } => {
+                self.call(id.index(), |h, c| h.job_failed(c, error));
+            }
             Event::Tick => self.tick(),
             Event::AcceptFailed { .. } | Event::Foreign(_) => {}
         }
+    }
+
+    /// Passes the value of a job to its callback.
+    #[cold]
+    fn executed(&mut self, id: Id, output: Message) {
+        let Some(then) = self.engine.take_then() else {
+            return self.call(id.index(), |h, c| h.executed(c, output));
+        };
+        self.current = id.index();
+        self.stops |= then(&mut self.engine, &self.remote, id.index(), output);
     }
 
     /// Calls a callback of the connection that has a place, and does what it asks for.
@@ -291,13 +308,7 @@ impl<H: Handler> Running<H> {
 
     #[inline(never)]
     fn act(&mut self, index: u32, action: Action) {
-        let id = self.engine.id_at(index);
-        match action {
-            Action::None => {}
-            Action::Close => _ = self.engine.close(id),
-            Action::Detach => _ = self.engine.detach(id),
-            Action::Shutdown => self.stops = true,
-        }
+        self.stops |= act(&mut self.engine, index, action);
     }
 
     /// Calls a callback that has no living connection.
@@ -405,13 +416,16 @@ impl<H: Handler> Running<H> {
     }
 
     /// Whether the server has shut down, has called `closed` for every connection, and has sent its
-    /// datagrams and farewells.
+    /// datagrams and farewells. It waits for the jobs of
+    /// [`Engine::must_execute`](crate::Engine::must_execute), for at most
+    /// [`Limits::close`](crate::Limits::close) after the last connection has ended.
     pub fn is_over(&self) -> bool {
         self.stopping
             && self.engine.is_empty()
             && !self.engine.has_events()
             && !self.engine.sends_datagrams()
             && !self.engine.says_farewells()
+            && !self.engine.waits_for_last_jobs()
     }
 
     /// The handler.
@@ -431,6 +445,7 @@ impl<H: Handler> Running<H> {
             counts: self.engine.counts().clone(),
             panics: self.panics,
             thread_errors: 0,
+            unfinished_jobs: self.engine.jobs(),
             descriptor_shortages: self.descriptor_shortages,
             unfinished: self.unfinished.clone(),
         }

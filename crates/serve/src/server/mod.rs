@@ -25,7 +25,7 @@ use windlass::driver::Driver;
 use windlass::net::{DatagramOptions, ListenOptions};
 use windlass::{Address, Builder, Handle, Watcher};
 
-use crate::engine::{Balance, Balancer, Budget, Config, Engine, Limits, Remote};
+use crate::engine::{Balance, Balancer, Budget, Config, Engine, Executor, Limits, Remote, Work};
 use crate::sys::BoundPath;
 use address::{Listen, Place};
 pub use datagram::Datagram;
@@ -63,6 +63,7 @@ pub struct Server<F> {
     loops: Loops,
     balance: Balance,
     mode: IoMode,
+    executor: Option<Executor>,
 }
 
 /// How many loops a server has. A `usize` converts into [`Count`](Loops::Count).
@@ -98,6 +99,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             loops: Loops::One,
             balance: Balance::default(),
             mode: IoMode::NonBlocking,
+            executor: None,
         }
     }
 
@@ -183,6 +185,26 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// The configuration of every loop.
     fn configuration(&self) -> Config {
         self.config.limits(self.limits.unwrap_or(self.config.limits))
+    }
+
+    /// Passes the [jobs](Conn::execute) of the connections to an executor of the program, in place
+    /// of the worker threads of each loop. Each loop calls `executor` on its thread, where it must
+    /// not block. It calls [`Work::run`] once, on any thread, and now or later. A panic of
+    /// `executor` drops its job, which then [fails](crate::JobError::Dropped).
+    ///
+    /// ```no_run
+    /// # use windlass_serve::{Handler, Server, Work};
+    /// # struct Echo;
+    /// # impl Handler for Echo { type State = (); }
+    /// let (jobs, work) = std::sync::mpsc::sync_channel::<Work>(1024);
+    /// std::thread::spawn(move || work.into_iter().for_each(Work::run));
+    /// let server = Server::new(|_loop| Echo).executor(move |work| {
+    ///     let _ = jobs.try_send(work); // a job for which there is no room fails
+    /// });
+    /// ```
+    pub fn executor(mut self, executor: impl Fn(Work) + Send + Sync + 'static) -> Server<F> {
+        self.executor = Some(Arc::new(executor));
+        self
     }
 
     /// Sets the builder of the watchers.
@@ -273,8 +295,11 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         let balance =
             if self.balance == Balance::ReusePort { Balance::RoundRobin } else { self.balance };
         let mut all = Vec::new();
-        for (index, (prepared, watcher)) in loops.into_iter().zip(watchers).enumerate() {
+        for (index, (mut prepared, watcher)) in loops.into_iter().zip(watchers).enumerate() {
             let handler = (self.make)(index);
+            if let Some(executor) = &self.executor {
+                prepared.engine.share_executor(Arc::clone(executor));
+            }
             all.push(prepared.start(watcher, handler, &remote, balance, &addresses));
         }
         Ok(all)

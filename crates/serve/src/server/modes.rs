@@ -11,7 +11,7 @@ use windlass::{Address, Builder, Completions};
 use super::handler::Handler;
 use super::report::Report;
 use super::{MOST_LOOPS, Prepared, invalid};
-use crate::engine::{Balance, Budget, Config, Given, Remote, Start, Threads};
+use crate::engine::{Balance, Budget, Config, Executor, Given, Remote, Start, Threads};
 
 /// How long a thread waits for the next connection before it ends.
 const REST: Duration = Duration::from_secs(10);
@@ -28,7 +28,9 @@ pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
 /// comes for 10 seconds.
 ///
 /// A callback on a thread may block: only its own connection waits meanwhile. A write to another
-/// connection never blocks in any mode, even if its peer does not read.
+/// connection never blocks in any mode, even if its peer does not read. Each thread runs the
+/// [jobs](crate::Conn::execute) of its connection on worker threads of its own, or on the
+/// [executor](crate::Server::executor) of the program.
 ///
 /// ```
 /// use windlass_serve::IoMode;
@@ -108,6 +110,7 @@ pub(super) struct Common<'a, F> {
     pub(super) make: &'a F,
     pub(super) remote: Remote,
     pub(super) addresses: Vec<Address>,
+    pub(super) executor: Option<Executor>,
 }
 
 impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
@@ -176,6 +179,9 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         if let Some(ids) = ids {
             prepared.engine.continue_ids(ids);
         }
+        if let Some(executor) = &self.executor {
+            prepared.engine.share_executor(Arc::clone(executor));
+        }
         let handler = (self.make)(index);
         let shared = Arc::clone(&prepared.remote.loops[0]);
         let balance = Balance::default();
@@ -190,7 +196,13 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         while !running.is_over() {
             let ended = if rests {
                 match watcher.wait_timeout(&mut done, REST) {
-                    Ok(0) if threads.retire(number, running.engine().next_id()) => break,
+                    // Jobs that must run would be lost with the thread.
+                    Ok(0)
+                        if running.engine().jobs() == 0
+                            && threads.retire(number, running.engine().next_id()) =>
+                    {
+                        break;
+                    }
                     waited => waited,
                 }
             } else {

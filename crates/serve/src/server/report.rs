@@ -15,6 +15,9 @@ pub struct Report {
     /// Threads of an [`IoMode`](crate::IoMode) that could not begin, because the system or the
     /// builder of the watchers refused, and threads whose wait has failed.
     pub thread_errors: u64,
+    /// Jobs that had not ended: a shutdown has left them to themselves. The drop of a loop's
+    /// watcher waits one second for them.
+    pub unfinished_jobs: usize,
     /// How often an accept found no descriptor left. The watcher ends a connection that it cannot
     /// accept. The figure is [`Counters::descriptor_shortages`] of the loops' watchers when the
     /// shutdown begins, and 0 before.
@@ -45,6 +48,7 @@ impl Report {
         self.counts.add(&other.counts);
         self.panics += other.panics;
         self.thread_errors += other.thread_errors;
+        self.unfinished_jobs += other.unfinished_jobs;
         self.descriptor_shortages += other.descriptor_shortages;
         self.unfinished.extend(other.unfinished);
     }

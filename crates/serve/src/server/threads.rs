@@ -13,7 +13,7 @@ use super::handler::Handler;
 use super::modes::{Common, Keeper};
 use super::report::Report;
 use super::{Prepared, Server, invalid};
-use crate::engine::{Balance, Budget, Config, Remote};
+use crate::engine::{Balance, Budget, Config, Executor, Remote};
 
 /// The channels between `run` and a loop that starts: the loop reports that it is ready, and then
 /// waits for a go. If the channel closes instead, another loop could not start.
@@ -49,6 +49,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
                 config,
                 budget: budget.clone(),
                 balance: server.balance,
+                executor: server.executor.clone(),
                 bind,
                 listens,
                 make: &server.make,
@@ -83,6 +84,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
                 make: &server.make,
                 remote,
                 addresses,
+                executor: server.executor.clone(),
             };
             report.add(common.keep(keeper));
         }
@@ -137,6 +139,7 @@ struct Loop<'a, F> {
     config: Config,
     budget: Budget,
     balance: Balance,
+    executor: Option<Executor>,
     bind: bool,
     listens: Vec<Listen>,
     make: &'a F,
@@ -161,7 +164,7 @@ impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
             let made = Prepared::new(self.index, &mut watcher, config, budget, self.listens)?;
             Ok((watcher, made))
         });
-        let (mut watcher, prepared) = match prepared {
+        let (mut watcher, mut prepared) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 // `run` waits for it.
@@ -172,6 +175,9 @@ impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
         let _ = tell.send(Ok((prepared.remote.clone(), prepared.addresses.clone())));
         let Ok((remote, addresses)) = wait.recv() else { return Ok(Report::default()) };
         let _ends_all = EndsAll(remote.clone());
+        if let Some(executor) = self.executor {
+            prepared.engine.share_executor(executor);
+        }
         let handler = (self.make)(self.index);
         let mut running = prepared.start(&mut watcher, handler, &remote, self.balance, &addresses);
         running.run(&mut watcher)?;
