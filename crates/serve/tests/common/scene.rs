@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::Driver;
 use windlass::net::ConnectOptions;
-use windlass::{Address, Buf, Builder, Completions, Op, Reason, Source, Submitter, Watcher};
+use windlass::{
+    Address, Buf, Builder, Completion, Completions, Op, Reason, Source, Submitter, Watcher,
+};
 use windlass_serve::{Action, Context, Handler, IoMode, Remote, Report, Running, Server};
 
 use super::{CLIENT, Client, Clients, Faulty, Harness, PATIENCE, Simulated, System};
@@ -72,6 +74,9 @@ pub trait Setting: Harness {
     where
         H: Handler + 'static,
         F: Fn(usize) -> H + Send + Sync + 'static;
+
+    /// Runs a server that cannot start.
+    fn fails<H: Handler, F: Fn(usize) -> H + Sync>(server: Server<F>) -> std::io::Error;
 }
 
 impl<T: System, M: Mode> Setting for In<T, M> {
@@ -95,6 +100,11 @@ impl<T: System, M: Mode> Setting for In<T, M> {
         });
         Place::There(reports)
     }
+
+    fn fails<H: Handler, F: Fn(usize) -> H + Sync>(server: Server<F>) -> std::io::Error {
+        let server = server.watcher(T::builder()).io_mode(M::MODE);
+        server.run().expect_err("it cannot start")
+    }
 }
 
 macro_rules! simulation {
@@ -112,6 +122,11 @@ macro_rules! simulation {
                 F: Fn(usize) -> H + Send + Sync + 'static,
             {
                 Place::Here(Box::new(server.start_on(watcher).expect("the server starts")))
+            }
+
+            fn fails<H: Handler, F: Fn(usize) -> H + Sync>(server: Server<F>) -> std::io::Error {
+                let mut watcher = Self::watcher(Watcher::builder());
+                server.start_on(&mut watcher).err().expect("it cannot start")
             }
         }
     };
@@ -233,6 +248,8 @@ pub struct Scene<D: Driver, H: Handler, E> {
     pub addresses: Vec<Address>,
     pub remote: Remote,
     pub news: News<E>,
+    /// Completions of no client and no server.
+    pub others: Vec<Completion>,
     place: Place<H>,
     report: Option<Report>,
 }
@@ -264,7 +281,8 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
             done.clear();
         };
         let clients = Clients::default();
-        Scene { watcher, clients, addresses, remote, news, place, report: None }
+        let (others, report) = (Vec::new(), None);
+        Scene { watcher, clients, addresses, remote, news, others, place, report }
     }
 
     /// Whether the server runs on the watcher of the test.
@@ -357,8 +375,9 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
                 Place::Here(running) => running.complete(&mut self.watcher, c),
                 Place::There(_) => Some(c),
             };
-            if let Some(c) = client {
-                self.clients.take(&mut self.watcher, c);
+            match client {
+                Some(c) if c.token == CLIENT => self.clients.take(&mut self.watcher, c),
+                other => self.others.extend(other),
             }
         }
         if let Place::Here(running) = &mut self.place {
