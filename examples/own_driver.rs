@@ -93,6 +93,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn reinit_after_fork(&mut self) -> io::Result<()>;
         fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+        fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason>;
         fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
         fn pool(&mut self) -> Result<&mut Pool, Reason>;

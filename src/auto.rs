@@ -326,6 +326,9 @@ impl Driver for Auto {
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         forward!(self.peer_address(source))
     }
+    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
+        forward!(self.connect_datagram(source, peer))
+    }
     fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
         forward!(self.set_option(source, option))
     }

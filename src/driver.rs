@@ -337,6 +337,17 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
+    /// Sets the peer of a datagram socket: see
+    /// [`Watcher::connect_datagram`](crate::Watcher::connect_datagram). Does not block.
+    ///
+    /// # Errors
+    /// [`Reason::Os`] with what the system reports; `Unsupported` for another kind of source;
+    /// [`Reason::Stale`].
+    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
+        let _ = (source, peer);
+        Err(Reason::Unsupported)
+    }
+
     /// Sets an option of a socket.
     ///
     /// # Errors

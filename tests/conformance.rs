@@ -120,6 +120,10 @@ macro_rules! portable {
                 bound_sockets_answer_their_senders
                 an_address_is_bound_once_unless_it_is_shared
                 an_address_that_cannot_be_bound_is_an_error
+                a_socket_with_a_peer_hears_only_that_one
+                of_sockets_that_share_a_port_one_can_have_a_peer
+                what_is_no_peer_changes_nothing
+                a_closed_port_is_an_error_of_the_next_operation
             }
             back_pressure {
                 queued_bytes_count_what_is_not_out

@@ -569,6 +569,15 @@ pub unsafe trait Kernel {
     /// What the system reports.
     fn peer_address(&self, fd: RawFd) -> io::Result<Address>;
 
+    /// Sets the peer of a datagram socket.
+    ///
+    /// # Errors
+    /// What the system reports; `EOPNOTSUPP` of a kernel without such sockets.
+    fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
+        let _ = (fd, peer);
+        Err(os_error(libc::EOPNOTSUPP))
+    }
+
     /// Sets an option of a socket.
     ///
     /// # Errors

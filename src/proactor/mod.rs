@@ -82,7 +82,7 @@ use crate::op::{self, MULTISHOT, Op, OpCode};
 use crate::remote::{Remote, Submitter};
 use crate::slots::{MOST, NIL, Operation, Table};
 use crate::socket_option::SocketOption;
-use crate::source::{Handle, Source, Ticket};
+use crate::source::{Handle, Source, SourceKind, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::fork;
@@ -556,6 +556,19 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         self.ask(source, |kernel, fd| kernel.peer_address(fd))
+    }
+
+    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
+        self.check_fork()?;
+        self.take_arrived(source);
+        let missing = self.why_missing(source);
+        let state = self.peek(source).filter(|state| !state.has(CONNECTING | RESERVED));
+        let state = state.ok_or(missing)?;
+        if state.kind() != SourceKind::Datagram {
+            return Err(Reason::Unsupported);
+        }
+        let fd = state.fd;
+        self.kernel.connect_datagram(fd, peer).map_err(Reason::from_io)
     }
 
     fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {

@@ -556,6 +556,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
         net::peer(fd).map(Address::from_raw)
     }
 
+    fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
+        match net::connect(fd, peer.raw()) {
+            0.. => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(-errno as i32)),
+        }
+    }
+
     fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
         net::set_socket_option(fd, option)
     }

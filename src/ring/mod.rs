@@ -649,6 +649,10 @@ unsafe impl Kernel for Ring {
         self.os.peer_address(fd)
     }
 
+    fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
+        self.os.connect_datagram(fd, peer)
+    }
+
     fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
         self.os.set_option(fd, option)
     }

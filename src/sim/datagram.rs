@@ -49,6 +49,30 @@ impl World {
         Ok(index as RawFd)
     }
 
+    /// Sets the peer of a socket: it sends there by default, and hears nothing of others.
+    pub(super) fn connect_datagram(
+        &mut self,
+        fd: RawFd,
+        peer: &Address,
+        home: Option<IpAddr>,
+    ) -> io::Result<()> {
+        let socket = &mut self.sockets[fd as usize];
+        let remote = Name::of(peer).on(home).specified();
+        match (&socket.local, &remote) {
+            (Name::Ip(a), Name::Ip(b)) if a.is_ipv4() == b.is_ipv4() => {}
+            (Name::Path(_) | Name::Abstract(_), Name::Path(_) | Name::Abstract(_)) => {}
+            _ => return Err(os(libc::EAFNOSUPPORT)),
+        }
+        socket.remote = remote;
+        Ok(())
+    }
+
+    /// Whether it is a datagram socket with a peer.
+    pub(super) fn has_peer(&self, fd: RawFd) -> bool {
+        let socket = &self.sockets[fd as usize];
+        matches!(socket.role, Role::Datagram(_)) && socket.remote != Name::None
+    }
+
     pub(super) fn recv_from(
         &mut self,
         fd: RawFd,
@@ -74,9 +98,13 @@ impl World {
         fd: RawFd,
         to: &mut [Target<'_>],
     ) -> Result<(Received, Name), i32> {
-        let Role::Datagram(mailbox) = &mut self.sockets[fd as usize].role else {
+        let socket = &mut self.sockets[fd as usize];
+        let Role::Datagram(mailbox) = &mut socket.role else {
             return Err(libc::EOPNOTSUPP);
         };
+        if socket.error != 0 {
+            return Err(std::mem::take(&mut socket.error));
+        }
         let (sender, bytes) = mailbox.letters.pop_front().ok_or(libc::EAGAIN)?;
         mailbox.bytes -= bytes.len() + LETTER_BYTES;
         let waiting = std::mem::take(&mut mailbox.waiting);
@@ -119,9 +147,17 @@ impl World {
         if fault != 0 {
             return -(fault as isize);
         }
+        let sender = &mut self.sockets[fd as usize];
+        let has_peer = sender.remote != Name::None;
+        if sender.error != 0 && matches!(sender.role, Role::Datagram(_)) {
+            // The answer to an earlier datagram: the next operation takes it.
+            return -(std::mem::take(&mut sender.error) as isize);
+        }
         let sender = &self.sockets[fd as usize];
         let errno = match (&sender.role, bytes.len()) {
-            (Role::Datagram(_), ..=MOST_DATAGRAM) if to.is_unspecified() => libc::EDESTADDRREQ,
+            (Role::Datagram(_), ..=MOST_DATAGRAM) if to.is_unspecified() && !has_peer => {
+                libc::EDESTADDRREQ
+            }
             (Role::Datagram(_), ..=MOST_DATAGRAM) => 0,
             (Role::Datagram(_), _) => libc::EMSGSIZE,
             _ => libc::EOPNOTSUPP,
@@ -130,12 +166,22 @@ impl World {
             return -(errno as isize);
         }
         let (name, generation) = (sender.local.clone(), sender.generation);
-        let at = Name::of(to).on(home).specified();
+        let at = match to.is_unspecified() {
+            true => sender.remote.clone(),
+            false => Name::of(to).on(home).specified(),
+        };
         let Some(receiver) = self.mailbox_for(&at, &name) else {
             // A datagram without a receiver is lost; a Unix socket gets an error.
-            let internet = sender.flags & INTERNET != 0;
-            let refused = -(libc::ECONNREFUSED as isize);
-            return if internet { bytes.len() as isize } else { refused };
+            let sender = &mut self.sockets[fd as usize];
+            if sender.flags & INTERNET == 0 {
+                return -(libc::ECONNREFUSED as isize);
+            }
+            if sender.remote == at {
+                // The host of the peer answers that the port is closed.
+                sender.error = libc::ECONNREFUSED;
+                self.edge(index);
+            }
+            return bytes.len() as isize;
         };
         let limit = self.buffer;
         if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {
@@ -162,10 +208,20 @@ impl World {
         at(name).or_else(|| wildcards(name).iter().find_map(at))
     }
 
-    /// The socket that gets the datagrams of a sender: if several share the name, always the same.
+    /// The socket that gets the datagrams of a sender: the one that has it as its peer, or one
+    /// without a peer. If several share the name, always the same.
     fn mailbox_for(&self, name: &Name, sender: &Name) -> Option<u32> {
-        let sharing = self.mailboxes_at(name)?;
-        let which = sender.ip().map_or(0, |ip| usize::from(ip.port()) % sharing.len());
-        Some(sharing[which])
+        let sharing = self.mailboxes_at(name)?.iter().copied();
+        let remote = |at: &u32| &self.sockets[*at as usize].remote;
+        if let Some(own) = sharing.clone().find(|at| remote(at) == sender && *sender != Name::None)
+        {
+            return Some(own);
+        }
+        let mut open = sharing.filter(|at| *remote(at) == Name::None);
+        let which = match open.clone().count() {
+            0 => return None,
+            count => sender.ip().map_or(0, |ip| usize::from(ip.port()) % count),
+        };
+        open.nth(which)
     }
 }

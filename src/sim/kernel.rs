@@ -378,6 +378,11 @@ unsafe impl Kernel for Sim {
         self.enter().peer_address(fd)
     }
 
+    fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
+        let home = self.home;
+        self.enter().connect_datagram(fd, peer, home)
+    }
+
     fn set_option(&mut self, _fd: RawFd, _option: SocketOption) -> io::Result<()> {
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::faults::Fault;
 use super::links::Packet;
 use super::names::Name;
 use super::world::*;
+use crate::address::Address;
 use crate::buf::Target;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
@@ -175,6 +176,10 @@ impl World {
     /// Sends on what is not, or no longer, a connected stream.
     #[inline(never)]
     fn send_otherwise(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> isize {
+        if self.has_peer(fd) {
+            let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
+            return self.send_to(fd, &bytes, &Address::unspecified(), None);
+        }
         let socket = &mut self.sockets[fd as usize];
         let errno = match (&socket.role, std::mem::take(&mut socket.error)) {
             (Role::Vacant, _) => libc::EBADF,

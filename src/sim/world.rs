@@ -236,7 +236,9 @@ impl World {
             Role::Vacant => return Ready::NONE,
             Role::Listener(listener) if listener.backlog.is_empty() => return Ready::NONE,
             Role::Listener(_) => return Ready::READABLE,
-            Role::Datagram(mailbox) if mailbox.letters.is_empty() => return Ready::WRITABLE,
+            Role::Datagram(mailbox) if mailbox.letters.is_empty() && socket.error == 0 => {
+                return Ready::WRITABLE;
+            }
             Role::Datagram(_) => return Ready::READABLE | Ready::WRITABLE,
             Role::Signals { pending: 0, .. } => return Ready::NONE,
             Role::Signals { .. } => return Ready::READABLE,
@@ -376,7 +378,8 @@ impl World {
 
     pub(super) fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
         let socket = &self.sockets[fd as usize];
-        if socket.flags & CONNECTED == 0 || socket.flags & BROKEN != 0 {
+        let has_peer = matches!(socket.role, Role::Datagram(_)) && socket.remote != Name::None;
+        if !has_peer && (socket.flags & CONNECTED == 0 || socket.flags & BROKEN != 0) {
             return Err(os(libc::ENOTCONN));
         }
         Ok(socket.remote.address())

@@ -55,6 +55,42 @@ impl<D: Driver> Watcher<D> {
         self.driver.bind_datagram(&address.into(), options)
     }
 
+    /// Sets the peer of a datagram socket, as connect(2) does: the socket then receives only from
+    /// this address. [`Op::write`] and an [`Op::send_to`] to [`Address::unspecified`] send there. A
+    /// later call changes the peer. Nothing is sent, and the call does not block.
+    ///
+    /// The socket hears when the peer's host answers that the port is closed: the next operation
+    /// ends with `ECONNREFUSED`, and the socket stays usable.
+    ///
+    /// ```
+    /// use windlass::net::DatagramOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let server = watcher.bind_datagram(([127, 0, 0, 1], 0), DatagramOptions::default())?;
+    /// let client = watcher.bind_datagram(([127, 0, 0, 1], 0), DatagramOptions::default())?;
+    /// let address = watcher.local_address(server)?;
+    /// watcher.connect_datagram(client, address.clone())?;
+    /// assert_eq!(watcher.peer_address(client)?, address);
+    /// watcher.submit(Op::write(client, "hello"))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Reason::Unsupported`]: the source is no datagram socket; a driver of your own has none.
+    /// - [`Reason::Os`] with `EAFNOSUPPORT` or `EINVAL`: the address is of another family.
+    /// - [`Reason::Os`] with `ENETUNREACH`: no route leads to the address.
+    /// - [`Reason::Os`] with `EACCES`: it is a broadcast address.
+    /// - [`Reason::Os`] with `ENOENT` or `ECONNREFUSED`: no socket has this Unix path.
+    /// - [`Reason::Stale`], [`Reason::Forked`]: the source has ended; this is a forked child.
+    pub fn connect_datagram(
+        &mut self,
+        source: Source,
+        peer: impl Into<Address>,
+    ) -> Result<(), Reason> {
+        self.driver.connect_datagram(source, &peer.into())
+    }
+
     /// Sets an option of a socket. The connections that a listener accepts later have the options
     /// of the listener. (On macOS they do not have the times of
     /// [`Keepalive`](SocketOption::Keepalive).) In a simulation options have no effect.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use windlass::net::DatagramOptions;
-use windlass::{Address, Done, Op, Source};
+use windlass::{Address, Done, ErrorKind, Op, Reason, Source};
 
 use crate::common::*;
 
@@ -84,4 +84,95 @@ pub fn an_address_that_cannot_be_bound_is_an_error<H: Harness>() {
         let at = b.watcher.local_address(six).unwrap().ip().unwrap();
         assert!(at.is_ipv6() && at.port() != 0);
     }
+}
+
+pub fn a_socket_with_a_peer_hears_only_that_one<H: Harness>() {
+    let mut b = H::bench();
+    let (here, here_at) = bind(&mut b, false);
+    let (there, there_at) = bind(&mut b, false);
+    let (other, _) = bind(&mut b, false);
+    b.watcher.connect_datagram(here, there_at.clone()).unwrap();
+    assert_eq!(b.watcher.peer_address(here).unwrap(), there_at);
+    let receive = b.submit(Op::recv_from(here));
+    let foreign = b.submit(Op::send_to(other, "not for you", here_at.clone()));
+    // On some systems its host answers that the port is closed for this sender.
+    let _ = b.end(foreign);
+    for op in [Op::write(here, "one"), Op::send_to(here, "two", Address::unspecified())] {
+        let hear = b.submit(Op::recv_from(there));
+        let send = b.submit(op);
+        expect_written(b.end(send));
+        let Ok(Done::Received { from, .. }) = b.end(hear).result else { panic!() };
+        assert_eq!(from, here_at);
+    }
+    let send = b.submit(Op::send_to(there, "answer", here_at));
+    expect_written(b.end(send));
+    let Ok(Done::Received { data, from, .. }) = b.end(receive).result else { panic!() };
+    assert_eq!((&*data, from), (&b"answer"[..], there_at));
+    // Only datagram sockets have a peer that changes.
+    let (stream, _peer) = b.pair();
+    let to = Address::from((Ipv4Addr::LOCALHOST, 9));
+    assert_eq!(b.watcher.connect_datagram(stream, to.clone()), Err(Reason::Unsupported));
+    b.watcher.abort(here);
+    assert_eq!(b.watcher.connect_datagram(here, to), Err(Reason::Stale));
+    b.expect_all_ended();
+}
+
+/// Where the system distributes by the sender, the socket with a peer has the datagrams of this
+/// peer, and no others.
+pub fn of_sockets_that_share_a_port_one_can_have_a_peer<H: Harness>() {
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let mut b = H::bench();
+    let (one, at) = bind(&mut b, true);
+    let options = DatagramOptions::default().reuse_port(true);
+    let other = b.watcher.bind_datagram(at.clone(), options).unwrap();
+    for round in 0..4 {
+        let (peer, peer_at) = bind(&mut b, false);
+        b.watcher.connect_datagram(one, peer_at.clone()).unwrap();
+        let (stranger, _) = bind(&mut b, false);
+        for (sender, receiver) in [(peer, one), (stranger, other)] {
+            let send = b.submit(Op::send_to(sender, pattern(9, round), at.clone()));
+            expect_written(b.end(send));
+            let receive = b.submit(Op::recv_from(receiver));
+            let Ok(Done::Received { data, .. }) = b.end(receive).result else { panic!() };
+            assert_eq!(*data, *pattern(9, round));
+        }
+    }
+    b.expect_all_ended();
+}
+
+pub fn what_is_no_peer_changes_nothing<H: Harness>() {
+    let mut b = H::bench();
+    let (here, here_at) = bind(&mut b, false);
+    let (there, there_at) = bind(&mut b, false);
+    b.watcher.connect_datagram(here, there_at.clone()).unwrap();
+    for bad in [Address::unspecified(), (Ipv6Addr::LOCALHOST, 9).into()] {
+        let refused = b.watcher.connect_datagram(here, bad);
+        assert!(matches!(refused, Err(Reason::Os(_))), "{refused:?}");
+    }
+    assert_eq!(b.watcher.peer_address(here).unwrap(), there_at);
+    let receive = b.submit(Op::recv_from(here));
+    let send = b.submit(Op::send_to(there, "still", here_at));
+    expect_written(b.end(send));
+    let Ok(Done::Received { data, .. }) = b.end(receive).result else { panic!() };
+    assert_eq!(&*data, b"still");
+    b.expect_all_ended();
+}
+
+pub fn a_closed_port_is_an_error_of_the_next_operation<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = bind(&mut b, false);
+    let (there, there_at) = bind(&mut b, false);
+    b.watcher.abort(there);
+    b.watcher.connect_datagram(here, there_at).unwrap();
+    let receive = b.submit(Op::recv_from(here));
+    b.look();
+    let send = b.submit(Op::write(here, "is there no one?"));
+    expect_written(b.end(send));
+    expect_errno(b.end(receive), &[libc::ECONNREFUSED]);
+    // The socket lives.
+    let receive = b.submit(Op::recv_from(here).timeout(std::time::Duration::from_millis(2)));
+    expect_unmoved(b.end(receive), ErrorKind::Deadline);
+    b.expect_all_ended();
 }
