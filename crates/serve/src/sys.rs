@@ -5,6 +5,15 @@ use std::path::{Path, PathBuf};
 /// Whether accepted sockets do not have the times of their listener's keep-alive probes.
 pub(crate) const ACCEPTED_LACK_KEEPALIVE: bool = cfg!(target_vendor = "apple");
 
+/// The errno of a datagram that is too long for the system or its network.
+pub(crate) const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
+    90
+} else if cfg!(windows) {
+    115
+} else {
+    40
+};
+
 /// A Unix path at which this process listens. It is removed when this is dropped, unless another
 /// socket has taken its name meanwhile.
 #[derive(Debug)]

@@ -417,6 +417,7 @@ impl<S: Default> Engine<S> {
                 None
             }
             OpCode::Connect => self.connected(watcher, index, completion),
+            OpCode::RecvFrom => self.client_heard(watcher, index, completion),
             _ => None,
         }
     }
@@ -462,7 +463,7 @@ impl<S: Default> Engine<S> {
             }
             LETTERS..JOBS => {
                 let failed = completion.error_kind();
-                self.sent(index - LETTERS, completion.take_buf().len(), failed);
+                self.sent(watcher, index - LETTERS, completion.take_buf().len(), failed);
                 None
             }
             LAST_JOBS => {

@@ -37,6 +37,9 @@ pub(crate) enum Request {
     Sweep,
     /// It has refused the timer of the sessions.
     Expiry,
+    ConnectDatagram(Id),
+    /// It has refused a receive of this client.
+    Receive(Id),
     /// A deadline is new, or has passed.
     Deadlines,
     /// A stream waits for memory of the server.
@@ -305,6 +308,9 @@ impl<S: Default> Engine<S> {
     pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, origin: Origin) {
         self.opens(id);
         self.log_opened(id, origin);
+        if self.is_session(id) {
+            return self.client_opened(watcher, id);
+        }
         self.set_options_of_connection(watcher, id, false);
         self.begin(watcher, id);
     }
@@ -470,7 +476,6 @@ impl<S> Engine<S> {
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.requests = false;
         self.send_letters(watcher);
-        self.send_outbox(watcher);
         self.submit_jobs(watcher);
         for request in std::mem::take(&mut self.wanted) {
             match request {
@@ -500,6 +505,11 @@ impl<S> Engine<S> {
                 Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
+                Request::ConnectDatagram(id) if self.is_session(id) => {
+                    self.begin_client(watcher, id);
+                }
+                Request::ConnectDatagram(_) => {}
+                Request::Receive(id) => self.receive_of_client(watcher, id),
                 Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),
                 Request::Idle(id) => {
                     if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
@@ -532,5 +542,7 @@ impl<S> Engine<S> {
                 }
             }
         }
+        // A client that could not connect gives back the charges of its datagrams.
+        self.send_outbox(watcher);
     }
 }

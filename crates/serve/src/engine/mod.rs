@@ -11,6 +11,7 @@
 //! linger.rs    the last part of a close
 //! datagram.rs  datagram sockets
 //! sessions.rs  the peers of datagram sockets as connections
+//! clients.rs   connected datagram sockets
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
@@ -24,6 +25,7 @@
 mod balance;
 mod blocking;
 mod budget;
+mod clients;
 mod conn;
 mod datagram;
 mod deadlines;

@@ -18,6 +18,9 @@ use super::listener::{Request, is_full};
 use super::output::NO_MORE;
 use super::{Cause, Engine, Event, LETTERS, Origin, SESSIONS};
 
+/// In place of the number of a socket: the session is a client, with a socket of its own.
+const CLIENT: usize = usize::MAX;
+
 /// How many sessions expire in one turn.
 const AT_ONCE: usize = 1024;
 
@@ -45,13 +48,13 @@ impl Peer {
 struct Session {
     /// Its place in the table of connections.
     index: u32,
-    /// The number of the socket among the listeners.
+    /// The number of the socket among the listeners, or `CLIENT`.
     listener: usize,
     peer: Peer,
     /// The memory of an address that has arrived, for the next answer.
     spare: Option<Address>,
-    /// When its last datagram arrived.
-    heard: Instant,
+    /// When its last datagram arrived, or its client was connected. Before that it is in no list.
+    heard: Option<Instant>,
     /// Its neighbours in the list.
     before: u32,
     after: u32,
@@ -67,6 +70,26 @@ struct Session {
     cause: Option<Cause>,
 }
 
+impl Session {
+    fn new(index: u32, listener: usize, peer: Peer) -> Session {
+        Session {
+            index,
+            listener,
+            peer,
+            spare: None,
+            heard: None,
+            before: NIL,
+            after: NIL,
+            charged: 0,
+            letters: 0,
+            unsent: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            cause: None,
+        }
+    }
+}
+
 /// A datagram that is being sent.
 #[derive(Clone, Copy)]
 struct Letter {
@@ -79,6 +102,8 @@ pub(crate) struct Sessions {
     all: Vec<Option<Session>>,
     vacant: Vec<u32>,
     by_peer: HashMap<(usize, Peer), u32>,
+    /// How many of them are clients.
+    clients: usize,
     /// The ends of the list.
     first: u32,
     last: u32,
@@ -99,6 +124,7 @@ impl Default for Sessions {
             all: Vec::new(),
             vacant: Vec::new(),
             by_peer: HashMap::new(),
+            clients: 0,
             first: NIL,
             last: NIL,
             timer: None,
@@ -111,8 +137,9 @@ impl Default for Sessions {
 }
 
 impl Sessions {
+    /// How many there are, without clients.
     pub(crate) fn len(&self) -> usize {
-        self.all.len() - self.vacant.len()
+        self.all.len() - self.vacant.len() - self.clients
     }
 
     pub(crate) fn charged(&self) -> usize {
@@ -128,16 +155,35 @@ impl Sessions {
             self.all.push(None);
             self.all.len() as u32 - 1
         });
-        self.by_peer.insert((session.listener, session.peer.clone()), at);
+        let (is_known, key) = (session.heard.is_some(), (session.listener, session.peer.clone()));
         self.all[at as usize] = Some(session);
-        self.append(at);
+        if is_known {
+            self.by_peer.insert(key, at);
+            self.append(at);
+        }
         at
     }
 
+    /// Adds a client that connects.
+    pub(crate) fn insert_client(&mut self, index: u32, to: &Address) -> u32 {
+        self.clients += 1;
+        self.insert(Session::new(index, CLIENT, Peer::of(to)))
+    }
+
+    /// The address of a peer.
+    pub(crate) fn address(&mut self, at: u32) -> Address {
+        self.get(at).peer.address()
+    }
+
     fn remove(&mut self, at: u32) -> Session {
-        self.unlink(at);
+        if self.get(at).heard.is_some() {
+            self.unlink(at);
+        }
         let session = self.all[at as usize].take().expect("a place names a session that is there");
-        self.by_peer.remove(&(session.listener, session.peer.clone()));
+        match session.listener {
+            CLIENT => self.clients -= 1,
+            listener => _ = self.by_peer.remove(&(listener, session.peer.clone())),
+        }
         self.vacant.push(at);
         session
     }
@@ -168,8 +214,9 @@ impl Sessions {
 
     /// Begins the idle time of a session again.
     fn touch(&mut self, at: u32, now: Instant) {
-        self.get(at).heard = now;
-        if self.last != at {
+        if self.get(at).heard.replace(now).is_none() {
+            self.append(at);
+        } else if self.last != at {
             self.unlink(at);
             self.append(at);
         }
@@ -212,21 +259,9 @@ impl<S: Default> Engine<S> {
             self.counts.refused_datagrams += 1;
             return None;
         };
-        let at = self.sessions.insert(Session {
-            index: id.index(),
-            listener,
-            peer: known.1,
-            spare: Some(from),
-            heard: now,
-            before: NIL,
-            after: NIL,
-            charged: 0,
-            letters: 0,
-            unsent: 0,
-            held: VecDeque::new(),
-            held_bytes: 0,
-            cause: None,
-        });
+        let session = Session::new(id.index(), listener, known.1);
+        let session = Session { spare: Some(from), heard: Some(now), ..session };
+        let at = self.sessions.insert(session);
         self.table.place_mut(id.index()).active = SESSION | at;
         self.table.begin(id.index(), now);
         self.counts.sessions += 1;
@@ -338,9 +373,21 @@ impl<S> Engine<S> {
                 self.letter_ended(letter, len, None);
                 continue;
             };
+            let place = self.table.place(id.index());
+            let (own, flags) = (place.source, place.flags);
             let session = self.sessions.get(at);
-            let source = self.listeners[session.listener];
-            let to = session.spare.take().unwrap_or_else(|| session.peer.address());
+            if flags & CONNECTING != 0 {
+                self.sessions.outbox.push_back((id, data));
+                continue;
+            }
+            let (source, to) = match session.listener {
+                // Some systems refuse an address on a connected socket.
+                CLIENT => (own, Address::unspecified()),
+                listener => {
+                    let to = session.spare.take().unwrap_or_else(|| session.peer.address());
+                    (self.listeners[listener], to)
+                }
+            };
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
             let slot = self.sessions.vacant_sent.pop().unwrap_or_else(|| {
@@ -366,10 +413,22 @@ impl<S> Engine<S> {
     }
 
     /// A send has ended.
-    pub(crate) fn sent(&mut self, slot: u32, len: usize, failed: Option<ErrorKind>) {
+    pub(crate) fn sent<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        slot: u32,
+        len: usize,
+        failed: Option<ErrorKind>,
+    ) {
         let letter = self.sessions.sent[slot as usize];
         self.sessions.vacant_sent.push(slot);
         self.letter_ended(letter, len, failed);
+        if let Some(failed) = failed
+            && let Some(at) = self.table.get(letter.id).and_then(|place| session_of(place.active))
+            && self.sessions.get(at).listener == CLIENT
+        {
+            self.client_failed(watcher, letter.id, failed);
+        }
     }
 
     /// Gives back the charge of a datagram that was sent, has failed, or is dropped with its
@@ -418,16 +477,19 @@ impl<S> Engine<S> {
     /// Ends a session at once.
     pub(crate) fn end_session<D: Driver>(
         &mut self,
-        watcher: &Watcher<D>,
+        watcher: &mut Watcher<D>,
         index: u32,
         at: u32,
         cause: Cause,
     ) {
+        // Only a client has a source.
+        watcher.abort(self.table.place(index).source);
         let unsent = self.waiting_datagrams(at);
         let session = self.sessions.remove(at);
         self.sessions.charged -= session.held_bytes as usize;
         self.budget.change(session.held_bytes, 0);
-        // The charge to the budget goes when the sends have ended.
+        // The charge to the budget goes when the sends have ended, or are dropped.
+        self.requests |= session.letters > 0;
         self.table.charge(index, session.charged, 0);
         let cause = session.cause.unwrap_or(cause);
         let place = self.table.place_mut(index);
@@ -438,10 +500,11 @@ impl<S> Engine<S> {
         self.end(watcher, index, cause, unsent + session.unsent);
     }
 
-    /// Ends the sessions of all sockets, which close.
+    /// Ends the sessions of all bound sockets, which close.
     pub(crate) fn close_sessions(&mut self) {
-        let indices: Vec<u32> =
-            self.sessions.all.iter().flatten().map(|session| session.index).collect();
+        let all = self.sessions.all.iter().flatten();
+        let bound = all.filter(|session| session.listener != CLIENT);
+        let indices: Vec<u32> = bound.map(|session| session.index).collect();
         for index in indices {
             self.close_as(self.table.id(index), Cause::Shutdown);
         }
@@ -462,8 +525,10 @@ impl<S> Engine<S> {
     /// Starts the timer of the session that expires next.
     pub(crate) fn arm_expiry<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         let Some(idle) = self.config.limits.session_idle else { return };
-        if self.sessions.first != NIL && self.sessions.timer.is_none() {
-            let heard = self.sessions.get(self.sessions.first).heard;
+        if self.sessions.first != NIL
+            && self.sessions.timer.is_none()
+            && let Some(heard) = self.sessions.get(self.sessions.first).heard
+        {
             self.submit_expiry(watcher, Op::timer_at(heard + idle));
         }
     }
@@ -487,7 +552,8 @@ impl<S> Engine<S> {
                 return;
             }
             let session = self.sessions.get(at);
-            let (index, due) = (session.index, session.heard + idle);
+            let Some(heard) = session.heard else { return };
+            let (index, due) = (session.index, heard + idle);
             if due > now {
                 // Not before a step has passed, so that sessions expire in groups.
                 return self.submit_expiry(watcher, Op::timer_at(due.max(now + idle / 16)));

@@ -1,0 +1,150 @@
+//! UDP clients: a connected socket, which is a session of its own.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use windlass::driver::Driver;
+use windlass::net::DatagramOptions;
+use windlass::{Address, Completion, Done, ErrorKind, Op, Reason, Source, Watcher};
+
+use super::conn::*;
+use super::events::Pending;
+use super::listener::{Request, is_full};
+use super::{Cause, Engine, Event};
+use crate::sys::EMSGSIZE;
+
+/// How many receives a client has in flight. So a turn takes at most as many of its datagrams.
+const RECEIVES: usize = 8;
+
+/// The local address of a socket that connects to this one.
+fn local(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(to) if to.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(to) if to.ip().is_loopback() => (Ipv6Addr::LOCALHOST, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+impl<S> Engine<S> {
+    /// Makes a UDP socket that is connected to an internet address. The socket is a session: each
+    /// write is one datagram, and each datagram of the peer is an [`Event::Data`]. The program can
+    /// write at once. [`Event::Opened`] follows in the next turn, or [`Event::Closed`] if the
+    /// system refuses the socket or the address.
+    ///
+    /// Nothing shows whether a peer is there. If its host answers that the port is closed, the
+    /// session ends with [`Cause::Os`] and `ECONNREFUSED`, at the earliest after the first
+    /// datagram. Other errors of the network end it, too. A datagram that is too long is only
+    /// counted, as [`datagram_errors`](super::Counts::datagram_errors).
+    ///
+    /// [`Limits::session_idle`](super::Limits::session_idle) ends it when the peer is silent. Its
+    /// other limits are those of [sessions](Engine::bind_datagram), except
+    /// [`Limits::sessions`](super::Limits::sessions): a client is not refused.
+    ///
+    /// # Errors
+    /// The state comes back if the engine has 2^24 connections, or its server shuts down.
+    pub fn connect_datagram(&mut self, to: impl Into<Address>, state: S) -> Result<Id, S> {
+        if self.refuses || self.table.len >= MOST as usize {
+            return Err(state);
+        }
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING | READING, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        self.count_load(1);
+        let at = self.sessions.insert_client(id.index(), &to.into());
+        self.table.place_mut(id.index()).active = SESSION | at;
+        self.request(Request::ConnectDatagram(id));
+        Ok(id)
+    }
+
+    /// Makes the socket of a client.
+    pub(crate) fn begin_client<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let index = id.index();
+        let Some(at) = self.session_at(index) else { return };
+        let to = self.sessions.address(at);
+        let cause = match to.ip() {
+            None => Cause::Rejected,
+            Some(ip) => match watcher.bind_datagram(local(ip), DatagramOptions::default()) {
+                Err(error) => error.raw_os_error().map_or(Cause::Rejected, Cause::Os),
+                Ok(source) => match watcher.connect_datagram(source, to) {
+                    Ok(()) => {
+                        self.table.place_mut(index).source = source;
+                        self.pending.push_back(Pending::Opened(id, Some(ip)));
+                        return;
+                    }
+                    Err(reason) => {
+                        watcher.abort(source);
+                        match reason {
+                            Reason::Os(errno) => Cause::Os(errno),
+                            _ => Cause::Rejected,
+                        }
+                    }
+                },
+            },
+        };
+        self.end_session(watcher, index, at, cause);
+    }
+
+    /// Begins to receive.
+    pub(crate) fn client_opened<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        self.counts.connected += 1;
+        self.table.begin(id.index(), watcher.now());
+        self.touch_session(watcher, id);
+        self.arm_expiry(watcher);
+        // What the program has written so far leaves now.
+        self.requests = true;
+        for _ in 0..RECEIVES {
+            self.receive_of_client(watcher, id);
+        }
+    }
+
+    pub(crate) fn receive_of_client<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let Some(source) = self.source(id) else { return };
+        let receive = Op::recv_from(source).token(self.token(id.index()));
+        if is_full(watcher.submit(receive)) {
+            self.request(Request::Receive(id));
+        }
+    }
+
+    /// A receive of a client has ended.
+    pub(crate) fn client_heard<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        let id = self.table.id(index);
+        match completion.result {
+            Ok(Done::Received { data, truncated, .. }) => {
+                self.counts.datagrams += 1;
+                self.counts.truncated_datagrams += u64::from(truncated);
+                self.receive_of_client(watcher, id);
+                self.touch_session(watcher, id);
+                self.hear(index, data)
+            }
+            Ok(_) => None,
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled => {}
+                    ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
+                    _ => self.fail(watcher, index, Cause::Rejected),
+                }
+                None
+            }
+        }
+    }
+
+    /// A send of a client has failed. The error may be the answer to an earlier datagram.
+    pub(crate) fn client_failed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        failed: ErrorKind,
+    ) {
+        if let ErrorKind::Os(errno) = failed
+            && errno != EMSGSIZE
+            && self.is_session(id)
+        {
+            self.fail(watcher, id.index(), Cause::Os(errno));
+        }
+    }
+}
