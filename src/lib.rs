@@ -87,6 +87,7 @@ mod auto;
 mod batch;
 mod bell;
 mod buf;
+pub mod buf_pool;
 mod builder;
 mod clock;
 mod completion;

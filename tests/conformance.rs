@@ -163,6 +163,7 @@ macro_rules! portable {
                 buffers_that_are_too_long_are_refused
                 a_short_read_shows_only_what_was_read
                 lists_in_lists_are_one_list
+                buffers_of_a_pool_come_back_from_every_end
             }
             cancel {
                 every_kind_of_read_can_be_cancelled

@@ -21,6 +21,8 @@ use windlass::{Buf, Completions, Done, DriverKind, ErrorKind, Handle, Op, Ready,
 mod alloc;
 #[path = "memory/lists.rs"]
 mod lists;
+#[path = "memory/pool.rs"]
+mod pool;
 #[path = "common/skip.rs"]
 mod skip;
 mod worlds;

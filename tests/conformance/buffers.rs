@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass::buf_pool::BufPool;
 use windlass::{Buf, Done, ErrorKind, Op, Reason};
 
 use crate::common::*;
@@ -247,4 +248,54 @@ pub fn lists_in_lists_are_one_list<H: Harness>() {
     let read = b.submit(read.timeout(BOUND));
     assert_eq!(expect_read(b.end(read)).into_vec(), b"abcde");
     b.expect_all_ended();
+}
+
+/// Every completion and every refusal returns its buffer, so a traced pool misses none.
+pub fn buffers_of_a_pool_come_back_from_every_end<H: Harness>() {
+    let pool = BufPool::traced(64 << 10, 1 << 20);
+    for kind in [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Aborted, ErrorKind::Closed] {
+        let mut b = H::bench();
+        let (here, there) = b.pair();
+        for _ in 0..3 {
+            let mut text = pool.take(1000);
+            pool.append(&mut text, &pattern(3000, 1));
+            let write = b.submit(Op::write(here, text));
+            pool.give(expect_written(b.end(write)));
+            let read = b.submit(Op::read_exact(there, pool.take(3000), 3000));
+            let data = expect_read(b.end(read));
+            assert_eq!(&*data, pattern(3000, 1));
+            pool.give(data);
+            // A list gives its parts back.
+            let list = Buf::list([pool.take(64), pool.take(1)]);
+            let (reason, op) = b.refuse(Op::read_exact(there, list, 0));
+            assert_eq!(reason, Reason::BadCount);
+            pool.give(op.into_buf());
+        }
+        let stuck = b.stuck();
+        let mut text = pool.take(64);
+        pool.append(&mut text, b"more");
+        let soon = |op: Op| match kind {
+            ErrorKind::Deadline => op.timeout(Duration::from_millis(1)),
+            _ => op,
+        };
+        let tickets = [
+            b.submit(soon(Op::read_into(stuck.writer, pool.take(64)))),
+            b.submit(soon(Op::read_into(stuck.writer, pool.take_aligned(64)))),
+            b.submit(soon(Op::write(stuck.writer, text))),
+        ];
+        match kind {
+            ErrorKind::Cancelled => tickets.iter().for_each(|t| assert!(b.watcher.cancel(*t))),
+            ErrorKind::Aborted => assert!(b.watcher.abort(stuck.writer)),
+            ErrorKind::Closed => b.watcher.close(),
+            _ => {}
+        }
+        for ticket in tickets {
+            pool.give(expect_unmoved(b.end(ticket), kind));
+        }
+        let report = pool.report().expect("it is traced");
+        assert!(report.places.is_empty() && report.foreign == 0, "{kind:?}: {report}");
+    }
+    let counters = pool.counters();
+    assert_eq!((counters.outstanding(), counters.freed), (0, 0), "{counters:?}");
+    assert!(counters.allocated < 10, "they were not used again: {counters:?}");
 }
