@@ -118,7 +118,8 @@ pub enum Mode {
     /// Once each time the condition arises anew.
     Edge,
     /// One event; then the registration is disarmed until
-    /// [`rearm`](crate::reactor::Reactor::rearm). Arming reports conditions that already hold, so
-    /// edge-triggered oneshot (epoll) would be the same.
+    /// [`rearm`](crate::reactor::Reactor::rearm), which keeps the mode. Arming reports conditions
+    /// that already hold. epoll's edge-triggered oneshot (`EPOLLET | EPOLLONESHOT`) behaves in the
+    /// same way, so there is no mode of its own for it.
     Oneshot,
 }

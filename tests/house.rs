@@ -310,7 +310,7 @@ fn tests() -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The tests in the table of `tests/README.md` exist.
+/// The tests in the tables of `tests/README.md` exist, there or in the sources.
 #[test]
 fn the_tests_that_are_named_exist() {
     let page = include_str!("README.md");
@@ -318,7 +318,7 @@ fn the_tests_that_are_named_exist() {
     let last = |row: &str| row.trim_end_matches('|').rsplit('|').next().unwrap_or("").to_owned();
     let cells: Vec<String> = table.lines().map(last).collect();
     let names = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let (files, mut count) = (tests(), 0);
+    let (files, mut count) = ([tests(), sources()].concat(), 0);
     for name in names {
         let (plain, generic) = (format!("fn {name}("), format!("fn {name}<"));
         let there = files.iter().any(|(_, text)| text.contains(&plain) || text.contains(&generic));

@@ -18,6 +18,7 @@ use crate::sys::{
     waker::{Signal, WakeFd},
 };
 
+mod echo;
 mod modes;
 mod wakes;
 
