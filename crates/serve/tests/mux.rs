@@ -75,6 +75,7 @@ impl<D: Driver> Two<D> {
         };
         // The other server is there first, on the watcher that both share in the end.
         let first = Server::new(named("a", None, &Rc::default())).config(config(most));
+        let first = first.listen("tcp://127.0.0.1:0").unwrap();
         let mut bench = bench::<T, _, _>(first.listen("tcp://127.0.0.1:0").unwrap());
         let rest = Server::new(named("b", None, &listeners)).config(config(most_of_rest));
         let rest = rest.without_listener().start_on(&mut bench.watcher).unwrap();
@@ -84,7 +85,13 @@ impl<D: Driver> Two<D> {
 
     /// A client, and the name of the server that has greeted it.
     fn greeted(&mut self) -> (Source, String) {
-        let client = self.bench.connect();
+        self.greeted_at(0)
+    }
+
+    /// A client of one of the two listeners.
+    fn greeted_at(&mut self, listener: usize) -> (Source, String) {
+        let address = self.bench.addresses[listener].clone();
+        let client = self.bench.connect_to(address);
         let name = self.hears(client);
         (client, name)
     }
@@ -127,12 +134,12 @@ impl<D: Driver> Two<D> {
     }
 }
 
-/// nbio's TestListenerMux.
+/// nbio's TestListenerMux: the limit is one for both listeners.
 fn the_first_takes_so_many_and_the_rest_go_on<T: Harness>() {
     let mut two = Two::new::<T>(3, 1000);
     let mut firsts = Vec::new();
     for number in 0..10_usize {
-        let (client, name) = two.greeted();
+        let (client, name) = two.greeted_at(number % 2);
         assert_eq!(name, if number < 3 { "a" } else { "b" }, "connection {number}");
         if number < 3 {
             firsts.push(client);
@@ -151,7 +158,9 @@ fn the_first_takes_so_many_and_the_rest_go_on<T: Harness>() {
     assert_eq!((counts.accepted, counts.passed_on, counts.refused), (6, 10, 0));
     let counts = two.rest.report().counts;
     assert_eq!((counts.accepted, counts.passed_on, counts.refused), (10, 0, 0));
-    assert!(two.listeners.borrow().iter().all(|listener| *listener == Some(0)));
+    // The rest knows which listener has accepted each.
+    let listeners = (3..10).map(|number| Some(number % 2)).chain([Some(0); 3]);
+    assert!(two.listeners.borrow().iter().copied().eq(listeners));
 }
 
 fn servers_that_overflow_to_each_other_refuse_what_neither_takes<T: Harness>() {
