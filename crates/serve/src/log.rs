@@ -38,7 +38,7 @@ use std::time::Duration;
 use windlass::net::SocketOption;
 use windlass::{Address, ErrorKind, Reason};
 
-use crate::engine::{Cause, Id, Phase};
+use crate::engine::{Cause, Id, JobError, Phase};
 
 #[cfg(feature = "log")]
 pub use to_log::ToLog;
@@ -71,7 +71,7 @@ impl fmt::Debug for dyn Log + '_ {
 /// warning or an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
-    /// The program has a defect: a callback has panicked.
+    /// The program has a defect: a callback or a job has panicked.
     Error,
     /// The server has not served a peer as it should: it has refused or closed a connection because
     /// of a limit, or an accept has failed.
@@ -86,6 +86,8 @@ pub enum Level {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Record<'a> {
+    /// The name of the server: [`Config::name`](crate::Config::name).
+    pub server: &'a str,
     /// The loop or the thread, as in [`Id::loop_index`].
     pub loop_index: usize,
     /// What has happened.
@@ -195,6 +197,14 @@ pub enum LogEvent<'a> {
         /// The message of the panic; empty if it has no text.
         message: &'a str,
     },
+    /// A [job](crate::Engine::execute) of a connection has no value. [`Level::Error`] if it has
+    /// panicked, else [`Level::Warn`].
+    JobFailed {
+        /// The connection, which may have ended.
+        id: Id,
+        /// Why.
+        error: &'a JobError,
+    },
     /// A loop of a server begins to shut down, or a thread of an [`IoMode`](crate::IoMode).
     /// [`Level::Info`].
     ShutdownBegun {
@@ -255,17 +265,21 @@ impl Record<'_> {
             | LogEvent::Detached { id }
             | LogEvent::Moved { id, .. }
             | LogEvent::Throttled { id, .. }
-            | LogEvent::OptionRefused { id, .. } => Some(id),
+            | LogEvent::OptionRefused { id, .. }
+            | LogEvent::JobFailed { id, .. } => Some(id),
             LogEvent::Panicked { id, .. } => id,
             _ => None,
         }
     }
 
-    /// Passes each field of the record to `put`, by its name: `loop` first, then the `id`, then
-    /// those of the [event](LogEvent), with `age_ms` for `age`. Values that are `None` are left
-    /// out.
+    /// Passes each field of the record to `put`, by its name: the `server` if it has a name,
+    /// `loop`, the `id`, then those of the [event](LogEvent), with `age_ms` for `age`. Values that
+    /// are `None` are left out.
     pub fn fields<'a>(&'a self, mut put: impl FnMut(&'static str, Field<'a>)) {
         let number = |number: usize| Field::Number(number as u64);
+        if !self.server.is_empty() {
+            put("server", Field::Text(self.server));
+        }
         put("loop", number(self.loop_index));
         if let Some(id) = self.id() {
             put("id", Field::Number(id.number()));
@@ -315,6 +329,7 @@ impl Record<'_> {
                 put("reason", Field::Value(reason));
             }
             LogEvent::Panicked { id: _, message } => put("message", Field::Text(message)),
+            LogEvent::JobFailed { id: _, error } => put("error", Field::Value(error)),
             LogEvent::ShutdownBegun { connections, descriptor_shortages } => {
                 put("connections", number(*connections));
                 put("descriptor_shortages", Field::Number(*descriptor_shortages));
@@ -327,12 +342,14 @@ impl Record<'_> {
 impl LogEvent<'_> {
     fn level(&self) -> Level {
         match self {
-            LogEvent::Panicked { .. } => Level::Error,
+            LogEvent::Panicked { .. }
+            | LogEvent::JobFailed { error: JobError::Panicked(_), .. } => Level::Error,
             LogEvent::Refused { cause: RefusedBecause::Shutdown, .. } => Level::Debug,
             LogEvent::AcceptFailed { .. }
             | LogEvent::Refused { .. }
             | LogEvent::Throttled { .. }
-            | LogEvent::OptionRefused { .. } => Level::Warn,
+            | LogEvent::OptionRefused { .. }
+            | LogEvent::JobFailed { .. } => Level::Warn,
             LogEvent::ShutdownEnded { unfinished } if *unfinished > 0 => Level::Warn,
             LogEvent::Listening { .. }
             | LogEvent::Unthrottled { .. }
@@ -366,6 +383,7 @@ impl LogEvent<'_> {
             LogEvent::Unthrottled { .. } => "connections read again",
             LogEvent::OptionRefused { .. } => "socket option refused",
             LogEvent::Panicked { .. } => "callback panicked",
+            LogEvent::JobFailed { .. } => "job failed",
             LogEvent::ShutdownBegun { .. } => "shutdown begun",
             LogEvent::ShutdownEnded { .. } => "shutdown ended",
         }
@@ -373,12 +391,13 @@ impl LogEvent<'_> {
 }
 
 impl fmt::Display for Record<'_> {
-    /// What has happened, and the fields without the loop: `connection closed id=1024 cause=Eof …`
+    /// What has happened, and the fields without the server and the loop:
+    /// `connection closed id=1024 cause=Eof …`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.event.words())?;
         let mut result = Ok(());
         self.fields(|name, field| {
-            if name != "loop" && result.is_ok() {
+            if !matches!(name, "server" | "loop") && result.is_ok() {
                 result = write!(f, " {name}={field}");
             }
         });
@@ -397,8 +416,7 @@ impl fmt::Display for Field<'_> {
 }
 
 /// Tells a log of an event, if it wants the level.
-pub(crate) fn tell(log: &dyn Log, loop_index: usize, event: LogEvent<'_>) {
-    let record = Record { loop_index, event };
+pub(crate) fn tell(log: &dyn Log, record: Record<'_>) {
     // The engine is in the middle of its work: a panic must not pass through it.
     let told = panic::catch_unwind(AssertUnwindSafe(|| {
         if log.enabled(record.level()) {

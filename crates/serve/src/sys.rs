@@ -14,6 +14,27 @@ pub(crate) const EMSGSIZE: i32 = if cfg!(any(target_os = "linux", target_os = "a
     40
 };
 
+/// The processors that this thread may use, by their numbers; none where a thread cannot be bound.
+pub(crate) fn processors() -> Vec<usize> {
+    if !cfg!(any(target_os = "linux", target_os = "android")) {
+        return Vec::new();
+    }
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .map_or(Vec::new(), listed)
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn listed(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse::<usize>().ok()?..=last.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
 /// A Unix path at which this process listens. It is removed when this is dropped, unless another
 /// socket has taken its name meanwhile.
 #[derive(Debug)]
@@ -51,4 +72,18 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Option<(u64, u64)> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(listed("\t0-3,8\n"), [0, 1, 2, 3, 8]);
+        assert_eq!(listed("\t5"), [5]);
+        assert_eq!(listed("\t"), [0; 0]);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        assert!(!processors().is_empty());
+    }
 }

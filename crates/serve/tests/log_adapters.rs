@@ -38,7 +38,8 @@ fn served<T: Harness>(
     log: &'static dyn Log,
     spans: Option<&'static ToTracing>,
 ) -> (Bench<T::Driver, Says>, windlass::Source) {
-    let config = Config::new().limits(Limits::new().idle(None).connections(2)).log(log);
+    let limits = Limits::new().idle(None).connections(2);
+    let config = Config::new().name("api").limits(limits).log(log);
     let server = Server::new(|_| Says(spans)).config(config).listen("tcp://127.0.0.1:0").unwrap();
     let mut bench = bench::<T, _, _>(server);
     let panics = bench.connect();
@@ -96,12 +97,12 @@ fn a_logger_gets_texts_and_pairs() {
         assert_eq!(*level, log::Level::Warn);
         assert!(text.starts_with("connection refused listener=0 peer=127.0.0.1:"), "{text}");
         assert!(text.ends_with(" cause=Connections"), "{text}");
-        assert!(pairs.starts_with("loop=0 listener=0 peer=127.0.0.1:"), "{pairs}");
+        assert!(pairs.starts_with("server=api loop=0 listener=0 peer=127.0.0.1:"), "{pairs}");
         assert!(pairs.ends_with(" cause=Connections "), "{pairs}");
         let (level, text, pairs) = &logged[1];
         assert_eq!(*level, log::Level::Error);
         assert_eq!(text, "callback panicked id=65536 message=\"a callback fails, as it is to\"");
-        assert_eq!(pairs, "loop=0 id=65536 message=a callback fails, as it is to ");
+        assert_eq!(pairs, "server=api loop=0 id=65536 message=a callback fails, as it is to ");
     }
     log::set_max_level(log::LevelFilter::Debug);
     end(&mut bench);
@@ -109,7 +110,9 @@ fn a_logger_gets_texts_and_pairs() {
     let (level, text, pairs) = &logged[3];
     assert_eq!(*level, log::Level::Debug, "{logged:?}");
     assert!(text.starts_with("connection closed id=131072 cause=Shutdown unsent=0"), "{text}");
-    assert!(pairs.starts_with("loop=0 id=131072 cause=Shutdown unsent=0 phase=Open age_ms="));
+    assert!(
+        pairs.starts_with("server=api loop=0 id=131072 cause=Shutdown unsent=0 phase=Open age_ms=")
+    );
     assert_eq!((logged[4].0, &logged[4].1[..]), (log::Level::Info, "shutdown ended unfinished=0"));
     assert_eq!(logged.len(), 5);
 }
@@ -168,7 +171,8 @@ fn a_connection_is_a_span_with_its_events() {
     end(&mut bench);
     let text = lines.text();
     for (id, cause) in [(65536, "Panicked"), (131072, "Shutdown")] {
-        let of = lines.with(&format!("connection{{loop=0 id={id} listener=0 peer=127.0.0.1:"));
+        let of = lines
+            .with(&format!("connection{{server=\"api\" loop=0 id={id} listener=0 peer=127.0.0.1:"));
         let ends = [
             ": windlass_serve: new",
             ": windlass_serve: connection opened ",

@@ -20,6 +20,7 @@ use super::conn::*;
 use super::events::Pending;
 use super::listener::{Request, is_full};
 use super::{Command, Engine, Event, JOBS, LAST_JOBS, Remote, Shared};
+use crate::log::LogEvent;
 
 /// A job that was refused, with the job.
 pub struct RefusedJob<J> {
@@ -303,7 +304,7 @@ impl<S> Engine<S> {
     /// connection, for at most [`Limits::close`], and meanwhile the connection takes writes. When
     /// the connection has ended, a job that runs goes on without an event, and those that have not
     /// begun are dropped: [`JobCounts::dropped`]. A session does not wait at its
-    /// close. An [idle](Limits::idle) limit goes on while a job runs.
+    /// close. An [idle](super::Limits::idle) limit goes on while a job runs.
     ///
     /// ```
     /// use windlass::driver::Driver;
@@ -339,7 +340,6 @@ impl<S> Engine<S> {
     ///
     /// [`Builder::threads`]: windlass::Builder::threads
     /// [`Limits::close`]: super::Limits::close
-    /// [`Limits::idle`]: super::Limits::idle
     /// [`Limits::jobs`]: super::Limits::jobs
     /// [`Limits::loop_jobs`]: super::Limits::loop_jobs
     pub fn execute<T, J>(&mut self, id: Id, job: J) -> Result<(), RefusedJob<J>>
@@ -368,6 +368,12 @@ impl<S> Engine<S> {
     /// The job fails if the watcher cannot run it: [`JobError::Refused`].
     pub fn must_execute(&mut self, id: Id, job: impl FnOnce() + Send + 'static) {
         self.queue_job(id, Op::run(job), None, true);
+    }
+
+    /// How many jobs of a connection wait or run, those that must run included. After the end of
+    /// the connection it has only these.
+    pub fn jobs_of(&self, id: Id) -> usize {
+        self.jobs.find(id).map_or(0, Queue::len)
     }
 
     /// How many jobs of this engine wait or run.
@@ -413,8 +419,7 @@ impl<S> Engine<S> {
         if self.table.get(id).is_none_or(|place| place.flags & over != 0) {
             return Err(Refusal::Stale);
         }
-        let of_connection = self.jobs.find(id).map_or(0, Queue::len);
-        if of_connection >= limits.jobs || self.jobs.count >= limits.loop_jobs {
+        if self.jobs_of(id) >= limits.jobs || self.jobs.count >= limits.loop_jobs {
             return Err(Refusal::Jobs);
         }
         Ok(())
@@ -504,6 +509,9 @@ impl<S> Engine<S> {
             Outcome::Failed(_) => &mut counts.failed,
             Outcome::Cancelled => &mut counts.dropped,
         } += 1;
+        if let Outcome::Failed(error) = &outcome {
+            self.log(LogEvent::JobFailed { id, error });
+        }
         let flags = self.table.get(id).map(|place| place.flags);
         if flags.is_some_and(|flags| flags & (CLOSE | DETACH) != 0) {
             // The end may wait for this job.

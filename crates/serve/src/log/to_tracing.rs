@@ -84,6 +84,7 @@ fn level(level: Level) -> ::tracing::Level {
 struct Fields<'a> {
     numbers: [Option<u64>; NUMBERS.len()],
     values: [Option<DebugValue<&'a dyn Debug>>; VALUES.len()],
+    server: Option<&'a str>,
     panic: Option<&'a str>,
 }
 
@@ -114,6 +115,7 @@ impl<'a> Fields<'a> {
                 let at = VALUES.iter().position(|other| *other == name);
                 fields.values[at.expect("its name is in the list")] = Some(debug(value));
             }
+            Field::Text(text) if name == "server" => fields.server = Some(text),
             Field::Text(text) => fields.panic = Some(text),
         });
         fields
@@ -135,7 +137,7 @@ impl Log for ToTracing {
         if let (LogEvent::Opened { .. } | LogEvent::Moved { .. }, Some(id)) = (&record.event, id) {
             let span = span!(
                 target: "windlass_serve", parent: None, ::tracing::Level::DEBUG, "connection",
-                loop = number, id, listener, peer
+                server = fields.server, loop = number, id, listener, peer
             );
             if !span.is_disabled() {
                 self.lock().insert(id, span);
@@ -152,9 +154,10 @@ impl Log for ToTracing {
             ($level:ident) => {
                 event!(
                     target: "windlass_serve", parent: parent, ::tracing::Level::$level,
-                    loop = number, id, listener, address, peer, error, cause, unsent, phase,
-                    age_ms = age, used, limit, option, reason, panic = fields.panic, connections,
-                    descriptor_shortages = shortages, unfinished, from,
+                    server = fields.server, loop = number, id, listener, address, peer, error,
+                    cause, unsent, phase, age_ms = age, used, limit, option, reason,
+                    panic = fields.panic, connections, descriptor_shortages = shortages,
+                    unfinished, from,
                     "{}", record.event.words()
                 )
             };

@@ -1,8 +1,10 @@
 //! Addresses to listen at, as a server is given them.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use windlass::Handle;
 
@@ -17,8 +19,20 @@ pub(crate) enum Place {
     Udp(Vec<SocketAddr>),
     /// A listener, or a datagram socket, that the program has made.
     Listener(Handle),
+    /// One of these for each loop, which the program makes.
+    Made(Make),
     /// No listener: another loop has it.
     Nowhere,
+}
+
+/// Makes the listener of a loop, by the index of the loop.
+#[derive(Clone)]
+pub(crate) struct Make(pub(crate) Arc<dyn Fn(usize) -> io::Result<Handle> + Send + Sync>);
+
+impl fmt::Debug for Make {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Make")
+    }
 }
 
 /// An address, and whether several listeners share it.
@@ -36,6 +50,19 @@ fn wrong(text: &str, why: &str) -> io::Error {
 }
 
 impl Listen {
+    /// At a place that no other listener shares.
+    pub(crate) fn at(place: Place) -> Listen {
+        Listen { place, reuse_port: false, sessions: None }
+    }
+
+    /// What another loop listens at, if it does not share the port.
+    pub(crate) fn again(&self) -> Listen {
+        match &self.place {
+            Place::Made(make) => Listen::at(Place::Made(make.clone())),
+            _ => Listen::at(Place::Nowhere),
+        }
+    }
+
     /// Reads `SCHEME://ADDRESS[?reuseport=true&sessions=true]`.
     pub(crate) fn parse(text: &str) -> io::Result<Listen> {
         let Some((scheme, rest)) = text.split_once("://") else {

@@ -6,7 +6,7 @@ use std::task;
 use std::time::Duration;
 
 use windlass::net::SocketOption;
-use windlass::{Address, Buf, Handle, Message, Op};
+use windlass::{Address, Buf, ErrorKind, Handle, Message, Op};
 
 use super::datagram::Datagram;
 use crate::engine::{
@@ -110,6 +110,17 @@ pub trait Handler: Sized {
         &mut self,
         server: &mut Context<'_, Self::State>,
         detached: Detached<Self::State>,
+    ) -> Action {
+        Action::None
+    }
+
+    /// An accept has failed. `listener` is the number of the listener, which accepts again after
+    /// 100 ms.
+    fn accept_failed(
+        &mut self,
+        server: &mut Context<'_, Self::State>,
+        listener: usize,
+        error: ErrorKind,
     ) -> Action {
         Action::None
     }
@@ -394,6 +405,11 @@ impl<S> Conn<'_, S> {
     pub fn must_execute(&mut self, job: impl FnOnce() + Send + 'static) {
         let id = self.id();
         self.engine.must_execute(id, job);
+    }
+
+    /// How many jobs of the connection wait or run: see [`Engine::jobs_of`].
+    pub fn jobs(&self) -> usize {
+        self.engine.jobs_of(self.id())
     }
 
     /// Sets an option of the socket at the end of the turn. The report counts a refusal as

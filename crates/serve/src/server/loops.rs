@@ -277,7 +277,12 @@ impl<H: Handler> Running<H> {
                 self.call(id.index(), |h, c| h.job_failed(c, error));
             }
             Event::Tick => self.tick(),
-            Event::AcceptFailed { .. } | Event::Foreign(_) => {}
+            Event::AcceptFailed { listener, error } => {
+                self.call_without(|handler, context| {
+                    handler.accept_failed(context, listener, error)
+                });
+            }
+            Event::Foreign(_) => {}
         }
     }
 

@@ -27,7 +27,7 @@ use windlass::{Address, Builder, Handle, Watcher};
 
 use crate::engine::{Balance, Balancer, Budget, Config, Engine, Executor, Limits, Remote, Work};
 use crate::sys::BoundPath;
-use address::{Listen, Place};
+use address::{Listen, Make, Place};
 pub use datagram::Datagram;
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
 pub use loops::Running;
@@ -64,6 +64,7 @@ pub struct Server<F> {
     balance: Balance,
     mode: IoMode,
     executor: Option<Executor>,
+    pins: bool,
 }
 
 /// How many loops a server has. A `usize` converts into [`Count`](Loops::Count).
@@ -100,6 +101,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             balance: Balance::default(),
             mode: IoMode::NonBlocking,
             executor: None,
+            pins: false,
         }
     }
 
@@ -138,21 +140,76 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// it. If the descriptor is neither, [`run`](Server::run) or [`start_on`](Server::start_on)
     /// fails.
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
-        let place = Place::Listener(listener.into());
-        self.listens.push(Listen { place, reuse_port: false, sessions: None });
+        self.listens.push(Listen::at(Place::Listener(listener.into())));
+        self
+    }
+
+    /// Adds a listener for each loop, or a bound datagram socket: `make` makes it when the server
+    /// starts, on the thread of the loop, with the loop's index. A loop serves the connections that
+    /// its own listener accepts, whatever the [balance](Server::balance) says. (Only the threads of
+    /// an [`IoMode`] come first.) So the program can set options that this crate does not know,
+    /// before the bind.
+    ///
+    /// ```
+    /// use std::net::{Ipv4Addr, SocketAddr};
+    /// use socket2::{Domain, Socket, Type};
+    /// use windlass_serve::Server;
+    /// # use windlass_serve::{Action, Context, Handler};
+    /// # struct Echo;
+    /// # impl Handler for Echo {
+    /// #     type State = ();
+    /// #     fn serving(&mut self, _: &mut Context<'_, ()>, _: &[windlass::Address]) -> Action {
+    /// #         Action::Shutdown
+    /// #     }
+    /// # }
+    /// let server = Server::new(|_loop| Echo).listeners(|_loop| {
+    ///     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    ///     socket.set_tcp_nodelay(true)?; // Linux: accepted sockets have it, too
+    ///     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    ///     socket.listen(4096)?;
+    ///     Ok(std::net::TcpListener::from(socket))
+    /// });
+    /// server.run()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// With several loops, the listeners need ports of their own, or `SO_REUSEPORT`. The addresses
+    /// of [`Handler::serving`] are those of the first loop.
+    ///
+    /// An error of `make` is the error of [`run`](Server::run), and of
+    /// [`start_on`](Server::start_on). If the descriptor is neither a listener nor a datagram
+    /// socket, they fail, too.
+    pub fn listeners<T: Into<Handle>>(
+        mut self,
+        make: impl Fn(usize) -> io::Result<T> + Send + Sync + 'static,
+    ) -> Server<F> {
+        let make = Make(Arc::new(move |index| make(index).map(Into::into)));
+        self.listens.push(Listen::at(Place::Made(make)));
         self
     }
 
     /// Lets the server run without an address: for connections that it
     /// [makes](Engine::connect), or that [another server](Engine::overflow_to) gives it.
     pub fn without_listener(mut self) -> Server<F> {
-        self.listens.push(Listen { place: Place::Nowhere, reuse_port: false, sessions: None });
+        self.listens.push(Listen::at(Place::Nowhere));
         self
     }
 
     /// Sets the number of loops. Default [`Loops::One`].
     pub fn loops(mut self, loops: impl Into<Loops>) -> Server<F> {
         self.loops = loops.into();
+        self
+    }
+
+    /// Binds the thread of each loop to a processor: the first loop to the first processor that the
+    /// process may use, and so on. If there are more loops than processors, they begin again with
+    /// the first. Default off; [`Loops::PerCpu`] turns it on.
+    ///
+    /// This works on Linux and Android, if `/proc` is there. A server with one loop in
+    /// [`IoMode::NonBlocking`] runs on the thread of its caller, which it does not bind:
+    /// [`Builder::affinity`] does. Threads of an [`IoMode`] are not bound.
+    pub fn pin_loops(mut self, on: bool) -> Server<F> {
+        self.pins = on;
         self
     }
 
@@ -227,21 +284,22 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// - `EAGAIN`: the system starts no more threads.
     ///
     /// # Panics
-    /// If the function that makes the handlers panics. A panic in a callback does not pass through.
+    /// If the function that makes the handlers, or the [listeners](Server::listeners), panics. A
+    /// panic in a callback does not pass through.
     pub fn run(mut self) -> io::Result<Report>
     where
         F: Sync,
     {
-        let (count, bind) = match self.loops {
-            Loops::One => (1, false),
-            Loops::Count(count) => (count.max(1), false),
+        let (count, pins) = match self.loops {
+            Loops::One => (1, self.pins),
+            Loops::Count(count) => (count.max(1), self.pins),
             Loops::PerCpu => (thread::available_parallelism().map_or(1, usize::from), true),
         };
         if count > MOST_LOOPS {
             return Err(invalid("more than 1024 loops"));
         }
         if count > 1 || self.mode != IoMode::NonBlocking {
-            return threads::run(self, count, bind);
+            return threads::run(self, count, pins);
         }
         let mut watcher = mem::take(&mut self.builder).build()?;
         let mut running = self.start_on(&mut watcher)?;
@@ -284,11 +342,12 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         }
         let config = self.configuration();
         let budget = Budget::new(config.limits.memory);
-        let mut listens = Some(self.listens);
+        let others: Vec<Listen> = self.listens.iter().map(Listen::again).collect();
+        let mut listens = self.listens;
         let mut loops = Vec::new();
         for (index, watcher) in watchers.iter_mut().enumerate() {
-            let listens = listens.take().unwrap_or_default();
             loops.push(Prepared::new(index, watcher, config, budget.clone(), listens)?);
+            listens = others.iter().map(Listen::again).collect();
         }
         let addresses = loops[0].addresses.clone();
         let remote = Remote::of_loops(loops.iter().map(|prepared| prepared.remote.clone()));
@@ -319,8 +378,17 @@ struct Prepared<S> {
     remote: Remote,
     addresses: Vec<Address>,
     paths: Vec<BoundPath>,
-    /// The listeners that share their port with those of other loops.
-    shared: Vec<bool>,
+    /// Which listeners leave their connections to this loop.
+    keeps: Vec<Keeps>,
+}
+
+/// When a loop serves all connections that its listener accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Never,
+    /// With [`Balance::ReusePort`]: other loops share the port.
+    IfShared,
+    Always,
 }
 
 impl<S: Default> Prepared<S> {
@@ -338,9 +406,9 @@ impl<S: Default> Prepared<S> {
             remote,
             addresses: Vec::new(),
             paths: Vec::new(),
-            shared: Vec::new(),
+            keeps: Vec::new(),
         };
-        match prepared.listen_at_all(watcher, listens) {
+        match prepared.listen_at_all(index, watcher, listens) {
             Ok(()) => Ok(prepared),
             Err(error) => {
                 // The program keeps its watcher, which would keep the other listeners open.
@@ -352,11 +420,12 @@ impl<S: Default> Prepared<S> {
 
     fn listen_at_all<D: Driver>(
         &mut self,
+        index: usize,
         watcher: &mut Watcher<D>,
         listens: Vec<Listen>,
     ) -> io::Result<()> {
         for listen in listens {
-            self.listen(watcher, listen)?;
+            self.listen(index, watcher, listen)?;
         }
         for source in self.engine.listeners().iter().filter(|source| !source.is_none()) {
             self.addresses.push(watcher.local_address(*source)?);
@@ -365,9 +434,18 @@ impl<S: Default> Prepared<S> {
     }
 
     /// Listens at one address.
-    fn listen<D: Driver>(&mut self, watcher: &mut Watcher<D>, listen: Listen) -> io::Result<()> {
+    fn listen<D: Driver>(
+        &mut self,
+        index: usize,
+        watcher: &mut Watcher<D>,
+        listen: Listen,
+    ) -> io::Result<()> {
         let options = ListenOptions::default().reuse_port(listen.reuse_port);
-        self.shared.push(listen.reuse_port);
+        self.keeps.push(match listen.place {
+            Place::Made(_) => Keeps::Always,
+            _ if listen.reuse_port => Keeps::IfShared,
+            _ => Keeps::Never,
+        });
         match listen.place {
             Place::Tcp(addresses) => {
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -398,6 +476,10 @@ impl<S: Default> Prepared<S> {
                 Ok(())
             }
             Place::Listener(handle) => self.engine.add_listener(watcher, handle).map(|_| ()),
+            Place::Made(make) => {
+                let handle = (make.0)(index)?;
+                self.engine.add_listener(watcher, handle).map(|_| ())
+            }
             Place::Nowhere => {
                 self.engine.skip_listener();
                 Ok(())
@@ -418,10 +500,12 @@ impl<S: Default> Prepared<S> {
         if let Some(own) = own
             && (remote.loops() > 1 || remote.threads.is_some())
         {
-            let kept = match policy {
-                Balance::ReusePort => self.shared,
-                _ => Vec::new(),
+            let is_kept = |keeps: &Keeps| match keeps {
+                Keeps::Never => false,
+                Keeps::IfShared => policy == Balance::ReusePort,
+                Keeps::Always => true,
             };
+            let kept = self.keeps.iter().map(is_kept).collect();
             let loops = Arc::clone(&remote.loops);
             let threads = remote.threads.clone();
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });

@@ -10,6 +10,7 @@ use windlass::{Address, Builder, Completions};
 
 use super::handler::Handler;
 use super::report::Report;
+use super::threads::named;
 use super::{MOST_LOOPS, Prepared, invalid};
 use crate::engine::{Balance, Budget, Config, Executor, Given, Remote, Start, Threads};
 
@@ -140,7 +141,8 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
                     }
                     lock().add(report);
                 };
-                let builder = thread::Builder::new().name(format!("connection {number}"));
+                let name = named(&format!("connection {number}"), self.config.name);
+                let builder = thread::Builder::new().name(name);
                 if builder.spawn_scoped(scope, run).is_err() {
                     lock().thread_errors += 1;
                     keeper.threads.lose(number, ids);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use windlass::{Address, Builder, Watcher};
+use windlass::{Address, Builder};
 
 use super::address::{Listen, Place};
 use super::handler::Handler;
@@ -14,6 +14,7 @@ use super::modes::{Common, Keeper};
 use super::report::Report;
 use super::{Prepared, Server, invalid};
 use crate::engine::{Balance, Budget, Config, Executor, Remote};
+use crate::sys;
 
 /// The channels between `run` and a loop that starts: the loop reports that it is ready, and then
 /// waits for a go. If the channel closes instead, another loop could not start.
@@ -24,7 +25,7 @@ type Heard = (Remote, Vec<Address>);
 pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     mut server: Server<F>,
     count: usize,
-    bind: bool,
+    pins: bool,
 ) -> io::Result<Report> {
     let mut listens = mem::take(&mut server.listens);
     if listens.is_empty() {
@@ -40,6 +41,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     let config = server.configuration();
     let budget = Budget::new(config.limits.memory);
     let shared: Vec<Sharing> = listens.iter().map(|listen| Sharing::of(listen, shares)).collect();
+    let processors = if pins { sys::processors() } else { Vec::new() };
     thread::scope(|scope| {
         let mut loops = Vec::new();
         let mut begin = |index: usize, listens: Vec<Listen>| -> io::Result<Heard> {
@@ -50,13 +52,14 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
                 budget: budget.clone(),
                 balance: server.balance,
                 executor: server.executor.clone(),
-                bind,
+                processor: processors.get(index % processors.len().max(1)).copied(),
                 listens,
                 make: &server.make,
             };
             let (tell, told) = channel();
             let (go, wait) = channel();
-            let builder = thread::Builder::new().name(format!("loop {index}"));
+            let name = named(&format!("loop {index}"), config.name);
+            let builder = thread::Builder::new().name(name);
             let thread = builder.spawn_scoped(scope, move || one.run(tell, wait))?;
             let heard = told.recv().unwrap_or_else(|_| Err(io::Error::other("a loop panicked")));
             loops.push((go, thread));
@@ -100,13 +103,22 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
     })
 }
 
+/// The name of a thread.
+pub(super) fn named(thread: &str, server: &str) -> String {
+    // A null byte would be a panic.
+    let name = if server.is_empty() { thread.to_owned() } else { format!("{thread} {server}") };
+    name.replace('\0', "")
+}
+
 /// Whether every loop has a listener of its own at an address.
-#[derive(Clone, Copy)]
 enum Sharing {
     Tcp,
     /// With this setting for sessions.
     Udp(Option<bool>),
-    No,
+    /// The first loop has a listener, and the others have this.
+    No(Listen),
+    /// No loop has one, and it has no address.
+    Nowhere,
 }
 
 impl Sharing {
@@ -114,23 +126,29 @@ impl Sharing {
         match listen.place {
             Place::Tcp(_) if shares => Sharing::Tcp,
             Place::Udp(_) if listen.reuse_port => Sharing::Udp(listen.sessions),
-            _ => Sharing::No,
+            Place::Nowhere => Sharing::Nowhere,
+            _ => Sharing::No(listen.again()),
         }
     }
 }
 
 /// The listeners of a further loop, at the same ports.
 fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
-    let listen = |(address, shared): (&Address, &Sharing)| {
-        let (place, sessions) = match (address.ip(), shared) {
+    let mut addresses = addresses.iter();
+    let listen = |shared: &Sharing| {
+        if let Sharing::Nowhere = shared {
+            return Listen::at(Place::Nowhere);
+        }
+        let address = addresses.next().and_then(Address::ip);
+        let (place, sessions) = match (address, shared) {
             (Some(ip), Sharing::Tcp) => (Place::Tcp(vec![ip]), None),
             (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions),
-            _ => (Place::Nowhere, None),
+            (_, Sharing::No(listen)) => return listen.again(),
+            _ => return Listen::at(Place::Nowhere),
         };
-        let reuse_port = !matches!(place, Place::Nowhere);
-        Listen { place, reuse_port, sessions }
+        Listen { place, reuse_port: true, sessions }
     };
-    addresses.iter().zip(shared).map(listen).collect()
+    shared.iter().map(listen).collect()
 }
 
 struct Loop<'a, F> {
@@ -140,7 +158,7 @@ struct Loop<'a, F> {
     budget: Budget,
     balance: Balance,
     executor: Option<Executor>,
-    bind: bool,
+    processor: Option<usize>,
     listens: Vec<Listen>,
     make: &'a F,
 }
@@ -157,8 +175,9 @@ impl Drop for EndsAll {
 impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
     fn run(self, tell: Sender<Told>, wait: Receiver<Heard>) -> io::Result<Report> {
         let prepared = self.builder.build().and_then(|mut watcher| {
-            if self.bind {
-                bind_to(&mut watcher, self.index);
+            if let Some(cpu) = self.processor {
+                // The processor may have gone offline meanwhile: then any other one serves.
+                let _ = watcher.set_affinity(cpu);
             }
             let (config, budget) = (self.config, self.budget);
             let made = Prepared::new(self.index, &mut watcher, config, budget, self.listens)?;
@@ -182,19 +201,5 @@ impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
         let mut running = prepared.start(&mut watcher, handler, &remote, self.balance, &addresses);
         running.run(&mut watcher)?;
         Ok(running.report())
-    }
-}
-
-/// Binds the thread to the processor number `index` of those that the process may use.
-fn bind_to(watcher: &mut Watcher, index: usize) {
-    let mut found = 0;
-    // Other systems bind no threads, and refuse the first one.
-    for cpu in 0..1024 {
-        if watcher.set_affinity(cpu).is_ok() {
-            found += 1;
-        }
-        if found > index {
-            return;
-        }
     }
 }

@@ -1,0 +1,127 @@
+//! The settings of an engine.
+
+use windlass::net::Keepalive;
+
+use super::Limits;
+#[cfg(doc)]
+use super::{Counts, Engine, Event};
+use crate::log::Log;
+
+/// The settings of an engine: its limits and its behaviour.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The name of the server, for the [records](crate::log::Record::server) of its log and for its
+    /// threads: `loop 0 NAME`. Linux keeps the first 15 bytes of a thread's name. Default empty.
+    pub name: &'static str,
+    /// The limits of its connections.
+    pub limits: Limits,
+    /// Whether a connection closes when its peer has shut down its output. The connection sends its
+    /// own output first. If this is off, [`Event::Eof`] follows, and the program can still write.
+    /// Default on.
+    pub close_on_eof: bool,
+    /// The bytes that a connection is sent before it is closed because of [`Limits::connections`].
+    /// Default none.
+    pub farewell: &'static [u8],
+    /// Whether each peer of a datagram socket is a connection: a *session*. Its first datagram is
+    /// [`Event::Opened`] and [`Event::Data`], and each further one is [`Event::Data`]. Each write
+    /// to it is one datagram. Default off: each datagram is an [`Event::Datagram`]. See
+    /// [`Engine::bind_datagram`].
+    pub udp_sessions: bool,
+    /// When TCP probes a silent peer (`SO_KEEPALIVE`). Default off. Unix sockets have no probes.
+    /// [`Limits::idle`], 2 minutes by default, can end the connection before the probes do: raise
+    /// it for probes that take longer.
+    ///
+    /// For this option and the two below: if a listener refuses it, listening fails. If a
+    /// connection refuses it, [`Counts::option_errors`] counts that, and the connection goes on.
+    pub keepalive: Option<Keepalive>,
+    /// How many bytes the system holds for a connection's reads (`SO_RCVBUF`). `None`, the default,
+    /// leaves it to the system. Linux doubles the value and bounds it without an error: see
+    /// [`SocketOption::RecvBuffer`](windlass::net::SocketOption::RecvBuffer).
+    pub recv_buffer: Option<u32>,
+    /// How many bytes of a connection's output the system holds (`SO_SNDBUF`). `None`, the default,
+    /// leaves it to the system. Linux doubles the value and bounds it without an error: see
+    /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
+    pub send_buffer: Option<u32>,
+    /// What is told of listeners, connections, limits, panics and shutdowns. Default none. A log
+    /// that is made at run time needs [`Box::leak`].
+    pub log: Option<&'static dyn Log>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: "",
+            limits: Limits::new(),
+            close_on_eof: true,
+            farewell: b"",
+            udp_sessions: false,
+            keepalive: None,
+            recv_buffer: None,
+            send_buffer: None,
+            log: None,
+        }
+    }
+}
+
+impl Config {
+    /// The defaults.
+    pub fn new() -> Config {
+        Config::default()
+    }
+
+    /// Sets [`name`](Config::name).
+    pub fn name(mut self, name: &'static str) -> Config {
+        self.name = name;
+        self
+    }
+
+    /// Sets [`limits`](Config::limits).
+    pub fn limits(mut self, limits: Limits) -> Config {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets [`close_on_eof`](Config::close_on_eof).
+    pub fn close_on_eof(mut self, on: bool) -> Config {
+        self.close_on_eof = on;
+        self
+    }
+
+    /// Sets [`farewell`](Config::farewell).
+    pub fn farewell(mut self, bytes: &'static [u8]) -> Config {
+        self.farewell = bytes;
+        self
+    }
+
+    /// Sets [`udp_sessions`](Config::udp_sessions).
+    pub fn udp_sessions(mut self, on: bool) -> Config {
+        self.udp_sessions = on;
+        self
+    }
+
+    /// Sets [`keepalive`](Config::keepalive). A time or a count out of the system's range makes
+    /// listening fail with `EINVAL`: see [`Keepalive`] for the ranges.
+    pub fn keepalive(mut self, probes: Keepalive) -> Config {
+        self.keepalive = Some(probes);
+        self
+    }
+
+    /// Sets [`recv_buffer`](Config::recv_buffer), in bytes.
+    pub fn recv_buffer(mut self, bytes: u32) -> Config {
+        self.recv_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets [`send_buffer`](Config::send_buffer), in bytes.
+    pub fn send_buffer(mut self, bytes: u32) -> Config {
+        self.send_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets [`log`](Config::log).
+    pub fn log(mut self, log: &'static dyn Log) -> Config {
+        self.log = Some(log);
+        self
+    }
+}
