@@ -37,7 +37,7 @@ documentation: (section "documentation")
 # Whether the benches build
 benches: (section "benches")
 
-# clippy on bench/
+# clippy on bench/, its tests, and a short run of 2000 connections
 bench-package: (section "bench-package")
 
 # Each example starts, serves a client, and ends with 0 on SIGTERM

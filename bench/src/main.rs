@@ -8,6 +8,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- redis [--runs 5] [--requests 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- proxy [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml -- broadcast [--runs 5] [--seconds 3]
+//! cargo run --release --manifest-path bench/Cargo.toml -- million [--connections 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 mod allocations;
 mod arguments;
+mod histogram;
 mod listeners;
 mod load;
 mod machine;
@@ -46,6 +48,9 @@ const USAGE: &str = "usage:
   proxy [--runs N] [--seconds S] [--only NAME,NAME]   serve_proxy beside haproxy
   broadcast [--runs N] [--seconds S] [--connections N]
                                                       serve_broadcast beside bare writes
+  million [--connections N] [--processes N] [--memory PERCENT] [--seconds S] [--payload N]
+          [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME]
+                                                      as many connections as fit, beside nbio
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -60,12 +65,14 @@ fn main() -> ExitCode {
         "redis" => suites::redis::run(&mut arguments),
         "proxy" => suites::proxy::run(&mut arguments),
         "broadcast" => suites::broadcast::run(&mut arguments),
+        "million" => suites::million::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
+        "million-client" => suites::million::client::run(&mut arguments),
         "read-file" => suites::files::read(&mut arguments),
         "pin" => process::pin_and_exec(&mut arguments),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE)),

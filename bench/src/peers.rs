@@ -109,6 +109,17 @@ pub fn broadcasters(size: usize, interval: usize) -> io::Result<Vec<Peer>> {
     ])
 }
 
+/// Echo servers for as many connections as fit; the others are compared with the first.
+pub fn million() -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let serve = [&ours, "serve", "windlass-serve", "{port}"].map(String::from).to_vec();
+    let nbio = |program: PathBuf| vec![program.to_string_lossy().into_owned(), "{port}".into()];
+    Ok(vec![
+        Peer { name: "windlass-serve".into(), command: Ok(serve) },
+        Peer { name: "nbio".into(), command: go("nbio").map(nbio) },
+    ])
+}
+
 /// Those of `peers` that can run here, and that `only` (if not empty) names. The others are printed
 /// with the reason.
 pub fn usable(peers: Vec<Peer>, only: &str) -> io::Result<Vec<(String, Vec<String>)>> {

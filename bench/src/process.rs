@@ -1,22 +1,32 @@
-//! Child processes: bound to a processor, measured from outside, ended by their owner.
+//! Child processes: bound to a processor, measured from outside, ended by their owner. They also end
+//! when their owner is killed.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, invalid};
 
-/// `pin CPU PROGRAM ARGUMENT…`: binds itself to a processor and becomes the program.
+/// `pin CPU PARENT PROGRAM ARGUMENT…`: binds itself to a processor and becomes the program. The
+/// kernel kills the program when its parent ends.
 pub fn pin_and_exec(arguments: &mut Arguments) -> io::Result<()> {
     let cpu: usize = arguments.require("processor")?;
+    let parent: u32 = arguments.require("process")?;
+    set_pdeathsig(Signal::SIGKILL)?;
+    // It may have ended before.
+    if parent_id() != parent {
+        return Err(invalid(format!("process {parent} is not the parent")));
+    }
     let words = arguments.rest();
     let mut set = CpuSet::new();
     set.set(cpu)?;
@@ -27,7 +37,8 @@ pub fn pin_and_exec(arguments: &mut Arguments) -> io::Result<()> {
 /// A command that runs on processor `cpu`.
 fn pinned(cpu: usize, program: &Path, arguments: &[String]) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("pin").arg(cpu.to_string()).arg(program).args(arguments);
+    let parent = std::process::id().to_string();
+    command.arg("pin").arg(cpu.to_string()).arg(parent).arg(program).args(arguments);
     Ok(command)
 }
 
@@ -54,7 +65,8 @@ impl Server {
         Server::start_on(1, command)
     }
 
-    fn start_on(cpu: usize, command: &[String]) -> io::Result<Server> {
+    /// As [`start`](Server::start), on processor `cpu`.
+    pub fn start_on(cpu: usize, command: &[String]) -> io::Result<Server> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let words: Vec<String> =
             command.iter().map(|word| word.replace("{port}", &port.to_string())).collect();
@@ -160,6 +172,51 @@ impl Drop for Holding {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// This program as another process, which answers each line that it is told with a line. Dropping it
+/// ends it.
+pub struct Talking {
+    child: Child,
+    input: ChildStdin,
+    lines: mpsc::Receiver<io::Result<String>>,
+}
+
+impl Talking {
+    pub fn start(cpu: usize, words: &[String]) -> io::Result<Talking> {
+        let mut child =
+            ourselves(cpu, words)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (tell, lines) = mpsc::channel();
+        // A thread reads, because a pipe has no timeout.
+        thread::spawn(move || output.lines().try_for_each(|line| tell.send(line)));
+        Ok(Talking { child, input, lines })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn tell(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.input, "{line}")
+    }
+
+    /// The next line, which comes within this time.
+    pub fn hear(&self, within: Duration) -> io::Result<String> {
+        let id = self.id();
+        self.lines.recv_timeout(within).map_err(|error| {
+            io::Error::other(format!("process {id} has not answered in {within:?}: {error}"))
+        })?
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -3,7 +3,7 @@ module peers
 go 1.22
 
 require (
-	github.com/lesismal/nbio v1.6.4
+	github.com/lesismal/nbio v1.6.8
 	github.com/panjf2000/gnet/v2 v2.7.2
 	github.com/tidwall/evio v1.0.8
 	github.com/tidwall/redcon v1.6.2

@@ -10,6 +10,7 @@ mod raw_epoll;
 mod raw_uring;
 mod tokio;
 mod windlass;
+mod windlass_serve;
 
 use std::io;
 use std::net::TcpListener;
@@ -42,6 +43,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "raw-uring" => raw_uring::serve(port),
         "windlass" => windlass::serve(port, DriverKind::Auto),
         "windlass-uring" => windlass::serve(port, DriverKind::Uring),
+        "windlass-serve" => windlass_serve::serve(port),
         "mio" => mio::serve(port),
         "tokio" => tokio::serve(port),
         "compio" => compio::serve(port),

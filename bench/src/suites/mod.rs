@@ -5,6 +5,7 @@ pub mod echo;
 pub mod files;
 pub mod gaio;
 pub mod idle;
+pub mod million;
 pub mod proxy;
 pub mod redis;
 
