@@ -197,10 +197,25 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
+    /// Sends the datagrams at the head of the queue, of which there are several, or the first one.
+    #[inline(never)]
+    pub(super) fn run_sends(&mut self, index: u32, left: &mut usize) {
+        if self.send_many(index, left) {
+            return;
+        }
+        let state = &self.sources[index];
+        let (fd, head) = (state.fd, state.writes.head);
+        let op = &self.slots[head];
+        let to = op.address.as_ref().expect("a send has an address");
+        let is_unix = to.raw().is_unix();
+        let moved = self.kernel.send_to(fd, &op.buf, to);
+        *left = left.saturating_sub(moved.max(1) as usize);
+        self.sent_or_paused(index, head, is_unix, moved);
+    }
+
     /// One call for the datagrams at the head of the queue. False if there is one only, or they are
     /// to be tried one by one.
-    #[inline(never)]
-    pub(super) fn send_many(&mut self, index: u32, left: &mut usize) -> bool {
+    fn send_many(&mut self, index: u32, left: &mut usize) -> bool {
         let state = &self.sources[index];
         let most = self.kernel.datagrams_per_call(true).min(MOST);
         if most < LEAST || state.kind() != SourceKind::Datagram {
@@ -236,19 +251,20 @@ impl<K: Kernel> Proactor<K> {
                 return false;
             }
             *left = left.saturating_sub(1);
-            self.send_stopped(index, head, is_unix, sent);
+            self.sent_or_paused(index, head, is_unix, sent);
             return true;
         }
         for &slot in &slots[..count.min(sent as usize)] {
             let len = self.slots[slot].buf.len();
             *left = left.saturating_sub(len.max(1));
-            self.sent(index, slot, len as isize);
+            self.sent_or_paused(index, slot, is_unix, len as isize);
         }
         true
     }
 
-    /// A send has answered `-errno`.
-    pub(super) fn send_stopped(&mut self, index: u32, slot: u32, is_unix: bool, moved: isize) {
+    /// A datagram is out, or the attempt answered `-errno`.
+    #[inline(never)]
+    fn sent_or_paused(&mut self, index: u32, slot: u32, is_unix: bool, moved: isize) {
         if moved == -(libc::EAGAIN as isize) && is_unix {
             // No edge tells that the receiver's queue has room again (unix(7)).
             self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);

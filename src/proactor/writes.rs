@@ -18,8 +18,6 @@ const fn is(moved: isize, errno: i32) -> bool {
 impl<K: Kernel> Proactor<K> {
     /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.
     pub(super) fn run_writes(&mut self, index: u32, left: &mut usize) {
-        // The datagram at the head is tried alone.
-        let mut singly = false;
         while *left > 0 && self.sources[index].can_write() {
             if K::COMPLETES && self.begin_write(index) {
                 return;
@@ -57,15 +55,18 @@ impl<K: Kernel> Proactor<K> {
                     *left = left.saturating_sub(moved.max(1) as usize);
                     self.wrote(index, slot, moved, offered);
                 }
-                OpCode::SendTo if op.next != NIL && !std::mem::take(&mut singly) => {
-                    singly = !self.send_many(index, left);
-                }
+                OpCode::SendTo if op.next != NIL => self.run_sends(index, left),
                 OpCode::SendTo => {
                     let to = op.address.as_ref().expect("a send has an address");
                     let moved = self.kernel.send_to(state.fd, &op.buf, to);
                     let is_unix = to.raw().is_unix();
                     *left = left.saturating_sub(moved.max(1) as usize);
-                    self.send_stopped(index, slot, is_unix, moved);
+                    if is(moved, libc::EAGAIN) && is_unix {
+                        // No edge tells that the receiver's queue has room again (unix(7)).
+                        self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+                    } else {
+                        self.sent(index, slot, moved);
+                    }
                 }
                 OpCode::SendDescriptors => {
                     let from = op.moved as usize;
@@ -212,6 +213,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// A datagram is out, or the attempt answered `-errno`.
+    #[inline(always)]
     pub(super) fn sent(&mut self, index: u32, slot: u32, moved: isize) {
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
