@@ -65,6 +65,8 @@ const fn calm() -> Faults {
         spurious_readiness: 0.0,
         delayed_readiness: 0.0,
         enobufs: 0.0,
+        partial_batch: 0.0,
+        batch_denied: 0.0,
         emfile: 0.0,
         aborted: 0.0,
         denied: 0.0,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::slice;
 
 use super::faults::Fault;
 use super::names::{Name, os, wildcards};
@@ -200,6 +201,61 @@ impl World {
         }
         self.edge(receiver);
         bytes.len() as isize
+    }
+
+    /// How many of `count` datagrams a call takes, or `-errno`.
+    fn most_of_batch(&mut self, fd: RawFd, count: usize) -> Result<usize, isize> {
+        let place = self.sockets[fd as usize].place;
+        if self.dice.hits(place, Fault::BatchDenied) {
+            return Err(-(libc::EOPNOTSUPP as isize));
+        }
+        let partial = count > 1 && self.dice.hits(place, Fault::PartialBatch);
+        Ok(if partial { 1 + self.dice.rng.below(count as u64 - 1) as usize } else { count })
+    }
+
+    /// As recvmmsg(2): an error after the first datagram is not told.
+    pub(super) fn recv_many(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut [Address],
+        got: &mut [Received],
+    ) -> isize {
+        let most = match self.most_of_batch(fd, to.len()) {
+            Ok(most) => most,
+            Err(answer) => return answer,
+        };
+        let mut count = 0;
+        for ((to, from), got) in to.iter_mut().zip(from).zip(got).take(most) {
+            *got = self.recv_from(fd, slice::from_mut(to), from);
+            if got.moved < 0 {
+                return if count == 0 { got.moved } else { count };
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// As sendmmsg(2): an error after the first datagram is not told.
+    pub(super) fn send_many(
+        &mut self,
+        fd: RawFd,
+        datagrams: &[(&[u8], &Address)],
+        home: Option<IpAddr>,
+    ) -> isize {
+        let most = match self.most_of_batch(fd, datagrams.len()) {
+            Ok(most) => most,
+            Err(answer) => return answer,
+        };
+        let mut count = 0;
+        for (bytes, to) in &datagrams[..most] {
+            let moved = self.send_to(fd, bytes, to, home);
+            if moved < 0 {
+                return if count == 0 { moved } else { count };
+            }
+            count += 1;
+        }
+        count
     }
 
     /// The sockets that are bound to `name`, or to every address with its port.

@@ -100,6 +100,10 @@ faults! {
     delayed_readiness: DelayedReadiness,
     /// A write finds no memory in the system (`ENOBUFS`); no event follows.
     enobufs: Enobufs,
+    /// A call for several datagrams takes fewer than it could, and no error says why.
+    partial_batch: PartialBatch,
+    /// A filter denies a call for several datagrams; they go one by one.
+    batch_denied: BatchDenied,
     /// An accept finds no descriptor left (`EMFILE`); no event follows.
     emfile: Emfile,
     /// The connection that an accept would take is gone (`ECONNABORTED`); its client is reset.

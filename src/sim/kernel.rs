@@ -47,6 +47,8 @@ pub(super) enum Call {
     WaitId,
     Job,
     LookUp,
+    RecvMmsg,
+    SendMmsg,
     Kill,
     Spawn,
     Exit,
@@ -54,7 +56,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Whether the watchers make this call; the test makes the others.
-    pub(super) const COUNT: usize = Call::LookUp as usize + 1;
+    pub(super) const COUNT: usize = Call::SendMmsg as usize + 1;
     /// The names that the system's kernel counts them under.
     const NAMES: [&'static str; Call::COUNT] = [
         "wait",
@@ -73,6 +75,8 @@ impl Call {
         "waitid",
         "job",
         "lookup",
+        "recvmmsg",
+        "sendmmsg",
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -283,9 +287,24 @@ unsafe impl Kernel for Sim {
         self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to, home))
     }
 
-    /// As many as a call of Linux, each traced as a call of its own.
+    /// As many as a call of Linux.
     fn datagrams_per_call(&self, _sends: bool) -> usize {
         32
+    }
+
+    fn recv_many(
+        &mut self,
+        fd: RawFd,
+        to: &mut [Target<'_>],
+        from: &mut [Address],
+        got: &mut [Received],
+    ) -> isize {
+        self.call(Call::RecvMmsg, fd, |world| world.recv_many(fd, to, from, got))
+    }
+
+    fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
+        let home = self.home;
+        self.call(Call::SendMmsg, fd, |world| world.send_many(fd, datagrams, home))
     }
 
     fn recv_descriptors(
