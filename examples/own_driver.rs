@@ -117,6 +117,10 @@ impl<D: Driver> Driver for Trace<D> {
         self.inner.bind_datagram(address, options)
     }
 
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        self.inner.is_in_flight(ticket)
+    }
+
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         self.inner.queued_bytes(source)
     }

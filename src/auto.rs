@@ -347,6 +347,9 @@ impl Driver for Auto {
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
         forward!(self.reschedule(ticket, due))
     }
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        forward!(self.is_in_flight(ticket))
+    }
     fn set_idle_timeout(
         &mut self,
         source: Source,

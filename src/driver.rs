@@ -390,6 +390,16 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
+    /// Whether an operation has not ended yet. It has when its final completion waits or was
+    /// delivered; and when it is a [quiet](Op::quiet) write that has succeeded.
+    ///
+    /// # Errors
+    /// [`Reason::Forked`]; [`Reason::Unsupported`], of a driver without this.
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        let _ = ticket;
+        Err(Reason::Unsupported)
+    }
+
     /// Ends a source's reads with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) when no byte
     /// has moved on it for `timeout` (C4); `None` lets it be idle for ever.
     ///

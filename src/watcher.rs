@@ -590,6 +590,31 @@ impl<D: Driver> Watcher<D> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
+    /// Whether an operation has not ended yet. It has ended when its final completion waits for
+    /// delivery, or was delivered. A [quiet](Op::quiet) write that succeeds has no completion: this
+    /// tells that it is out.
+    ///
+    /// ```
+    /// use windlass::{Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// let small = watcher.submit(Op::write(source, "hello").quiet())?;
+    /// assert!(!watcher.is_in_flight(small).unwrap()); // the socket has taken it
+    /// let large = watcher.submit(Op::write(source, vec![0; 4 << 20]).quiet())?;
+    /// assert!(watcher.is_in_flight(large).unwrap());
+    /// watcher.abort(source);
+    /// assert!(!watcher.is_in_flight(large).unwrap()); // its completion waits for delivery
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Reason::Unsupported`]: a driver of your own cannot tell.
+    pub fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        self.driver.is_in_flight(ticket)
+    }
+
     /// Sets the idle timeout of a source: when no byte has moved on it for `timeout`, in either
     /// direction, its reads end with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) and the
     /// bytes that they have. The source stays usable: the next read has the whole `timeout` again.

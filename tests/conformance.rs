@@ -352,6 +352,7 @@ macro_rules! portable {
                 other_threads_write_quietly
                 a_wait_with_only_quiet_writes_blocks
                 quiet_writes_add_up
+                every_operation_is_in_flight_until_it_ends
             }
             selected {
                 a_wait_for_one_leaves_the_others

@@ -611,6 +611,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.move_deadline(ticket, op::due_ns(due))
     }
 
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        self.check_fork()?;
+        Ok(self.has_not_ended(ticket))
+    }
+
     fn set_idle_timeout(
         &mut self,
         source: Source,

@@ -13,6 +13,14 @@ impl<K: Kernel> Proactor<K> {
         self.peek(source).map(|_| 0).ok_or(self.stale())
     }
 
+    /// Whether an operation has not ended, also one whose request the loop has not taken yet.
+    pub(super) fn has_not_ended(&self, ticket: Ticket) -> bool {
+        match ticket.index() & RESTS {
+            0 => self.slots.look(ticket.index(), ticket.generation()).is_some(),
+            _ => self.rests(ticket) || self.moved_read(ticket).is_some(),
+        }
+    }
+
     /// The state of a source, to look at.
     pub(super) fn peek(&self, source: Source) -> Option<&State> {
         let state = self.sources.look(source.index(), source.generation())?;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
-use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Overflow, Ready, Reason, Watcher};
+use windlass::{
+    Buf, Completions, Done, ErrorKind, Limit, Op, Overflow, Ready, Reason, Ticket, Watcher,
+};
 
 use crate::common::*;
 
@@ -420,4 +422,50 @@ pub fn quiet_writes_add_up<H: Harness>() {
     }
     expect_sum(&mut b, completed);
     assert!(b.watcher.counters().quiet_done > 0);
+}
+
+/// An operation is in flight from its submission until it ends: a quiet write until it is out,
+/// others until their completions wait.
+pub fn every_operation_is_in_flight_until_it_ends<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let submitter = b.submitter();
+    let reads = [
+        b.submit(Op::read(here)),
+        b.submit(Op::read_exact(here, vec![0; 3], 3)),
+        submitter.submit(Op::read(there)).unwrap(),
+    ];
+    let timer = b.submit(Op::timer(Duration::from_secs(9999)));
+    for ticket in reads.into_iter().chain([timer]) {
+        assert_eq!(b.watcher.is_in_flight(ticket), Ok(true), "{ticket:?}");
+    }
+    b.look();
+    assert_eq!(reads.map(|read| b.watcher.is_in_flight(read)), [Ok(true); 3]);
+    assert!(b.watcher.cancel(reads[1]) && b.watcher.cancel(timer));
+    let ended = [timer, reads[1], Ticket::NONE].map(|ticket| b.watcher.is_in_flight(ticket));
+    assert_eq!(ended, [Ok(false); 3], "their completions wait");
+    for ticket in [timer, reads[1]] {
+        expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
+        assert_eq!(b.watcher.is_in_flight(ticket), Ok(false));
+    }
+    // Quiet writes: at once, and from the queue.
+    let quiet = b.submit_quiet(Op::write(there, "out"));
+    let mut heard = expect_read(b.end(reads[0])).len();
+    while heard < 3 {
+        heard += b.read(here).len();
+    }
+    b.look();
+    assert_eq!(b.watcher.is_in_flight(quiet), Ok(false));
+    let stuck = b.stuck();
+    let quiet = b.submit_quiet(Op::write(stuck.writer, vec![9; 3000]));
+    assert_eq!(b.watcher.is_in_flight(quiet), Ok(true));
+    let len = stuck.bytes.len() + 3000;
+    assert_eq!(b.read_exact(stuck.peer, len).len(), len);
+    expect_written(b.end(stuck.ticket));
+    b.look();
+    assert_eq!(b.watcher.is_in_flight(quiet), Ok(false), "it is out");
+    b.watcher.close();
+    assert_eq!(b.watcher.is_in_flight(reads[2]), Ok(false));
+    expect_unmoved(b.end(reads[2]), ErrorKind::Closed);
+    assert_eq!(b.open(), 0);
 }

@@ -145,6 +145,10 @@ impl<D: Driver> Driver for Refusing<D> {
         self.inner.connect(addresses, options)
     }
 
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+        self.inner.is_in_flight(ticket)
+    }
+
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         self.inner.queued_bytes(source)
     }
