@@ -6,7 +6,8 @@
 //! log and without.
 //!
 //! The feature `log` has an adapter for the crate `log`, and the feature `tracing` one for the
-//! crate `tracing`.
+//! crate `tracing`: `ToTracing` makes a span for each connection. With the same feature, the driver
+//! `Traced` makes a span for each operation.
 //!
 //! ```
 //! use windlass_serve::Config;
@@ -29,6 +30,8 @@
 mod to_log;
 #[cfg(feature = "tracing")]
 mod to_tracing;
+#[cfg(feature = "tracing")]
+mod traced;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -44,6 +47,8 @@ use crate::engine::{Cause, Id, JobError, Phase};
 pub use to_log::ToLog;
 #[cfg(feature = "tracing")]
 pub use to_tracing::ToTracing;
+#[cfg(feature = "tracing")]
+pub use traced::{Traced, TracedSubmitter};
 
 /// Takes the records of engines and servers.
 ///
