@@ -224,6 +224,29 @@ gate_examples() {
         stop nbio_echo "$pid"
     done
 
+    # One client never reads, and the other one gets every message.
+    for mode in nonblocking blocking mixed; do
+        start slow_consumer --mode "$mode" --interval 5 --size 20000
+        exec 3<>"/dev/tcp/127.0.0.1/$port" 4<>"/dev/tcp/127.0.0.1/$port"
+        timeout 60 cat <&4 >"$scratch/heard" &
+        local reader=$!
+        for _ in $(seq 600); do
+            grep -q '^1 clients do not read$' "$scratch/slow_consumer" && break
+            sleep 0.05
+        done
+        grep -q '^1 clients do not read$' "$scratch/slow_consumer" \
+            || die "slow_consumer does not find the client that does not read"
+        stop slow_consumer "$pid"
+        exec 3>&- 4>&-
+        wait "$reader" || die "slow_consumer does not end its connections"
+        grep -q missed "$scratch/heard" && die "slow_consumer leaves a gap for a client that reads"
+        sed -n 's/^message \([0-9]*\)[.].*$/\1/p' "$scratch/heard" >"$scratch/numbers"
+        [ "$(wc -l <"$scratch/numbers")" -gt 100 ] \
+            || die "slow_consumer sends only $(wc -l <"$scratch/numbers") messages"
+        seq "$(head -n 1 "$scratch/numbers")" "$(tail -n 1 "$scratch/numbers")" \
+            | cmp - "$scratch/numbers" || die "slow_consumer loses a message"
+    done
+
     start mixed_modes
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     heard=
