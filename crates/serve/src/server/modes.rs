@@ -17,6 +17,12 @@ use crate::engine::{Balance, Budget, Config, Executor, Given, Remote, Start, Thr
 /// How long a thread waits for the next connection before it ends.
 const REST: Duration = Duration::from_secs(10);
 
+/// Requests of other threads that can wait for a thread, ids that it keeps for them, and the bytes
+/// of a buffer. A watcher allocates them at its start, and a thread has one connection.
+const THREAD_QUEUE: usize = 64;
+const THREAD_IDS: usize = 8;
+const THREAD_BUFFER: u32 = 16 << 10;
+
 /// The most threads: loops and threads share the 16 bits of an id that name the loop.
 pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
 
@@ -26,7 +32,9 @@ pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
 /// A thread is a loop that has one connection at a time: it has a handler of its own, which the
 /// server's function makes, and calls [`Handler::serving`] and [`Handler::tick`] of that. Its index
 /// follows those of the loops. When its connection has ended, it gets the next one. It ends if none
-/// comes for 10 seconds.
+/// comes for 10 seconds. Its watcher has the settings of the server, with a
+/// [`remote_queue`](Builder::remote_queue) of at most 64, an [`id_reserve`](Builder::id_reserve) of
+/// at most 8, and a [`buffer_size`](Builder::buffer_size) of at most 16 KiB.
 ///
 /// A callback on a thread may block: only its own connection waits meanwhile. A write to another
 /// connection never blocks in any mode, even if its peer does not read. Each thread runs the
@@ -171,7 +179,12 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         ids: Option<u64>,
         given: Given,
     ) -> Result<Report, (Option<Given>, Option<u64>)> {
-        let prepared = self.builder.clone().build().and_then(|mut watcher| {
+        let config = self.builder.config();
+        let builder = self.builder.clone();
+        let builder = builder.remote_queue(config.remote_queue.min(THREAD_QUEUE));
+        let builder = builder.id_reserve(config.id_reserve.min(THREAD_IDS));
+        let builder = builder.buffer_size(config.buffer_size.min(THREAD_BUFFER));
+        let prepared = builder.build().and_then(|mut watcher| {
             let budget = self.budget.clone();
             let made = Prepared::new(index, &mut watcher, self.config, budget, Vec::new())?;
             Ok((watcher, made))
