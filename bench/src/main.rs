@@ -7,6 +7,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- gaio [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- redis [--runs 5] [--requests 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- proxy [--runs 5] [--seconds 2]
+//! cargo run --release --manifest-path bench/Cargo.toml -- modes [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml -- broadcast [--runs 5] [--seconds 3]
 //! cargo run --release --manifest-path bench/Cargo.toml -- million [--connections 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
@@ -46,6 +47,7 @@ const USAGE: &str = "usage:
   gaio  [--runs N]                                    gaio's own list of figures
   redis [--runs N] [--requests N] [--only NAME,NAME]  serve_redis beside redis-server and evio
   proxy [--runs N] [--seconds S] [--only NAME,NAME]   serve_proxy beside haproxy
+  modes [--runs N] [--seconds S] [--only NAME,NAME]   threads, loops and both; nbio
   broadcast [--runs N] [--seconds S] [--connections N]
                                                       serve_broadcast beside bare writes
   million [--connections N] [--processes N] [--memory PERCENT] [--seconds S] [--payload N]
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         "gaio" => suites::gaio::run(&mut arguments),
         "redis" => suites::redis::run(&mut arguments),
         "proxy" => suites::proxy::run(&mut arguments),
+        "modes" => suites::modes::run(&mut arguments),
         "broadcast" => suites::broadcast::run(&mut arguments),
         "million" => suites::million::run(&mut arguments),
         "all" => suites::all(&mut arguments),

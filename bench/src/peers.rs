@@ -91,6 +91,24 @@ listen proxy
     server echo 127.0.0.1:\"${TO}\"
 ";
 
+/// Echo servers with a thread for each connection, with a loop, and with both; the first is the
+/// base of the ratios.
+pub fn modes() -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let threads = [&ours, "serve", "threads", "{port}"].map(String::from).to_vec();
+    let mut peers = vec![Peer { name: "std threads".into(), command: Ok(threads) }];
+    for mode in ["blocking", "nonblocking", "mixed"] {
+        let words = |program: PathBuf| {
+            let program = program.to_string_lossy().into_owned();
+            [&program, "--port", "{port}", "--mode", mode].map(String::from).to_vec()
+        };
+        peers.push(Peer { name: mode.into(), command: example("nbio_echo").map(words) });
+    }
+    let nbio = |program: PathBuf| vec![program.to_string_lossy().into_owned(), "{port}".into()];
+    peers.push(Peer { name: "nbio".into(), command: go("nbio").map(nbio) });
+    Ok(peers)
+}
+
 /// Servers that send a message of `size` bytes to all connections every `interval` milliseconds;
 /// the first is the base of the ratios.
 pub fn broadcasters(size: usize, interval: usize) -> io::Result<Vec<Peer>> {

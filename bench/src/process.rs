@@ -13,6 +13,7 @@ use std::{fs, thread};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
+use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::arguments::{Arguments, invalid};
@@ -101,10 +102,20 @@ impl Server {
 
     /// Bytes of anonymous memory that are resident.
     pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.memory("RssAnon:")
+    }
+
+    /// The most memory that it has had resident, in bytes, with the pages of files.
+    pub fn peak_bytes(&self) -> io::Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// The figure of a line of its status in `/proc`, in bytes.
+    fn memory(&self, field: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(kib.ok_or_else(|| io::Error::other("no RssAnon in /proc"))? << 10)
+        Ok(kib.ok_or_else(|| io::Error::other(format!("no {field} in /proc")))? << 10)
     }
 
     /// Asks it to end, and returns the last line that it printed.
@@ -125,15 +136,10 @@ impl Drop for Server {
     }
 }
 
-/// Processor time of all threads of a process so far.
+/// Processor time of all threads of a process so far, with those that have ended.
 pub fn cpu_time_of(process: u32) -> io::Result<Duration> {
-    let mut ns = 0;
-    for task in fs::read_dir(format!("/proc/{process}/task"))? {
-        // A thread may end between the two looks.
-        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-        ns += text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    }
-    Ok(Duration::from_nanos(ns))
+    let clock = clock_getcpuclockid(Pid::from_raw(process as i32))?;
+    Ok(clock_gettime(clock)?.into())
 }
 
 /// Runs clients on processor 1 and returns their output.

@@ -8,6 +8,7 @@ mod mio;
 mod monoio;
 mod raw_epoll;
 mod raw_uring;
+mod threads;
 mod tokio;
 mod windlass;
 mod windlass_serve;
@@ -45,6 +46,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "windlass-uring" => windlass::serve(port, DriverKind::Uring),
         "windlass-serve" => windlass_serve::serve(port),
         "mio" => mio::serve(port),
+        "threads" => threads::serve(port),
         "tokio" => tokio::serve(port),
         "compio" => compio::serve(port),
         "monoio" => monoio::serve(port),

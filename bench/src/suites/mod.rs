@@ -6,6 +6,7 @@ pub mod files;
 pub mod gaio;
 pub mod idle;
 pub mod million;
+pub mod modes;
 pub mod proxy;
 pub mod redis;
 
