@@ -29,6 +29,9 @@ every_driver! {
     a_detach_takes_what_was_not_read
     a_waker_that_panics_ends_nothing
     an_engine_that_is_dropped_ends_its_streams
+    a_read_deadline_ends_a_stream
+    a_write_deadline_ends_a_stream_unless_its_output_is_sent
+    deadlines_of_a_stream_move_and_go
 }
 
 #[derive(Default)]
@@ -61,8 +64,10 @@ struct Streams {
 impl Streams {
     fn make(&mut self, c: &mut Conn<'_, ()>) {
         let waker = Waker::from(Arc::clone(&self.bells));
-        self.streams.push(c.stream(waker.clone()).expect("a stream"));
-        assert!(c.stream(waker).is_none(), "it has a stream already");
+        let stream = c.into_std().expect("a stream");
+        stream.set_waker(waker);
+        self.streams.push(stream);
+        assert!(c.into_std().is_none(), "it has a stream already");
     }
 }
 
@@ -386,4 +391,89 @@ fn an_engine_that_is_dropped_ends_its_streams<T: Harness>() {
     assert_eq!(kind(stream.read(&mut [0; 2])), ErrorKind::ConnectionAborted);
     assert_eq!(kind(stream.write(b"x")), ErrorKind::ConnectionAborted);
     stream.close();
+}
+
+fn cause(result: std::io::Result<usize>) -> (ErrorKind, Cause) {
+    let error = result.expect_err("an error");
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Cause>());
+    (error.kind(), *inner.expect("the cause is inside"))
+}
+
+fn a_read_deadline_ends_a_stream<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits());
+    let span = T::span(10.0);
+    bench.say(client, "before");
+    bench.until("it is readable", |_| stream.unread() == 6);
+    let begin = bench.watcher.update_now();
+    stream.set_read_deadline(span).unwrap();
+    let bells = Arc::clone(&bench.running.handler().bells);
+    let before = bells.count();
+    bench.until("it has ended", |_| stream.cause().is_some());
+    assert!(bench.watcher.update_now() - begin >= span);
+    assert!(bells.count() > before, "its waker is called");
+    let mut bytes = [0; 10];
+    assert_eq!((&stream).read(&mut bytes).unwrap(), 6);
+    let expected = (ErrorKind::TimedOut, Cause::ReadTimeout);
+    assert_eq!(cause((&stream).read(&mut bytes)), expected);
+    assert_eq!(cause((&stream).write(b"late")), expected);
+    assert_eq!(kind(stream.set_deadline(span)), ErrorKind::TimedOut);
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    assert_eq!(bench.running.handler().closed, [(Cause::ReadTimeout, 0)]);
+    // A time that has passed already.
+    bench.connect();
+    let late = self::stream(&mut bench);
+    let past = bench.watcher.update_now();
+    bench.run_for(Duration::from_millis(1));
+    late.set_deadline(past).unwrap();
+    bench.until("it has ended", |_| late.cause().is_some());
+    assert_eq!(late.cause(), Some(Cause::ReadTimeout), "the first one of two");
+}
+
+fn a_write_deadline_ends_a_stream_unless_its_output_is_sent<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits());
+    stream.set_write_deadline(T::span(20.0)).unwrap();
+    (&stream).write_all(b"sent").unwrap();
+    bench.until("it is heard", |bench| bench.client(client).heard == b"sent");
+    bench.run_for(T::span(40.0));
+    assert_eq!(stream.cause(), None, "the deadline went with the output");
+    bench.deafen(client);
+    bench.turn(Duration::ZERO);
+    stream.set_write_deadline(T::span(20.0)).unwrap();
+    let mut written = 0;
+    // More than the sockets hold.
+    bench.until("it has ended", |_| {
+        while let Ok(count) = (&stream).write(&[1; 10_000]) {
+            written += count;
+        }
+        stream.cause().is_some()
+    });
+    let expected = (ErrorKind::TimedOut, Cause::WriteTimeout);
+    assert_eq!(cause((&stream).write(b"late")), expected);
+    bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+    let (cause, unsent) = bench.running.handler().closed[0];
+    assert_eq!(cause, Cause::WriteTimeout);
+    assert!(unsent > 0 && unsent <= written, "{unsent} of {written}");
+}
+
+fn deadlines_of_a_stream_move_and_go<T: Harness>() {
+    let (mut bench, _, stream) = pair::<T>(limits());
+    let begin = bench.watcher.update_now();
+    for _ in 0..1000 {
+        // All of them are one request for the loop, and the last one counts.
+        stream.set_deadline(T::span(1.0)).unwrap();
+        stream.set_read_deadline(T::span(30.0)).unwrap();
+        stream.set_write_deadline(windlass_serve::Expiry::NEVER).unwrap();
+    }
+    bench.until("it has ended", |_| stream.cause().is_some());
+    assert!(bench.watcher.update_now() - begin >= T::span(30.0));
+    assert_eq!(stream.cause(), Some(Cause::ReadTimeout));
+    bench.connect();
+    let other = self::stream(&mut bench);
+    other.set_deadline(T::span(5.0)).unwrap();
+    other.set_deadline(None).unwrap();
+    bench.run_for(T::span(20.0));
+    assert_eq!(other.cause(), None);
+    other.set_deadline(Duration::MAX).unwrap();
+    bench.run_for(T::span(1.0));
+    assert_eq!(other.cause(), None, "the clock does not reach it");
 }

@@ -1,66 +1,59 @@
-//! Threads that share a connection as a value, on every driver of the system.
+//! Threads that share a connection as a value, in every mode on every driver of the system.
 #![allow(missing_docs)] // a test binary has no users
+#![cfg(unix)]
 
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::task::Waker;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
-use common::{PATIENCE, System};
-use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, Origin, Server, Stream};
+use common::PATIENCE;
+use common::scene::{News, Scene, Setting};
+use windlass::Address;
+use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, Origin, Stream};
 
-systems_drivers! {
+systems_modes! {
     threads_that_write_and_close_lose_nothing
 }
 
 /// Gives its streams to another thread.
-struct Gives(std::sync::mpsc::Sender<Stream>, usize);
+struct Gives {
+    streams: Sender<Stream>,
+    /// How its connections have ended.
+    news: News<(Cause, usize)>,
+}
 
 impl Handler for Gives {
     type State = ();
+    fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
+        self.news.serving(server, addresses)
+    }
     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
-        self.0.send(c.stream(Waker::noop().clone()).expect("a stream")).expect("the test waits");
+        self.streams.send(c.into_std().expect("a stream")).expect("the test waits");
         Action::None
     }
     fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
-        assert_eq!((closed.cause, closed.unsent), (Cause::Closed, 0));
-        self.1 += 1;
+        self.news.tell((closed.cause, closed.unsent));
         Action::None
     }
 }
 
-impl Drop for Gives {
-    fn drop(&mut self) {
-        assert_eq!(self.1, ROUNDS, "closed once for each connection");
-    }
-}
-
+/// `WINDLASS_RACES` multiplies it.
 const ROUNDS: usize = 30;
 const WRITERS: usize = 3;
 
-fn threads_that_write_and_close_lose_nothing<T: System>() {
+fn threads_that_write_and_close_lose_nothing<T: Setting>() {
     let (give, streams) = channel();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (tell, remotes) = channel();
-    let serving = thread::spawn(move || {
-        let mut watcher = T::builder().build().unwrap();
-        let server = Server::new(|_| Gives(give.clone(), 0)).listener(listener);
-        let mut running = server.start_on(&mut watcher).unwrap();
-        tell.send(running.remote()).unwrap();
-        let mut done = windlass::Completions::new();
-        while !running.is_over() {
-            watcher.wait_timeout(&mut done, PATIENCE).unwrap();
-            running.serve(&mut watcher, &mut done);
-        }
-        running.report().counts
-    });
-    let remote = remotes.recv_timeout(PATIENCE).unwrap();
-    for round in 0..ROUNDS {
+    let make = move |news| Gives { streams: give.clone(), news };
+    let mut scene = Scene::start::<T>(make, |server| server.listen("tcp://127.0.0.1:0").unwrap());
+    let address = scene.addresses[0].ip().unwrap();
+    let races = std::env::var("WINDLASS_RACES").ok().and_then(|times| times.parse().ok());
+    let rounds = ROUNDS * races.unwrap_or(1);
+    for round in 0..rounds {
         let mut client = std::net::TcpStream::connect(address).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let stream = streams.recv_timeout(PATIENCE).unwrap();
@@ -76,6 +69,8 @@ fn threads_that_write_and_close_lose_nothing<T: System>() {
                 thread::spawn(move || {
                     let mut accepted = 0_u32;
                     loop {
+                        // Deadlines that other threads set at the same time.
+                        let _ = stream.set_deadline(PATIENCE + Duration::from_secs(writer as u64));
                         let mut record = [writer as u8; 64];
                         record[1..5].copy_from_slice(&accepted.to_be_bytes());
                         match stream.write(&record) {
@@ -96,7 +91,7 @@ fn threads_that_write_and_close_lose_nothing<T: System>() {
                 })
             })
             .collect();
-        while written.load(Ordering::SeqCst) < round * 20 {
+        while written.load(Ordering::SeqCst) < round % ROUNDS * 20 {
             thread::yield_now();
         }
         // Two threads close at once.
@@ -115,8 +110,9 @@ fn threads_that_write_and_close_lose_nothing<T: System>() {
         }
         assert_eq!(&next[..], accepted);
     }
-    remote.shutdown();
-    let counts = serving.join().unwrap();
+    scene.until("all have ended", |s| s.news.notes().len() == rounds);
+    assert!(scene.news.notes().iter().all(|end| *end == (Cause::Closed, 0)));
+    let counts = scene.end().counts;
     assert_eq!(counts.stale_writes, 0);
-    assert_eq!((counts.accepted, counts.ends.closed), (ROUNDS as u64, ROUNDS as u64));
+    assert_eq!((counts.accepted, counts.ends.closed), (rounds as u64, rounds as u64));
 }

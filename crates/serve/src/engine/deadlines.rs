@@ -198,7 +198,7 @@ impl<S> Engine<S> {
             && (self.is_session(id) || self.set_deadline_of(id, Kind::Write, deadline))
     }
 
-    fn set_deadline_of(&mut self, id: Id, kind: Kind, deadline: Expiry) -> bool {
+    pub(crate) fn set_deadline_of(&mut self, id: Id, kind: Kind, deadline: Expiry) -> bool {
         let Some(place) = self.table.get(id) else { return false };
         if place.flags & (DETACH | CONNECTING) == DETACH && place.source.is_none() {
             return true; // Its last event waits.

@@ -1,7 +1,8 @@
 //! A connection as a value: a non-blocking reader and writer, for any thread.
 //!
 //! The loop keeps the descriptor, and with it the limits, the deadlines and the order of the last
-//! event. So a stream has the bytes that the loop has received, and posts its writes to the loop.
+//! event. So a stream has the bytes that the loop has received, and posts its writes and its
+//! deadlines to the loop.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,9 +17,10 @@ use windlass::Watcher;
 use windlass::driver::Driver;
 
 use super::conn::*;
+use super::deadlines::Kind;
 use super::events::Event;
 use super::listener::Request;
-use super::{Budget, Cause, Command, Engine, Remote};
+use super::{Budget, Cause, Command, Engine, Expiry, Remote};
 
 /// The most bytes of one write.
 const MOST_WRITTEN: usize = 64 << 10;
@@ -28,11 +30,11 @@ const KEPT: usize = 64 << 10;
 
 /// A connection as a value: a non-blocking [`Read`] and [`Write`] that threads share.
 ///
-/// [`Conn::stream`](crate::Conn::stream) and [`Engine::stream`] make it. From then on the bytes of
-/// the connection go to the stream, and not to the program's callbacks or events. The last event
+/// [`Conn::into_std`](crate::Conn::into_std) and [`Engine::stream`] make it. From then on the bytes
+/// of the connection go to the stream, and not to the program's callbacks or events. The last event
 /// still comes. The loop keeps the descriptor: the stream reads what the loop has received, and the
-/// loop sends what is written. (A callback has its connection by reference. So the call that makes
-/// the stream cannot consume the connection, as the `into_` methods of std do.)
+/// loop sends what is written. (A callback has its connection by reference, so `into_std` does not
+/// consume it as the `into_` methods of std do.)
 ///
 /// - A read without bytes, and a write without room, fail with `WouldBlock`. Then the stream's
 ///   [`Waker`] is called when a further try makes sense, and when the connection ends. A wake can
@@ -44,6 +46,8 @@ const KEPT: usize = 64 << 10;
 ///   bytes wait. It goes on at [`Limits::low`] bytes. The bytes count for [`Limits::memory`].
 /// - At the end of the peer's output, reads return 0. The connection stays open for writes,
 ///   whatever [`close_on_eof`](crate::Config::close_on_eof) says.
+/// - A [deadline](Stream::set_deadline) ends the connection when its time has come, and with it the
+///   reads and the writes of all clones.
 /// - Dropping the last clone [closes](Stream::close) the connection.
 /// - When the connection has ended, reads first return the bytes that wait. Then reads and writes
 ///   fail, with the [`Cause`] as the inner error: `TimedOut` for a limit of time or a deadline,
@@ -88,7 +92,7 @@ const KEPT: usize = 64 << 10;
 /// impl Handler for Threads {
 ///     type State = ();
 ///     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
-///         if let Some(stream) = c.stream(Waker::noop().clone()) {
+///         if let Some(stream) = c.into_std() {
 ///             thread::spawn(move || echo(stream));
 ///         }
 ///         Action::None
@@ -157,6 +161,8 @@ struct State {
     /// A write found no room below the cap, or in the server's memory.
     wants_room: bool,
     wants_memory: bool,
+    /// The read and the write deadline that the loop has not taken yet.
+    deadlines: [Option<Expiry>; 2],
     /// Why the connection has ended.
     cause: Option<Cause>,
 }
@@ -170,6 +176,8 @@ pub(crate) enum Ask {
     Shutdown,
     /// For a wake when the server has memory again.
     Memory,
+    /// To take the deadlines.
+    Deadlines,
 }
 
 /// Wakes the program, whose code may panic.
@@ -425,6 +433,64 @@ impl Stream {
         }
         Ok(())
     }
+
+    /// Sets the read and the write deadline: see [`set_read_deadline`](Stream::set_read_deadline)
+    /// and [`set_write_deadline`](Stream::set_write_deadline).
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    pub fn set_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([Some(deadline.into()); 2])
+    }
+
+    /// Ends the connection with [`Cause::ReadTimeout`] at a time, or some time after its loop has
+    /// heard of it: see [`Engine::set_read_deadline`]. Bytes that wait can still be read. Then
+    /// reads and writes fail with `TimedOut`. `None` takes the deadline away.
+    ///
+    /// The deadline is for the connection and not for one call: a program that waits for each
+    /// answer sets it again before each.
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass_serve::Stream;
+    ///
+    /// /// Another thread gives the peer five more seconds.
+    /// fn patient(stream: &Stream) -> std::io::Result<()> {
+    ///     stream.set_read_deadline(Duration::from_secs(5))
+    /// }
+    /// ```
+    pub fn set_read_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([Some(deadline.into()), None])
+    }
+
+    /// Ends the connection with [`Cause::WriteTimeout`] at a time, or some time after its loop has
+    /// heard of it, unless its output is sent by then: see [`Engine::set_write_deadline`].
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    pub fn set_write_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([None, Some(deadline.into())])
+    }
+
+    fn set_deadlines(&self, deadlines: [Option<Expiry>; 2]) -> io::Result<()> {
+        let link = &self.owner.0;
+        let mut state = link.lock();
+        if let Some(cause) = state.cause {
+            return Err(ended(cause));
+        }
+        // One request in the queue of the loop is enough: it takes the last deadlines.
+        let is_asked = state.deadlines.iter().any(Option::is_some);
+        for (last, new) in state.deadlines.iter_mut().zip(deadlines) {
+            *last = new.or(*last);
+        }
+        if !is_asked {
+            link.ask(Ask::Deadlines);
+        }
+        Ok(())
+    }
 }
 
 impl Read for &Stream {
@@ -507,6 +573,7 @@ impl<S> Engine<S> {
             closed: false,
             wants_room: false,
             wants_memory: false,
+            deadlines: [None; 2],
             cause: None,
         };
         let link = Arc::new(Link {
@@ -569,6 +636,21 @@ impl<S> Engine<S> {
             Ask::Resume => _ = self.resume(id),
             Ask::Shutdown => _ = self.shutdown(id),
             Ask::Memory => self.request(Request::Memory(id)),
+            Ask::Deadlines => self.take_deadlines(id),
+        }
+    }
+
+    /// Takes the deadlines that a stream was given.
+    fn take_deadlines(&mut self, id: Id) {
+        if self.table.get(id).is_none() {
+            return;
+        }
+        let Some(link) = self.stream_of(id.index()) else { return };
+        let deadlines = std::mem::take(&mut link.lock().deadlines);
+        for (kind, deadline) in [Kind::Read, Kind::Write].into_iter().zip(deadlines) {
+            if let Some(deadline) = deadline {
+                self.set_deadline_of(id, kind, deadline);
+            }
         }
     }
 

@@ -418,11 +418,12 @@ impl<S> Conn<'_, S> {
         self.engine.set_option(self.id(), option);
     }
 
-    /// Makes a [`Stream`] of the connection: a non-blocking reader and writer for any thread.
-    /// `waker` is called when it becomes readable or writable, and when it ends. `None` if the
-    /// connection closes, has a stream already, or is a session. See [`Engine::stream`].
-    pub fn stream(&mut self, waker: task::Waker) -> Option<Stream> {
-        self.engine.make_stream(self.id(), waker)
+    /// Makes a [`Stream`] of the connection: a non-blocking `Read` and `Write` of std for any
+    /// thread. [`Stream::set_waker`] sets what is called when it becomes readable or writable, and
+    /// when it ends. `None` if the connection closes, has a stream already, or is a session. See
+    /// [`Engine::stream`].
+    pub fn into_std(&mut self) -> Option<Stream> {
+        self.engine.make_stream(self.id(), task::Waker::noop().clone())
     }
 
     /// Sets the read and the write deadline: see [`Engine::set_deadline`].
