@@ -8,6 +8,8 @@
 //! - [`framing`] finds the messages in the bytes of a connection. It copies only messages that
 //!   arrive in several pieces.
 //!
+//! [`coming_from_nbio`] lists what takes the place of each option and method of nbio.
+//!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
 //! for the time that each phase of a connection takes. They send the output before they close. Both
 //! run in a [simulation](windlass::sim), with virtual time and seeded faults.
@@ -45,6 +47,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[doc = include_str!("../docs/coming-from-nbio.md")]
+pub mod coming_from_nbio {}
 mod engine;
 pub mod framing;
 pub mod log;
