@@ -148,7 +148,7 @@ fn the_page_has_every_name_once() {
 
 fn bytes(count: usize) -> String {
     match count {
-        _ if count % (1 << 20) == 0 => format!("{} MiB", count >> 20),
+        _ if count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
         _ => format!("{} KiB", count >> 10),
     }
 }
