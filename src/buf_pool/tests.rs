@@ -236,9 +236,18 @@ fn what_is_kept_is_bounded() {
     let kept: Vec<_> = pool.classes().into_iter().filter(|class| class.counters.kept > 0).collect();
     let kept: Vec<_> = kept.iter().map(|class| (class.size, class.counters.kept)).collect();
     assert_eq!(kept, [(1024, 4)], "the largest are freed first");
+    for size in [64, 4096, 512, 32] {
+        pool.give(Vec::with_capacity(size));
+    }
+    let mut sizes = Vec::new();
+    while pool.counters().kept > 0 {
+        let before = pool.counters();
+        pool.trim(before.kept_bytes - 1);
+        sizes.push(before.kept_bytes - pool.counters().kept_bytes);
+    }
+    assert_eq!(sizes, [4096, 1024, 1024, 1024, 1024, 512, 64, 32]);
     pool.trim(0);
-    pool.trim(0);
-    assert_eq!((pool.counters().kept, pool.counters().freed), (0, 200));
+    assert_eq!((pool.counters().kept, pool.counters().freed), (0, 204));
     check(&pool);
     // Nothing is kept, and everything works.
     let pool = BufPool::new(0, 0);
