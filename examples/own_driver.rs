@@ -21,7 +21,7 @@ use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done};
-use windlass::{Handle, Op, Reason, Rejected, Source, Submit, Submitter, Ticket};
+use windlass::{Handle, Op, Reason, Rejected, Source, SourceKind, Submit, Submitter, Ticket};
 
 /// The inner driver, and the operations in flight with the time of their submission.
 struct Trace<D> {
@@ -93,6 +93,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn reinit_after_fork(&mut self) -> io::Result<()>;
         fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+        fn kind(&mut self, source: Source) -> Result<SourceKind, Reason>;
         fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason>;
         fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;

@@ -21,7 +21,7 @@ use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::sim::SimulatedDriver;
 use crate::socket_option::SocketOption;
-use crate::source::{Handle, Source, Ticket};
+use crate::source::{Handle, Source, SourceKind, Ticket};
 use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::file_ring;
@@ -325,6 +325,9 @@ impl Driver for Auto {
     }
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
         forward!(self.peer_address(source))
+    }
+    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
+        forward!(self.kind(source))
     }
     fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
         forward!(self.connect_datagram(source, peer))

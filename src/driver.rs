@@ -103,7 +103,7 @@ use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::Submitter;
 use crate::socket_option::SocketOption;
-use crate::source::{Handle, Source, Ticket};
+use crate::source::{Handle, Source, SourceKind, Ticket};
 use crate::sys::fd::BorrowedFd;
 
 pub use explain::{Counters, Explain, ExplainRow};
@@ -333,6 +333,15 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Os`] with what the system reports (`ENOTCONN` …); [`Reason::Stale`].
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+        let _ = source;
+        Err(Reason::Unsupported)
+    }
+
+    /// The kind of the source's descriptor.
+    ///
+    /// # Errors
+    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
+    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
         let _ = source;
         Err(Reason::Unsupported)
     }

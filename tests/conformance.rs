@@ -123,6 +123,7 @@ macro_rules! portable {
                 a_socket_with_a_peer_hears_only_that_one
                 of_sockets_that_share_a_port_one_can_have_a_peer
                 what_is_no_peer_changes_nothing
+                the_kind_of_a_source_is_known
                 a_closed_port_is_an_error_of_the_next_operation
             }
             back_pressure {
@@ -204,6 +205,7 @@ macro_rules! portable {
                 an_empty_list_of_addresses_is_refused
                 a_source_that_connects_has_no_descriptor_yet
                 a_connect_to_what_never_answers_ends_in_every_way
+                a_full_unix_listener_makes_a_source_wait
                 a_source_that_connects_can_be_idle
                 the_first_address_that_answers_wins
                 a_connect_fails_when_every_address_has
@@ -582,6 +584,7 @@ macro_rules! system {
                 options_survive_and_are_inherited
                 options_are_set_and_inherited
                 stds_sockets_can_be_attached
+                a_datagram_socket_of_std_can_have_a_peer
                 a_shared_blocking_listener_is_refused
                 a_refused_listen_leaves_no_path
                 stale_events_of_a_reused_number_are_harmless
@@ -645,6 +648,7 @@ macro_rules! everything {
                 connect_with_a_socket_of_ones_own
                 options_survive_and_are_inherited
                 stds_sockets_can_be_attached
+                a_datagram_socket_of_std_can_have_a_peer
                 a_passed_deadline_has_its_try_in_a_busy_turn
                 a_passed_deadline_has_its_try_when_the_buffers_of_the_turn_are_used
                 a_storm_of_connections_starves_no_reader

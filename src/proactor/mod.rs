@@ -558,16 +558,16 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.ask(source, |kernel, fd| kernel.peer_address(fd))
     }
 
+    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
+        let index = self.usable(source)?;
+        Ok(self.sources[index].kind())
+    }
+
     fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
-        self.check_fork()?;
-        self.take_arrived(source);
-        let missing = self.why_missing(source);
-        let state = self.peek(source).filter(|state| !state.has(CONNECTING | RESERVED));
-        let state = state.ok_or(missing)?;
-        if state.kind() != SourceKind::Datagram {
+        if self.kind(source)? != SourceKind::Datagram {
             return Err(Reason::Unsupported);
         }
-        let fd = state.fd;
+        let fd = self.sources[source.index()].fd;
         self.kernel.connect_datagram(fd, peer).map_err(Reason::from_io)
     }
 

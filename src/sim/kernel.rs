@@ -343,11 +343,12 @@ unsafe impl Kernel for Sim {
         let (selector, home) = (self.selector as RawFd, self.home);
         self.call(Call::Connect, selector, |world| {
             let answer = world.connect(to, home);
-            answer.map(|(fd, goes_on)| {
-                let how = if goes_on { Connecting::GoesOn } else { Connecting::Done };
-                (fd, Sim::kind_of(world, fd), how)
-            })
+            answer.map(|(fd, how)| (fd, Sim::kind_of(world, fd), how))
         })
+    }
+
+    fn connect_again(&mut self, fd: RawFd, _to: &Address) -> Result<Connecting, i32> {
+        self.call(Call::Connect, fd, |world| world.connect_again(fd))
     }
 
     fn connect_result(&mut self, fd: RawFd) -> i32 {

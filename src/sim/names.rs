@@ -10,6 +10,7 @@ use super::links::Packet;
 use super::world::*;
 use crate::address::Address;
 use crate::driver::ListenOptions;
+use crate::proactor::Connecting;
 use crate::sys::fd::RawFd;
 use crate::sys::os_error;
 
@@ -178,13 +179,13 @@ impl World {
         at(name).or_else(|| wildcards(name).iter().find_map(at))
     }
 
-    /// Opens a socket and connects it; answers whether the connection goes on. As on Linux, a Unix
-    /// socket knows at once, and an internet socket when its edge comes.
+    /// Opens a socket and connects it. As on Linux, a Unix socket knows at once, and an internet
+    /// socket when its edge comes.
     pub(super) fn connect(
         &mut self,
         to: &Address,
         home: Option<IpAddr>,
-    ) -> Result<(RawFd, bool), i32> {
+    ) -> Result<(RawFd, Connecting), i32> {
         let remote = Name::of(to).on(home).specified();
         let Name::Ip(ip) = remote else { return self.connect_unix(remote) };
         let local = self.free_port(home.unwrap_or(ip.ip())).ok_or(libc::EADDRNOTAVAIL)?;
@@ -197,18 +198,32 @@ impl World {
         if !self.ask_over_link(client) {
             self.ask_listener(client);
         }
-        Ok((client as RawFd, true))
+        Ok((client as RawFd, Connecting::GoesOn))
     }
 
-    fn connect_unix(&mut self, remote: Name) -> Result<(RawFd, bool), i32> {
+    fn connect_unix(&mut self, remote: Name) -> Result<(RawFd, Connecting), i32> {
         let place = self.dice.place_of(&Name::None, &remote);
         let listener = self.find_listener(&remote, place).ok_or(libc::ECONNREFUSED)?;
-        if self.is_full(listener) {
-            return Err(libc::EAGAIN);
-        }
         let client = self.open(Role::Stream, Name::None, remote);
+        let how = self.establish_if_room(client, listener);
+        Ok((client as RawFd, how))
+    }
+
+    /// Tries again to connect a Unix socket that found no room.
+    pub(super) fn connect_again(&mut self, fd: RawFd) -> Result<Connecting, i32> {
+        let socket = &self.sockets[fd as usize];
+        let (remote, place) = (socket.remote.clone(), socket.place);
+        let listener = self.find_listener(&remote, place).ok_or(libc::ECONNREFUSED)?;
+        Ok(self.establish_if_room(fd as u32, listener))
+    }
+
+    /// As Linux, which does not queue Unix sockets for room.
+    fn establish_if_room(&mut self, client: u32, listener: u32) -> Connecting {
+        if self.is_full(listener) {
+            return Connecting::Full;
+        }
         self.establish(client, listener);
-        Ok((client as RawFd, false))
+        Connecting::Done
     }
 
     /// The listener that a connect to `remote` reaches, if it is not refused.

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::driver::{DatagramOptions, Driver};
 use crate::error::Reason;
 use crate::socket_option::SocketOption;
-use crate::source::Source;
+use crate::source::{Source, SourceKind};
 #[cfg(doc)]
 use crate::{Limit, Op};
 
@@ -53,6 +53,28 @@ impl<D: Driver> Watcher<D> {
         options: DatagramOptions,
     ) -> io::Result<Source> {
         self.driver.bind_datagram(&address.into(), options)
+    }
+
+    /// The kind of a source. Of a descriptor that the program has attached, the first operation or
+    /// this call asks the system.
+    ///
+    /// ```
+    /// use windlass::{SourceKind, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let source = watcher.attach(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// assert_eq!(watcher.kind(source)?, SourceKind::Datagram);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Reason::Os`]: the system's error of the question; of a source whose
+    ///   [connect](Watcher::connect) has failed, the errno of the connect.
+    /// - [`Reason::Unsupported`]: the descriptor takes no operations; a driver of your own does not
+    ///   tell.
+    /// - [`Reason::Stale`], [`Reason::Forked`]: the source has ended; this is a forked child.
+    pub fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
+        self.driver.kind(source)
     }
 
     /// Sets the peer of a datagram socket, as connect(2) does: the socket then receives only from

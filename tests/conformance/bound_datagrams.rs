@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use windlass::net::DatagramOptions;
-use windlass::{Address, Done, ErrorKind, Op, Reason, Source};
+use windlass::net::{ConnectOptions, DatagramOptions};
+use windlass::{Address, Done, ErrorKind, Op, Reason, Source, SourceKind};
 
 use crate::common::*;
 
@@ -157,6 +157,26 @@ pub fn what_is_no_peer_changes_nothing<H: Harness>() {
     expect_written(b.end(send));
     let Ok(Done::Received { data, .. }) = b.end(receive).result else { panic!() };
     assert_eq!(&*data, b"still");
+    b.expect_all_ended();
+}
+
+pub fn the_kind_of_a_source_is_known<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _) = bind(&mut b, false);
+    let (stream, _peer) = b.pair();
+    let (listener, at) = b.listen();
+    let (connecting, connect) = b.connect_source([at], ConnectOptions::default());
+    for (source, kind) in [
+        (here, SourceKind::Datagram),
+        (stream, SourceKind::Stream),
+        (listener, SourceKind::Listener),
+        (connecting, SourceKind::Stream),
+    ] {
+        assert_eq!(b.watcher.kind(source), Ok(kind));
+    }
+    b.end(connect).result.unwrap();
+    b.watcher.abort(here);
+    assert_eq!(b.watcher.kind(here), Err(Reason::Stale));
     b.expect_all_ended();
 }
 

@@ -565,3 +565,41 @@ pub fn connects_in_traffic<H: Harness>() {
     let counters = b.watcher.counters();
     assert_eq!((counters.sources, counters.in_flight), (0, 0));
 }
+
+/// As an internet address does: the connect goes on when there is room, and ends at its deadline.
+pub fn a_full_unix_listener_makes_a_source_wait<H: Harness>() {
+    if cfg!(windows) {
+        return;
+    }
+    let mut b = H::bench();
+    let dir = system::Directory::new();
+    let path = Address::unix(dir.path().join("full")).unwrap();
+    let backlog = ListenOptions::default().backlog(0);
+    let listener = b.watcher.listen_with(path.clone(), backlog).unwrap();
+    let span = Duration::from_millis(20);
+    let mut connected = 0;
+    let expired = loop {
+        let (source, connect) = b.connect_source([path.clone()], options().timeout(span));
+        let c = b.end(connect);
+        if c.result.is_err() {
+            break (source, c);
+        }
+        connected += 1;
+        assert!(connected < 20, "a backlog of none takes everything");
+    };
+    expect_unmoved(expired.1, ErrorKind::Deadline);
+    let (waits, connect) = b.connect_source([path.clone()], options());
+    let write = b.submit(Op::write(waits, "hello"));
+    b.look();
+    let mut accepted = Vec::new();
+    for _ in 0..=connected {
+        let accept = b.submit(Op::accept(listener));
+        accepted.push(expect_accepted(b.end(accept)));
+    }
+    expect_connected_to(&b.end(connect), waits, &path);
+    expect_written(b.end(write));
+    let last = b.watcher.attach(accepted.pop().unwrap()).unwrap();
+    assert_eq!(b.read_exact(last, 5), b"hello");
+    b.watcher.abort(expired.0);
+    b.expect_all_ended();
+}

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use windlass::net::{ConnectOptions, Keepalive, ListenOptions, SocketOption};
-use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, Watcher};
+use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, SourceKind, Watcher};
 
 use crate::common::*;
 
@@ -728,5 +728,21 @@ pub fn a_unix_source_connects_when_the_backlog_has_room<H: Harness>() {
     let (here, connect) = b.connect_source([none, at], ConnectOptions::default());
     let c = b.end(connect);
     assert!(c.result.is_ok() && c.source == here, "the second address: {c:?}");
+    b.expect_all_ended();
+}
+
+pub fn a_datagram_socket_of_std_can_have_a_peer<H: Harness>() {
+    let mut b = H::bench();
+    let here = b.watcher.attach(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    let there = b.watcher.attach(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    let there_at = b.watcher.local_address(there).unwrap();
+    // No operation has asked for its kind before.
+    b.watcher.connect_datagram(here, there_at).unwrap();
+    let hear = b.submit(Op::recv_from(there));
+    let send = b.submit(Op::write(here, "hello"));
+    expect_written(b.end(send));
+    let Ok(Done::Received { data, .. }) = b.end(hear).result else { panic!() };
+    assert_eq!(&*data, b"hello");
+    assert_eq!(b.watcher.kind(here), Ok(SourceKind::Datagram));
     b.expect_all_ended();
 }

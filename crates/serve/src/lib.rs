@@ -56,8 +56,8 @@ mod server;
 mod sys;
 
 pub use engine::{
-    Balance, Budget, Cause, Config, Counts, Ends, Engine, Event, Expiry, Id, JobCounts, JobError,
-    Limits, Origin, Phase, Refusal, Refused, RefusedJob, Remote, Stream, Work,
+    Balance, Budget, Cause, Config, Counts, Dial, Ends, Engine, Event, Expiry, Id, JobCounts,
+    JobError, Limits, Origin, Phase, Refusal, Refused, RefusedJob, Remote, Stream, Work,
 };
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,

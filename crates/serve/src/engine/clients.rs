@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use windlass::driver::Driver;
 use windlass::net::DatagramOptions;
-use windlass::{Address, Completion, Done, ErrorKind, Op, Reason, Source, Watcher};
+use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, Reason, Source, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
@@ -31,6 +31,9 @@ impl<S> Engine<S> {
     /// write at once. [`Event::Opened`] follows in the next turn, or [`Event::Closed`] if the
     /// system refuses the socket or the address.
     ///
+    /// The connect itself waits for nothing, and needs no time limit. A
+    /// [read deadline](Engine::set_read_deadline) bounds the time to the first answer.
+    ///
     /// Nothing shows whether a peer is there. If its host answers that the port is closed, the
     /// session ends with [`Cause::Os`] and `ECONNREFUSED`, at the earliest after the first
     /// datagram. Other errors of the network end it, too. A datagram that is too long is only
@@ -46,14 +49,43 @@ impl<S> Engine<S> {
         if self.refuses || self.table.len >= MOST as usize {
             return Err(state);
         }
+        let id = self.insert_client(&to.into(), state);
+        self.request(Request::ConnectDatagram(id));
+        Ok(id)
+    }
+
+    /// Makes a UDP client of a connected datagram socket that the program has, as
+    /// [`connect_datagram`](Engine::connect_datagram) makes one of a socket of its own.
+    /// [`Event::Closed`] follows alone, with `ENOTCONN`, if the socket has no peer, and with
+    /// [`Cause::Rejected`] if it is no datagram socket. [`add_listener`](Engine::add_listener)
+    /// takes sockets without a peer.
+    ///
+    /// # Errors
+    /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
+    /// down.
+    pub fn attach_datagram(
+        &mut self,
+        handle: impl Into<Handle>,
+        state: S,
+    ) -> Result<Id, (Handle, S)> {
+        let handle = handle.into();
+        if self.refuses || self.table.len >= MOST as usize {
+            return Err((handle, state));
+        }
+        // A datagram without an address goes to the peer.
+        let id = self.insert_client(&Address::unspecified(), state);
+        self.request(Request::AttachDatagram(id, handle));
+        Ok(id)
+    }
+
+    fn insert_client(&mut self, to: &Address, state: S) -> Id {
         let Some(id) = self.table.insert(Source::NONE, CONNECTING | READING, state) else {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);
-        let at = self.sessions.insert_client(id.index(), &to.into());
+        let at = self.sessions.insert_client(id.index(), to);
         self.table.place_mut(id.index()).active = SESSION | at;
-        self.request(Request::ConnectDatagram(id));
-        Ok(id)
+        id
     }
 
     /// Makes the socket of a client.
@@ -68,6 +100,7 @@ impl<S> Engine<S> {
                 Ok(source) => match watcher.connect_datagram(source, to) {
                     Ok(()) => {
                         self.table.place_mut(index).source = source;
+                        self.counts.connected += 1;
                         self.pending.push_back(Pending::Opened(id, Some(ip)));
                         return;
                     }
@@ -86,7 +119,6 @@ impl<S> Engine<S> {
 
     /// Begins to receive.
     pub(crate) fn client_opened<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        self.counts.connected += 1;
         self.table.begin(id.index(), watcher.now());
         self.touch_session(watcher, id);
         self.arm_expiry(watcher);

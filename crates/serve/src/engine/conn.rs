@@ -356,6 +356,13 @@ impl<S> Table<S> {
         self.next = next;
     }
 
+    /// The id of a connection that never has a place.
+    pub(crate) fn skip(&mut self) -> Id {
+        let number = self.next;
+        self.next += 1 << LOOP_BITS;
+        Id { number, index: 0 }
+    }
+
     /// A place for a connection; `None` if there are too many.
     pub(crate) fn insert(&mut self, source: Source, flags: u16, state: S) -> Option<Id> {
         if self.vacant == NIL {

@@ -403,7 +403,7 @@ impl<S> Engine<S> {
         executor: impl Fn(Work) + Send + Sync + 'static,
     ) {
         // The answers come through the inbox.
-        self.remote(watcher);
+        self.share(watcher);
         self.share_executor(Arc::new(executor));
     }
 

@@ -25,6 +25,7 @@ const MOST_LISTENERS: usize = 1 << 16;
 pub(crate) enum Request {
     Connect(Id, Vec<Address>, ConnectOptions),
     Attach(Id, Handle),
+    AttachDatagram(Id, Handle),
     Tick(Duration),
     /// The idle time of a connection begins again.
     Idle(Id),
@@ -259,51 +260,6 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// Connects to the first of `addresses` that answers. The program can write to the connection
-    /// at once. [`Event::Opened`] follows when it is connected, or [`Event::Closed`] if that fails.
-    ///
-    /// `options` are those of [`Watcher::connect`]. The engine replaces their token. Without a
-    /// deadline, [`Limits::connect`](super::Limits::connect) applies.
-    ///
-    /// # Errors
-    /// The state comes back if the engine has 2^24 connections, or its server shuts down.
-    pub fn connect<A: Into<Address>>(
-        &mut self,
-        addresses: impl IntoIterator<Item = A>,
-        options: ConnectOptions,
-        state: S,
-    ) -> Result<Id, S> {
-        if self.refuses || self.table.len >= MOST as usize {
-            return Err(state);
-        }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
-            unreachable!("there are fewer than 2^24")
-        };
-        self.count_load(1);
-        let addresses = addresses.into_iter().map(Into::into).collect();
-        self.request(Request::Connect(id, addresses, options));
-        Ok(id)
-    }
-
-    /// Makes a connection of a stream socket that the program has. [`Event::Opened`] follows, or
-    /// [`Event::Closed`] if the watcher refuses the socket.
-    ///
-    /// # Errors
-    /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
-    /// down.
-    pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
-        let handle = handle.into();
-        if self.refuses || self.table.len >= MOST as usize {
-            return Err((handle, state));
-        }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
-            unreachable!("there are fewer than 2^24")
-        };
-        self.count_load(1);
-        self.request(Request::Attach(id, handle));
-        Ok(id)
-    }
-
     /// Opens a connection of a descriptor that the program has given.
     pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, origin: Origin) {
         self.opens(id);
@@ -361,6 +317,59 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
+    /// Connects to the first of `addresses` that answers. The program can write to the connection
+    /// at once. [`Event::Opened`] follows when it is connected, or [`Event::Closed`] if that fails.
+    ///
+    /// `options` are those of [`Watcher::connect`]. The engine replaces their token. Without a
+    /// deadline, [`Limits::connect`](super::Limits::connect) applies. After the deadline the
+    /// connection ends with [`Cause::ConnectTimeout`]. If the deadline has passed before, the first
+    /// address still has one try, which succeeds if the system connects at once.
+    ///
+    /// A [`close`](Engine::close) or an [`abort`](Engine::abort) of the id ends the connect. However
+    /// it ends, there is one [`Event::Closed`].
+    ///
+    /// # Errors
+    /// The state comes back if the engine has 2^24 connections, or its server shuts down.
+    pub fn connect<A: Into<Address>>(
+        &mut self,
+        addresses: impl IntoIterator<Item = A>,
+        options: ConnectOptions,
+        state: S,
+    ) -> Result<Id, S> {
+        if self.refuses || self.table.len >= MOST as usize {
+            return Err(state);
+        }
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        self.count_load(1);
+        let addresses = addresses.into_iter().map(Into::into).collect();
+        self.request(Request::Connect(id, addresses, options));
+        Ok(id)
+    }
+
+    /// Makes a connection of a stream socket that the program has, a `std::net::TcpStream` for
+    /// example. [`Event::Opened`] follows. [`Event::Closed`] follows alone if the watcher refuses
+    /// the socket, with `ENOTCONN` if the socket is not connected (yet), and with
+    /// [`Cause::Rejected`] if it is a listener or a datagram socket: see
+    /// [`add_listener`](Engine::add_listener) and [`attach_datagram`](Engine::attach_datagram).
+    ///
+    /// # Errors
+    /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
+    /// down.
+    pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
+        let handle = handle.into();
+        if self.refuses || self.table.len >= MOST as usize {
+            return Err((handle, state));
+        }
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+            unreachable!("there are fewer than 2^24")
+        };
+        self.count_load(1);
+        self.request(Request::Attach(id, handle));
+        Ok(id)
+    }
+
     /// Tells the log of a new listener.
     pub(crate) fn log_listening<D: Driver>(&self, watcher: &mut Watcher<D>, listener: usize) {
         if self.config.log.is_some() {
@@ -529,17 +538,11 @@ impl<S> Engine<S> {
                         Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),
                     }
                 }
-                Request::Attach(id, handle) => {
-                    let peer = handle.peer();
-                    match watcher.attach(handle) {
-                        Ok(source) => {
-                            self.table.place_mut(id.index()).source = source;
-                            self.counts.attached += 1;
-                            self.pending.push_back(Pending::Opened(id, peer));
-                        }
-                        Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),
-                    }
+                Request::Attach(id, handle) => self.begin_attached(watcher, id, handle),
+                Request::AttachDatagram(id, handle) if self.is_session(id) => {
+                    self.begin_attached_client(watcher, id, handle);
                 }
+                Request::AttachDatagram(..) => {}
             }
         }
         // A client that could not connect gives back the charges of its datagrams.

@@ -11,7 +11,7 @@
 //! linger.rs    the last part of a close
 //! datagram.rs  datagram sockets
 //! sessions.rs  the peers of datagram sockets as connections
-//! clients.rs   connected datagram sockets
+//! clients.rs   connected datagram sockets             dial.rs  connections for other threads
 //! options.rs   options of sockets
 //! remote.rs    wakes, writes and closes of other threads
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
@@ -30,6 +30,7 @@ mod config;
 mod conn;
 mod datagram;
 mod deadlines;
+mod dial;
 mod ends;
 mod events;
 mod jobs;
@@ -70,6 +71,7 @@ use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, T
 use datagram::Datagrams;
 use deadlines::Deadlines;
 pub use deadlines::Expiry;
+pub use dial::Dial;
 use events::{Gone, Pending};
 pub(crate) use jobs::Executor;
 use jobs::Jobs;
@@ -168,8 +170,9 @@ pub struct Engine<S> {
     oldest: Option<Instant>,
     throttled: Vec<Id>,
     counts: Counts,
-    /// The part of this engine that other threads see.
+    /// The part of this engine that other threads see, and how they send states.
     shared: Option<Arc<Shared>>,
+    unpack: Option<dial::Unpack<S>>,
     datagrams: Datagrams,
     sessions: Sessions,
     deadlines: Deadlines,
@@ -392,6 +395,7 @@ impl<S> Engine<S> {
             throttled: Vec::new(),
             counts: Counts::default(),
             shared: None,
+            unpack: None,
             datagrams: Datagrams::default(),
             sessions: Sessions::default(),
             deadlines: Deadlines::default(),

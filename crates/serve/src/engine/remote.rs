@@ -1,14 +1,16 @@
 //! Requests of other threads: wakes, writes and closes.
 
+use std::any::TypeId;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use windlass::driver::{Driver, discard};
 use windlass::{Buf, Handle, Submitter, Watcher};
 
 use super::conn::*;
+use super::dial::Asked;
 use super::events::Pending;
 use super::jobs::Outcome;
 use super::stream::Ask;
@@ -38,9 +40,11 @@ pub struct Remote {
 /// A loop, as other threads see it.
 pub(crate) struct Shared {
     heads: Heads,
-    budget: Budget,
+    pub(crate) budget: Budget,
     cap: u32,
     loop_index: usize,
+    /// The type of its states, once there is a `Remote`.
+    pub(crate) state_type: OnceLock<TypeId>,
     inbox: Mutex<Inbox>,
     /// Whether the loop was woken and has not looked into its inbox since.
     posted: AtomicBool,
@@ -56,6 +60,8 @@ struct Inbox {
     /// Connections with a wake, and with a close, in `commands`, by number.
     waking: HashSet<u64>,
     closing: HashSet<u64>,
+    /// The server shuts down: it takes no new connections.
+    stops: bool,
     /// The loop is over: nothing looks into the inbox any more.
     closed: bool,
 }
@@ -76,6 +82,9 @@ pub(crate) enum Command {
     Move,
     Stream(Id, Ask),
     Stop,
+    /// A connection that the program asks for, and one that it no longer wants.
+    Dial(Box<Asked>),
+    CancelDial(Arc<OnceLock<Id>>),
     /// A job in the program's executor has ended, by its place.
     Answer(u32, Box<Outcome>),
 }
@@ -109,9 +118,10 @@ impl Shared {
     /// Queues a command; it comes back if the loop is over.
     pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
         let mut inbox = self.lock();
-        if inbox.closed {
+        if inbox.closed || inbox.stops && matches!(command, Command::Dial(_)) {
             return Err(command);
         }
+        inbox.stops |= matches!(command, Command::Stop);
         if let Command::Wake(id) = &command
             && !inbox.waking.insert(id.number())
         {
@@ -236,7 +246,18 @@ impl fmt::Debug for Remote {
 
 impl<S> Engine<S> {
     /// Returns the [`Remote`] by which other threads reach the connections of this engine.
-    pub fn remote<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Remote {
+    pub fn remote<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Remote
+    where
+        S: 'static,
+    {
+        let shared = self.share(watcher);
+        shared.state_type.get_or_init(TypeId::of::<S>);
+        self.unpack = Some(super::dial::unpack);
+        Remote { loops: [shared].into(), threads: None }
+    }
+
+    /// The part of this engine that other threads see.
+    pub(crate) fn share<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Arc<Shared> {
         let token = self.token(super::WAKE);
         let shared = self.shared.get_or_insert_with(|| {
             Arc::new(Shared {
@@ -244,6 +265,7 @@ impl<S> Engine<S> {
                 budget: self.budget.clone(),
                 cap: u32::try_from(self.config.limits.cap).unwrap_or(u32::MAX),
                 loop_index: self.table.loop_index(),
+                state_type: OnceLock::new(),
                 inbox: Mutex::default(),
                 posted: AtomicBool::new(false),
                 submitter: watcher.submitter(),
@@ -251,7 +273,7 @@ impl<S> Engine<S> {
                 load: AtomicUsize::new(self.table.len),
             })
         });
-        Remote { loops: [Arc::clone(shared)].into(), threads: None }
+        Arc::clone(shared)
     }
 
     /// Does what other threads have asked for.
@@ -289,6 +311,8 @@ impl<S> Engine<S> {
                 Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
                 Command::Take(moved) => self.pending.push_back(Pending::Take(moved)),
                 Command::Move => self.begin_moves(),
+                Command::Dial(asked) => self.take_dial(*asked),
+                Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
                 Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
                 Command::Stop => {
                     self.stop_asked = true;
@@ -344,11 +368,13 @@ impl<S> Engine<S> {
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
                 Command::Take(moved) => self.arrivals.push_back(moved),
+                Command::Dial(asked) => self.drop_dial(*asked),
                 Command::Answer(_, outcome) => discard(outcome),
                 Command::Wake(_)
                 | Command::Close(_)
                 | Command::Stream(..)
                 | Command::Move
+                | Command::CancelDial(_)
                 | Command::Stop => {}
             }
         }

@@ -551,7 +551,7 @@ impl<S> Engine<S> {
         id: Id,
         waker: Waker,
     ) -> Option<Stream> {
-        self.remote(watcher);
+        self.share(watcher);
         self.make_stream(id, waker)
     }
 

@@ -391,7 +391,7 @@ enum Keeps {
     Always,
 }
 
-impl<S: Default> Prepared<S> {
+impl<S: Default + 'static> Prepared<S> {
     fn new<D: Driver>(
         index: usize,
         watcher: &mut Watcher<D>,
