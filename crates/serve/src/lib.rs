@@ -8,7 +8,22 @@
 //! - [`framing`] finds the messages in the bytes of a connection. It copies only messages that
 //!   arrive in several pieces.
 //!
-//! [`coming_from_nbio`] lists what takes the place of each option and method of nbio.
+//! The [`guide`] answers the usual questions: which mode to choose, where blocking code runs, how
+//! other threads use a connection, what happens at a shutdown, how to test. [`coming_from_nbio`]
+//! lists what takes the place of each option and method of nbio.
+//!
+//! | task | item |
+//! |---|---|
+//! | a thread for each connection, or for the first ones | [`IoMode`] |
+//! | blocking code beside the loop | [`Conn::execute`], [`Server::executor`] |
+//! | writes, wakes and closes from other threads | [`Remote`] |
+//! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
+//! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
+//! | connections to other servers | [`Engine::connect`], [`Engine::connect_datagram`] |
+//! | each peer of a UDP socket as a connection | [`Config::udp_sessions`] |
+//! | two servers that share a listener | [`Engine::overflow_to`] |
+//! | records of connections, limits and panics | [`Config::log`], [`log`] |
+//! | what was served, and what was lost | [`Report`], [`Counts`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
 //! for the time that each phase of a connection takes. They send the output before they close. Both
@@ -51,6 +66,8 @@
 pub mod coming_from_nbio {}
 mod engine;
 pub mod framing;
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
 pub mod log;
 mod server;
 mod sys;
