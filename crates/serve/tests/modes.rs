@@ -9,6 +9,9 @@ mod common;
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -360,6 +363,64 @@ fn a_thread_that_cannot_begin_is_counted<T: System>() {
     });
 }
 
+/// More threads than the system gives: the loop serves the connections beyond, or refuses them.
+fn threads_beyond_those_that_the_system_gives_are_counted<T: System>() {
+    const CLIENTS: u64 = 20;
+    const ROLE: &str = "few threads";
+    if child::is_child(ROLE) {
+        for mode in [IoMode::Mixed { threads: 1000 }, IoMode::Blocking { threads: 1000 }] {
+            let run = start::<T>(mode, config());
+            let (mut served, mut refused) = (Vec::new(), 0);
+            for _ in 0..CLIENTS {
+                let mut stream = run.connect();
+                let mut word = [0; 5];
+                stream.read_exact(&mut word).unwrap();
+                if &word == b"hello" {
+                    expect(&mut stream, b"\n");
+                    echo(&mut stream, b"served");
+                    served.push(stream);
+                } else {
+                    assert_eq!(&word, b"full\n");
+                    refused += 1;
+                }
+            }
+            served.iter_mut().for_each(|stream| echo(stream, b"still"));
+            let count = served.len() as u64;
+            let report = run.end();
+            assert_eq!((report.counts.accepted, report.counts.refused), (count, refused));
+            assert!(count > 0 && report.thread_errors > 0, "{report:?}");
+            assert_eq!(refused > 0, matches!(mode, IoMode::Blocking { .. }), "{report:?}");
+        }
+        return;
+    }
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        eprintln!(
+            "SKIP: a limit of threads for one test needs a user of its own, so it needs root"
+        );
+        return;
+    }
+    let name = format!("{}::threads_beyond_those_that_the_system_gives_are_counted", T::NAME);
+    let itself = child::command(&name, ROLE);
+    // The limit counts all threads of a user.
+    let user = 1000 + (std::process::id() * 4 + T::NAME.len() as u32 % 4) % 60_000;
+    let mut limited = Command::new("sh");
+    // bash and dash have different names for it.
+    let limit = "if (ulimit -u 8) 2>/dev/null; then ulimit -u 8; else ulimit -p 8; fi";
+    limited.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]).arg(itself.get_program());
+    limited.args(itself.get_args()).uid(user).stdin(Stdio::null());
+    for (variable, value) in itself.get_envs() {
+        limited.env(variable, value.expect("a value"));
+    }
+    let child = limited.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+    let (succeeded, out) = child::finish(child);
+    if out.contains("Permission denied") || out.contains("not found") {
+        eprintln!("SKIP: another user may not run this test binary");
+        return;
+    }
+    assert!(succeeded && out.contains("1 passed"), "{out}");
+}
+
 /// A connection moves to a loop with its state, its output, and what was not delivered.
 fn a_connection_moves_to_a_loop<T: System>() {
     for mode in [IoMode::Mixed { threads: 2 }, IoMode::Blocking { threads: 2 }] {
@@ -507,6 +568,7 @@ systems_drivers! {
     a_lower_cap_moves_connections
     moves_and_a_shutdown
     a_thread_that_cannot_begin_is_counted
+    threads_beyond_those_that_the_system_gives_are_counted
     one_handler_in_every_mode
     a_callback_may_block
     a_thread_serves_one_connection_after_the_other

@@ -143,6 +143,9 @@ impl Handler for Plain {
             let id = c.id();
             assert!(c.engine().close(id));
             assert!(!c.write("late") && !c.write_slice(b"late"), "it takes no more output");
+            assert!(c.into_std().is_none() && !c.move_to_loop());
+            c.shutdown();
+            c.set_deadline(Duration::from_secs(1000));
             return Action::None;
         }
         c.write(data);
