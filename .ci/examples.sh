@@ -247,6 +247,21 @@ gate_examples() {
             | cmp - "$scratch/numbers" || die "slow_consumer loses a message"
     done
 
+    # Its own servers break each connection after 20 answers.
+    limit 60 "$target/debug/examples/dial_pool" --size 3 --requests 500 | tee "$scratch/dial_pool"
+    grep -qE '^1000 answered, 0 failed; .* [1-9][0-9]* broken' "$scratch/dial_pool" \
+        || die "dial_pool does not replace its connections"
+    start nbio_echo
+    limit 60 "$target/debug/examples/dial_pool" --addr "127.0.0.1:$port" --size 4 \
+        | tee "$scratch/dial_pool"
+    grep -qx '200 answered, 0 failed; [1-4] connections, 0 broken' "$scratch/dial_pool" \
+        || die "dial_pool does not use its connections again"
+    stop nbio_echo "$pid"
+    timeout 60 "$target/debug/examples/dial_pool" --addr "127.0.0.1:$port" >"$scratch/dial_pool" \
+        && die "dial_pool finds a server that is gone"
+    grep -qx '0 answered, 200 failed; 0 connections, 0 broken' "$scratch/dial_pool" \
+        || die "dial_pool does not count requests that fail"
+
     start mixed_modes
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     heard=

@@ -325,8 +325,8 @@ impl<S> Engine<S> {
     /// connection ends with [`Cause::ConnectTimeout`]. If the deadline has passed before, the first
     /// address still has one try, which succeeds if the system connects at once.
     ///
-    /// A [`close`](Engine::close) or an [`abort`](Engine::abort) of the id ends the connect. However
-    /// it ends, there is one [`Event::Closed`].
+    /// A [`close`](Engine::close) or an [`abort`](Engine::abort) of the id ends the connect.
+    /// However it ends, there is one [`Event::Closed`].
     ///
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.
