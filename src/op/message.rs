@@ -166,8 +166,8 @@ impl Op {
     /// Use it for the answers to a batch of completions. Without it, `submit` sends at once, with a
     /// system call for each datagram. The datagrams of a source go out in the order of their
     /// submission, deferred or not: a later send waits for the deferred ones before it. If the next
-    /// wait has completions to deliver at once, the one after it sends. A send with a
-    /// [deadline](Op::deadline) is not deferred.
+    /// wait has completions to deliver at once, the one after it sends. A send whose
+    /// [deadline](Op::deadline) has passed is not deferred.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};

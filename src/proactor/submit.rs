@@ -4,6 +4,7 @@
 //! into which `submit` is inlined, never builds the operation in memory, and a refusal finds it
 //! whole.
 
+use super::timers::absolute;
 use super::*;
 use crate::buf::Buf;
 use crate::error::ErrorKind;
@@ -214,8 +215,13 @@ impl<K: Kernel> Proactor<K> {
         if buf.len() > MOST_BYTES {
             return Err(Reason::TooLong);
         }
-        // A deadline may have passed already, and wants its try now.
-        let deferred = flags & op::DEFERRED != 0 && due_ns == 0;
+        let (mut deferred, mut due_ns) = (flags & op::DEFERRED != 0, due_ns);
+        if deferred && due_ns != 0 {
+            let now_ns = self.kernel.now_ns();
+            due_ns = absolute(due_ns, now_ns);
+            // One that has passed wants its try now.
+            deferred = due_ns > now_ns;
+        }
         if deferred {
             self.make_room(index, buf.len());
         }
@@ -223,6 +229,7 @@ impl<K: Kernel> Proactor<K> {
         self.slots[ticket.index()].address = address.take();
         if deferred {
             self.defer_send(index, ticket);
+            self.set_deadline(ticket, due_ns);
         } else {
             self.finish_write_start(index, ticket, due_ns);
         }

@@ -135,3 +135,47 @@ fn each_fault_of_batches_happens() {
     assert!(injected.batch_denied > 0 && injected.total() == injected.batch_denied);
     assert_eq!(exchange(1, Faults::none(), &mut met), Injected::default());
 }
+
+/// Deferred sends with a deadline go out together, or end at it if the receiver has no room.
+#[test]
+fn a_deferred_send_has_a_deadline() {
+    let sim = Sim::new(1);
+    sim.set_buffer(1000);
+    let mut watcher = watcher(&sim);
+    let mut bind = || {
+        let options = DatagramOptions::default();
+        let source = watcher.bind_datagram(([127, 0, 0, 1], 0), options).unwrap();
+        (source, watcher.local_address(source).unwrap())
+    };
+    let ((here, at), (there, _)) = (bind(), bind());
+    let start = watcher.update_now();
+    let late = Duration::from_millis(5);
+    let send = |len: usize| Op::send_to(there, vec![7; len], at.clone()).deferred();
+    for (i, op) in
+        [send(300).timeout(late), send(300).deadline(start + late)].into_iter().enumerate()
+    {
+        watcher.submit(op).unwrap();
+        assert_eq!(watcher.queued_bytes(there), Ok((i + 1) * 300), "it is deferred");
+    }
+    let done = wait(&mut watcher);
+    assert!(done.iter().all(|c| c.error_kind().is_none()) && done.len() == 2);
+    assert_eq!(watcher.counters().calls("sendmmsg"), 1);
+    // The receiver has no room for more.
+    let stuck = [watcher.submit(send(600).timeout(late)), watcher.submit(send(601).timeout(late))];
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        ended.extend(wait(&mut watcher));
+    }
+    let took = watcher.update_now() - start;
+    assert!(took >= late && took < 2 * late, "{took:?}");
+    for ((c, ticket), len) in ended.into_iter().zip(stuck).zip([600, 601]) {
+        assert_eq!((c.ticket(), c.error_kind()), (ticket.unwrap(), Some(ErrorKind::Deadline)));
+        assert_eq!(c.result.unwrap_err().into_buf().len(), len);
+    }
+    assert_eq!(watcher.queued_bytes(there), Ok(0));
+    // One that has passed gives the send one try.
+    watcher.submit(Op::recv_from(here).multishot()).unwrap();
+    assert_eq!(wait(&mut watcher).len(), 2);
+    watcher.submit(send(9).timeout(Duration::ZERO)).unwrap();
+    assert!(wait(&mut watcher).iter().all(|c| c.error_kind().is_none()));
+}
