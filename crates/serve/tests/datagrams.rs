@@ -22,6 +22,7 @@ every_driver! {
     a_socket_of_ones_own
     what_waits_is_bounded
     many_senders_at_once
+    answers_go_out_together
 }
 
 /// Echoes datagrams and connections, each with the number of its listener in front.
@@ -336,4 +337,24 @@ fn many_senders_at_once<T: Harness>() {
         }
     }
     assert_eq!(post.running.report().counts.datagrams, 500);
+}
+
+/// The answers of a turn take one system call for many, where the system has such a call.
+fn answers_go_out_together<T: Harness>() {
+    let mut post = Post::new::<T, _>(server());
+    let far = post.socket();
+    let before = post.watcher.counters();
+    post.send(far, 0, "many");
+    let hear = Op::recv_from(far).multishot().token(2);
+    post.watcher.submit(hear).expect("a receive");
+    let is_one = |c: &&Completion| c.source == far && c.code() == OpCode::RecvFrom;
+    post.until("a hundred answers arrive", |post| post.got.iter().filter(is_one).count() == 100);
+    let after = post.watcher.counters();
+    let calls = |name| after.calls(name) - before.calls(name);
+    let (single, together) = (calls("sendmsg"), calls("sendmmsg"));
+    if T::NAME == "faults" {
+        assert!(together > 0, "{single} {together}");
+    } else if T::VIRTUAL || cfg!(target_os = "linux") {
+        assert!(single <= 10 && (4..=20).contains(&together), "{single} {together}");
+    }
 }

@@ -203,7 +203,8 @@ impl<S> Engine<S> {
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
             let send = Op::send_to(source, data, to);
             let send = send.token(self.token(LISTENERS + listener as u32));
-            let send = send.timeout(self.config.limits.close);
+            // All that wait take one system call, where the system has such a call.
+            let send = send.timeout(self.config.limits.close).deferred();
             if watcher.submit(send).is_err() {
                 self.counts.datagram_errors += 1;
                 self.discharge_letter(listener, bytes);

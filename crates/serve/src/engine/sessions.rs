@@ -396,7 +396,7 @@ impl<S> Engine<S> {
             });
             self.sessions.sent[slot as usize] = letter;
             let send = Op::send_to(source, data, to).token(self.token(LETTERS + slot));
-            match watcher.submit(send.timeout(self.config.limits.close)) {
+            match watcher.submit(send.timeout(self.config.limits.close).deferred()) {
                 Ok(_) => {}
                 Err(refused) => {
                     self.sessions.vacant_sent.push(slot);
