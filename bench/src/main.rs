@@ -10,6 +10,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- modes [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml -- broadcast [--runs 5] [--seconds 3]
 //! cargo run --release --manifest-path bench/Cargo.toml -- million [--connections 1000000]
+//! cargo run --release --manifest-path bench/Cargo.toml -- datagrams [--runs 7] [--seconds 0.5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -22,6 +23,7 @@
 
 mod allocations;
 mod arguments;
+mod datagrams;
 mod histogram;
 mod listeners;
 mod load;
@@ -53,6 +55,7 @@ const USAGE: &str = "usage:
   million [--connections N] [--processes N] [--memory PERCENT] [--seconds S] [--payload N]
           [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME]
                                                       as many connections as fit, beside nbio
+  datagrams [--runs N] [--seconds S] [--peers N]      datagrams one by one, and in batches
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         "modes" => suites::modes::run(&mut arguments),
         "broadcast" => suites::broadcast::run(&mut arguments),
         "million" => suites::million::run(&mut arguments),
+        "datagrams" => suites::datagrams::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         "load" => load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),
+        "peers" => datagrams::run(&mut arguments),
         "read-file" => suites::files::read(&mut arguments),
         "pin" => process::pin_and_exec(&mut arguments),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, USAGE)),

@@ -4,6 +4,7 @@
 mod batches;
 mod broadcast;
 mod compio;
+mod datagrams;
 mod mio;
 mod monoio;
 mod raw_epoll;
@@ -36,6 +37,11 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             let (size, interval) = (arguments.require("size")?, arguments.require("interval")?);
             arguments.end()?;
             return broadcast::serve(port, size, interval);
+        }
+        "datagrams" => {
+            let how: String = arguments.require("way to serve")?;
+            arguments.end()?;
+            return datagrams::serve(port, how == "batches");
         }
         _ => arguments.end()?,
     }

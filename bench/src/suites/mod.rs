@@ -1,6 +1,7 @@
 //! The measurements.
 
 pub mod broadcast;
+pub mod datagrams;
 pub mod echo;
 pub mod files;
 pub mod gaio;
