@@ -57,11 +57,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         .map(|(name, command)| run::run(name, command, &size, &plan))
         .collect::<io::Result<Vec<_>>>()?;
 
-    let command = format!(
-        "bench -- million --connections {} --seconds {seconds} --concurrency {} --payload \
-         {payload} --sample {} --rate {rate}",
-        size.connections, plan.concurrency, plan.sample
-    );
+    // The reports have the other values.
+    let command =
+        format!("bench -- million --connections {} --seconds {seconds}", size.connections);
     println!();
     report::print_all(&command, payload, &measured)?;
     report::print_memory(&command, &measured)?;
