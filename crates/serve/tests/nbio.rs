@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,6 +30,7 @@ every_mode! {
     both_ends_of_a_unix_connection_close
     a_stop_closes_every_connection
     a_tick_that_panics_stops_no_other_timer
+    a_file_is_whole_three_times
 }
 
 /// How a connection has ended.
@@ -347,6 +350,91 @@ fn a_stop_closes_every_connection<T: Setting>() {
     assert!(ids.into_iter().all(|id| !scene.remote.wake(id)));
     let late = scene.connect();
     scene.until("the port is free", |s| s.client(late).error.is_some());
+}
+
+/// Sends its file for each byte that comes: the next piece when the last ones are almost out.
+struct Files {
+    news: News<(usize, usize)>,
+    file: Arc<File>,
+}
+
+/// How much of the file is still to be sent, where it begins, and how much was sent.
+#[derive(Default)]
+struct Sending {
+    left: usize,
+    at: usize,
+    sent: usize,
+}
+
+impl Files {
+    fn pump(&self, c: &mut Conn<'_, Sending>) {
+        const HIGH: usize = 1 << 20;
+        while c.state().left > 0 && c.waiting() <= HIGH {
+            let mut piece = vec![0; c.state().left.min(200_000)];
+            self.file.read_exact_at(&mut piece, c.state().at as u64).expect("the file is long");
+            c.state().left -= piece.len();
+            c.state().at += piece.len();
+            assert!(c.write(piece));
+        }
+    }
+}
+
+impl Handler for Files {
+    type State = Sending;
+
+    fn serving(&mut self, server: &mut Context<'_, Sending>, addresses: &[Address]) -> Action {
+        self.news.serving(server, addresses)
+    }
+
+    fn data(&mut self, c: &mut Conn<'_, Sending>, _: Buf) -> Action {
+        assert_eq!(c.state().left, 0, "the client waits for the last file");
+        (c.state().left, c.state().at) = (self.file.metadata().unwrap().len() as usize, 0);
+        self.pump(c);
+        Action::None
+    }
+
+    fn postwrite(&mut self, c: &mut Conn<'_, Sending>, amount: usize, _: usize) -> Action {
+        c.state().sent += amount;
+        self.pump(c);
+        Action::None
+    }
+
+    fn drained(&mut self, c: &mut Conn<'_, Sending>) -> Action {
+        self.pump(c);
+        Action::None
+    }
+
+    fn closed(&mut self, _: &mut Context<'_, Sending>, closed: Closed<Sending>) -> Action {
+        self.news.tell((closed.state.sent, closed.unsent));
+        Action::None
+    }
+}
+
+/// nbio's TestSendfile: a file of 32 MiB three times, and the sum of written sizes.
+fn a_file_is_whole_three_times<T: Setting>() {
+    let length = if T::VIRTUAL { 3 << 20 } else { 32 << 20 };
+    let name = format!("windlass-file-{}-{}", T::module().replace(':', "-"), std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let bytes = pattern(length, 4);
+    std::fs::write(&path, &bytes).unwrap();
+    let file = Arc::new(File::open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let make = move |news| Files { news, file: Arc::clone(&file) };
+    let limits = Limits::new().marks(256 << 10, 1 << 20);
+    let mut scene = Scene::start::<T>(make, |server| {
+        server.limits(limits).listen("tcp://127.0.0.1:0").unwrap()
+    });
+    let client = scene.connect();
+    for _ in 0..3 {
+        scene.say(client, "f");
+        scene.until("the file has come", |s| s.client(client).heard.len() >= length);
+        assert!(scene.client(client).heard == bytes, "another file");
+        scene.clients.all.get_mut(&client).unwrap().heard.clear();
+    }
+    scene.finish(client);
+    scene.until("it has closed", |s| !s.news.notes().is_empty());
+    assert_eq!(*scene.news.notes(), [(3 * length, 0)]);
+    assert_eq!(scene.end().panics, 0);
 }
 
 /// Its third tick panics.
