@@ -135,7 +135,7 @@ impl Threads {
 
     /// A thread has no connection, and has opened or refused `count` of them so far. It waits for
     /// the next one, unless it has been given one meanwhile.
-    pub(crate) fn rest(&self, number: usize, count: u64) {
+    pub(crate) fn note_idle(&self, number: usize, count: u64) {
         let mut state = self.lock();
         let slot = &mut state.slots[number];
         if slot.is_busy && slot.given == count {

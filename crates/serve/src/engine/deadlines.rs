@@ -154,16 +154,17 @@ impl Deadlines {
 }
 
 impl<S> Engine<S> {
-    /// Ends a connection with [`Cause::ReadTimeout`] at a time, or some time from now, whether
-    /// bytes arrive until then or not. A new deadline replaces the old one, and `None` takes it
-    /// away. False for a stale id.
+    /// Sets the time at which a connection ends with [`Cause::ReadTimeout`], even if bytes arrive
+    /// until then. `deadline` is an [`Instant`], or a [`Duration`] from now. A new deadline
+    /// replaces the old one, and `None` removes it. False for a stale id.
     ///
-    /// The connection ends at once, as by [`abort`](Engine::abort), never before its time. If the
-    /// time has passed already, it ends in the next [`flush`](Engine::flush). Data that the
-    /// watcher delivers together with the end of the time comes first, and the program can then
-    /// still move the deadline. The deadline holds while the connection connects, and while it is
-    /// paused. It is taken away when the connection closes or detaches, and when the peer has shut
-    /// down its output: then no more reads wait.
+    /// The connection never ends before this time. It ends as by [`abort`](Engine::abort): its
+    /// waiting output is dropped. If the time has passed already, it ends in the next
+    /// [`flush`](Engine::flush). Data that arrives in the same turn is delivered first, and the
+    /// program can then still move the deadline.
+    ///
+    /// The deadline also holds while the connection connects, and while it is paused. It is removed
+    /// when the connection closes or detaches, and when the peer has shut down its output.
     ///
     /// A connection that [moves](crate::Conn::move_to_loop) to a loop leaves its deadlines behind.
     ///
@@ -173,25 +174,24 @@ impl<S> Engine<S> {
         self.set_deadline_of(id, Kind::Read, deadline.into())
     }
 
-    /// Ends a connection with [`Cause::WriteTimeout`] at a time, or some time from now, unless its
-    /// output is sent by then. False for a stale id.
+    /// Sets the time at which a connection ends with [`Cause::WriteTimeout`], unless its output is
+    /// sent by then. False for a stale id, and for a session: it has no write deadline.
     ///
-    /// When the system has taken all waiting output, the deadline is taken away. The output of
-    /// this turn counts, whether it is written before or after this call. If no output waits, the
-    /// deadline is for the output that follows. So a connection that is to answer within a time
-    /// ends if nothing is written until then.
+    /// When the system has taken all waiting output, the deadline is removed. The output of this
+    /// turn counts, whether it is written before or after this call. If no output waits, the
+    /// deadline is for the output that follows: the connection ends if nothing is written until
+    /// then. So it also bounds the time that the program takes for an answer.
     ///
-    /// Otherwise it is as [`set_read_deadline`](Engine::set_read_deadline). It stays when the
-    /// connection closes or detaches, if output waits. Then the connection ends with the cause of
-    /// the close, and its `unsent` says how much was lost.
-    /// A session has no write deadline: false.
+    /// If output waits, the deadline stays when the connection closes or detaches. Then the
+    /// connection ends with the cause of the close, and its `unsent` says how many bytes were lost.
+    /// In all else it is as [`set_read_deadline`](Engine::set_read_deadline).
     pub fn set_write_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
         self.set_deadline_of(id, Kind::Write, deadline.into())
     }
 
     /// Sets the [read](Engine::set_read_deadline) and the
     /// [write](Engine::set_write_deadline) deadline. If both have passed, the cause is
-    /// [`Cause::ReadTimeout`]. A session gets only the first one. False for a stale id.
+    /// [`Cause::ReadTimeout`]. A session gets only the read deadline. False for a stale id.
     pub fn set_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
         let deadline = deadline.into();
         self.set_deadline_of(id, Kind::Read, deadline)

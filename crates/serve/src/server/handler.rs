@@ -105,7 +105,7 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// The descriptor of a connection is the program's now, after [`Action::Detach`].
+    /// The descriptor of a connection belongs to the program now, after [`Action::Detach`].
     fn detached(
         &mut self,
         server: &mut Context<'_, Self::State>,
@@ -125,8 +125,8 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// A loop serves the connection from now on: see [`Conn::move_to_loop`]. It has a new id, and
-    /// `from`, its id so far, is stale. Its next callbacks are those of this handler.
+    /// The connection has moved from its thread to this loop: see [`Conn::move_to_loop`]. It has a
+    /// new id. `from` is its old id, which is stale. Its next callbacks are those of this handler.
     fn moved(&mut self, c: &mut Conn<'_, Self::State>, from: Id) -> Action {
         Action::None
     }
@@ -155,8 +155,8 @@ pub trait Handler: Sized {
         (None, Action::None)
     }
 
-    /// A job has returned that has no callback of its own: of [`Engine::execute`]. `output` has its
-    /// value.
+    /// A job of [`Engine::execute`] has returned. `output` has its value. (A job of
+    /// [`Conn::execute`] has a callback of its own.)
     fn executed(&mut self, c: &mut Conn<'_, Self::State>, output: Message) -> Action {
         Action::None
     }
@@ -312,11 +312,32 @@ impl<S> Conn<'_, S> {
 
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:
     /// for a connection that will be idle for long, or was upgraded. False if a loop serves it
-    /// already, if it closes, or has shut down its output.
+    /// already, if it closes, has shut down its output, or has a [`Stream`].
     ///
-    /// The loop with the fewest connections gets it, with its state and what was not delivered.
-    /// [`Handler::moved`] of that loop is called. Writes and wakes by the id that it had are
-    /// refused as stale from then on. It is not paused, and has no deadlines.
+    /// The loop with the fewest connections gets it, with its state and the data that was not
+    /// delivered. That loop calls [`Handler::moved`]. The connection has a new id, and no write or
+    /// wake finds it by the old one. It is not paused there, and has no deadlines: `moved` can set
+    /// them again.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler, Id};
+    ///
+    /// struct Feed;
+    /// impl Handler for Feed {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         if &*data == b"subscribe\n" && !c.move_to_loop() {
+    ///             c.write("subscribed\n"); // on a loop already
+    ///         }
+    ///         Action::None
+    ///     }
+    ///     fn moved(&mut self, c: &mut Conn<'_, ()>, _from: Id) -> Action {
+    ///         c.write("subscribed\n"); // from now on it waits on the loop
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn move_to_loop(&mut self) -> bool
     where
         S: Send + 'static,
@@ -324,8 +345,9 @@ impl<S> Conn<'_, S> {
         self.let_move() && self.engine.begin_move(self.id())
     }
 
-    /// Lets the connection move to a loop when [`Remote::set_threads`] lowers the number of
-    /// threads. False if a loop serves it.
+    /// Permits the server to move the connection to a loop when [`Remote::set_threads`] lowers the
+    /// number of threads. Without this call, a connection keeps its thread until it ends. False if
+    /// a loop serves it.
     pub fn let_move(&mut self) -> bool
     where
         S: Send + 'static,
@@ -426,19 +448,44 @@ impl<S> Conn<'_, S> {
         self.engine.make_stream(self.id(), task::Waker::noop().clone())
     }
 
-    /// Sets the read and the write deadline: see [`Engine::set_deadline`].
+    /// Sets the read and the write deadline: see [`Engine::set_deadline`]. A deadline is an
+    /// [`Instant`](std::time::Instant), a [`Duration`] from now, or `None` for none.
     pub fn set_deadline(&mut self, deadline: impl Into<Expiry>) {
         self.engine.set_deadline(self.id(), deadline);
     }
 
-    /// Ends the connection with [`Cause::ReadTimeout`] at a time: see
-    /// [`Engine::set_read_deadline`].
+    /// Ends the connection with [`Cause::ReadTimeout`] when the time has come, even if bytes arrive
+    /// until then: see [`Engine::set_read_deadline`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler, Origin};
+    ///
+    /// const LINE: Duration = Duration::from_secs(5);
+    ///
+    /// /// The end of each line must arrive within five seconds, however many bytes arrive before.
+    /// struct Lines;
+    /// impl Handler for Lines {
+    ///     type State = ();
+    ///     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+    ///         c.set_read_deadline(LINE);
+    ///         Action::None
+    ///     }
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         if data.contains(&b'\n') {
+    ///             c.set_read_deadline(LINE); // for the next line
+    ///         }
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn set_read_deadline(&mut self, deadline: impl Into<Expiry>) {
         self.engine.set_read_deadline(self.id(), deadline);
     }
 
-    /// Ends the connection with [`Cause::WriteTimeout`] at a time, unless its output is sent by
-    /// then: see [`Engine::set_write_deadline`].
+    /// Ends the connection with [`Cause::WriteTimeout`] when the time has come, unless its output
+    /// is sent by then: see [`Engine::set_write_deadline`].
     pub fn set_write_deadline(&mut self, deadline: impl Into<Expiry>) {
         self.engine.set_write_deadline(self.id(), deadline);
     }

@@ -105,10 +105,16 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         }
     }
 
-    /// Adds an address: `tcp://HOST:PORT`, `tcp4://`, `tcp6://`, `udp://`, `udp4://`, `udp6://` or
-    /// `unix://PATH`. Without a port the system chooses one. The suffix `?reuseport=true` lets
-    /// several servers share a port. This call looks the host up, and blocks meanwhile. If the host
-    /// has several addresses, the server listens at the first one that it can bind.
+    /// Adds an address: `SCHEME://HOST:PORT`, or `unix://PATH`. The schemes are `tcp`, `tcp4`,
+    /// `tcp6`, `udp`, `udp4` and `udp6`. Without a port the system chooses one:
+    /// [`Handler::serving`] is told which. This call looks the host up, and blocks meanwhile. If
+    /// the host has several addresses, the server listens at the first one that it can bind.
+    ///
+    /// | suffix | what it does |
+    /// |---|---|
+    /// | `?reuseport=true` | several servers can share the port (`SO_REUSEPORT`) |
+    /// | `?sessions=true` | each peer of a UDP address is a [session](Engine::bind_datagram) |
+    /// | `?sessions=true&reuseport=true` | both |
     ///
     /// Without a host the server listens on all interfaces, at `[::]`. (Where the system lacks
     /// IPv6, it listens at `0.0.0.0`.) Whether `[::]` also takes IPv4 is the default of the system:
@@ -116,11 +122,12 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///
     /// Each datagram at a `udp://` address is a call of [`Handler::datagram`]. With the suffix
     /// `?sessions=true`, or with [`Config::udp_sessions`], each peer is a session: it has an id, a
-    /// state, and the callbacks of a connection. See [`Engine::bind_datagram`]. Suffixes are joined
-    /// by `&`. Of several loops,
-    /// the first one takes all datagrams. With `?reuseport=true`, or [`Balance::ReusePort`], each
-    /// loop has a socket of its own at the address. Linux and FreeBSD then distribute the datagrams
-    /// by their senders; other systems may give all of them to one socket.
+    /// state, and the callbacks of a connection.
+    ///
+    /// If there are several loops, the first one receives all datagrams. With `?reuseport=true`, or
+    /// [`Balance::ReusePort`], each loop has a socket of its own at the address. Linux and FreeBSD
+    /// then distribute the datagrams by their senders; other systems may give all of them to one
+    /// socket.
     ///
     /// If an earlier process left its socket at a Unix path, the server replaces it. The server
     /// removes its own path when it ends.

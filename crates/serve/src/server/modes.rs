@@ -15,7 +15,7 @@ use super::{MOST_LOOPS, Prepared, invalid};
 use crate::engine::{Balance, Budget, Config, Executor, Given, Remote, Start, Threads};
 
 /// How long a thread waits for the next connection before it ends.
-const REST: Duration = Duration::from_secs(10);
+const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Requests of other threads that can wait for a thread, ids that it keeps for them, and the bytes
 /// of a buffer. A watcher allocates them at its start, and a thread has one connection.
@@ -29,39 +29,86 @@ pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
 /// What serves the connections of a server: its loops, threads of their own, or both. The handler
 /// and the guarantees are the same.
 ///
-/// A thread is a loop that has one connection at a time: it has a handler of its own, which the
-/// server's function makes, and calls [`Handler::serving`] and [`Handler::tick`] of that. Its index
-/// follows those of the loops. When its connection has ended, it gets the next one. It ends if none
-/// comes for 10 seconds. Its watcher has the settings of the server, with a
-/// [`remote_queue`](Builder::remote_queue) of at most 64, an [`id_reserve`](Builder::id_reserve) of
-/// at most 8, and a [`buffer_size`](Builder::buffer_size) of at most 16 KiB.
+/// The [guide](crate::guide#choose-a-mode) says which mode is for which program, and what a thread
+/// costs.
+///
+/// A thread is a loop that gets one connection at a time. It has a handler of its own, which the
+/// function of [`Server::new`](crate::Server::new) makes. So it also calls [`Handler::serving`] and
+/// [`Handler::tick`] of this handler. The index of a thread follows those of the loops. When its
+/// connection has ended, the thread gets the next one. It ends if none comes for 10 seconds. Its
+/// watcher has the settings of the server, with a [`remote_queue`](Builder::remote_queue) of at
+/// most 64 requests, an [`id_reserve`](Builder::id_reserve) of at most 8 ids, and a
+/// [`buffer_size`](Builder::buffer_size) of at most 16 KiB.
 ///
 /// A callback on a thread may block: only its own connection waits meanwhile. A write to another
 /// connection never blocks in any mode, even if its peer does not read. Each thread runs the
 /// [jobs](crate::Conn::execute) of its connection on worker threads of its own, or on the
 /// [executor](crate::Server::executor) of the program.
 ///
+/// The loops serve datagrams and UDP sessions in each mode. A connection that a callback makes
+/// ([`Engine::connect`](crate::Engine::connect)) stays on the loop or the thread of the callback.
+///
 /// ```
-/// use windlass_serve::IoMode;
-/// let mode: IoMode = "mixed".parse()?;
-/// assert_eq!(mode, IoMode::Mixed { threads: 10_000 });
+/// use windlass::Buf;
+/// use windlass_serve::{Action, Conn, Handler, IoMode, Server};
+///
+/// struct Slow;
+/// impl Handler for Slow {
+///     type State = ();
+///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+///         std::thread::sleep(std::time::Duration::from_millis(1)); // for a database, perhaps
+///         c.write(data);
+///         Action::Close
+///     }
+/// #   fn closed(
+/// #       &mut self,
+/// #       _: &mut windlass_serve::Context<'_, ()>,
+/// #       _: windlass_serve::Closed<()>,
+/// #   ) -> Action {
+/// #       Action::Shutdown
+/// #   }
+/// }
+///
+/// // The first 100 connections have a thread. One loop serves the others.
+/// let server = Server::new(|_loop| Slow).io_mode(IoMode::Mixed { threads: 100 });
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let address = listener.local_addr()?;
+/// # let client = std::thread::spawn(move || {
+/// #     use std::io::{Read, Write};
+/// #     let mut client = std::net::TcpStream::connect(address).unwrap();
+/// #     client.write_all(b"hello").unwrap();
+/// #     let mut heard = String::new();
+/// #     client.read_to_string(&mut heard).unwrap();
+/// #     heard
+/// # });
+/// # let server = server.listener(listener);
+/// # /*
+/// let server = server.listen("tcp://127.0.0.1:7007")?;
+/// # */
+/// let report = server.run()?;
+/// assert_eq!(report.thread_errors, 0); // the system gave every thread
+/// # assert_eq!(client.join().unwrap(), "hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// [`Server::run`](crate::Server::run) fails with `InvalidInput` if `threads` is 0 or more than
+/// 64,512.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IoMode {
     /// The loops serve all connections. Callbacks should not block.
     #[default]
     NonBlocking,
-    /// A thread of its own serves each connection. Beyond `threads` connections the server refuses
-    /// further ones, with the [farewell](crate::Config::farewell). 1 to 64,512.
+    /// A thread of its own serves each connection. While there are `threads` connections, the
+    /// server refuses further ones, with the [farewell](crate::Config::farewell). It refuses a
+    /// connection, too, if its thread cannot begin.
     Blocking {
-        /// The most threads.
+        /// The most threads, and so the most connections: 1 to 64,512.
         threads: usize,
     },
-    /// A thread of its own serves each connection, up to `threads` of them. The loops serve the
-    /// connections beyond. 1 to 64,512.
+    /// A thread of its own serves each connection. While there are `threads` such connections, the
+    /// loops serve further ones. A loop serves a connection, too, if its thread cannot begin.
     Mixed {
-        /// The most threads.
+        /// The most threads: 1 to 64,512.
         threads: usize,
     },
 }
@@ -77,7 +124,16 @@ impl IoMode {
     }
 }
 
-/// `nonblocking`, `blocking` and `mixed`, the last two with 10,000 threads.
+/// Reads `nonblocking`, `blocking` or `mixed`: the last two with 10,000 threads, as nbio has them.
+///
+/// ```
+/// use windlass_serve::IoMode;
+/// let mode: IoMode = "mixed".parse()?;
+/// assert_eq!(mode, IoMode::Mixed { threads: 10_000 });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Other texts are an error: `InvalidInput`.
 impl std::str::FromStr for IoMode {
     type Err = io::Error;
     fn from_str(name: &str) -> io::Result<IoMode> {
@@ -207,10 +263,10 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
             running.stop(&mut watcher);
         }
         let mut done = Completions::new();
-        let mut rests = false;
+        let mut is_idle = false;
         while !running.is_over() {
-            let ended = if rests {
-                match watcher.wait_timeout(&mut done, REST) {
+            let ended = if is_idle {
+                match watcher.wait_timeout(&mut done, IDLE_TIME) {
                     // Jobs that must run would be lost with the thread.
                     Ok(0)
                         if running.engine().jobs() == 0
@@ -229,9 +285,9 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
             running.serve(&mut watcher, &mut done);
             let counts = running.engine().counts();
             let served = counts.accepted + counts.refused;
-            rests = running.engine().is_empty();
-            if rests {
-                threads.rest(number, served);
+            is_idle = running.engine().is_empty();
+            if is_idle {
+                threads.note_idle(number, served);
             }
         }
         Ok(running.report())
