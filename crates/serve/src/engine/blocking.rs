@@ -100,8 +100,9 @@ impl Threads {
             shared.load.fetch_add(1, Ordering::Relaxed);
             return match shared.post(Command::Adopt(given.0, given.1)) {
                 Err(Command::Adopt(handle, listener)) => {
-                    // The server is over.
+                    // The server is over, or the thread: then `lose` follows.
                     state.busy -= 1;
+                    state.slots[number].is_busy = false;
                     Err((handle, listener))
                 }
                 _ => Ok(()),
@@ -189,11 +190,67 @@ impl Threads {
     /// Ends all threads: no new one begins.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
-        state.keeper = None;
+        if state.keeper.take().is_none() {
+            return; // Each thread that stops calls this, too.
+        }
         for slot in &state.slots {
             if let Some(shared) = &slot.shared {
                 let _ = shared.post(Command::Stop);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use windlass::Watcher;
+    use windlass::sim::Sim;
+
+    use super::*;
+    use crate::engine::{Config, Engine};
+
+    #[cfg(unix)]
+    fn connection() -> Given {
+        (std::os::unix::net::UnixStream::pair().unwrap().0.into(), 0)
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_thread_that_is_lost_while_it_is_given_a_connection_is_counted_once() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let shared = Arc::clone(&engine.remote(&mut watcher).loops[0]);
+        let (keeper, starts) = channel();
+        let threads = Threads::new(0, 1, false, keeper);
+        assert!(threads.give(connection()).is_ok());
+        let number = starts.recv().unwrap().number;
+        assert!(threads.begin(number, shared));
+        threads.note_idle(number, 1);
+        // The thread ends with an error, and has not said so yet.
+        engine.close_inbox();
+        assert!(threads.give(connection()).is_err());
+        threads.lose(number, None);
+        assert!(threads.give(connection()).is_ok(), "there is room for one");
+        assert!(threads.give(connection()).is_err(), "and not for two");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_thread_is_told_once_to_stop() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let shared = Arc::clone(&engine.remote(&mut watcher).loops[0]);
+        let (keeper, starts) = channel();
+        let threads = Threads::new(0, 1, false, keeper);
+        assert!(threads.give(connection()).is_ok());
+        assert!(threads.begin(starts.recv().unwrap().number, Arc::clone(&shared)));
+        threads.stop();
+        assert!(shared.is_posted());
+        engine.look_into_inbox();
+        // Each thread that stops says so to all others.
+        threads.stop();
+        assert!(!shared.is_posted());
     }
 }

@@ -62,6 +62,8 @@ struct Inbox {
     closing: HashSet<u64>,
     /// The server shuts down: it takes no new connections.
     stops: bool,
+    /// Whether a stop is in `commands`.
+    stopping: bool,
     /// The loop is over: nothing looks into the inbox any more.
     closed: bool,
 }
@@ -90,11 +92,17 @@ pub(crate) enum Command {
 }
 
 /// The size of a write's entry in the queue, besides its bytes.
-const BOOKKEEPING: u32 = size_of::<Command>() as u32;
+pub(super) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether the loop has not looked into its inbox since the last command.
+    #[cfg(test)]
+    pub(crate) fn is_posted(&self) -> bool {
+        self.posted.load(Ordering::Relaxed)
     }
 
     /// Gives back what a write was charged when it was queued.
@@ -130,6 +138,12 @@ impl Shared {
         // One wake or close per connection is enough: so the queue stays bounded.
         if let Command::Close(id) = &command
             && !inbox.closing.insert(id.number())
+        {
+            return Ok(());
+        }
+        // Every loop and thread that shuts down tells all loops.
+        if let Command::Stop = &command
+            && std::mem::replace(&mut inbox.stopping, true)
         {
             return Ok(());
         }
@@ -294,6 +308,7 @@ impl<S> Engine<S> {
         let mut inbox = shared.lock();
         inbox.waking.clear();
         inbox.closing.clear();
+        inbox.stopping = false;
         let mut commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands.drain(..) {
@@ -427,5 +442,18 @@ mod tests {
         assert!(engine.is_empty() && !remote.close(id));
         assert_eq!(engine.budget().used(), 0);
         assert!(remote.write(id, "").is_err(), "the name is stale");
+    }
+
+    #[test]
+    fn shutdowns_do_not_fill_the_queue() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        for _ in 0..2 {
+            (0..100).for_each(|_| remote.shutdown());
+            assert_eq!(remote.loops[0].lock().commands.len(), 1);
+            engine.flush(&mut watcher);
+            assert!(engine.is_stop_asked() && remote.loops[0].lock().commands.is_empty());
+        }
     }
 }
