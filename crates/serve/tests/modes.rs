@@ -421,6 +421,38 @@ fn threads_beyond_those_that_the_system_gives_are_counted<T: System>() {
     assert!(succeeded && out.contains("1 passed"), "{out}");
 }
 
+/// A connection whose thread begins after the shutdown is refused, and counted.
+fn a_thread_that_begins_too_late_refuses<T: System>() {
+    let (tell, told) = channel();
+    let gate = Arc::new(Gate::default());
+    let for_handlers = Arc::clone(&gate);
+    let server = thread::spawn(move || {
+        let make = |index| {
+            if index > 0 {
+                for_handlers.pass();
+            }
+            Echo { tell: tell.clone(), gate: Arc::clone(&for_handlers), open: HashSet::new() }
+        };
+        let server = Server::new(make).watcher(T::builder()).config(config());
+        let server = server.io_mode(IoMode::Blocking { threads: 1 });
+        server.listen("tcp://127.0.0.1:0")?.run()
+    });
+    let Ok(Told::Serving(remote, address)) = told.recv_timeout(PATIENCE) else {
+        panic!("the loop serves")
+    };
+    let mut first = TcpStream::connect(address).unwrap();
+    first.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The second one finds that the first one has the thread.
+    let mut second = TcpStream::connect(address).unwrap();
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    expect(&mut second, b"full\n");
+    remote.shutdown();
+    gate.open();
+    let report = server.join().unwrap().unwrap();
+    assert!(matches!(first.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
+    assert_eq!((report.counts.accepted, report.counts.refused), (0, 2));
+}
+
 /// A connection moves to a loop with its state, its output, and what was not delivered.
 fn a_connection_moves_to_a_loop<T: System>() {
     for mode in [IoMode::Mixed { threads: 2 }, IoMode::Blocking { threads: 2 }] {
@@ -569,10 +601,48 @@ systems_drivers! {
     moves_and_a_shutdown
     a_thread_that_cannot_begin_is_counted
     threads_beyond_those_that_the_system_gives_are_counted
+    a_thread_that_begins_too_late_refuses
     one_handler_in_every_mode
     a_callback_may_block
     a_thread_serves_one_connection_after_the_other
     the_cap_is_kept
+}
+
+/// A thread that has ticks ends all the same when no connection comes.
+#[test]
+fn a_thread_with_ticks_ends_without_a_connection() {
+    struct Ticks(usize, Sender<Option<(Remote, SocketAddr)>>);
+    impl Handler for Ticks {
+        type State = ();
+        fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
+            if self.0 == 0 {
+                let told = (server.remote().clone(), addresses[0].ip().unwrap());
+                self.1.send(Some(told)).unwrap();
+            }
+            Action::None
+        }
+        fn tick(&mut self, _: &mut Context<'_, ()>) -> (Option<Duration>, Action) {
+            ((self.0 > 0).then_some(Duration::from_secs(1)), Action::None)
+        }
+    }
+    impl Drop for Ticks {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                let _ = self.1.send(None);
+            }
+        }
+    }
+    let (tell, told) = channel();
+    let server = thread::spawn(move || {
+        let server = Server::new(|index| Ticks(index, tell.clone()));
+        let server = server.io_mode(IoMode::Blocking { threads: 1 }).config(config());
+        server.listen("tcp://127.0.0.1:0")?.run()
+    });
+    let (remote, address) = told.recv_timeout(PATIENCE).expect("the loop serves").unwrap();
+    drop(TcpStream::connect(address).unwrap());
+    assert!(told.recv_timeout(PATIENCE).expect("the thread ends").is_none());
+    remote.shutdown();
+    assert_eq!(server.join().unwrap().unwrap().counts.accepted, 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass::{Address, Builder, Completions};
 
@@ -261,34 +261,42 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         shared.take_over(given, true);
         if !threads.begin(number, shared) {
             running.stop(&mut watcher);
+            running.turn(&mut watcher); // refuses the connection
         }
         let mut done = Completions::new();
-        let mut is_idle = false;
+        // When the thread ends, unless it gets a connection until then.
+        let (mut until, mut served): (Option<Instant>, u64) = (None, 0);
         while !running.is_over() {
-            let ended = if is_idle {
-                match watcher.wait_timeout(&mut done, IDLE_TIME) {
-                    // Jobs that must run would be lost with the thread.
-                    Ok(0)
-                        if running.engine().jobs() == 0
-                            && threads.retire(number, running.engine().next_id()) =>
-                    {
-                        break;
-                    }
-                    waited => waited,
+            let now = watcher.update_now();
+            let ended = match until {
+                Some(until) => {
+                    watcher.wait_timeout(&mut done, until.saturating_duration_since(now))
                 }
-            } else {
-                watcher.wait(&mut done)
+                None => watcher.wait(&mut done),
             };
-            if ended.is_err() {
+            let Ok(count) = ended else {
                 return Err((None, Some(running.engine().next_id())));
+            };
+            if count == 0 && until.is_some_and(|until| until <= watcher.update_now()) {
+                // Jobs that must run would be lost with the thread.
+                if running.engine().jobs() == 0
+                    && threads.retire(number, running.engine().next_id())
+                {
+                    break;
+                }
+                until = None;
             }
             running.serve(&mut watcher, &mut done);
             let counts = running.engine().counts();
-            let served = counts.accepted + counts.refused;
-            is_idle = running.engine().is_empty();
-            if is_idle {
-                threads.note_idle(number, served);
+            let before = served;
+            served = counts.accepted + counts.refused + counts.passed_on;
+            if !running.engine().is_empty() {
+                until = None;
+                continue;
             }
+            threads.note_idle(number, served);
+            // A connection begins the time again, and a tick does not.
+            until = until.filter(|_| served == before).or(Some(watcher.now() + IDLE_TIME));
         }
         Ok(running.report())
     }
