@@ -22,6 +22,7 @@ every_driver! {
     a_stream_that_is_not_read_holds_its_peer_up
     a_write_without_room_is_woken
     a_write_without_memory_is_woken
+    a_write_beyond_all_memory_is_cut
     the_last_drop_closes_behind_the_output
     an_end_is_an_error_with_its_cause
     each_side_can_be_shut_down
@@ -260,6 +261,23 @@ fn a_write_without_memory_is_woken<T: Harness>() {
     let more = (&stream).write(b"x").unwrap();
     bench.until("all is heard", |bench| bench.client(client).heard.len() == written + more);
     assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+/// A write that the memory of the server never has room for is cut: it does not wait in vain.
+fn a_write_beyond_all_memory_is_cut<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits().memory(10_000));
+    let bytes = [7; 30_000];
+    let (mut written, mut turns) = (0, 0);
+    while written < bytes.len() {
+        match (&stream).write(&bytes[written..]) {
+            Ok(count) => written += count,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        bench.turn(Duration::from_millis(10));
+        turns += 1;
+        assert!(turns < 1000, "{written} bytes were written");
+    }
+    bench.until("all is heard", |bench| bench.client(client).heard.len() == written);
 }
 
 fn the_last_drop_closes_behind_the_output<T: Harness>() {

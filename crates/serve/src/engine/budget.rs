@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use windlass::Submitter;
 
+use super::remote::BOOKKEEPING;
+
 /// A loop that was asked to shed and has not answered for this long is left out.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -84,6 +86,12 @@ impl Budget {
     /// Whether connections that have stopped may read again.
     pub(crate) fn is_low(&self) -> bool {
         self.used() <= self.0.limit / 2
+    }
+
+    /// The longest write of another thread for which there is room at any time when the memory is
+    /// low. A longer one could be woken for ever, and find no room.
+    pub(crate) fn room_when_low(&self) -> usize {
+        (self.0.limit - self.0.limit / 2).saturating_sub(BOOKKEEPING as usize)
     }
 
     /// Whether a connection must be closed.

@@ -40,8 +40,9 @@ const KEPT: usize = 64 << 10;
 ///   [`Waker`] is called when a further try makes sense, and when the connection ends. A wake can
 ///   also come in vain. The waker runs on the thread of the loop, and must not block. A panic of it
 ///   is caught.
-/// - At most 64 KiB are written at once. They are charged to [`Limits::cap`] and
-///   [`Limits::memory`], as by [`Remote::write`]. A write above either limit finds no room.
+/// - At most 64 KiB are written at once, and about half of [`Limits::memory`] if that is less. They
+///   are charged to [`Limits::cap`] and [`Limits::memory`], as by [`Remote::write`]. A write above
+///   either limit finds no room.
 /// - If the program does not read, the connection stops reading once more than [`Limits::high`]
 ///   bytes wait. It goes on at [`Limits::low`] bytes. The bytes count for [`Limits::memory`].
 /// - At the end of the peer's output, reads return 0. The connection stays open for writes,
@@ -274,6 +275,7 @@ impl Link {
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len().min(MOST_WRITTEN).min(self.cap.max(1));
+        let count = count.min(self.budget.room_when_low().max(1));
         let data = Buf::from(bytes[..count].to_vec());
         // Until the end of this function neither the loop nor a close comes in between: what is
         // queued here is before the close, and a refusal is noted before the loop looks for it.
