@@ -1,5 +1,4 @@
-//! A server of datagrams: one by one, or in batches. A datagram whose first byte is 1 gets itself as
-//! the answer.
+//! A server of datagrams: one by one, or in batches. It sends those back whose first byte is 1.
 
 use std::io;
 use std::net::UdpSocket;

@@ -49,7 +49,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     table.finish("datagrams")
 }
 
-/// The server's microseconds per datagram, datagrams per second of its processor time, and the rate.
+/// The server's microseconds per datagram, datagrams per CPU second, and the rate.
 fn measure(name: &str, case: &Case, peers: usize, seconds: f64) -> io::Result<[f64; 3]> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
     let command = [&ours, "serve", "datagrams", "{port}", name].map(String::from);
