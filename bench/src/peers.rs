@@ -97,10 +97,12 @@ pub fn modes() -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
     let threads = [&ours, "serve", "threads", "{port}"].map(String::from).to_vec();
     let mut peers = vec![Peer { name: "std threads".into(), command: Ok(threads) }];
-    for mode in ["blocking", "nonblocking", "mixed"] {
+    // The server has one processor: more threads than that do not help a callback that never blocks.
+    for (mode, threads) in [("blocking", "10000"), ("nonblocking", "0"), ("mixed", "1")] {
         let words = |program: PathBuf| {
             let program = program.to_string_lossy().into_owned();
-            [&program, "--port", "{port}", "--mode", mode].map(String::from).to_vec()
+            let words = [&program, "--port", "{port}", "--mode", mode, "--threads", threads];
+            words.map(String::from).to_vec()
         };
         peers.push(Peer { name: mode.into(), command: example("nbio_echo").map(words) });
     }

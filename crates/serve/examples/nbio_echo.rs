@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p windlass-serve --example nbio_echo -- \
-//!     [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--also ADDRESS]
+//!     [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--threads N] [--also ADDRESS]
 //! ```
 //!
 //! It listens at a TCP port, and at `ADDRESS`: `udp://127.0.0.1:7008` or `unix:///tmp/echo`.
@@ -38,9 +38,16 @@ impl Handler for Echo {
 
 fn main() -> io::Result<()> {
     let mut options = common::Options::new(
-        "nbio_echo [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--also ADDRESS]",
+        "nbio_echo [--port N] [--loops N] [--mode nonblocking|blocking|mixed] [--threads N] \
+         [--also ADDRESS]",
     );
-    let mode = options.take("--mode").unwrap_or(IoMode::NonBlocking);
+    let mut mode = options.take("--mode").unwrap_or(IoMode::NonBlocking);
+    if let Some(count) = options.take("--threads") {
+        match &mut mode {
+            IoMode::Blocking { threads } | IoMode::Mixed { threads } => *threads = count,
+            IoMode::NonBlocking => {}
+        }
+    }
     let also: Option<String> = options.take("--also");
     let setup = common::Setup::new(options, 7007, 1)?;
     let started = &setup.started;
