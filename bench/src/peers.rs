@@ -106,6 +106,8 @@ pub fn modes() -> io::Result<Vec<Peer>> {
         };
         peers.push(Peer { name: mode.into(), command: example("nbio_echo").map(words) });
     }
+    let bare = [&ours, "serve", "raw-epoll", "{port}"].map(String::from).to_vec();
+    peers.push(Peer { name: "raw epoll".into(), command: Ok(bare) });
     let nbio = |program: PathBuf| vec![program.to_string_lossy().into_owned(), "{port}".into()];
     peers.push(Peer { name: "nbio".into(), command: go("nbio").map(nbio) });
     Ok(peers)
