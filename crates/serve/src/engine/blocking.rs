@@ -146,6 +146,18 @@ impl Threads {
         }
     }
 
+    /// The thread with this loop index hands its connection to a loop, and can have the next one at
+    /// once: a client that knows of the move finds the thread free.
+    pub(crate) fn note_moved(&self, loop_index: usize) {
+        let Some(number) = loop_index.checked_sub(self.first) else { return };
+        let mut state = self.lock();
+        let slot = &mut state.slots[number];
+        if std::mem::take(&mut slot.is_busy) {
+            state.busy -= 1;
+            state.idle.push(number);
+        }
+    }
+
     /// Ends a thread that waits for a connection; false if it has been given one meanwhile. `ids`
     /// is the number of its next connection.
     pub(crate) fn retire(&self, number: usize, ids: u64) -> bool {

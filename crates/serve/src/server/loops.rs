@@ -192,6 +192,9 @@ impl<H: Handler> Running<H> {
     #[cold]
     fn hand_over(&mut self, moved: Moved) {
         self.engine.count_move();
+        if let Some(threads) = &self.remote.threads {
+            threads.note_moved(moved.parts.from.loop_index());
+        }
         let loops = self.remote.loops.iter();
         let to = loops.min_by_key(|shared| shared.load.load(Ordering::Relaxed));
         let to = to.expect("a server has a loop");
