@@ -21,7 +21,7 @@ pub(crate) const BOOKKEEPING: usize = 128;
 pub(crate) struct Datagrams {
     sockets: Vec<Socket>,
     /// The datagrams that were written in this turn.
-    letters: Vec<(usize, Address, Buf)>,
+    outbox: Vec<(usize, Address, Buf)>,
 }
 
 struct Socket {
@@ -32,8 +32,8 @@ struct Socket {
     /// Receives in flight, and those that have failed since the last datagram.
     receives: u32,
     failures: u32,
-    /// Whether it waits before it receives again.
-    rests: bool,
+    /// Whether it receives nothing for 100 ms, after many failures in a row.
+    is_paused: bool,
     /// The charge for datagrams that the kernel has not taken, in bytes.
     charged: u32,
 }
@@ -123,7 +123,7 @@ impl<S> Engine<S> {
             has_sessions,
             receives: 1,
             failures: 0,
-            rests: false,
+            is_paused: false,
             charged: 0,
         });
         self.log_listening(watcher, listener);
@@ -141,7 +141,7 @@ impl<S> Engine<S> {
         let source = self.listeners[listener];
         let token = self.token(LISTENERS + listener as u32);
         let Some(socket) = self.datagrams.socket(listener) else { return };
-        while socket.receives < RECEIVES && !socket.rests && !source.is_none() {
+        while socket.receives < RECEIVES && !socket.is_paused && !source.is_none() {
             let submitted = watcher.submit(Op::recv_from(source).token(token));
             if submitted.is_err() {
                 if is_full(submitted) {
@@ -189,15 +189,15 @@ impl<S> Engine<S> {
             return Err(Refused { data, reason: Refusal::Memory });
         }
         socket.charged += bytes;
-        self.datagrams.letters.push((listener, to.into(), data));
+        self.datagrams.outbox.push((listener, to.into(), data));
         self.requests = true;
         Ok(())
     }
 
     /// Sends the datagrams of this turn.
-    pub(crate) fn send_letters<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let mut letters = std::mem::take(&mut self.datagrams.letters);
-        for (listener, to, data) in letters.drain(..) {
+    pub(crate) fn send_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let mut outbox = std::mem::take(&mut self.datagrams.outbox);
+        for (listener, to, data) in outbox.drain(..) {
             let (source, bytes) = (self.listeners[listener], data.len());
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
@@ -207,16 +207,16 @@ impl<S> Engine<S> {
             let send = send.timeout(self.config.limits.close).deferred();
             if watcher.submit(send).is_err() {
                 self.counts.datagram_errors += 1;
-                self.discharge_letter(listener, bytes);
+                self.discharge_datagram(listener, bytes);
             }
         }
-        if self.datagrams.letters.is_empty() {
+        if self.datagrams.outbox.is_empty() {
             // The empty list keeps its memory for the next datagrams.
-            self.datagrams.letters = letters;
+            self.datagrams.outbox = outbox;
         }
     }
 
-    fn discharge_letter(&mut self, listener: usize, bytes: usize) {
+    fn discharge_datagram(&mut self, listener: usize, bytes: usize) {
         if let Some(socket) = self.datagrams.socket(listener) {
             let bytes = (bytes + BOOKKEEPING) as u32;
             socket.charged -= bytes;
@@ -237,13 +237,13 @@ impl<S: Default> Engine<S> {
             OpCode::SendTo => {
                 self.counts.datagram_errors += u64::from(completion.result.is_err());
                 let bytes = completion.take_buf().len();
-                self.discharge_letter(listener, bytes);
+                self.discharge_datagram(listener, bytes);
                 None
             }
             OpCode::RecvFrom => self.received(watcher, listener, completion),
-            // After a rest.
+            // After a pause.
             OpCode::Timer => {
-                self.datagrams.socket(listener)?.rests = false;
+                self.datagrams.socket(listener)?.is_paused = false;
                 self.receive(watcher, listener);
                 None
             }
@@ -281,7 +281,7 @@ impl<S: Default> Engine<S> {
                     self.counts.datagram_errors += 1;
                     socket.failures += 1;
                     if socket.failures % (2 * RECEIVES) == 0 {
-                        socket.rests = true;
+                        socket.is_paused = true;
                         self.pause_listener(watcher, listener);
                     }
                     None
@@ -305,7 +305,7 @@ impl<S: Default> Engine<S> {
 impl<S> Engine<S> {
     /// Closes the datagram sockets after they have sent their datagrams.
     pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.send_letters(watcher);
+        self.send_datagrams(watcher);
         self.send_outbox(watcher);
         self.close_sessions();
         let listeners: Vec<_> = self.datagrams.sockets.iter().map(|one| one.listener).collect();

@@ -10,7 +10,7 @@ use windlass::{
 
 use super::conn::*;
 use super::jobs::{JobError, Outcome};
-use super::{DEADLINE, JOBS, LAST_JOBS, LETTERS, LISTENERS, REFUSED, SESSIONS, SWEEP, TICK, WAKE};
+use super::{DEADLINE, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS, SWEEP, TICK, WAKE};
 use super::{Engine, Moved};
 use crate::log::LogEvent;
 
@@ -451,7 +451,7 @@ impl<S: Default> Engine<S> {
                 None
             }
             REFUSED => {
-                self.refused_one(watcher, &completion);
+                self.refused_completed(watcher, &completion);
                 None
             }
             WAKE => {
@@ -461,9 +461,9 @@ impl<S: Default> Engine<S> {
                 self.look_into_inbox();
                 None
             }
-            LETTERS..JOBS => {
+            SENDS..JOBS => {
                 let failed = completion.error_kind();
-                self.sent(watcher, index - LETTERS, completion.take_buf().len(), failed);
+                self.send_completed(watcher, index - SENDS, completion.take_buf().len(), failed);
                 None
             }
             LAST_JOBS => {

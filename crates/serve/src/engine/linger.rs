@@ -159,7 +159,7 @@ impl<S> Engine<S> {
     }
 
     /// An operation of a refused connection has ended.
-    pub(crate) fn refused_one<D: Driver>(
+    pub(crate) fn refused_completed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         completion: &Completion,

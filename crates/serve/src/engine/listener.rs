@@ -484,7 +484,7 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.requests = false;
-        self.send_letters(watcher);
+        self.send_datagrams(watcher);
         self.submit_jobs(watcher);
         for request in std::mem::take(&mut self.wanted) {
             match request {

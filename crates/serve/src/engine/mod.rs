@@ -346,7 +346,7 @@ const JOBS: u32 = 0x8000_0000;
 /// And those of listeners.
 const LISTENERS: u32 = 0xfff0_0000;
 /// And those of datagrams that sessions send.
-const LETTERS: u32 = 0x4000_0000;
+const SENDS: u32 = 0x4000_0000;
 
 /// Engines of this process so far: each has tokens of its own.
 static ENGINES: AtomicU32 = AtomicU32::new(0);

@@ -16,7 +16,7 @@ use super::datagram::BOOKKEEPING;
 use super::events::Pending;
 use super::listener::{Request, is_full};
 use super::output::NO_MORE;
-use super::{Cause, Engine, Event, LETTERS, Origin, SESSIONS};
+use super::{Cause, Engine, Event, Origin, SENDS, SESSIONS};
 
 /// In place of the number of a socket: the session is a client, with a socket of its own.
 const CLIENT: usize = usize::MAX;
@@ -60,7 +60,7 @@ struct Session {
     after: u32,
     /// The charge of its datagrams that the kernel has not taken: in bytes, and their number.
     charged: u32,
-    letters: u32,
+    pending: u32,
     /// The bytes of the datagrams that have failed.
     unsent: usize,
     /// Datagrams that arrived while the program did not want any, and their charge in bytes.
@@ -81,7 +81,7 @@ impl Session {
             before: NIL,
             after: NIL,
             charged: 0,
-            letters: 0,
+            pending: 0,
             unsent: 0,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -92,7 +92,7 @@ impl Session {
 
 /// A datagram that is being sent.
 #[derive(Clone, Copy)]
-struct Letter {
+struct Sending {
     id: Id,
     charged: u32,
 }
@@ -112,8 +112,8 @@ pub(crate) struct Sessions {
     /// The datagrams that were written in this turn.
     outbox: VecDeque<(Id, Buf)>,
     /// Those that are being sent, by the numbers in their tokens.
-    sent: Vec<Letter>,
-    vacant_sent: Vec<u32>,
+    in_flight: Vec<Sending>,
+    vacant_sends: Vec<u32>,
     /// The charge of all sessions to the server's budget, in bytes.
     charged: usize,
 }
@@ -129,8 +129,8 @@ impl Default for Sessions {
             last: NIL,
             timer: None,
             outbox: VecDeque::new(),
-            sent: Vec::new(),
-            vacant_sent: Vec::new(),
+            in_flight: Vec::new(),
+            vacant_sends: Vec::new(),
             charged: 0,
         }
     }
@@ -349,7 +349,7 @@ impl<S> Engine<S> {
         let Some(at) = self.session_at(index) else { return };
         let session = self.sessions.get(at);
         session.charged += bytes;
-        session.letters += 1;
+        session.pending += 1;
         self.sessions.charged += bytes as usize;
         self.table.charge(index, 0, bytes);
         self.sessions.outbox.push_back((self.table.id(index), data));
@@ -359,7 +359,7 @@ impl<S> Engine<S> {
     /// How many bytes wait for a session.
     pub(crate) fn waiting_datagrams(&mut self, at: u32) -> usize {
         let session = self.sessions.get(at);
-        session.charged as usize - session.letters as usize * BOOKKEEPING
+        session.charged as usize - session.pending as usize * BOOKKEEPING
     }
 
     /// Sends the datagrams of sessions.
@@ -367,10 +367,10 @@ impl<S> Engine<S> {
         for _ in 0..self.sessions.outbox.len() {
             let Some((id, data)) = self.sessions.outbox.pop_front() else { return };
             let len = data.len();
-            let letter = Letter { id, charged: (len + BOOKKEEPING) as u32 };
+            let sending = Sending { id, charged: (len + BOOKKEEPING) as u32 };
             let place = self.table.get(id).filter(|place| place.flags & ABORT == 0);
             let Some(at) = place.and_then(|place| session_of(place.active)) else {
-                self.letter_ended(letter, len, None);
+                self.send_ended(sending, len, None);
                 continue;
             };
             let place = self.table.place(id.index());
@@ -390,65 +390,65 @@ impl<S> Engine<S> {
             };
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
-            let slot = self.sessions.vacant_sent.pop().unwrap_or_else(|| {
-                self.sessions.sent.push(letter);
-                self.sessions.sent.len() as u32 - 1
+            let slot = self.sessions.vacant_sends.pop().unwrap_or_else(|| {
+                self.sessions.in_flight.push(sending);
+                self.sessions.in_flight.len() as u32 - 1
             });
-            self.sessions.sent[slot as usize] = letter;
-            let send = Op::send_to(source, data, to).token(self.token(LETTERS + slot));
+            self.sessions.in_flight[slot as usize] = sending;
+            let send = Op::send_to(source, data, to).token(self.token(SENDS + slot));
             match watcher.submit(send.timeout(self.config.limits.close).deferred()) {
                 Ok(_) => {}
                 Err(refused) => {
-                    self.sessions.vacant_sent.push(slot);
+                    self.sessions.vacant_sends.push(slot);
                     if matches!(refused.reason, windlass::Reason::Full { .. }) {
                         // It goes first in the next flush.
                         self.sessions.outbox.push_front((id, refused.value.into_buf()));
                         self.requests = true;
                         return;
                     }
-                    self.letter_ended(letter, len, Some(ErrorKind::Aborted));
+                    self.send_ended(sending, len, Some(ErrorKind::Aborted));
                 }
             }
         }
     }
 
-    /// A send has ended.
-    pub(crate) fn sent<D: Driver>(
+    /// The send of a session's datagram has completed.
+    pub(crate) fn send_completed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         slot: u32,
         len: usize,
         failed: Option<ErrorKind>,
     ) {
-        let letter = self.sessions.sent[slot as usize];
-        self.sessions.vacant_sent.push(slot);
-        self.letter_ended(letter, len, failed);
+        let sending = self.sessions.in_flight[slot as usize];
+        self.sessions.vacant_sends.push(slot);
+        self.send_ended(sending, len, failed);
         if let Some(failed) = failed
-            && let Some(at) = self.table.get(letter.id).and_then(|place| session_of(place.active))
+            && let Some(at) = self.table.get(sending.id).and_then(|place| session_of(place.active))
             && self.sessions.get(at).listener == CLIENT
         {
-            self.client_failed(watcher, letter.id, failed);
+            self.client_failed(watcher, sending.id, failed);
         }
     }
 
     /// Gives back the charge of a datagram that was sent, has failed, or is dropped with its
     /// session.
-    fn letter_ended(&mut self, letter: Letter, len: usize, failed: Option<ErrorKind>) {
+    fn send_ended(&mut self, sending: Sending, len: usize, failed: Option<ErrorKind>) {
         self.counts.datagram_errors += u64::from(failed.is_some());
-        self.sessions.charged -= letter.charged as usize;
-        self.budget.change(letter.charged, 0);
-        let Some(place) = self.table.get(letter.id) else { return };
+        self.sessions.charged -= sending.charged as usize;
+        self.budget.change(sending.charged, 0);
+        let Some(place) = self.table.get(sending.id) else { return };
         let flags = place.flags;
         let Some(at) = session_of(place.active) else { return };
-        self.table.charge(letter.id.index(), letter.charged, 0);
+        self.table.charge(sending.id.index(), sending.charged, 0);
         let session = self.sessions.get(at);
-        session.charged -= letter.charged;
-        session.letters -= 1;
+        session.charged -= sending.charged;
+        session.pending -= 1;
         if failed.is_some() || flags & ABORT != 0 {
             session.unsent += len;
         }
-        if flags & CLOSE != 0 && session.letters == 0 {
-            self.dirty(letter.id.index());
+        if flags & CLOSE != 0 && session.pending == 0 {
+            self.dirty(sending.id.index());
         }
     }
 
@@ -469,7 +469,7 @@ impl<S> Engine<S> {
     ) {
         if self.table.place(index).flags & ABORT != 0 {
             self.end_session(watcher, index, at, Cause::Aborted);
-        } else if self.sessions.get(at).letters == 0 {
+        } else if self.sessions.get(at).pending == 0 {
             self.end_session(watcher, index, at, Cause::Closed);
         }
     }
@@ -489,7 +489,7 @@ impl<S> Engine<S> {
         self.sessions.charged -= session.held_bytes as usize;
         self.budget.change(session.held_bytes, 0);
         // The charge to the budget goes when the sends have ended, or are dropped.
-        self.requests |= session.letters > 0;
+        self.requests |= session.pending > 0;
         self.table.charge(index, session.charged, 0);
         let cause = session.cause.unwrap_or(cause);
         let place = self.table.place_mut(index);
