@@ -47,9 +47,9 @@
 //! pool.give(buf); // error: use of moved value
 //! ```
 //!
-//! A program can drop a buffer instead of giving it back. The memory is freed then, but the pool
-//! has to allocate again. The [report](BufPool::report) of a traced pool names the line that has
-//! taken such a buffer. A program can also give back a buffer that is not the pool's. The pool
+//! A program can drop a buffer instead of giving it back. Then the memory is freed, and the pool
+//! allocates again. The [report](BufPool::report) of a traced pool names the line that has taken
+//! such a buffer. A program can also give back a buffer that is not the pool's. The pool
 //! looks only at its capacity and its alignment, so that does no harm. The bound on the memory that
 //! the pool keeps holds for all buffers.
 

@@ -399,11 +399,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
-    /// Whether an operation has not ended yet. It has when its final completion waits or was
-    /// delivered; and when it is a [quiet](Op::quiet) write that has succeeded.
+    /// Whether an operation has not ended yet. It has ended when its final completion waits for
+    /// delivery, or was delivered. A [quiet](Op::quiet) write has also ended when it has succeeded.
     ///
     /// # Errors
-    /// [`Reason::Forked`]; [`Reason::Unsupported`], of a driver without this.
+    /// [`Reason::Forked`]; [`Reason::Unsupported`]: the driver cannot tell.
     fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
         let _ = ticket;
         Err(Reason::Unsupported)

@@ -52,7 +52,8 @@
 //! - **Files, names, descriptors:** [`fs`], [`net`] and [`fd`] have their types.
 //! - **State:** [`SourceMap`] keeps the state of a program for each of its sources.
 //! - **Memory:** a read without a buffer yields a counted [`Lease`]. The pool of leases is bounded,
-//!   and an idle source holds none.
+//!   and an idle source holds none. A [`BufPool`](buf_pool::BufPool) is for buffers of the
+//!   program's own.
 //! - **Other threads:** a [`Submitter`] attaches, submits, cancels, aborts and posts. A
 //!   [`SourceGuard`] aborts its source when it is dropped.
 //! - **Errors:** [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`]

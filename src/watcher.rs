@@ -591,8 +591,8 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Whether an operation has not ended yet. It has ended when its final completion waits for
-    /// delivery, or was delivered. A [quiet](Op::quiet) write that succeeds has no completion: this
-    /// tells that it is out.
+    /// delivery, or was delivered. A [quiet](Op::quiet) write that succeeds has no completion, but
+    /// this call tells that the kernel has taken its bytes.
     ///
     /// ```
     /// use windlass::{Op, Watcher};

@@ -19,8 +19,8 @@ impl Op {
     /// socket. While all swap buffers are in use ([`Builder::swap_limit`]), the receive waits until
     /// the program drops a lease.
     ///
-    /// A [multishot](Op::multishot) receive completes once for each datagram. It costs the fewest
-    /// system calls.
+    /// A [multishot](Op::multishot) receive completes once for each datagram, and needs the fewest
+    /// system calls: see the second example.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -36,6 +36,29 @@ impl Op {
     /// let Ok(Done::Received { data, from, truncated: false }) = result else { panic!() };
     /// assert_eq!((&*data, from.ip()), (&b"ping"[..], Some(theirs.local_addr()?)));
     /// watcher.submit(Op::send_to(source, data, from))?; // back to the sender, without a copy
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// One multishot receive takes all datagrams:
+    ///
+    /// ```
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let ours = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let theirs = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// for text in ["one", "two", "three"] {
+    ///     theirs.send_to(text.as_bytes(), ours.local_addr()?)?;
+    /// }
+    /// let source = watcher.attach(ours)?;
+    /// watcher.submit(Op::recv_from(source).multishot())?;
+    /// let (mut done, mut received) = (Completions::new(), 0);
+    /// while received < 3 {
+    ///     watcher.wait(&mut done)?;
+    ///     for c in done.drain(..) {
+    ///         assert!(c.has_more()); // otherwise the receive has ended: submit another one
+    ///         received += usize::from(matches!(c.result, Ok(Done::Received { .. })));
+    ///     }
+    /// }
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -55,9 +78,9 @@ impl Op {
     ///
     /// Every driver calls recvmsg(2). On Linux and Android it calls recvmmsg(2) if the operation is
     /// multishot, or if several receives wait at the head of the source's queue. The completions
-    /// are the same. On Windows the driver ignores the resets that unconnected
-    /// sockets report. The simulation keeps datagrams in order. It drops a datagram to an internet
-    /// address that no socket has.
+    /// are the same. On Windows the driver ignores the resets that unconnected sockets report. The
+    /// simulation keeps datagrams in order. It drops a datagram to an internet address that no
+    /// socket has.
     ///
     /// # Cancellation
     ///
@@ -144,10 +167,12 @@ impl Op {
     ///
     /// Every driver calls sendmsg(2). On Linux and Android it calls sendmmsg(2) if several sends
     /// with an address are queued on a datagram socket ([`Op::deferred`]). The completions are the
-    /// same, but an error that an earlier datagram has left on a connected socket can go unseen. No
-    /// selector reports when the queue of a Unix receiver has
-    /// room again. So while that queue is full, the driver tries every millisecond. On macOS and
-    /// FreeBSD a connected socket takes no address (`EISCONN`).
+    /// same, with one exception: an error that an earlier datagram has left on a connected socket
+    /// can go unseen.
+    ///
+    /// No selector reports when the queue of a Unix receiver has room again. So while that queue is
+    /// full, the driver tries every millisecond. On macOS and FreeBSD a connected socket takes no
+    /// address (`EISCONN`).
     ///
     /// # Cancellation
     ///

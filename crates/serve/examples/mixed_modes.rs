@@ -7,7 +7,8 @@
 //!
 //! Each line of a client is a command. `sum N` adds the numbers up to N: that blocks the callback,
 //! and on a thread of its own it keeps no other client waiting. `subscribe` moves the connection to
-//! a loop, which serves thousands that are idle. `where` says what serves the connection.
+//! a loop, which serves thousands that are idle. `where` says what serves the connection: the name
+//! of its thread. Try `nc 127.0.0.1 7007`.
 
 use std::io;
 

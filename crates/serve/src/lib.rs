@@ -19,7 +19,8 @@
 //! | writes, wakes and closes from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
 //! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
-//! | connections to other servers | [`Engine::connect`], [`Engine::connect_datagram`] |
+//! | connections to other servers | [`Engine::connect`], [`Remote::connect`] |
+//! | a UDP client | [`Engine::connect_datagram`], [`Remote::connect_datagram`] |
 //! | each peer of a UDP socket as a connection | [`Config::udp_sessions`] |
 //! | two servers that share a listener | [`Engine::overflow_to`] |
 //! | records of connections, limits and panics | [`Config::log`], [`log`] |

@@ -36,15 +36,15 @@ use windlass::{
 /// | `duration_us` | end | microseconds since the submission began, on the driver's clock |
 ///
 /// While no subscriber wants `TRACE`, an operation has no span, and costs two comparisons more. A
-/// watcher without this driver pays nothing.
+/// watcher without this driver has no such cost.
 ///
 /// A [quiet](Op::quiet) write that succeeds has no completion. Its span ends with the submission if
 /// the socket takes the bytes at once, and else with the next wait after it is out. Spans of
 /// operations that are still in flight when the driver is dropped end then, without a `result`.
 ///
-/// Other threads: a plain [`Submitter`] passes operations around this driver, so their spans begin
-/// with their first completion, without a `duration_us`, and their quiet writes that succeed have
-/// no spans. Threads that submit through a [`TracedSubmitter`] have complete spans. A
+/// Other threads should submit through a [`TracedSubmitter`]: then their operations have complete
+/// spans. A plain [`Submitter`] bypasses this driver. The spans of its operations begin with their
+/// first completion, and have no `duration_us`. Its quiet writes that succeed have no spans. A
 /// [message](Submitter::post) is no operation, and has no span.
 ///
 /// ```
@@ -86,7 +86,9 @@ use windlass::{
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// A server runs on such watchers, too: see [`Server::start_on`](crate::Server::start_on).
+/// A server runs on such a watcher, too: [`Server::start_on`](crate::Server::start_on) takes it,
+/// and [`Running`](crate::Running) has an example of its loop.
+/// [`Server::run`](crate::Server::run) makes plain watchers.
 pub struct Traced<D> {
     inner: D,
     /// The operations in flight that have a span.

@@ -21,6 +21,39 @@ const ROUNDS: usize = 16;
 
 /// A server on a watcher of the program: for a loop with other operations besides, and for
 /// simulated tests. [`Server::start_on`](crate::Server::start_on) makes it.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass::{Completions, Done, Op, Watcher};
+/// use windlass_serve::{Action, Conn, Handler, Origin, Server};
+///
+/// struct Hello;
+/// impl Handler for Hello {
+///     type State = ();
+///     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+///         c.write("hello");
+///         Action::Close
+///     }
+/// }
+///
+/// let mut watcher = Watcher::new()?;
+/// let mut server = Server::new(|_loop| Hello).listen("tcp://127.0.0.1:0")?.start_on(&mut watcher)?;
+/// watcher.submit(Op::timer(Duration::from_millis(10)))?; // an operation of the program
+/// let mut done = Completions::new();
+/// while !server.is_over() {
+///     watcher.wait(&mut done)?;
+///     for completion in done.drain(..) {
+///         // What the server does not take is the program's.
+///         if let Some(own) = server.complete(&mut watcher, completion) {
+///             assert!(matches!(own.result, Ok(Done::Timer)));
+///             server.stop(&mut watcher); // shuts down, as `Action::Shutdown` does
+///         }
+///     }
+///     server.turn(&mut watcher);
+/// }
+/// println!("{} connections", server.report().counts.accepted);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Running<H: Handler> {
     engine: Engine<H::State>,
     handler: H,
