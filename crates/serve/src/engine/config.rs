@@ -43,8 +43,9 @@ pub struct Config {
     /// leaves it to the system. Linux doubles the value and bounds it without an error: see
     /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
     pub send_buffer: Option<u32>,
-    /// What is told of listeners, connections, limits, panics and shutdowns. Default none. A log
-    /// that is made at run time needs [`Box::leak`].
+    /// The log, which is told of listeners, connections, limits, panics and shutdowns. Default
+    /// none. [`crate::log`] has an example. A log that is made at run time becomes `'static` by
+    /// [`Box::leak`].
     pub log: Option<&'static dyn Log>,
 }
 

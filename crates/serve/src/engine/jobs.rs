@@ -356,12 +356,38 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Runs a job even if the connection closes or has ended, behind the connection's other jobs:
-    /// for what has to happen after them, such as a clean-up at the close. Its value is dropped. No
-    /// limit refuses it, so call it a bounded number of times for each connection.
+    /// Runs a job even if the connection closes or has ended, after the connection's other jobs: for
+    /// a clean-up at the end, for example. The job has no value. No limit refuses it, so call it a
+    /// bounded number of times for each connection.
     ///
-    /// A panic is counted as [`JobCounts::panicked`]; [`Event::JobFailed`] tells it if the
-    /// connection has not ended. A shutdown of a server waits for such jobs, for at most
+    /// ```
+    /// use std::path::PathBuf;
+    /// use windlass_serve::{Action, Closed, Context, Handler};
+    ///
+    /// /// Keeps a temporary file for each connection, and removes it at the end.
+    /// struct Uploads;
+    /// impl Handler for Uploads {
+    ///     type State = Option<PathBuf>;
+    ///     fn closed(
+    ///         &mut self,
+    ///         server: &mut Context<'_, Self::State>,
+    ///         closed: Closed<Self::State>,
+    ///     ) -> Action {
+    ///         if let Some(path) = closed.state {
+    ///             let remove = move || {
+    ///                 if let Err(error) = std::fs::remove_file(&path) {
+    ///                     eprintln!("{}: {error}", path.display());
+    ///                 }
+    ///             };
+    ///             server.engine().must_execute(closed.id, remove);
+    ///         }
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// [`JobCounts::panicked`] counts a panic. If the connection has not ended,
+    /// [`Event::JobFailed`] follows, too. A shutdown of a server waits for such jobs, for at most
     /// [`Limits::close`](super::Limits::close) after the last connection has ended. An engine that
     /// is dropped drops jobs that have not begun: see [`jobs`](Engine::jobs).
     ///

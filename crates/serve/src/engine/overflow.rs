@@ -7,21 +7,44 @@ use windlass::Handle;
 use super::{Command, Engine, Remote};
 
 impl<S> Engine<S> {
-    /// Gives the accepted connections for which this engine has no room to another server or
-    /// engine. So two servers share one listener by the number of their connections: this engine
-    /// takes at most [`Limits::connections`](super::Limits::connections), and `rest` the others. A
-    /// connection that ends makes room again. A later call replaces `rest`.
+    /// Passes the accepted connections for which this engine has no room to another server or
+    /// engine. So two servers share one listener: this engine serves at most
+    /// [`Limits::connections`](super::Limits::connections) of its connections, and `other` serves
+    /// all beyond. A connection that ends makes room again. A later call replaces `other`.
     ///
-    /// In a server, call it in [`Handler::serving`](crate::Handler::serving) of each loop: the
-    /// limit is one of a loop. A server with [`IoMode::Blocking`](crate::IoMode::Blocking) gives
-    /// away what is beyond its threads. `rest` may be a server without a listener of its own:
+    /// In a server, call it in [`Handler::serving`](crate::Handler::serving) of each loop, because
+    /// each loop has this limit for itself. A server with
+    /// [`IoMode::Blocking`](crate::IoMode::Blocking) passes on what exceeds its threads. `other`
+    /// may be a server without a listener of its own:
     /// [`Server::without_listener`](crate::Server::without_listener).
     ///
-    /// In `rest`, the loop with the fewest connections gets the connection. Its
-    /// [origin](super::Origin) names the listener of this engine. A connection is given away once:
-    /// if `rest` has no room, or begins to shut down meanwhile, `rest` refuses the connection. If
-    /// `rest` is over already, this engine refuses it.
-    /// [`passed_on`](super::Counts::passed_on) counts the connections that were given away.
+    /// In `other`, the loop with the fewest connections gets the connection. Its
+    /// [origin](super::Origin) names the listener of this engine. A connection is passed on once:
+    /// if `other` has no room, or begins to shut down meanwhile, `other` refuses the connection. If
+    /// `other` is over already, this engine refuses it.
+    /// [`passed_on`](super::Counts::passed_on) counts the connections that were passed on.
+    ///
+    /// Of a server:
+    ///
+    /// ```
+    /// use windlass::Address;
+    /// use windlass_serve::{Action, Context, Handler, Remote};
+    ///
+    /// /// The handler of the server that has the listener. `other` comes from the handler of the
+    /// /// other server, by a channel: see `guide`.
+    /// struct First {
+    ///     other: Remote,
+    /// }
+    /// impl Handler for First {
+    ///     type State = ();
+    ///     fn serving(&mut self, server: &mut Context<'_, ()>, _: &[Address]) -> Action {
+    ///         server.engine().overflow_to(self.other.clone());
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Of two engines on one loop:
     ///
     /// ```
     /// use windlass::{Watcher, net::ListenOptions};
@@ -30,22 +53,22 @@ impl<S> Engine<S> {
     /// let mut watcher = Watcher::new()?;
     /// let limits = Limits::new().connections(1000);
     /// let mut first = Engine::<()>::new(Config::new().limits(limits));
-    /// let mut rest = Engine::<()>::new(Config::new());
+    /// let mut other = Engine::<()>::new(Config::new());
     /// first.listen(&mut watcher, ([127, 0, 0, 1], 0), ListenOptions::default())?;
-    /// first.overflow_to(rest.remote(&mut watcher));
+    /// first.overflow_to(other.remote(&mut watcher));
     /// // The program takes the events of both: see `Engine`.
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn overflow_to(&mut self, rest: Remote) {
-        self.overflow = Some(rest);
+    pub fn overflow_to(&mut self, other: Remote) {
+        self.overflow = Some(other);
     }
 
-    /// Gives an accepted and counted connection away. It comes back if there is no other server, or
+    /// Passes an accepted and counted connection on. It comes back if there is no other server, or
     /// if that server has no room or is over.
     #[cold]
     pub(crate) fn pass_on(&mut self, handle: Handle, listener: usize) -> Result<(), Handle> {
-        let Some(rest) = &self.overflow else { return Err(handle) };
-        rest.pass_to(handle, listener)?;
+        let Some(other) = &self.overflow else { return Err(handle) };
+        other.pass_to(handle, listener)?;
         self.counts.passed_on += 1;
         self.count_load(-1);
         Ok(())

@@ -230,10 +230,22 @@ impl Remote {
         }
     }
 
-    /// Changes the number of threads of an [`IoMode`](crate::IoMode) with threads: 0 to its own
-    /// number. If more connections have a thread, those that [may](crate::Conn::let_move) move to a
-    /// loop, the last threads first. The others keep their threads until they end. False without
-    /// such a mode.
+    /// Changes how many threads the server's [`IoMode`](crate::IoMode) has: from 0 up to the number
+    /// in the mode, which also replaces larger values. False if the mode has no threads.
+    ///
+    /// If more connections than `threads` have a thread now, the surplus ones move to a loop, the
+    /// last threads first. But only connections that [`Conn::let_move`](crate::Conn::let_move)
+    /// permits to move do so. The others keep their threads until they end. A loop serves new
+    /// connections for which there is no thread in [`IoMode::Mixed`](crate::IoMode::Mixed). In
+    /// [`IoMode::Blocking`](crate::IoMode::Blocking) the server refuses them.
+    ///
+    /// ```
+    /// use windlass_serve::Remote;
+    /// /// With little memory left, half of the threads have to do.
+    /// fn shrink(server: &Remote, threads: usize) {
+    ///     assert!(server.set_threads(threads / 2), "the mode has threads");
+    /// }
+    /// ```
     pub fn set_threads(&self, threads: usize) -> bool {
         let Some(all) = &self.threads else { return false };
         all.set_cap(threads);
