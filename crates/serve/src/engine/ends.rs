@@ -1,10 +1,10 @@
-//! How connections end: close after the output, half-close, abort, detach.
+//! How connections end: close after the output, half-close, abort, detach, failure.
 
 use windlass::driver::Driver;
-use windlass::{Op, Reason, Source, Watcher};
+use windlass::{ErrorKind, Op, Reason, Source, Watcher};
 
 use super::conn::*;
-use super::events::Pending;
+use super::events::{Gone, Pending, Phase};
 use super::{Cause, Engine};
 use crate::log::LogEvent;
 
@@ -169,6 +169,113 @@ impl<S> Engine<S> {
                 watcher.cancel_all(source);
             }
             Err(_) => self.fail(watcher, index, Cause::Rejected),
+        }
+    }
+}
+
+impl<S> Engine<S> {
+    /// A read of a connection has failed.
+    pub(super) fn read_failed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        kind: ErrorKind,
+    ) {
+        let flags = self.table.place(index).flags;
+        match kind {
+            // The engine, or the program, has cancelled it: `flush` decides what follows.
+            ErrorKind::Cancelled => self.dirty(index),
+            // A detach may wait for it.
+            ErrorKind::Deadline
+                if flags & STOPPED != 0 || flags & HELD != 0 && self.stream_of(index).is_none() =>
+            {
+                self.dirty(index);
+            }
+            // The close's own completion follows.
+            ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
+            ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
+            // Its writes may have failed, too, and their completions follow.
+            ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
+            _ => self.fail(watcher, index, Cause::Rejected),
+        }
+    }
+
+    /// A write of a connection has failed.
+    pub(super) fn write_failed(&mut self, index: u32, kind: ErrorKind) {
+        match kind {
+            ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
+            // A write before it has failed, and said why; or the close's completion follows.
+            ErrorKind::Torn => {}
+            _ if self.closing(index) == Closing::Submitted => {}
+            ErrorKind::Overflow => self.fail_later(index, Cause::Overflow),
+            _ => self.fail_later(index, Cause::Rejected),
+        }
+    }
+
+    /// Ends a connection in the next `flush`. Completions of its writes come before that, and tell
+    /// how much was not sent.
+    pub(super) fn fail_later(&mut self, index: u32, cause: Cause) {
+        self.abort_as(self.table.id(index), cause);
+    }
+
+    /// Ends a connection at once.
+    pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
+        if let Some(at) = self.session_at(index) {
+            return self.end_session(watcher, index, at, cause);
+        }
+        let source = self.table.place(index).source;
+        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        watcher.abort(source);
+        self.end(watcher, index, cause, queued);
+    }
+
+    /// Queues the last event of a connection, which has no source any more.
+    pub(crate) fn end<D: Driver>(
+        &mut self,
+        watcher: &Watcher<D>,
+        index: u32,
+        cause: Cause,
+        queued: usize,
+    ) {
+        let id = self.table.id(index);
+        self.thaw(index);
+        self.unsweep(index);
+        self.deadlines.forget(id);
+        let (mut cause, mut unsent) = (cause, queued);
+        let phase = self.phase(index);
+        if let Some(active) = self.table.active_of(index) {
+            cause = active.cause.unwrap_or(cause);
+            unsent += active.unsent + active.corked;
+            (active.queued, active.corked, active.held_bytes) = (0, 0, 0);
+            if let Some(stream) = active.stream.take() {
+                stream.end(cause);
+            }
+        }
+        self.recharge(index);
+        self.table.release(index);
+        let age = self.table.age(index, watcher.now());
+        let Some(state) = self.table.remove(index) else { return };
+        self.counts.closed(cause);
+        self.count_load(-1);
+        if self.config.log.is_some() {
+            self.log(LogEvent::Closed { id, cause, unsent, phase, age });
+        }
+        self.end_jobs(id);
+        self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
+        self.pending.push_back(Pending::Gone);
+    }
+
+    /// What a connection is doing.
+    fn phase(&mut self, index: u32) -> Phase {
+        let flags = self.table.place(index).flags;
+        let active = self.table.active_of(index).map(|active| (active.closing, active.cause));
+        match active {
+            _ if flags & CONNECTING != 0 => Phase::Connecting,
+            _ if flags & DETACH != 0 => Phase::Detaching,
+            Some((Closing::Lingers, _)) => Phase::Lingering,
+            Some((_, Some(Cause::Shutdown))) => Phase::Open,
+            _ if flags & (CLOSE | CLOSING) != 0 => Phase::Closing,
+            _ => Phase::Open,
         }
     }
 }
