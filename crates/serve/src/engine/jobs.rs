@@ -356,9 +356,9 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Runs a job even if the connection closes or has ended, after the connection's other jobs: for
-    /// a clean-up at the end, for example. The job has no value. No limit refuses it, so call it a
-    /// bounded number of times for each connection.
+    /// Runs a job even if the connection closes or has ended, after the connection's other jobs:
+    /// for a clean-up at the end, for example. The job has no value. No limit refuses it, so call
+    /// it a bounded number of times for each connection.
     ///
     /// ```
     /// use std::path::PathBuf;
