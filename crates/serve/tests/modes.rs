@@ -60,7 +60,7 @@ impl Gate {
 }
 
 /// Echoes. `block` blocks the callback until the gate opens, `panic` panics, `move` moves the
-/// connection to a loop, `may` lets it move.
+/// connection to a loop, `may` lets it move, `dial ADDRESS` connects to this address.
 struct Echo {
     tell: Sender<Told>,
     gate: Arc<Gate>,
@@ -92,6 +92,10 @@ impl Handler for Echo {
             assert_eq!(c.move_to_loop(), has_thread);
             assert_eq!(c.move_to_loop(), has_thread, "once more");
             return Action::None;
+        }
+        if let Some(address) = data.strip_prefix(b"dial ") {
+            let address: SocketAddr = std::str::from_utf8(address).unwrap().parse().unwrap();
+            c.engine().connect([address], Default::default(), Vec::new()).unwrap();
         }
         match &*data {
             b"block" => self.gate.pass(),
@@ -268,6 +272,22 @@ fn one_handler_in_every_mode<T: System>() {
         assert_eq!((ends.closed, ends.panicked, ends.eof, ends.shutdown), (1, 1, 1, 1));
         assert_eq!((report.panics, report.thread_errors), (1, 0));
     }
+}
+
+/// A connection that a callback makes stays on the thread of the callback.
+fn a_connect_of_a_callback_stays_on_its_thread<T: System>() {
+    let run = start::<T>(IoMode::Blocking { threads: 1 }, config());
+    let (mut client, _, thread) = run.open();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    echo(&mut client, format!("dial {}", other.local_addr().unwrap()).as_bytes());
+    let mut dialed = other.accept().unwrap().0;
+    expect(&mut dialed, b"hello\n");
+    let (id, its_thread) = run.opened();
+    assert_eq!((id.loop_index() > 0, its_thread), (true, thread));
+    drop(client);
+    assert_eq!(run.closed().1, Cause::Eof);
+    echo(&mut dialed, b"still there");
+    assert_eq!(run.end().counts.connected, 1);
 }
 
 /// A callback that blocks keeps no other connection from its echo.
@@ -595,6 +615,7 @@ fn moves_and_a_shutdown<T: System>() {
 }
 
 systems_drivers! {
+    a_connect_of_a_callback_stays_on_its_thread
     a_connection_moves_to_a_loop
     a_move_loses_nothing
     a_lower_cap_moves_connections
