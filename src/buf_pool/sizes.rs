@@ -142,7 +142,7 @@ impl<M: Memory> Sizes<M> {
         self.classes.get_mut(index as usize)
     }
 
-    /// A kept buffer for `size` bytes, which are [rounded](rounded). `None` tells the caller to
+    /// A kept buffer for `size` bytes, which are [rounded]. `None` tells the caller to
     /// allocate one, and counts that.
     pub(super) fn take(&mut self, size: usize) -> Option<M> {
         // More than the largest class has no class, although it is less than twice as much.
