@@ -557,11 +557,11 @@ fn a_lower_cap_moves_connections<T: System>() {
         echo(&mut all[at].0, b"may");
     }
     assert!(run.remote.set_threads(1));
-    let mut moved: Vec<Id> = (0..2).map(|_| run.moved().0).collect();
+    let mut moved: Vec<Id> = (0..3).map(|_| run.moved().0).collect();
     moved.sort_unstable();
-    let mut expected = [all[2].1, all[3].1];
+    let mut expected = [all[0].1, all[2].1, all[3].1];
     expected.sort_unstable();
-    assert_eq!(moved, expected, "the last threads first");
+    assert_eq!(moved, expected, "those that may");
     for (stream, id, _) in &mut all {
         if moved.contains(id) {
             expect(stream, b"moved\n");
@@ -571,10 +571,17 @@ fn a_lower_cap_moves_connections<T: System>() {
     let (_stream, id, _) = run.open();
     assert_eq!(id.loop_index(), 0);
     assert!(run.remote.set_threads(100), "4 at most");
-    let (_stream, id, _) = run.open();
+    let (mut last, id, _) = run.open();
     assert!(id.loop_index() > 0);
+    // Of those that may move later on, the first one moves at once.
+    assert!(run.remote.set_threads(1));
+    last.write_all(b"may").unwrap();
+    assert_eq!(run.moved().0, id);
+    expect(&mut last, b"maymoved\n");
+    echo(&mut all[1].0, b"may");
+    echo(&mut all[1].0, b"after");
     let report = run.end();
-    assert_eq!((report.counts.accepted, report.counts.moved), (6, 2));
+    assert_eq!((report.counts.accepted, report.counts.moved), (6, 4));
     assert_eq!(report.counts.ends.shutdown, 6);
     let run = start::<T>(IoMode::NonBlocking, config());
     assert!(!run.remote.set_threads(4));

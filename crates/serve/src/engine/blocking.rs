@@ -37,6 +37,8 @@ struct State {
     /// The most connections, and how many there are.
     cap: usize,
     busy: usize,
+    /// How many of these were told to move.
+    leaving: usize,
     /// The threads by their numbers, and numbers that no thread has at the moment.
     slots: Vec<Slot>,
     vacant: Vec<usize>,
@@ -53,18 +55,51 @@ struct Slot {
     /// How many connections the thread was given.
     given: u64,
     is_busy: bool,
+    /// Its connection may move to a loop.
+    may_move: bool,
+    /// Its connection was told to move, because there are too many.
+    leaves: bool,
     /// The number of the next connection, from the last thread with this number.
     ids: Option<u64>,
 }
 
 impl State {
+    /// A thread has no connection any more; false if it had none.
+    fn free(&mut self, number: usize) -> bool {
+        let slot = &mut self.slots[number];
+        if !std::mem::take(&mut slot.is_busy) {
+            return false;
+        }
+        self.busy -= 1;
+        self.leaving -= usize::from(slot.leaves);
+        (slot.may_move, slot.leaves) = (false, false);
+        true
+    }
+
     /// Another thread may have the number.
     fn vacate(&mut self, number: usize, ids: Option<u64>) {
+        self.free(number);
         let slot = &mut self.slots[number];
         slot.ids = ids.or(slot.ids);
-        self.busy -= usize::from(slot.is_busy);
-        (slot.shared, slot.is_busy) = (None, false);
+        slot.shared = None;
         self.vacant.push(number);
+    }
+
+    /// Tells a thread that its connection has to move, if it may.
+    fn tell_to_move(&mut self, number: usize) {
+        let slot = &mut self.slots[number];
+        if slot.may_move && !slot.leaves {
+            slot.leaves = true;
+            self.leaving += 1;
+            if let Some(shared) = &slot.shared {
+                let _ = shared.post(Command::Move);
+            }
+        }
+    }
+
+    /// Whether there are too many connections, besides those that were told to move.
+    fn is_above_cap(&self) -> bool {
+        self.busy - self.leaving > self.cap
     }
 }
 
@@ -101,8 +136,7 @@ impl Threads {
             return match shared.post(Command::Adopt(given.0, given.1)) {
                 Err(Command::Adopt(handle, listener)) => {
                     // The server is over, or the thread: then `lose` follows.
-                    state.busy -= 1;
-                    state.slots[number].is_busy = false;
+                    state.free(number);
                     Err((handle, listener))
                 }
                 _ => Ok(()),
@@ -138,10 +172,7 @@ impl Threads {
     /// the next one, unless it has been given one meanwhile.
     pub(crate) fn note_idle(&self, number: usize, count: u64) {
         let mut state = self.lock();
-        let slot = &mut state.slots[number];
-        if slot.is_busy && slot.given == count {
-            slot.is_busy = false;
-            state.busy -= 1;
+        if state.slots[number].given == count && state.free(number) {
             state.idle.push(number);
         }
     }
@@ -151,10 +182,18 @@ impl Threads {
     pub(crate) fn note_moved(&self, loop_index: usize) {
         let Some(number) = loop_index.checked_sub(self.first) else { return };
         let mut state = self.lock();
-        let slot = &mut state.slots[number];
-        if std::mem::take(&mut slot.is_busy) {
-            state.busy -= 1;
+        if state.free(number) {
             state.idle.push(number);
+        }
+    }
+
+    /// The connection of the thread with this loop index may move. If there are too many, it does.
+    pub(crate) fn note_movable(&self, loop_index: usize) {
+        let Some(number) = loop_index.checked_sub(self.first) else { return };
+        let mut state = self.lock();
+        state.slots[number].may_move = state.slots[number].is_busy;
+        if state.is_above_cap() {
+            state.tell_to_move(number);
         }
     }
 
@@ -187,15 +226,11 @@ impl Threads {
     pub(crate) fn set_cap(&self, cap: usize) {
         let mut state = self.lock();
         state.cap = cap.min(self.most);
-        let mut surplus = state.busy.saturating_sub(state.cap);
-        for slot in state.slots.iter().rev().filter(|slot| slot.is_busy) {
-            if surplus == 0 {
+        for number in (0..state.slots.len()).rev() {
+            if !state.is_above_cap() {
                 break;
             }
-            surplus -= 1;
-            if let Some(shared) = &slot.shared {
-                let _ = shared.post(Command::Move);
-            }
+            state.tell_to_move(number);
         }
     }
 

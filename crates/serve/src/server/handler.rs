@@ -346,13 +346,18 @@ impl<S> Conn<'_, S> {
     }
 
     /// Permits the server to move the connection to a loop when [`Remote::set_threads`] lowers the
-    /// number of threads. Without this call, a connection keeps its thread until it ends. False if
-    /// a loop serves it.
+    /// number of threads. If there are too many threads already, it moves in the next turn. Without
+    /// this call, a connection keeps its thread until it ends. False if a loop serves it.
     pub fn let_move(&mut self) -> bool
     where
         S: Send + 'static,
     {
-        self.engine.let_move(self.id(), |state| Box::new(state))
+        let id = self.id();
+        let may_move = self.engine.let_move(id, |state| Box::new(state));
+        if may_move && let Some(threads) = &self.remote().threads {
+            threads.note_movable(id.loop_index());
+        }
+        may_move
     }
 
     /// Stops the delivery of data: see [`Engine::pause`].
