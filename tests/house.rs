@@ -351,7 +351,12 @@ fn what_is_left_out_is_told_by_one_function() {
 fn documents() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for directory in [root.to_owned(), root.join("docs/guide"), root.join("tests")] {
+    let mut directories = vec![root.to_owned(), root.join("docs/guide"), root.join("tests")];
+    for member in std::fs::read_dir(root.join("crates")).expect("the members") {
+        let member = member.expect("a member").path();
+        directories.extend(["", "docs", "examples", "tests"].map(|part| member.join(part)));
+    }
+    for directory in directories.into_iter().filter(|directory| directory.exists()) {
         for entry in std::fs::read_dir(directory).expect("a directory") {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|kind| kind == "md") {
