@@ -567,6 +567,10 @@ impl<K: Kernel> Driver for Proactor<K> {
         if self.kind(source)? != SourceKind::Datagram {
             return Err(Reason::Unsupported);
         }
+        if peer.is_unspecified() {
+            // Windows would take the peer away.
+            return Err(Reason::Os(libc::EINVAL));
+        }
         let fd = self.sources[source.index()].fd;
         self.kernel.connect_datagram(fd, peer).map_err(Reason::from_io)
     }

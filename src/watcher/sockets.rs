@@ -82,7 +82,8 @@ impl<D: Driver> Watcher<D> {
     /// later call changes the peer. Nothing is sent, and the call does not block.
     ///
     /// The socket hears when the peer's host answers that the port is closed: the next operation
-    /// ends with `ECONNREFUSED`, and the socket stays usable.
+    /// ends with `ECONNREFUSED`, and the socket stays usable. (On Windows it is `ECONNRESET`. No test
+    /// has shown that there yet: wine does not tell it.)
     ///
     /// ```
     /// use windlass::net::DatagramOptions;
@@ -100,7 +101,8 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - [`Reason::Unsupported`]: the source is no datagram socket; a driver of your own has none.
-    /// - [`Reason::Os`] with `EAFNOSUPPORT` or `EINVAL`: the address is of another family.
+    /// - [`Reason::Os`] with `EAFNOSUPPORT` or `EINVAL`: the address is of another family, or
+    ///   [unspecified](Address::unspecified).
     /// - [`Reason::Os`] with `ENETUNREACH`: no route leads to the address.
     /// - [`Reason::Os`] with `EACCES`: it is a broadcast address.
     /// - [`Reason::Os`] with `ENOENT` or `ECONNREFUSED`: no socket has this Unix path.
