@@ -82,8 +82,8 @@ impl<D: Driver> Watcher<D> {
     /// later call changes the peer. Nothing is sent, and the call does not block.
     ///
     /// The socket hears when the peer's host answers that the port is closed: the next operation
-    /// ends with `ECONNREFUSED`, and the socket stays usable. (On Windows it is `ECONNRESET`. No test
-    /// has shown that there yet: wine does not tell it.)
+    /// ends with `ECONNREFUSED`, and the socket stays usable. (On Windows it is `ECONNRESET`. No
+    /// test has shown that there yet: wine does not tell it.)
     ///
     /// ```
     /// use windlass::net::DatagramOptions;
