@@ -15,6 +15,7 @@
 //! | task | item |
 //! |---|---|
 //! | a thread for each connection, or for the first ones | [`IoMode`] |
+//! | files | [`Conn::send_file`], [`Engine::send_file`] |
 //! | blocking code beside the loop | [`Conn::execute`], [`Server::executor`] |
 //! | writes, wakes and closes from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
@@ -75,7 +76,8 @@ mod sys;
 
 pub use engine::{
     Balance, Budget, Cause, Config, Counts, Dial, Ends, Engine, Event, Expiry, Id, JobCounts,
-    JobError, Limits, Origin, Phase, Refusal, Refused, RefusedJob, Remote, Stream, Work,
+    JobError, Limits, Origin, Phase, Refusal, Refused, RefusedFile, RefusedJob, Remote, Stream,
+    Work,
 };
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,

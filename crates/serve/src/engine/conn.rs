@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use windlass::{Buf, Source, Ticket};
 
 use super::Cause;
+use super::files::Files;
 use super::stream::Link;
 
 /// The id of a connection. It goes stale when the connection has ended, and never names another
@@ -130,7 +131,7 @@ impl Heads {
     }
 }
 
-/// Why a write or a job was refused.
+/// Why a write, a job or a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -145,6 +146,13 @@ pub enum Refusal {
     /// Too many jobs wait: [`Limits::jobs`](crate::Limits::jobs) of the connection, or
     /// [`Limits::loop_jobs`](crate::Limits::loop_jobs) of the loop.
     Jobs,
+    /// Too many [files](crate::Engine::send_file) wait for this connection:
+    /// [`Limits::files`](crate::Limits::files).
+    Files,
+    /// The file is no regular file, or the range is not within it.
+    File,
+    /// A session sends no file, and a simulation has none.
+    Unsupported,
 }
 
 impl fmt::Display for Refusal {
@@ -154,6 +162,9 @@ impl fmt::Display for Refusal {
             Refusal::Cap => "too many bytes wait for this connection (Limits::cap)",
             Refusal::Memory => "too many bytes wait in the whole server (Limits::memory)",
             Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
+            Refusal::Files => "too many files wait for this connection (Limits::files)",
+            Refusal::File => "it is no regular file, or the range is not within it",
+            Refusal::Unsupported => "a session sends no file, and a simulation has none",
         })
     }
 }
@@ -255,7 +266,8 @@ pub(crate) struct Active {
     pub(crate) parts: Vec<Buf>,
     pub(crate) copied: Vec<u8>,
     pub(crate) corked: usize,
-    /// How many bytes the watcher had queued when the engine last looked.
+    /// How many bytes the watcher had queued when the engine last looked. While files wait, with
+    /// all their bytes.
     pub(crate) queued: usize,
     /// Data that arrived while the program did not want any.
     pub(crate) held: VecDeque<Buf>,
@@ -279,6 +291,8 @@ pub(crate) struct Active {
     pub(crate) timed: bool,
     /// Where its bytes go, if the program has made a stream of it.
     pub(crate) stream: Option<Arc<Link>>,
+    /// The files that it sends, and the output between them.
+    pub(crate) files: Option<Box<Files>>,
 }
 
 impl Active {
@@ -292,6 +306,12 @@ impl Active {
             && self.unsent == 0
             && !self.timed
             && self.stream.is_none()
+            && self.files.is_none()
+    }
+
+    /// How many bytes of buffers waited when the engine last looked, without the corked ones.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.files.as_ref().map_or(self.queued, |files| files.memory)
     }
 }
 
@@ -564,7 +584,7 @@ impl<S> Table<S> {
         (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
         (active.since, active.cause) = (None, None);
         (active.closing, active.drain, active.timed) = (Closing::No, None, false);
-        active.stream = None;
+        (active.stream, active.files) = (None, None);
         self.free_active.push(at);
     }
 }

@@ -93,7 +93,7 @@ impl<S> Engine<S> {
             return self.fail(watcher, index, Cause::Aborted);
         }
         if flags & CONNECTING != 0 {
-            if flags & CLOSE != 0 && self.corked(index) == 0 {
+            if flags & CLOSE != 0 && self.corked(index) == 0 && self.files_of(index).is_none() {
                 self.fail(watcher, index, Cause::Closed);
             } else if flags & CLOSE != 0 {
                 self.begin_end(watcher, index, Closing::Waits);
@@ -101,14 +101,15 @@ impl<S> Engine<S> {
             return;
         }
         let token = self.token(index);
-        if flags & SHUT != 0 {
+        let waits_for_files = self.files_of(index).is_some();
+        if flags & SHUT != 0 && !waits_for_files {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !SHUT | SHUTTING;
             if watcher.submit(Op::shutdown(source).token(token)).is_err() {
                 return self.fail(watcher, index, Cause::Rejected);
             }
         }
-        if flags & (CLOSE | CLOSING) == CLOSE && self.waits_for_jobs(index) {
+        if flags & (CLOSE | CLOSING) == CLOSE && (waits_for_files || self.waits_for_jobs(index)) {
             self.begin_end(watcher, index, Closing::Waits);
         } else if flags & (CLOSE | CLOSING) == CLOSE {
             let place = self.table.place_mut(index);
@@ -128,7 +129,10 @@ impl<S> Engine<S> {
     fn try_detach<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
-        if watcher.queued_bytes(source).unwrap_or(0) > 0 || self.waits_for_jobs(index) {
+        if watcher.queued_bytes(source).unwrap_or(0) > 0
+            || self.files_of(index).is_some()
+            || self.waits_for_jobs(index)
+        {
             // From the first time on.
             return self.sweep_later(watcher, index);
         }
@@ -224,8 +228,11 @@ impl<S> Engine<S> {
             return self.end_session(watcher, index, at, cause);
         }
         let source = self.table.place(index).source;
-        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        let queued = self.queued(watcher, index);
         watcher.abort(source);
+        if self.files_of(index).is_some() {
+            self.drop_files(watcher, index);
+        }
         self.end(watcher, index, cause, queued);
     }
 
@@ -247,6 +254,10 @@ impl<S> Engine<S> {
             cause = active.cause.unwrap_or(cause);
             unsent += active.unsent + active.corked;
             (active.queued, active.corked, active.held_bytes) = (0, 0, 0);
+            if let Some(files) = active.files.take() {
+                // It never had a source that could send them.
+                unsent += files.outside();
+            }
             if let Some(stream) = active.stream.take() {
                 stream.end(cause);
             }

@@ -40,8 +40,9 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// The waiting output was above the [high](super::Limits::high) mark. Now it is at or below the
-    /// [low](super::Limits::low) mark.
+    /// The waiting output was above the [high](super::Limits::high) mark, or
+    /// [`Limits::files`](super::Limits::files) files waited. Now the output is at or below the
+    /// [low](super::Limits::low) mark, and at most half as many files wait.
     Drained {
         /// The connection.
         id: Id,
@@ -52,8 +53,8 @@ pub enum Event<S> {
         id: Id,
         /// Why it ended: the first cause.
         cause: Cause,
-        /// How many bytes of output the kernel had not taken. Bytes that it took can still get
-        /// lost.
+        /// How many bytes of output the kernel had not taken, with those of files. Bytes that it
+        /// took can still get lost.
         unsent: usize,
         /// What the connection was doing when it ended.
         phase: Phase,
@@ -75,6 +76,14 @@ pub enum Event<S> {
         ///
         /// [`Builder::buffer_size`]: windlass::Builder::buffer_size
         truncated: bool,
+    },
+    /// The system has taken all bytes of a [file](Engine::send_file). The engine has closed it. (If
+    /// the connection closes or detaches, this event does not come.)
+    FileSent {
+        /// The connection.
+        id: Id,
+        /// How many bytes it were: the length of the range.
+        len: u64,
     },
     /// The descriptor is the program's now. The id of the connection is stale.
     Detached {
@@ -184,6 +193,9 @@ pub enum Cause {
     Panicked,
     /// The server shuts down.
     Shutdown,
+    /// A [file](Engine::send_file) had become shorter before it was sent. The peer got what there
+    /// was.
+    FileEnded,
     /// The system has reported this errno.
     Os(i32),
     /// The watcher has refused an operation, or other code has ended the source.
@@ -379,6 +391,7 @@ impl<S: Default> Engine<S> {
                 self.write_failed(index, completion.error_kind()?);
                 None
             }
+            OpCode::SendFile => self.part_sent(watcher, index, &completion),
             OpCode::WaitDrained => {
                 self.table.place_mut(index).flags &= !DRAINING;
                 if let Some(active) = self.table.active_of(index) {

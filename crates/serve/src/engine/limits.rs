@@ -21,7 +21,8 @@ pub struct Limits {
     pub write_stall: Option<Duration>,
     /// How long a connection that closes, or is to be detached, may take to send its output. The
     /// time that its [jobs](crate::Engine::execute) take meanwhile counts, too. If the program
-    /// closes it while it connects, the rest of the connect also counts. A datagram that
+    /// closes it while it connects, the rest of the connect also counts. While it sends a
+    /// [file](crate::Engine::send_file), the time begins again with each progress. A datagram that
     /// the kernel has not taken after this time is dropped.
     pub close: Duration,
     /// How long a closing connection, after it has sent its output, waits for its peer to close.
@@ -57,13 +58,18 @@ pub struct Limits {
     pub jobs: usize,
     /// How many jobs of all connections of a loop may wait or run. At least 1, at most 2^20.
     pub loop_jobs: usize,
+    /// How many [files](crate::Engine::send_file) may wait for a connection to send them. Further
+    /// ones are refused. A connection at this number stops reading. Once at most half as many wait,
+    /// it reads again, and [`Event::Drained`](crate::Event::Drained) follows. Each one is an open
+    /// descriptor. At least 1.
+    pub files: usize,
 }
 
 impl Limits {
     /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s to
     /// linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a
     /// million connections; 65,536 sessions, of 2 minutes without a datagram; 256 jobs of a
-    /// connection, 65,536 of a loop.
+    /// connection, 65,536 of a loop; 16 files of a connection.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
@@ -80,6 +86,7 @@ impl Limits {
             connections: 1 << 20,
             jobs: 256,
             loop_jobs: 1 << 16,
+            files: 16,
         }
     }
 
@@ -162,10 +169,16 @@ impl Limits {
         self
     }
 
+    /// Sets [`files`](Limits::files), at least 1.
+    pub fn files(mut self, count: usize) -> Limits {
+        self.files = count.max(1);
+        self
+    }
+
     /// The limits as the setters bound them, for those that were set as fields.
     pub(crate) fn bounded(self) -> Limits {
         let bounded = self.marks(self.low, self.high).cap(self.cap).connections(self.connections);
-        bounded.jobs(self.jobs).loop_jobs(self.loop_jobs)
+        bounded.jobs(self.jobs).loop_jobs(self.loop_jobs).files(self.files)
     }
 
     /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least

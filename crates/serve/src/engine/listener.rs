@@ -454,6 +454,9 @@ impl<S> Engine<S> {
             // Refused only if the source has ended. Then its read reports the end.
             let _ = watcher.set_idle_timeout(source, Some(idle));
         }
+        if self.has_files.is_none() {
+            self.look_for_files(watcher, source);
+        }
         self.read_as_wanted(watcher, id.index());
     }
 

@@ -7,6 +7,7 @@
 //! listener.rs  accepts, connects, given descriptors
 //! overflow.rs  accepted connections for which there is no room
 //! output.rs    writes: one for each connection and turn
+//! files.rs     files among the writes
 //! ends.rs      closes, half-closes, detaches
 //! linger.rs    the last part of a close
 //! datagram.rs  datagram sockets
@@ -33,6 +34,7 @@ mod deadlines;
 mod dial;
 mod ends;
 mod events;
+mod files;
 mod jobs;
 mod limits;
 mod linger;
@@ -58,6 +60,7 @@ pub use budget::Budget;
 pub use config::Config;
 pub use conn::{Id, Refusal, Refused};
 pub use events::{Cause, Event, Origin, Phase};
+pub use files::RefusedFile;
 pub use jobs::{JobCounts, JobError, RefusedJob, Work};
 pub use limits::Limits;
 pub use remote::Remote;
@@ -185,6 +188,8 @@ pub struct Engine<S> {
     stop_asked: bool,
     /// Whether new connections are refused.
     refuses: bool,
+    /// Whether the watcher has files, once that is known.
+    has_files: Option<bool>,
     /// The server that takes accepted connections for which there is no room.
     overflow: Option<Remote>,
     /// Where accepted connections go.
@@ -273,7 +278,7 @@ pub struct Ends {
     pub panicked: u64,
     /// [`Cause::Shutdown`].
     pub shutdown: u64,
-    /// [`Cause::Os`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
+    /// [`Cause::Os`], [`Cause::FileEnded`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
     pub failed: u64,
 }
 
@@ -328,7 +333,9 @@ impl Counts {
             Cause::Overflow => &mut ends.overflow,
             Cause::Panicked => &mut ends.panicked,
             Cause::Shutdown => &mut ends.shutdown,
-            Cause::Os(_) | Cause::ConnectTimeout | Cause::Rejected => &mut ends.failed,
+            Cause::Os(_) | Cause::FileEnded | Cause::ConnectTimeout | Cause::Rejected => {
+                &mut ends.failed
+            }
         } += 1;
     }
 }
@@ -404,6 +411,7 @@ impl<S> Engine<S> {
             making: None,
             stop_asked: false,
             refuses: false,
+            has_files: None,
             overflow: None,
             balancer: None,
             is_thread: false,

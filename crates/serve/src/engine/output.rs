@@ -5,6 +5,7 @@ use windlass::{Buf, Op, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
+use super::files::Files;
 use super::{Cause, Engine};
 
 /// Buffers of at most so many bytes are copied together, so that they need no list.
@@ -73,6 +74,16 @@ impl Active {
             return self.parts.pop().unwrap_or_default();
         }
         self.uncork_more(watcher)
+    }
+
+    /// Takes all that was written so far, for a place in front of a file.
+    pub(crate) fn take_corked(&mut self) -> Buf {
+        self.corked = 0;
+        self.seal();
+        if self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        Buf::list(self.parts.drain(..))
     }
 
     fn uncork_more<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
@@ -213,12 +224,14 @@ impl<S> Engine<S> {
     }
 
     /// Whether a connection takes so many more bytes.
-    fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
+    pub(crate) fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
         let (place, charged) = self.table.look(index);
         if place.flags & NO_MORE != 0 && !self.takes_answers(index) {
             return Err(Refusal::Stale);
         }
-        if charged as usize + self.corked(index) + len > self.config.limits.cap {
+        let behind = self.files_of(index).map_or(0, |files| files.corked);
+        let charged = (charged as usize).saturating_sub(behind);
+        if charged + self.corked(index) + len > self.config.limits.cap {
             return Err(Refusal::Cap);
         }
         Ok(())
@@ -242,8 +255,9 @@ impl<S> Engine<S> {
         self.dirty(index);
     }
 
-    /// How many bytes of output wait for a connection, including those of this turn; 0 for a stale
-    /// id. It may be too high: the kernel may have taken bytes since the engine last looked.
+    /// How many bytes of output wait for a connection, including those of this turn, and without
+    /// those of [files](Engine::send_file); 0 for a stale id. It may be too high: the kernel may
+    /// have taken bytes since the engine last looked.
     pub fn waiting(&mut self, id: Id) -> usize {
         if self.table.get(id).is_none() {
             return 0;
@@ -251,7 +265,7 @@ impl<S> Engine<S> {
         if let Some(at) = self.session_at(id.index()) {
             return self.waiting_datagrams(at);
         }
-        let queued = self.table.active_of(id.index()).map_or(0, |active| active.queued);
+        let queued = self.table.active_of(id.index()).map_or(0, |active| active.in_memory());
         queued + self.corked(id.index())
     }
 
@@ -393,6 +407,9 @@ impl<S> Engine<S> {
         if !self.may_send(index) {
             return self.recharge(index);
         }
+        if self.files_of(index).is_some() && !self.send_files(watcher, index) {
+            return;
+        }
         let place = self.table.place(index);
         let (source, token) = (place.source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return };
@@ -441,10 +458,10 @@ impl<S> Engine<S> {
         let (source, token) = (self.table.place(index).source, self.token(index));
         let place = self.table.place_mut(index);
         let was_full = place.flags & FULL != 0;
-        if queued > limits.high {
-            place.flags |= FULL;
+        if self.is_full_with(index, queued, limits.high, limits.files - 1) {
+            self.table.place_mut(index).flags |= FULL;
         }
-        let flags = place.flags;
+        let flags = self.table.place(index).flags;
         if queued == 0 {
             if flags & (CLOSE | CLOSING | DETACH) == 0 {
                 self.unsweep(index);
@@ -454,6 +471,10 @@ impl<S> Engine<S> {
                 self.drained(watcher, index);
             }
             return;
+        }
+        if self.files_of(index).is_some_and(Files::is_sending) {
+            // Its completion says that it is sent. No buffer moves before.
+            return self.sweep_later(watcher, index);
         }
         let mark = if flags & FULL != 0 { limits.low } else { 0 };
         if flags & (DRAINING | CLOSING) == 0 {
@@ -474,9 +495,15 @@ impl<S> Engine<S> {
     }
 
     /// Notes when output moves: the limit of stalls counts from there.
-    fn note_progress<D: Driver>(&mut self, watcher: &Watcher<D>, index: u32, queued: usize) {
+    pub(crate) fn note_progress<D: Driver>(
+        &mut self,
+        watcher: &Watcher<D>,
+        index: u32,
+        queued: usize,
+    ) {
         // The time of a close, or of a detach, goes on.
-        let ends = self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0;
+        let ends = self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0
+            && !self.extends_close(index);
         let Some(active) = self.table.active_of(index) else { return };
         if !ends && (queued < active.queued || active.queued == 0) {
             active.since = Some(watcher.now());
@@ -486,10 +513,11 @@ impl<S> Engine<S> {
 
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let place = self.table.place(index);
-        let queued = watcher.queued_bytes(place.source).unwrap_or(0);
-        let was_full = place.flags & FULL != 0 && queued <= self.config.limits.low;
-        if was_full {
+        let queued = self.queued(watcher, index);
+        let limits = self.config.limits;
+        if self.table.place(index).flags & FULL != 0
+            && !self.is_full_with(index, queued, limits.low, limits.files / 2)
+        {
             self.table.place_mut(index).flags &= !FULL;
             self.pending.push_back(Pending::Drained(self.table.id(index)));
         }
@@ -506,12 +534,19 @@ impl<S> Engine<S> {
     pub(crate) fn recharge(&mut self, index: u32) {
         let connects = self.table.place(index).flags & CONNECTING != 0;
         let Some(active) = self.table.active_of(index) else { return };
-        // Output of this turn is not charged, except where it has to wait for the connect.
-        let waits = if connects { active.corked } else { 0 };
-        let all = active.queued + active.held_bytes + waits;
+        // Output of this turn is not charged, except where it has to wait: for the connect, or
+        // for a file.
+        let waits = if connects || active.files.is_some() { active.corked } else { 0 };
+        let queued = active.in_memory();
+        let all = queued + active.held_bytes + waits;
         let all = u32::try_from(all).unwrap_or(u32::MAX);
-        // Held input does not count against the cap. Output of this turn is counted separately.
-        let capped = u32::try_from(active.queued).unwrap_or(u32::MAX);
+        // Held input does not count against the cap. Output of this turn is counted separately,
+        // until it waits behind a file: then writes of other threads must know of it.
+        let behind = active.files.as_deref_mut().map_or(0, |files| {
+            files.corked = active.corked;
+            files.corked
+        });
+        let capped = u32::try_from(queued + behind).unwrap_or(u32::MAX);
         let all_before = std::mem::replace(&mut active.charged, all);
         let capped_before = std::mem::replace(&mut active.capped, capped);
         if all_before != all {

@@ -43,6 +43,8 @@ const KEPT: usize = 64 << 10;
 /// - At most 64 KiB are written at once, and about half of [`Limits::memory`] if that is less. They
 ///   are charged to [`Limits::cap`] and [`Limits::memory`], as by [`Remote::write`]. A write above
 ///   either limit finds no room.
+/// - A [file](crate::Engine::send_file) of the connection stands among the writes that have come
+///   to the loop.
 /// - If the program does not read, the connection stops reading once more than [`Limits::high`]
 ///   bytes wait. It goes on at [`Limits::low`] bytes. The bytes count for [`Limits::memory`].
 /// - At the end of the peer's output, reads return 0. The connection stays open for writes,
@@ -201,6 +203,7 @@ impl fmt::Display for Cause {
             Cause::ConnectTimeout => "the connect had no answer in time",
             Cause::Panicked => "a callback has panicked",
             Cause::Shutdown => "the server shuts down",
+            Cause::FileEnded => "a file was shorter than what was to be sent of it",
             Cause::Os(errno) => return io::Error::from_raw_os_error(*errno).fmt(f),
             Cause::Rejected => "the watcher has refused an operation",
         })
@@ -294,8 +297,8 @@ impl Link {
                     self.ask(Ask::Memory);
                 }
             }
-            // `Jobs` refuses no write.
-            Refusal::Stale | Refusal::Jobs => return Err(ended(Cause::Closed)),
+            // The others refuse no write.
+            _ => return Err(ended(Cause::Closed)),
         }
         Err(io::ErrorKind::WouldBlock.into())
     }

@@ -89,12 +89,13 @@ impl<S> Engine<S> {
     /// Ends a connection that has used up its time.
     fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
         let place = self.table.place(index);
-        let (source, flags) = (place.source, place.flags);
-        let queued = watcher.queued_bytes(source).unwrap_or(0);
+        let flags = place.flags;
+        let queued = self.queued(watcher, index);
         let limits = self.config.limits;
         let ends = flags & (CLOSE | CLOSING | DETACH) != 0;
+        let goes_on = ends && !self.extends_close(index);
         let Some(active) = self.table.active_of(index) else { return };
-        if !ends && queued < active.queued {
+        if !goes_on && queued < active.queued {
             active.since = Some(now);
         }
         active.queued = queued;
@@ -157,9 +158,9 @@ impl<S> Engine<S> {
         let mut stalls = BinaryHeap::new();
         for at in 0..self.swept.len() {
             let index = self.swept[at];
-            let place = self.table.place(index);
-            let (source, flags) = (place.source, place.flags);
-            let queued = watcher.queued_bytes(source).unwrap_or(0);
+            let flags = self.table.place(index).flags;
+            let queued = self.queued(watcher, index);
+            let goes_on = flags & (CLOSE | CLOSING | DETACH) != 0 && !self.extends_close(index);
             let Some(active) = self.table.active_of(index) else { continue };
             // Bytes that have moved since the last look count as progress.
             let has_moved = queued < active.queued;
@@ -167,12 +168,13 @@ impl<S> Engine<S> {
             if has_moved {
                 active.queued = queued;
                 // The time of a close, or of a detach, goes on.
-                if flags & (CLOSE | CLOSING | DETACH) == 0 {
+                if !goes_on {
                     active.since = since;
                 }
             }
-            // A closing connection that has sent all its output frees nothing.
-            if let (Some(since), true) = (since, queued > 0) {
+            // A closing connection that has sent all its output frees nothing, and a file does not.
+            let frees = active.in_memory() > 0 || active.files.is_some() && active.corked > 0;
+            if let (Some(since), true) = (since, frees) {
                 stalls.push(Reverse((since, index)));
             }
             if has_moved {

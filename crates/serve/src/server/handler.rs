@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::fmt;
+use std::fs::File;
+use std::ops::RangeBounds;
 use std::task;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use windlass::{Address, Buf, ErrorKind, Handle, Message, Op};
 
 use super::datagram::Datagram;
 use crate::engine::{
-    Cause, Engine, Expiry, Id, JobError, Origin, Phase, RefusedJob, Remote, Stream,
+    Cause, Engine, Expiry, Id, JobError, Origin, Phase, RefusedFile, RefusedJob, Remote, Stream,
 };
 
 /// The answer of a callback: what the server does next.
@@ -140,6 +142,9 @@ pub trait Handler: Sized {
     /// The server has submitted `amount` bytes to the watcher. Of these and of earlier writes, the
     /// kernel has not taken `remaining` bytes yet. A write in this callback leaves as another
     /// write. It is not called for datagrams.
+    ///
+    /// For a [file](Conn::send_file) it is called when the kernel has taken all `amount` bytes of
+    /// it, unless the connection closes or detaches. `remaining` does not include files.
     fn postwrite(
         &mut self,
         c: &mut Conn<'_, Self::State>,
@@ -305,7 +310,67 @@ impl<S> Conn<'_, S> {
         false
     }
 
-    /// How many bytes of output wait, those of this turn included.
+    /// Sends a part of a file in its place among the writes: behind those before this call, and in
+    /// front of those after it. `..` is the whole file. The engine closes the file.
+    /// [`Engine::send_file`] says what this means for limits and ends, and [`Handler::postwrite`]
+    /// is called when it is sent.
+    ///
+    /// ```
+    /// use std::fs::File;
+    ///
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// struct Files;
+    /// impl Handler for Files {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+    ///         let open = || -> std::io::Result<(File, u64)> {
+    ///             let file = File::open("Cargo.toml")?; // on a worker thread
+    ///             let len = file.metadata()?.len();
+    ///             Ok((file, len))
+    ///         };
+    ///         let send = |c: &mut Conn<'_, ()>, opened: std::io::Result<(File, u64)>| {
+    ///             let Ok((file, len)) = opened else { return Action::Close };
+    ///             c.write(format!("{len}\n"));
+    ///             match c.send_file(file, ..len) {
+    ///                 Ok(()) => Action::None,
+    ///                 Err(_) => Action::Close, // `Limits::files` files wait
+    ///             }
+    ///         };
+    ///         if c.execute(open, send).is_ok() { Action::None } else { Action::Close }
+    ///     }
+    /// #   fn postwrite(&mut self, _: &mut Conn<'_, ()>, _: usize, _: usize) -> Action {
+    /// #       Action::Shutdown
+    /// #   }
+    /// }
+    /// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let address = listener.local_addr()?;
+    /// # let client = std::thread::spawn(move || {
+    /// #     use std::io::{Read, Write};
+    /// #     let mut client = std::net::TcpStream::connect(address).unwrap();
+    /// #     client.write_all(b"please").unwrap();
+    /// #     let mut heard = String::new();
+    /// #     client.read_to_string(&mut heard).unwrap();
+    /// #     heard
+    /// # });
+    /// # windlass_serve::Server::new(|_| Files).listener(listener).run()?;
+    /// # let file = std::fs::read_to_string("Cargo.toml")?;
+    /// # assert_eq!(client.join().unwrap(), format!("{}\n{file}", file.len()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RefusedFile`] hands the file back: see [`Engine::send_file`].
+    pub fn send_file(
+        &mut self,
+        file: File,
+        range: impl RangeBounds<u64>,
+    ) -> Result<(), RefusedFile> {
+        self.engine.send_file(self.id(), file, range)
+    }
+
+    /// How many bytes of output wait, those of this turn included, and those of files not.
     pub fn waiting(&mut self) -> usize {
         self.engine.waiting(self.id())
     }

@@ -281,6 +281,11 @@ impl<H: Handler> Running<H> {
             Event::Eof { id } => self.call(id.index(), H::eof),
             Event::Drained { id } => self.call(id.index(), H::drained),
             Event::Wake { id } => self.call(id.index(), H::wake),
+            Event::FileSent { id, len } => {
+                let remaining = self.engine.waiting(id);
+                let amount = usize::try_from(len).unwrap_or(usize::MAX);
+                self.call(id.index(), |h, c| h.postwrite(c, amount, remaining));
+            }
             Event::Closed { id, cause, unsent, phase, state, age } => {
                 self.engine.take_move(id);
                 if self.stopping && unsent > 0 {
@@ -406,8 +411,8 @@ impl<H: Handler> Running<H> {
     }
 
     fn flush_dirty<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let amount = self.engine.corked(index);
-        if amount > 0 && self.engine.may_send(index) {
+        let amount = self.engine.sendable(index);
+        if amount > 0 {
             self.call(index, |handler, c| handler.prewrite(c, amount));
         }
         self.send(watcher, index);
@@ -416,13 +421,12 @@ impl<H: Handler> Running<H> {
     /// Sends what was written to a connection, and does what the program has asked for.
     #[inline(never)]
     fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let (id, amount) = (self.engine.id_at(index), self.engine.corked(index));
-        let sends = amount > 0 && self.engine.may_send(index);
+        let (id, amount) = (self.engine.id_at(index), self.engine.sendable(index));
         self.engine.send(watcher, index);
-        if sends && self.engine.state(id).is_some() {
+        if amount > 0 && self.engine.state(id).is_some() {
             let remaining = self.engine.waiting(id);
             self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
-            if self.engine.state(id).is_some() && self.engine.corked(index) > 0 {
+            if self.engine.state(id).is_some() && self.engine.sendable(index) > 0 {
                 return; // It is sent first: the connection is in the list again.
             }
         }

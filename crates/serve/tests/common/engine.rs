@@ -76,6 +76,7 @@ impl<D: Driver> Loop<D> {
                 }
                 Event::Tick => "tick",
                 Event::Drained { .. } => "drained",
+                Event::FileSent { .. } => "file sent",
                 Event::Datagram { .. } => "datagram",
                 Event::AcceptFailed { .. } => "accept failed",
                 _ => "other",

@@ -1,0 +1,431 @@
+//! Files among the output of connections.
+//!
+//! ```text
+//!   written before ──▶ the file at the watcher ──▶ queued bytes, queued files ──▶ corked bytes
+//!                      (Files::current)            (Files::queue)
+//! ```
+//!
+//! What is written behind a file stays in the engine until the watcher has sent the whole file. So
+//! no byte takes the place of what is missing if the file turns out to be shorter.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::ops::{Bound, RangeBounds};
+
+use windlass::driver::Driver;
+use windlass::{Buf, Completion, ErrorKind, Op, Reason, Source, Watcher};
+
+use super::conn::*;
+use super::events::Event;
+use super::{Cause, Engine};
+
+/// The most bytes of one operation: an operation takes fewer than 2 GiB.
+const MOST_SENT: u64 = 1 << 30;
+
+/// A file that was refused.
+pub struct RefusedFile {
+    /// The file, unchanged.
+    pub file: File,
+    /// Why it was refused.
+    pub reason: Refusal,
+}
+
+impl fmt::Debug for RefusedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RefusedFile({:?}, {:?})", self.reason, self.file)
+    }
+}
+
+impl fmt::Display for RefusedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for RefusedFile {}
+
+/// Output that waits for a file before it, or is one.
+enum Piece {
+    Bytes(Buf),
+    /// A part of a file: where it begins, and where it ends.
+    File(File, u64, u64),
+}
+
+/// The file that the watcher sends.
+struct Current {
+    file: Source,
+    /// How many bytes are sent of it in all, and where they end.
+    len: u64,
+    end: u64,
+    /// Where the operation in flight begins.
+    from: u64,
+    /// Where it ends; where the next one begins if none is in flight.
+    at: u64,
+    in_flight: bool,
+}
+
+/// The files that wait for a connection to send them, and the bytes between them.
+#[derive(Default)]
+pub(crate) struct Files {
+    current: Option<Current>,
+    queue: VecDeque<Piece>,
+    /// How many bytes are in buffers of the queue.
+    bytes: usize,
+    /// How many bytes of files are not at the watcher.
+    rest: u64,
+    /// How many files there are.
+    pub(crate) count: usize,
+    /// How many bytes in memory waited when the engine last looked, without the corked ones.
+    pub(crate) memory: usize,
+    /// How many corked bytes, which wait behind all files, count against the connection's cap.
+    pub(crate) corked: usize,
+}
+
+impl Files {
+    /// How many bytes wait besides those at the watcher.
+    pub(crate) fn outside(&self) -> usize {
+        self.bytes.saturating_add(usize::try_from(self.rest).unwrap_or(usize::MAX / 2))
+    }
+
+    /// Whether the watcher sends a file.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.in_flight)
+    }
+
+    /// How many bytes wait, of which the watcher has `queued`.
+    fn look(&mut self, queued: usize) -> usize {
+        // A file is submitted when the watcher has nothing else, and nothing behind it.
+        self.memory = self.bytes + if self.is_sending() { 0 } else { queued };
+        self.outside().saturating_add(queued)
+    }
+
+    /// How many bytes of buffers can be submitted now. `corked` bytes are behind all files.
+    fn sendable(&self, corked: usize) -> usize {
+        if self.current.is_some() {
+            return 0;
+        }
+        let mut sum = 0;
+        for piece in &self.queue {
+            let Piece::Bytes(data) = piece else { return sum };
+            sum += data.len();
+        }
+        sum + corked
+    }
+}
+
+impl<S> Engine<S> {
+    /// Sends a part of a file, in its place among the writes of the connection: behind those before
+    /// this call, and in front of those after it. `..` is the whole file, up to its present end.
+    /// sendfile(2) sends it where the system has that call, so the bytes do not pass through the
+    /// program's memory. The file's own position neither matters nor moves.
+    ///
+    /// The engine closes the file when the part is sent, or when the connection has ended. To send
+    /// one file to several connections, [clone](File::try_clone) it. When the system has taken the
+    /// whole part, [`Event::FileSent`] follows, and a [`Handler`](crate::Handler) gets
+    /// [`postwrite`](crate::Handler::postwrite).
+    ///
+    /// Everything that waits for output waits for files, too: a close, a half-close, a detach, a
+    /// move to a loop, the shutdown of the server. Each part that is sent counts as progress, for
+    /// [`Limits::write_stall`](super::Limits::write_stall) and
+    /// [`Limits::idle`](super::Limits::idle). While files wait, the time of
+    /// [`Limits::close`](super::Limits::close) begins again with each progress, except during the
+    /// shutdown of a server. The bytes of files do not count for
+    /// [`Limits::cap`](super::Limits::cap), the marks, [`Limits::memory`](super::Limits::memory)
+    /// and [`waiting`](Engine::waiting). [`Limits::files`](super::Limits::files) bounds the number
+    /// of files, and at this number the connection stops reading. If the connection ends before,
+    /// `unsent` of [`Event::Closed`] counts the bytes of files, too.
+    ///
+    /// A connection with a [`Stream`](super::Stream) can send files: they are among the writes that
+    /// have come to the loop. A connection that connects sends them when it is open.
+    ///
+    /// The file must not become shorter before it is sent. If it does, the peer gets what there is,
+    /// and the connection ends with [`Cause::FileEnded`]: no write takes the place of the missing
+    /// bytes. A connection also ends, with [`Cause::Os`], if the file cannot be read: `EBADF` means
+    /// that it is not open for reading.
+    ///
+    /// Opening a file can wait for the disk, so it belongs into a [job](Engine::execute). The read
+    /// of bytes that the page cache lacks is done by a worker thread, where the system can tell:
+    /// see [`Op::send_file`].
+    ///
+    /// # Errors
+    ///
+    /// [`RefusedFile`] hands the file back, with:
+    ///
+    /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
+    /// - [`Refusal::Files`]: [`Limits::files`](super::Limits::files) files wait already.
+    /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
+    /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher has no files: it
+    ///   runs on a simulation. (If the engine has not seen the watcher yet, for example on a
+    ///   connection that connects, the connection ends with [`Cause::Rejected`] instead.)
+    pub fn send_file(
+        &mut self,
+        id: Id,
+        file: File,
+        range: impl RangeBounds<u64>,
+    ) -> Result<(), RefusedFile> {
+        match self.may_send_file(id, &file, &range) {
+            Ok((begin, end)) => {
+                if begin < end {
+                    self.queue_file(id.index(), file, begin, end);
+                }
+                Ok(())
+            }
+            Err(reason) => Err(RefusedFile { file, reason }),
+        }
+    }
+
+    /// The bounds of a part of a file, if the connection takes it.
+    fn may_send_file(
+        &mut self,
+        id: Id,
+        file: &File,
+        range: &impl RangeBounds<u64>,
+    ) -> Result<(u64, u64), Refusal> {
+        if !self.table.lives(id) {
+            return Err(Refusal::Stale);
+        }
+        let index = id.index();
+        if self.session_at(index).is_some() || self.has_files == Some(false) {
+            return Err(Refusal::Unsupported);
+        }
+        self.may_write(index, 0)?;
+        if self.files_of(index).is_some_and(|files| files.count >= self.config.limits.files) {
+            return Err(Refusal::Files);
+        }
+        let metadata = file.metadata().map_err(|_| Refusal::File)?;
+        if !metadata.is_file() {
+            return Err(Refusal::File);
+        }
+        let begin = match range.start_bound() {
+            Bound::Included(&begin) => Some(begin),
+            Bound::Excluded(&before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.checked_add(1),
+            Bound::Excluded(&end) => Some(end),
+            Bound::Unbounded => Some(metadata.len()),
+        };
+        match (begin, end) {
+            (Some(begin), Some(end)) if begin <= end && end <= metadata.len() => Ok((begin, end)),
+            _ => Err(Refusal::File),
+        }
+    }
+
+    fn queue_file(&mut self, index: u32, file: File, begin: u64, end: u64) {
+        let active = self.activate(index);
+        let corked = active.corked;
+        let before = active.take_corked();
+        let queued = active.queued;
+        let files = active.files.get_or_insert_with(|| {
+            // Nothing but buffers waited so far.
+            Box::new(Files { memory: queued, ..Files::default() })
+        });
+        if corked > 0 {
+            files.queue.push_back(Piece::Bytes(before));
+            files.bytes += corked;
+            files.memory += corked;
+        }
+        files.queue.push_back(Piece::File(file, begin, end));
+        files.rest = files.rest.saturating_add(end - begin);
+        files.count += 1;
+        files.corked = 0;
+        // The next write of this turn must know of the bytes.
+        self.recharge(index);
+        self.dirty(index);
+    }
+
+    /// How many files wait for a connection to send them; 0 for a stale id.
+    pub fn waiting_files(&self, id: Id) -> usize {
+        if !self.table.lives(id) {
+            return 0;
+        }
+        self.files_of(id.index()).map_or(0, |files| files.count)
+    }
+
+    /// Finds out whether the watcher has files, at the first connection.
+    #[cold]
+    pub(crate) fn look_for_files<D: Driver>(&mut self, watcher: &mut Watcher<D>, socket: Source) {
+        // Every watcher refuses a socket as the file. A simulation says that it has no files.
+        let op = Op::send_file(socket, socket, 0, 1);
+        let refused = watcher.submit(op).map_err(|refused| refused.reason);
+        self.has_files = Some(refused != Err(Reason::NoFiles));
+    }
+
+    /// The files of a connection, if any wait.
+    pub(crate) fn files_of(&self, index: u32) -> Option<&Files> {
+        let active = self.table.active.get(self.table.place(index).active as usize)?;
+        active.files.as_deref()
+    }
+
+    /// Whether a close waits for files, and its time begins again with each progress.
+    pub(crate) fn extends_close(&self, index: u32) -> bool {
+        !self.refuses && self.files_of(index).is_some()
+    }
+
+    /// How many bytes of output wait for a connection, besides the corked ones.
+    pub(crate) fn queued<D: Driver>(&mut self, watcher: &Watcher<D>, index: u32) -> usize {
+        let queued = watcher.queued_bytes(self.table.place(index).source).unwrap_or(0);
+        match self.table.active_of(index).and_then(|active| active.files.as_deref_mut()) {
+            None => queued,
+            Some(files) => files.look(queued),
+        }
+    }
+
+    /// Whether more than `bytes` of buffers, or more than so many files, wait for a connection.
+    /// `queued` is what [`queued`](Engine::queued) has returned.
+    pub(crate) fn is_full_with(
+        &mut self,
+        index: u32,
+        queued: usize,
+        bytes: usize,
+        count: usize,
+    ) -> bool {
+        let Some(active) = self.table.active_of(index) else { return queued > bytes };
+        match active.files.as_deref() {
+            None => queued > bytes,
+            // What is corked waits for the files, too.
+            Some(files) => files.memory + active.corked > bytes || files.count > count,
+        }
+    }
+
+    /// How many bytes of buffers the next `send` submits.
+    #[inline]
+    pub(crate) fn sendable(&mut self, index: u32) -> usize {
+        let corked = self.corked(index);
+        match self.files_of(index) {
+            _ if !self.may_send(index) => 0,
+            None => corked,
+            Some(files) => files.sendable(corked),
+        }
+    }
+
+    /// Submits the next file of a connection, and the bytes before it. True if no file waits any
+    /// more: what is corked can go. False also if the connection has ended.
+    #[cold]
+    pub(crate) fn send_files<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
+        // The progress since the last look must be noted now: the new bytes hide it.
+        let queued = self.queued(watcher, index);
+        self.note_progress(watcher, index, queued);
+        let id = self.table.id(index);
+        while self.send_piece(watcher, index) {}
+        if !self.table.lives(id) {
+            return false;
+        }
+        self.drained(watcher, index);
+        self.files_of(index).is_none()
+    }
+
+    /// Submits the next piece; false if there is none, or if it has to wait.
+    fn send_piece<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
+        let (source, token) = (self.table.place(index).source, self.token(index));
+        let Some(active) = self.table.active_of(index) else { return false };
+        let Some(files) = active.files.as_deref_mut() else { return false };
+        if files.current.is_some() {
+            return self.send_part(watcher, index);
+        }
+        match files.queue.front() {
+            None => {
+                active.files = None;
+                false
+            }
+            Some(Piece::Bytes(_)) => {
+                let Some(Piece::Bytes(data)) = files.queue.pop_front() else { return false };
+                files.bytes -= data.len();
+                if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
+                    active.unsent += refused.value.into_buf().len();
+                    self.fail(watcher, index, Cause::Rejected);
+                    return false;
+                }
+                self.counts.writes += 1;
+                true
+            }
+            // A limit of the watcher for queued writes refuses none if nothing is queued. A wait
+            // for the end of the output is in flight.
+            Some(Piece::File(..)) if watcher.queued_bytes(source).unwrap_or(0) > 0 => false,
+            Some(Piece::File(..)) => {
+                let Some(Piece::File(file, begin, end)) = files.queue.pop_front() else {
+                    return false;
+                };
+                let Ok(file) = watcher.attach(file) else {
+                    self.fail(watcher, index, Cause::Rejected);
+                    return false;
+                };
+                let (len, from, in_flight) = (end - begin, begin, false);
+                files.current = Some(Current { file, len, end, from, at: begin, in_flight });
+                true
+            }
+        }
+    }
+
+    /// Submits the next part of the file that is being sent; false if one is in flight.
+    fn send_part<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
+        let (source, token) = (self.table.place(index).source, self.token(index));
+        let Some(active) = self.table.active_of(index) else { return false };
+        let Some(files) = active.files.as_deref_mut() else { return false };
+        let Some(current) = files.current.as_mut().filter(|current| !current.in_flight) else {
+            return false;
+        };
+        let len = (current.end - current.at).min(MOST_SENT);
+        let op = Op::send_file(source, current.file, current.at, len as usize).token(token);
+        if watcher.submit(op).is_err() {
+            // Full tables, an ended source, or a simulation.
+            self.fail(watcher, index, Cause::Rejected);
+            return false;
+        }
+        files.rest = files.rest.saturating_sub(len);
+        (current.from, current.at, current.in_flight) = (current.at, current.at + len, true);
+        false
+    }
+
+    /// A part of a file was sent, or could not be sent.
+    #[cold]
+    pub(crate) fn part_sent<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: &Completion,
+    ) -> Option<Event<S>> {
+        let id = self.table.id(index);
+        self.dirty(index);
+        let active = self.table.active_of(index)?;
+        let files = active.files.as_deref_mut()?;
+        let current = files.current.as_mut()?;
+        current.in_flight = false;
+        let sent = current.from + completion.bytes() as u64;
+        let (failed, is_whole) = (completion.error_kind(), sent == current.at);
+        if failed.is_none() && is_whole && current.at < current.end {
+            return None;
+        }
+        let (file, len, unsent) = (current.file, current.len, current.end - sent);
+        files.rest = files.rest.saturating_sub(current.end - current.at);
+        files.current = None;
+        files.count -= 1;
+        active.unsent = active.unsent.saturating_add(unsent as usize);
+        // It closes the file. A thread that reads it ends first.
+        watcher.abort(file);
+        match failed {
+            // The failed write before it has made its completion first.
+            Some(ErrorKind::Torn) => self.fail_later(index, Cause::Rejected),
+            Some(kind) => self.write_failed(index, kind),
+            None if !is_whole => self.fail_later(index, Cause::FileEnded),
+            None if self.table.place(index).flags & (OVER | DETACH) == 0 => {
+                return Some(Event::FileSent { id, len });
+            }
+            None => {}
+        }
+        None
+    }
+
+    /// Closes the files of a connection that ends, after its source was aborted.
+    #[cold]
+    pub(crate) fn drop_files<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let Some(active) = self.table.active_of(index) else { return };
+        if let Some(files) = active.files.take()
+            && let Some(current) = files.current
+        {
+            watcher.abort(current.file);
+        }
+    }
+}
