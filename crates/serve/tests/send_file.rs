@@ -107,6 +107,8 @@ enum Note {
     /// How many bytes and how many files wait.
     Waits(usize, usize),
     Drained,
+    /// A thread has written all to its stream.
+    Written,
     Closed {
         cause: Cause,
         unsent: usize,
@@ -589,11 +591,16 @@ fn a_stream_writes_behind_the_file<T: Setting>() {
     // What waits behind the file makes the writer wait, and ends nothing.
     let mut scene = scene::<T>(Limits::new().cap(100_000), move |c, news, _| {
         send(c, news);
-        let (stream, all) = (c.into_std().unwrap(), all.clone());
-        thread::spawn(move || write_all(stream, &all));
+        let (stream, all, news) = (c.into_std().unwrap(), all.clone(), news.clone());
+        thread::spawn(move || {
+            write_all(stream, &all);
+            news.tell(Note::Written);
+        });
         Action::None
     });
     let client = begin_to_send::<T>(&mut scene, &file);
+    scene.run_for(Duration::from_millis(100));
+    assert_eq!(scene.news.count(|note| *note == Note::Written), 0, "more than the cap waits");
     scene.hear(client);
     scene.until("the end has come", |s| s.client(client).is_over());
     assert!(scene.client(client).heard == [&bytes[..], b"after", &streamed].concat());
