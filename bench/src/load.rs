@@ -28,7 +28,14 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let begin = Instant::now();
     let mut clients = Clients::connect(port, connections, size)?;
     match mode.as_str() {
-        "pingpong" => clients.pingpong(Duration::from_secs_f64(seconds)),
+        "pingpong" => {
+            // A server may take long to accept all connections, and to start their threads.
+            clients.each_once()?;
+            println!("served");
+            // The process that started this one looks at the server, and then says so.
+            io::stdin().read_line(&mut String::new())?;
+            clients.pingpong(Duration::from_secs_f64(seconds))
+        }
         "storm" => {
             clients.each_once()?;
             println!("{}", begin.elapsed().as_secs_f64());
@@ -100,8 +107,8 @@ impl Clients {
     }
 
     /// Each connection sends messages one after the other until the time is over; a tenth of it
-    /// before is for warming up. Prints messages, seconds, and the times of round trips in
-    /// microseconds.
+    /// before is for warming up. All of them have had an echo before. Prints messages, seconds, and
+    /// the times of round trips in microseconds.
     fn pingpong(&mut self, span: Duration) -> io::Result<()> {
         let mut messages = 0_u64;
         let mut times = Vec::new();
@@ -110,6 +117,13 @@ impl Clients {
         let mut events = Events::with_capacity(1024);
         let mut last = begin;
         let mut now = begin;
+        // No event says that a socket is writable that was so before.
+        for index in 0..self.clients.len() {
+            self.clients[index].since = Instant::now();
+            while self.go_on(index)? {
+                self.clients[index].since = Instant::now();
+            }
+        }
         loop {
             self.poll.poll(&mut events, Some(Duration::from_millis(100)))?;
             for event in &events {

@@ -35,8 +35,8 @@ pub fn echo_servers() -> io::Result<Vec<Peer>> {
     Ok(peers)
 }
 
-/// Servers of keys and values for redis-benchmark; the first is the base of the ratios. The last one
-/// sends `reply` for every `lines` lines.
+/// Servers of keys and values for redis-benchmark; the first is the base of the ratios. The last
+/// one sends `reply` for every `lines` lines.
 pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
     let peer = |name: &str, command| Peer { name: name.into(), command };
@@ -97,7 +97,8 @@ pub fn modes() -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();
     let threads = [&ours, "serve", "threads", "{port}"].map(String::from).to_vec();
     let mut peers = vec![Peer { name: "std threads".into(), command: Ok(threads) }];
-    // The server has one processor: more threads than that do not help a callback that never blocks.
+    // The server has one processor: more threads than that do not help a callback that never
+    // blocks.
     for (mode, threads) in [("blocking", "10000"), ("nonblocking", "0"), ("mixed", "1")] {
         let words = |program: PathBuf| {
             let program = program.to_string_lossy().into_owned();

@@ -1,5 +1,5 @@
-//! Child processes: bound to a processor, measured from outside, ended by their owner. They also end
-//! when their owner is killed.
+//! Child processes: bound to a processor, measured from outside, ended by their owner. They also
+//! end when their owner is killed.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -181,8 +181,8 @@ impl Drop for Holding {
     }
 }
 
-/// This program as another process, which answers each line that it is told with a line. Dropping it
-/// ends it.
+/// This program as another process, which answers each line that it is told with a line. Dropping
+/// it ends it.
 pub struct Talking {
     child: Child,
     input: ChildStdin,

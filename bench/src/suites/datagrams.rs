@@ -30,7 +30,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     arguments.end()?;
     let command = format!("bench -- datagrams --runs {runs} --seconds {seconds} --peers {peers}");
     let title = format!("Datagrams of {peers} peers: ratios to one by one");
-    let columns = ["case", "server", "datagrams/s", "server µs per datagram", "per CPU second"];
+    let columns =
+        ["case", "server", "datagrams/s", "server µs per datagram", "datagrams per CPU second"];
     let mut table = Table::new(&title, &command, &columns);
     let names = ["one-by-one", "batches"].map(String::from);
     for case in CASES {

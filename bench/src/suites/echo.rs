@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 use crate::arguments::Arguments;
 use crate::load::Measured;
 use crate::plot::Panel;
-use crate::process::{Server, clients};
+use crate::process::{Server, Talking};
 use crate::rounds::interleaved;
 use crate::table::{Table, ratio};
 use crate::{peers, stats};
@@ -74,15 +75,35 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
 /// 99th percentile of the round trips in microseconds.
 fn measure(command: &[String], case: &Case, seconds: f64) -> io::Result<[f64; 4]> {
     let server = Server::start(command)?;
-    let words = words(&["load", "pingpong"], server.port, case.connections, case.size, seconds);
-    let before = server.cpu_time()?;
-    let printed = clients(&words)?;
-    let used = server.cpu_time()? - before;
-    let measured = Measured::parse(&printed).ok_or_else(|| io::Error::other(printed.clone()))?;
+    let (measured, used) = pingpong(&server, case.connections, case.size, seconds)?;
     let messages = measured.messages as f64;
     // The warm-up, a tenth of the time, is in the processor time as well.
     let cpu_us = used.as_secs_f64() * 1e6 / (messages * 1.1);
     Ok([messages / measured.seconds, cpu_us, measured.p50_us, measured.p99_us])
+}
+
+/// How long the clients may take besides the time that they measure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lets clients send messages one after the other, once every connection has had an echo. Returns
+/// what they have measured, and the server's processor time meanwhile.
+pub fn pingpong(
+    server: &Server,
+    connections: usize,
+    size: usize,
+    seconds: f64,
+) -> io::Result<(Measured, Duration)> {
+    let words = words(&["load", "pingpong"], server.port, connections, size, seconds);
+    let mut clients = Talking::start(1, &words)?;
+    let line = clients.hear(PATIENCE)?;
+    if line != "served" {
+        return Err(io::Error::other(line));
+    }
+    let before = server.cpu_time()?;
+    clients.tell("go")?;
+    let line = clients.hear(Duration::from_secs_f64(2.0 * seconds) + PATIENCE)?;
+    let used = server.cpu_time()? - before;
+    Ok((Measured::parse(&line).ok_or_else(|| io::Error::other(line))?, used))
 }
 
 pub fn words(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::echo::words;
+use super::echo::{pingpong, words};
 use crate::arguments::Arguments;
 use crate::load::Measured;
 use crate::process::{Server, clients};
@@ -101,8 +101,7 @@ struct Allocated {
 
 fn one(command: &[String], seconds: f64) -> io::Result<(Measured, Allocated)> {
     let server = Server::start(command)?;
-    let printed = clients(&words(&["load", "pingpong"], server.port, 1, SIZE, seconds))?;
-    let measured = Measured::parse(&printed).ok_or_else(|| io::Error::other(printed.clone()))?;
+    let (measured, _) = pingpong(&server, 1, SIZE, seconds)?;
     // `allocations N bytes N`
     let last = server.end()?.unwrap_or_default();
     let words: Vec<&str> = last.split_whitespace().collect();

@@ -2,10 +2,9 @@
 
 use std::io;
 
-use super::echo::words;
+use super::echo::pingpong;
 use crate::arguments::Arguments;
-use crate::load::Measured;
-use crate::process::{Server, clients};
+use crate::process::Server;
 use crate::rounds::interleaved;
 use crate::table::{Table, ratio};
 use crate::{peers, stats};
@@ -56,12 +55,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
 /// second of its processor time, and the most megabytes that it has had resident.
 fn measure(command: &[String], connections: usize, seconds: f64) -> io::Result<[f64; 4]> {
     let server = Server::start(command)?;
-    let words = words(&["load", "pingpong"], server.port, connections, SIZE, seconds);
-    let before = server.cpu_time()?;
-    let printed = clients(&words)?;
-    let used = (server.cpu_time()? - before).as_secs_f64();
+    let (measured, used) = pingpong(&server, connections, SIZE, seconds)?;
+    let used = used.as_secs_f64();
     let memory = server.peak_bytes()? as f64 / 1e6;
-    let measured = Measured::parse(&printed).ok_or_else(|| io::Error::other(printed.clone()))?;
     // The warm-up, a tenth of the time, is in the processor time as well.
     let messages = measured.messages as f64 * 1.1;
     let rate = measured.messages as f64 / measured.seconds;

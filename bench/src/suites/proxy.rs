@@ -2,10 +2,9 @@
 
 use std::io;
 
-use super::echo::words;
+use super::echo::pingpong;
 use crate::arguments::Arguments;
-use crate::load::Measured;
-use crate::process::{Server, clients};
+use crate::process::Server;
 use crate::rounds::interleaved;
 use crate::table::{Table, ratio};
 use crate::{peers, stats};
@@ -59,11 +58,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
 /// second of its processor time.
 fn measure(command: &[String], case: &Case, seconds: f64) -> io::Result<[f64; 3]> {
     let server = Server::start(command)?;
-    let words = words(&["load", "pingpong"], server.port, case.connections, case.size, seconds);
-    let before = server.cpu_time()?;
-    let printed = clients(&words)?;
-    let used = (server.cpu_time()? - before).as_secs_f64();
-    let measured = Measured::parse(&printed).ok_or_else(|| io::Error::other(printed.clone()))?;
+    let (measured, used) = pingpong(&server, case.connections, case.size, seconds)?;
+    let used = used.as_secs_f64();
     // The warm-up, a tenth of the time, is in the processor time as well.
     let messages = measured.messages as f64 * 1.1;
     Ok([measured.messages as f64 / measured.seconds, used * 1e6 / messages, messages / used])

@@ -4,8 +4,9 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::turns::Turns;
 use common::{Bench, Harness, bench};
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, ListenOptions};
@@ -63,19 +64,6 @@ impl<D: Driver> Loop<D> {
         self.watcher.connect([self.address.clone()], options).expect("a source").0
     }
 
-    /// One turn; how many completions it had.
-    fn turn(&mut self, span: Duration) -> usize {
-        let mut done = Completions::new();
-        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        let mut batch = done.visit();
-        while let Some(event) = self.engine.next_event_in(&mut self.watcher, &mut batch) {
-            self.tell(event);
-        }
-        self.engine.flush(&mut self.watcher);
-        self.turns += 1;
-        count
-    }
-
     fn events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.watcher) {
             self.tell(event);
@@ -101,27 +89,25 @@ impl<D: Driver> Loop<D> {
             _ => "other",
         });
     }
+}
 
-    #[track_caller]
-    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * common::PATIENCE, "still waits until {what}");
-            self.turn(50 * common::PATIENCE);
-        }
+impl<D: Driver> Turns for Loop<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
     }
 
-    fn run_for(&mut self, span: Duration) {
-        let end = self.watcher.update_now() + span;
-        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
-            && !left.is_zero()
-        {
-            self.turn(left);
+    fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        let mut batch = done.visit();
+        while let Some(event) = self.engine.next_event_in(&mut self.watcher, &mut batch) {
+            self.tell(event);
         }
-    }
-
-    fn now(&mut self) -> Instant {
-        self.watcher.update_now()
+        self.engine.flush(&mut self.watcher);
+        self.turns += 1;
+        count
     }
 }
 

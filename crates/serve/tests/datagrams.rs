@@ -5,6 +5,7 @@ mod common;
 
 use std::time::Duration;
 
+use common::turns::Turns;
 use common::{Harness, PATIENCE};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};
@@ -95,34 +96,6 @@ impl<D: Driver> Post<D> {
         self.watcher.submit(send).expect("a send");
     }
 
-    fn turn(&mut self, span: Duration) -> usize {
-        let mut done = Completions::new();
-        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        for c in done.drain(..) {
-            self.got.extend(self.running.complete(&mut self.watcher, c));
-        }
-        self.running.turn(&mut self.watcher);
-        count
-    }
-
-    #[track_caller]
-    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < PATIENCE, "still waits until {what}");
-            self.turn(PATIENCE);
-        }
-    }
-
-    fn run_for(&mut self, span: Duration) {
-        let end = self.watcher.update_now() + span;
-        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
-            && !left.is_zero()
-        {
-            self.turn(left);
-        }
-    }
-
     /// The next datagram that arrives at a socket, and the address of its sender.
     #[track_caller]
     fn hear(&mut self, at: Source) -> (Buf, Address) {
@@ -143,6 +116,24 @@ impl<D: Driver> Post<D> {
         let (data, sender) = self.hear(from);
         assert_eq!(sender, self.addresses[to]);
         data
+    }
+}
+
+impl<D: Driver> Turns for Post<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
+    }
+
+    fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            self.got.extend(self.running.complete(&mut self.watcher, c));
+        }
+        self.running.turn(&mut self.watcher);
+        count
     }
 }
 

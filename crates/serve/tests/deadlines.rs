@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
+use common::turns::Turns;
 use common::{Harness, PATIENCE, bench};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};

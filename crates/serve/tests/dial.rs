@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{Harness, PATIENCE};
+use common::Harness;
+use common::turns::Turns;
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::{Address, Completions, Source, Watcher};
@@ -25,6 +26,7 @@ every_driver! {
     a_udp_client_has_a_time_for_the_first_answer
     a_deadline_in_the_past_gives_one_try
     a_dial_that_is_cancelled_ends_once
+    an_engine_takes_dials_again_after_its_shutdown
     a_simulated_or_bound_socket_becomes_a_client
 }
 
@@ -102,24 +104,6 @@ impl<D: Driver> Dialer<D> {
         Dialer { watcher, engine, far, tcp, unix, udp, opened, heard, ends, _path: path }
     }
 
-    fn turn(&mut self, span: Duration) {
-        let mut done = Completions::new();
-        self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        for c in done.drain(..) {
-            let rest = self.far.complete(&mut self.watcher, c);
-            let rest = rest.and_then(|c| self.engine.complete(&mut self.watcher, c));
-            assert!(rest.is_none_or(|c| c.token == 1), "it belongs to none");
-        }
-        while let Some(event) = self.far.next_event(&mut self.watcher) {
-            if let Event::Data { id, data } = event {
-                self.far.write(id, data).expect("it takes output");
-            }
-        }
-        self.events();
-        self.far.flush(&mut self.watcher);
-        self.engine.flush(&mut self.watcher);
-    }
-
     fn events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.watcher) {
             match event {
@@ -137,24 +121,6 @@ impl<D: Driver> Dialer<D> {
                 }
                 other => panic!("{other:?}"),
             }
-        }
-    }
-
-    #[track_caller]
-    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
-            self.turn(50 * PATIENCE);
-        }
-    }
-
-    fn run_for(&mut self, span: Duration) {
-        let end = self.watcher.update_now() + span;
-        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
-            && !left.is_zero()
-        {
-            self.turn(left);
         }
     }
 
@@ -181,6 +147,33 @@ impl<D: Driver> Dialer<D> {
         let at = self.watcher.local_address(gone).expect("its address");
         self.watcher.abort(gone);
         at
+    }
+}
+
+impl<D: Driver> Turns for Dialer<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
+    }
+
+    fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            let rest = self.far.complete(&mut self.watcher, c);
+            let rest = rest.and_then(|c| self.engine.complete(&mut self.watcher, c));
+            assert!(rest.is_none_or(|c| c.token == 1), "it belongs to none");
+        }
+        while let Some(event) = self.far.next_event(&mut self.watcher) {
+            if let Event::Data { id, data } = event {
+                self.far.write(id, data).expect("it takes output");
+            }
+        }
+        self.events();
+        self.far.flush(&mut self.watcher);
+        self.engine.flush(&mut self.watcher);
+        count
     }
 }
 
@@ -363,6 +356,23 @@ fn a_dial_that_is_cancelled_ends_once<T: Harness>() {
     d.run_for(T::span(3.0));
     assert_eq!((d.ends.len(), d.engine.len()), (count as usize, 0));
     assert_eq!(d.engine.budget().used(), 0);
+}
+
+/// The shutdown of an engine without a server closes its connections. It is no end: the program
+/// goes on with its listeners, and so do the requests of other threads.
+fn an_engine_takes_dials_again_after_its_shutdown<T: Harness>() {
+    let mut dialer = Dialer::new::<T>(Limits::new());
+    let (remote, tcp) = (dialer.engine.remote(&mut dialer.watcher), dialer.tcp.clone());
+    for round in 0..3_u32 {
+        let options = ConnectOptions::default();
+        remote.connect([tcp.clone()], options, round).expect("it takes connects");
+        dialer.until("it is open", |d| d.opened.len() == round as usize + 1);
+        remote.shutdown();
+        let refused = remote.connect([tcp.clone()], options, 100_u32);
+        assert_eq!(refused.map(drop), Err(100), "the shutdown comes first");
+        dialer.until("it has ended", |d| d.ends.len() == round as usize + 1);
+    }
+    assert!(dialer.ends.values().all(|end| end.cause == Cause::Shutdown && end.state < 100));
 }
 
 /// A datagram socket with a peer, which the program has from the watcher.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
+use common::turns::Turns;
 use common::{Harness, PATIENCE, bench};
 use windlass::driver::OpCode;
 use windlass::net::{ConnectOptions, ListenOptions};

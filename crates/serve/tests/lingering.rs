@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::engine::Loop;
+use common::turns::Turns;
 use common::{Harness, bench};
 use windlass::{Buf, Op};
 use windlass_serve::{

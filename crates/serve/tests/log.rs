@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
+use common::turns::Turns;
 use common::{Bench, Harness, bench};
 use windlass::net::{ConnectOptions, SocketOption};
 use windlass::{Buf, Watcher};

@@ -588,6 +588,72 @@ fn a_lower_cap_moves_connections<T: System>() {
     run.end();
 }
 
+/// Opens a connection whose callback connects to the test. Returns the client with its id, and the
+/// other end of what it has connected, with the id of that.
+fn open_with_another(run: &Run) -> ((TcpStream, Id), (TcpStream, Id)) {
+    let (mut client, id, thread) = run.open();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    echo(&mut client, format!("dial {}", other.local_addr().unwrap()).as_bytes());
+    let mut dialed = other.accept().unwrap().0;
+    dialed.set_read_timeout(Some(PATIENCE)).unwrap();
+    expect(&mut dialed, b"hello\n");
+    let (its_id, its_thread) = run.opened();
+    assert_eq!(its_thread, thread);
+    ((client, id), (dialed, its_id))
+}
+
+/// A thread has another connection besides the one that moves: it gets no further one, because its
+/// callbacks may block.
+fn a_move_beside_another_connection_frees_no_thread<T: System>() {
+    for moves_first in [true, false] {
+        let run = start::<T>(IoMode::Blocking { threads: 1 }, config());
+        let (first, second) = open_with_another(&run);
+        let (mut moves, mut stays) = if moves_first { (first, second) } else { (second, first) };
+        moves.0.write_all(b"move").unwrap();
+        assert_eq!(run.moved().0, moves.1);
+        expect(&mut moves.0, b"movemoved\n");
+        expect(&mut run.connect(), b"full\n");
+        echo(&mut stays.0, b"still on the thread");
+        // The thread is free when both have gone.
+        stays.0.write_all(b"move").unwrap();
+        assert_eq!(run.moved().0, stays.1);
+        let (mut next, id, _) = run.open();
+        assert!(id.loop_index() > 0);
+        echo(&mut next, b"next");
+        let report = run.end();
+        assert_eq!((report.counts.accepted, report.counts.refused), (2, 1));
+    }
+}
+
+/// A thread keeps a connection that may not move: it is none of those that leave, and a lower cap
+/// moves the connection of another thread.
+fn a_thread_that_keeps_a_connection_does_not_leave<T: System>() {
+    for may_move in [true, false] {
+        let run = start::<T>(IoMode::Mixed { threads: 2 }, config());
+        let (mut single, id, _) = run.open();
+        echo(&mut single, b"may");
+        // The last thread is told first.
+        let (mut both, mut stays) = open_with_another(&run);
+        if may_move {
+            echo(&mut both.0, b"may");
+        } else {
+            // It moves before the cap is lower.
+            both.0.write_all(b"move").unwrap();
+            assert_eq!(run.moved().0, both.1);
+            expect(&mut both.0, b"movemoved\n");
+        }
+        assert!(run.remote.set_threads(1));
+        let mut expected = vec![id];
+        expected.extend(may_move.then_some(both.1));
+        let mut moved: Vec<Id> = expected.iter().map(|_| run.moved().0).collect();
+        moved.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(moved, expected);
+        echo(&mut stays.0, b"still on the thread");
+        assert_eq!(run.end().counts.moved, 2);
+    }
+}
+
 /// Moves in the middle of a shutdown: each connection closes once.
 fn moves_and_a_shutdown<T: System>() {
     for round in 0..20 {
@@ -626,6 +692,8 @@ systems_drivers! {
     a_connection_moves_to_a_loop
     a_move_loses_nothing
     a_lower_cap_moves_connections
+    a_move_beside_another_connection_frees_no_thread
+    a_thread_that_keeps_a_connection_does_not_leave
     moves_and_a_shutdown
     a_thread_that_cannot_begin_is_counted
     threads_beyond_those_that_the_system_gives_are_counted

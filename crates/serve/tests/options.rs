@@ -7,6 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::engine::Loop;
+use common::turns::Turns;
 use common::{Bench, Harness, bench};
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, Keepalive, SocketOption};

@@ -1,5 +1,5 @@
 //! Files among the writes of a connection, in every mode on every driver of the system. A
-//! simulation has no files, and refuses them.
+//! simulation has no files of the system, and refuses them.
 #![allow(missing_docs)] // a test binary has no users
 #![cfg(unix)]
 
@@ -19,6 +19,7 @@ use common::Harness;
 use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
 use common::scene::{News, Scene, Setting, pattern};
+use common::turns::Turns;
 use windlass::driver::OpCode;
 use windlass::{Address, Buf, Op, Source, Watcher};
 use windlass_serve::{

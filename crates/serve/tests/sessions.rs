@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use common::turns::Turns;
 use common::{Harness, PATIENCE, System};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::DatagramOptions;
@@ -19,6 +20,7 @@ use windlass_serve::{
 every_driver! {
     each_peer_is_a_session
     sessions_expire_not_before_their_limit
+    an_idle_limit_beyond_the_clock_is_none
     datagrams_of_every_size_are_whole
     sessions_end_once_and_last
     a_closed_session_sends_what_waits_first
@@ -151,39 +153,6 @@ impl<D: Driver> Post<D> {
         self.watcher.submit(send).expect("a send");
     }
 
-    fn turn(&mut self, span: Duration) -> usize {
-        let mut done = Completions::new();
-        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        for c in done.drain(..) {
-            self.got.extend(self.running.complete(&mut self.watcher, c));
-        }
-        self.running.turn(&mut self.watcher);
-        let now = self.watcher.update_now();
-        let book = self.running.handler();
-        for end in &book.closed {
-            book.ended_at.entry(end.0).or_insert(now);
-        }
-        count
-    }
-
-    #[track_caller]
-    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
-            self.turn(50 * PATIENCE);
-        }
-    }
-
-    fn run_for(&mut self, span: Duration) {
-        let end = self.watcher.update_now() + span;
-        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
-            && !left.is_zero()
-        {
-            self.turn(left);
-        }
-    }
-
     /// The next datagram that arrives at a socket.
     #[track_caller]
     fn hear(&mut self, at: Source) -> Buf {
@@ -225,9 +194,45 @@ impl<D: Driver> Post<D> {
     }
 }
 
+impl<D: Driver> Turns for Post<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
+    }
+
+    fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            self.got.extend(self.running.complete(&mut self.watcher, c));
+        }
+        self.running.turn(&mut self.watcher);
+        let now = self.watcher.update_now();
+        let book = self.running.handler();
+        for end in &book.closed {
+            book.ended_at.entry(end.0).or_insert(now);
+        }
+        count
+    }
+}
+
 fn server() -> Server<impl Fn(usize) -> Book> {
     let server = Server::new(|_| Book::default());
     server.listen("udp://127.0.0.1:0?sessions=true").expect("an address")
+}
+
+/// A limit that the clock does not reach ends no session, and no server.
+fn an_idle_limit_beyond_the_clock_is_none<T: Harness>() {
+    let mut post = Post::new::<T>(Limits::new().session_idle(Duration::MAX));
+    let socket = post.socket();
+    for _ in 0..2 {
+        post.send(socket, "x");
+        assert_eq!(&*post.hear(socket), b"x");
+    }
+    let report = post.running.report();
+    assert_eq!((report.panics, report.counts.sessions), (0, 1));
+    assert!(post.running.handler().closed.is_empty());
 }
 
 /// nbio's TestUDP: a child connection for each peer of one socket, and an echo to each of them.

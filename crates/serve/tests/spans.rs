@@ -14,8 +14,10 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Metadata};
 use windlass::driver::{Driver, OpCode};
-use windlass::net::ConnectOptions;
-use windlass::{Completion, Completions, ErrorKind, Op, Reason, Source, Ticket, Watcher};
+use windlass::net::{ConnectOptions, DatagramOptions};
+use windlass::{
+    Completion, Completions, ErrorKind, Op, Reason, Source, SourceKind, Ticket, Watcher,
+};
 use windlass_serve::log::{Traced, TracedSubmitter};
 use windlass_serve::{Action, Conn, Handler, Server};
 
@@ -197,6 +199,7 @@ every_driver! {
     a_span_is_a_child_and_has_children
     waits_of_every_kind_end_spans
     a_server_has_spans
+    a_datagram_socket_has_a_peer_through_it
 }
 
 fn every_end_of_an_operation_ends_its_span<T: Harness>() {
@@ -386,6 +389,22 @@ fn a_span_is_a_child_and_has_children<T: Harness>() {
         let nop = b.submitter().submit(Op::nop()).unwrap();
         b.end(nop);
         assert!(spans.all().is_empty());
+    });
+}
+
+/// UDP clients of an engine need the kind of a source, and sockets with a peer.
+fn a_datagram_socket_has_a_peer_through_it<T: Harness>() {
+    subscribed(|spans| {
+        let mut bench = Bench::new::<T>(spans);
+        let mut bind = || {
+            let options = DatagramOptions::default();
+            bench.watcher.bind_datagram(([127, 0, 0, 1], 0), options).unwrap()
+        };
+        let (here, there) = (bind(), bind());
+        let at = bench.watcher.local_address(there).unwrap();
+        assert_eq!(bench.watcher.kind(here), Ok(SourceKind::Datagram));
+        bench.watcher.connect_datagram(here, at.clone()).unwrap();
+        assert_eq!(bench.watcher.peer_address(here), Ok(at));
     });
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::Harness;
 use common::engine::Loop;
+use common::turns::Turns;
 use windlass::Op;
 use windlass::net::SocketOption;
 use windlass_serve::{Cause, Config, Refusal};

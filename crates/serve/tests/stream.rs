@@ -23,6 +23,7 @@ every_driver! {
     a_write_without_room_is_woken
     a_write_without_memory_is_woken
     a_write_beyond_all_memory_is_cut
+    a_stream_writes_with_the_least_memory
     the_last_drop_closes_behind_the_output
     an_end_is_an_error_with_its_cause
     each_side_can_be_shut_down
@@ -278,6 +279,24 @@ fn a_write_beyond_all_memory_is_cut<T: Harness>() {
         assert!(turns < 1000, "{written} bytes were written");
     }
     bench.until("all is heard", |bench| bench.client(client).heard.len() == written);
+}
+
+/// A limit of memory below the entry of a write in the queue counts as more: a write that finds no
+/// room is not woken for ever.
+fn a_stream_writes_with_the_least_memory<T: Harness>() {
+    for memory in [0, 1, 100, 150, 200, 256] {
+        let (mut bench, client, stream) = pair::<T>(limits().memory(memory));
+        let bells = Arc::clone(&bench.running.handler().bells);
+        for at in 0..300 {
+            while (&stream).write(b"x").is_err() {
+                let before = bells.count();
+                assert!(before <= 3 * at, "it is woken in vain");
+                bench.until("a wake", |_| bells.count() > before);
+            }
+        }
+        bench.until("all is heard", |bench| bench.client(client).heard.len() == 300);
+        assert_eq!(bench.running.engine().budget().used(), 0);
+    }
 }
 
 fn the_last_drop_closes_behind_the_output<T: Harness>() {

@@ -5,10 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Harness, PATIENCE};
+use common::Harness;
+use common::turns::Turns;
 use windlass::driver::Driver;
 use windlass::net::DatagramOptions;
-use windlass::{Address, Completions, Source, Watcher};
+use windlass::{Address, Completions, Op, Source, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Limits, Refusal};
 
 every_driver! {
@@ -17,7 +18,11 @@ every_driver! {
     a_silent_peer_is_given_up
     what_cannot_be_connected_ends_without_an_opening
     many_clients_of_one_peer
+    a_full_watcher_changes_no_order
 }
+
+/// The token of the test's own operations.
+const OWN: u64 = 9;
 
 /// A server of sessions and clients, on one watcher.
 struct Pair<D: Driver> {
@@ -32,7 +37,10 @@ struct Pair<D: Driver> {
 
 impl<D: Driver> Pair<D> {
     fn new<T: Harness<Driver = D>>(limits: Limits) -> Pair<D> {
-        let mut watcher = T::watcher(Watcher::builder());
+        Pair::on(T::watcher(Watcher::builder()), limits)
+    }
+
+    fn on(mut watcher: Watcher<D>, limits: Limits) -> Pair<D> {
         let mut server = Engine::new(Config::new().udp_sessions(true));
         let local = ([127, 0, 0, 1], 0);
         server.bind_datagram(&mut watcher, local, DatagramOptions::default()).expect("a socket");
@@ -41,14 +49,39 @@ impl<D: Driver> Pair<D> {
         Pair { watcher, server, clients, to, told: Vec::new(), ends: Vec::new() }
     }
 
-    /// One turn. The server echoes each datagram.
-    fn turn(&mut self, span: Duration) {
+    fn connect(&mut self, state: u32) -> Id {
+        let id = self.clients.connect_datagram(self.to.clone(), state).expect("few clients");
+        self.clients.flush(&mut self.watcher);
+        id
+    }
+
+    /// The socket of the server closes, and its port with it.
+    fn close_the_port(&mut self) {
+        self.server.stop_listening(&mut self.watcher);
+        let to = self.to.clone();
+        self.until("the port is closed", |pair| {
+            let options = DatagramOptions::default();
+            let bound: Result<Source, _> = pair.watcher.bind_datagram(to.clone(), options);
+            bound.map(|source| pair.watcher.abort(source)).is_ok()
+        });
+    }
+}
+
+impl<D: Driver> Turns for Pair<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
+    }
+
+    /// The server echoes each datagram.
+    fn turn(&mut self, span: Duration) -> usize {
         let mut done = Completions::new();
-        self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for c in done.drain(..) {
             let rest = self.server.complete(&mut self.watcher, c);
             let rest = rest.and_then(|c| self.clients.complete(&mut self.watcher, c));
-            assert!(rest.is_none(), "{rest:?} belongs to none");
+            assert!(rest.as_ref().is_none_or(|c| c.token == OWN), "{rest:?} belongs to none");
         }
         while let Some(event) = self.server.next_event(&mut self.watcher) {
             if let Event::Data { id, data } = event {
@@ -73,32 +106,7 @@ impl<D: Driver> Pair<D> {
         }
         self.server.flush(&mut self.watcher);
         self.clients.flush(&mut self.watcher);
-    }
-
-    #[track_caller]
-    fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
-            self.turn(50 * PATIENCE);
-        }
-    }
-
-    fn connect(&mut self, state: u32) -> Id {
-        let id = self.clients.connect_datagram(self.to.clone(), state).expect("few clients");
-        self.clients.flush(&mut self.watcher);
-        id
-    }
-
-    /// The socket of the server closes, and its port with it.
-    fn close_the_port(&mut self) {
-        self.server.stop_listening(&mut self.watcher);
-        let to = self.to.clone();
-        self.until("the port is closed", |pair| {
-            let options = DatagramOptions::default();
-            let bound: Result<Source, _> = pair.watcher.bind_datagram(to.clone(), options);
-            bound.map(|source| pair.watcher.abort(source)).is_ok()
-        });
+        count
     }
 }
 
@@ -211,4 +219,33 @@ fn many_clients_of_one_peer<T: Harness>() {
         assert!(said == "opened" || *said == id.to_string());
     }
     assert_eq!(pair.server.counts().sessions, 50);
+}
+
+/// The watcher takes no further operation while a client connects: its datagrams leave in the order
+/// of their writes all the same.
+fn a_full_watcher_changes_no_order<T: Harness>() {
+    let watcher = T::watcher(Watcher::builder().max_operations(100));
+    let mut pair = Pair::on(watcher, Limits::new());
+    let open = pair.connect(1);
+    pair.until("it is open", |pair| !pair.told.is_empty());
+    let long = || Op::timer(Duration::from_secs(3600)).token(OWN);
+    let mut timers = Vec::new();
+    while let Ok(timer) = pair.watcher.submit(long()) {
+        timers.push(timer);
+    }
+    let connects = pair.clients.connect_datagram(pair.to.clone(), 2).expect("few clients");
+    for (id, text) in [(connects, "first"), (open, "other"), (connects, "second")] {
+        pair.clients.write(id, text).expect("it takes output");
+    }
+    pair.clients.flush(&mut pair.watcher);
+    for timer in timers {
+        assert!(pair.watcher.cancel(timer));
+    }
+    let of = |pair: &Pair<_>, which| -> Vec<String> {
+        let told = pair.told.iter().filter(|(id, _)| *id == which);
+        told.map(|(_, text)| text.clone()).collect()
+    };
+    pair.until("all are answered", |pair| pair.told.len() == 5);
+    assert_eq!(of(&pair, connects), ["opened", "first", "second"]);
+    assert_eq!(of(&pair, open), ["opened", "other"]);
 }

@@ -67,8 +67,8 @@ impl Kernel {
 const OF_PROC: &str = "proc_inode_cache";
 const WITH_INODES: [&str; 2] = ["dentry", "lsm_inode_cache"];
 
-/// A line of `/proc/slabinfo`: name, objects in use, all objects, bytes, objects of a slab, pages of
-/// a slab.
+/// A line of `/proc/slabinfo`: name, objects in use, all objects, bytes, objects of a slab, pages
+/// of a slab.
 fn slab(line: &str) -> Option<(String, (u64, f64))> {
     let mut words = line.split_whitespace();
     let name = words.next()?;

@@ -3,8 +3,8 @@
 //! million connections of WebSocket; this is TCP echo.
 //!
 //! A process of servers and one of clients have at most as many connections as descriptors, so
-//! there are as many of both as it takes. The first half of the processors is for the servers. Every
-//! process ends with the suite, also when the suite is killed.
+//! there are as many of both as it takes. The first half of the processors is for the servers.
+//! Every process ends with the suite, also when the suite is killed.
 
 pub mod client;
 mod memory;

@@ -197,7 +197,7 @@ impl Needs {
         row(
             "net.ipv4.tcp_mem (pages)",
             text("net/ipv4/tcp_mem").replace('\t', " "),
-            "none while idle; above it, payload × messages in flight, at least 2 pages each".into(),
+            "none while idle; above, payload × messages in flight, at least 2 pages each".into(),
         );
         row(
             "net.core.somaxconn",

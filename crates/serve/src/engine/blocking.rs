@@ -21,6 +21,17 @@ pub(crate) struct Start {
     pub(crate) given: Given,
 }
 
+/// What a thread has left when one of its connections has gone, or was told to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// No connection.
+    Nothing,
+    /// Connections that are on their way to a loop.
+    Leaves,
+    /// A connection that keeps the thread.
+    Stays,
+}
+
 /// The threads of a server.
 pub(crate) struct Threads {
     /// The index of the first thread: those of the loops are below it.
@@ -55,9 +66,9 @@ struct Slot {
     /// How many connections the thread was given.
     given: u64,
     is_busy: bool,
-    /// Its connection may move to a loop.
+    /// One of its connections may move to a loop. It has several if a callback has connected.
     may_move: bool,
-    /// Its connection was told to move, because there are too many.
+    /// Its connections were told to move, because there are too many.
     leaves: bool,
     /// The number of the next connection, from the last thread with this number.
     ids: Option<u64>,
@@ -76,6 +87,25 @@ impl State {
         true
     }
 
+    /// A connection keeps its thread, which was told that its connections have to move. Those of
+    /// other threads have to, then.
+    fn stay(&mut self, number: usize) {
+        if std::mem::take(&mut self.slots[number].leaves) {
+            self.leaving -= 1;
+            self.shed();
+        }
+    }
+
+    /// Tells the last threads that their connections have to move, while there are too many.
+    fn shed(&mut self) {
+        for number in (0..self.slots.len()).rev() {
+            if !self.is_above_cap() {
+                break;
+            }
+            self.tell_to_move(number);
+        }
+    }
+
     /// Another thread may have the number.
     fn vacate(&mut self, number: usize, ids: Option<u64>) {
         self.free(number);
@@ -85,7 +115,7 @@ impl State {
         self.vacant.push(number);
     }
 
-    /// Tells a thread that its connection has to move, if it may.
+    /// Tells a thread that its connections have to move, if one of them may.
     fn tell_to_move(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         if slot.may_move && !slot.leaves {
@@ -177,17 +207,29 @@ impl Threads {
         }
     }
 
-    /// The thread with this loop index hands its connection to a loop, and can have the next one at
-    /// once: a client that knows of the move finds the thread free.
-    pub(crate) fn note_moved(&self, loop_index: usize) {
+    /// The thread with this loop index hands a connection to a loop. If nothing is left of its
+    /// connections, it can have the next one at once: a client that knows of the move finds the
+    /// thread free. `count` is as for [`note_idle`](Threads::note_idle).
+    pub(crate) fn note_moved(&self, loop_index: usize, rest: Rest, count: u64) {
         let Some(number) = loop_index.checked_sub(self.first) else { return };
-        let mut state = self.lock();
-        if state.free(number) {
-            state.idle.push(number);
+        match rest {
+            Rest::Nothing => self.note_idle(number, count),
+            Rest::Leaves => {}
+            Rest::Stays => self.lock().stay(number),
         }
     }
 
-    /// The connection of the thread with this loop index may move. If there are too many, it does.
+    /// The thread with this loop index was told that its connections have to move, and none of them
+    /// may, or one of them may not.
+    pub(crate) fn note_stay(&self, loop_index: usize) {
+        let Some(number) = loop_index.checked_sub(self.first) else { return };
+        let mut state = self.lock();
+        // It is not told again before another connection may move.
+        state.slots[number].may_move = false;
+        state.stay(number);
+    }
+
+    /// A connection of the thread with this loop index may move. If there are too many, it does.
     pub(crate) fn note_movable(&self, loop_index: usize) {
         let Some(number) = loop_index.checked_sub(self.first) else { return };
         let mut state = self.lock();
@@ -226,12 +268,7 @@ impl Threads {
     pub(crate) fn set_cap(&self, cap: usize) {
         let mut state = self.lock();
         state.cap = cap.min(self.most);
-        for number in (0..state.slots.len()).rev() {
-            if !state.is_above_cap() {
-                break;
-            }
-            state.tell_to_move(number);
-        }
+        state.shed();
     }
 
     /// Ends all threads: no new one begins.

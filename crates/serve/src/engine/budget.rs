@@ -11,6 +11,11 @@ use super::remote::BOOKKEEPING;
 /// A loop that was asked to shed and has not answered for this long is left out.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// The least limit. A write of another thread fits into the half of it that is free when the memory
+/// is low, with its entry in the queue. Else a stream would be woken for ever, and find no room.
+pub(super) const LEAST: usize = 256;
+const _: () = assert!(LEAST - LEAST / 2 > BOOKKEEPING as usize);
+
 /// Counts the bytes that wait in all loops of a server: output and datagrams that the kernel has
 /// not taken, queued writes of other threads, and data that is held back from the program.
 ///
@@ -43,8 +48,9 @@ struct Stalls {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
+    /// A budget of `limit` bytes, at least 256.
     pub fn new(limit: usize) -> Budget {
+        let limit = limit.max(LEAST);
         let (used, loops) = (AtomicUsize::new(0), Mutex::default());
         Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used, loops }))
     }
@@ -89,9 +95,9 @@ impl Budget {
     }
 
     /// The longest write of another thread for which there is room at any time when the memory is
-    /// low. A longer one could be woken for ever, and find no room.
+    /// low, at least 1. A longer one could be woken for ever, and find no room.
     pub(crate) fn room_when_low(&self) -> usize {
-        (self.0.limit - self.0.limit / 2).saturating_sub(BOOKKEEPING as usize)
+        self.0.limit - self.0.limit / 2 - BOOKKEEPING as usize
     }
 
     /// Whether a connection must be closed.
@@ -168,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_charge_that_does_not_fit_never_shows() {
-        let (budget, is_over) = (Budget::new(100), AtomicBool::new(false));
+        let (budget, is_over) = (Budget::new(1000), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -196,13 +202,13 @@ mod tests {
 
     #[test]
     fn a_charge_fits_or_changes_nothing() {
-        let budget = Budget::new(100);
-        assert!(budget.try_charge(60) && !budget.try_charge(41) && budget.try_charge(40));
+        let budget = Budget::new(1000);
+        assert!(budget.try_charge(600) && !budget.try_charge(401) && budget.try_charge(400));
         assert!(budget.is_high() && !budget.is_over() && !budget.is_low());
-        budget.change(60, 70);
+        budget.change(600, 700);
         assert!(budget.is_over());
-        budget.change(70, 0);
-        assert_eq!(budget.used(), 40);
+        budget.change(700, 0);
+        assert_eq!(budget.used(), 400);
         assert!(budget.is_low());
     }
 }

@@ -155,9 +155,10 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
     /// - [`Refusal::Files`]: [`Limits::files`](super::Limits::files) files wait already.
     /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
-    /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher has no files: it
-    ///   runs on a simulation. (If the engine has not seen the watcher yet, for example on a
-    ///   connection that connects, the connection ends with [`Cause::Rejected`] instead.)
+    /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher runs on a
+    ///   simulation, which has no files of the system. (If the engine has not seen the watcher yet,
+    ///   for example on a connection that connects, the connection ends with [`Cause::Rejected`]
+    ///   instead.)
     pub fn send_file(
         &mut self,
         id: Id,
@@ -244,13 +245,15 @@ impl<S> Engine<S> {
         self.files_of(id.index()).map_or(0, |files| files.count)
     }
 
-    /// Finds out whether the watcher has files, at the first connection.
+    /// Finds out whether the watcher serves files of the system, at the first connection.
     #[cold]
     pub(crate) fn look_for_files<D: Driver>(&mut self, watcher: &mut Watcher<D>, socket: Source) {
-        // Every watcher refuses a socket as the file. A simulation says that it has no files.
+        // A simulation has files of its own, and no descriptors.
+        let is_simulated = matches!(watcher.fd(socket), Err(Reason::NoDescriptor));
+        // Every watcher refuses a socket as the file; one without files says so.
         let op = Op::send_file(socket, socket, 0, 1);
         let refused = watcher.submit(op).map_err(|refused| refused.reason);
-        self.has_files = Some(refused != Err(Reason::NoFiles));
+        self.has_files = Some(!is_simulated && refused != Err(Reason::NoFiles));
     }
 
     /// The files of a connection, if any wait.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::budget::LEAST;
+
 /// The limits of the connections of an engine or a server. Each one is on by default.
 ///
 /// ```
@@ -42,7 +44,7 @@ pub struct Limits {
     /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB.
     pub cap: usize,
     /// The most bytes that may wait in all loops together: output, datagrams, and data that is held
-    /// back. See [`Budget`](crate::Budget).
+    /// back. See [`Budget`](crate::Budget). At least 256.
     pub memory: usize,
     /// How long a session may hear nothing from its peer. What the session sends does not count:
     /// nothing shows that it arrives.
@@ -133,9 +135,9 @@ impl Limits {
         self
     }
 
-    /// Sets [`memory`](Limits::memory).
+    /// Sets [`memory`](Limits::memory), at least 256.
     pub fn memory(mut self, bytes: usize) -> Limits {
-        self.memory = bytes;
+        self.memory = bytes.max(LEAST);
         self
     }
 
@@ -178,6 +180,7 @@ impl Limits {
     /// The limits as the setters bound them, for those that were set as fields.
     pub(crate) fn bounded(self) -> Limits {
         let bounded = self.marks(self.low, self.high).cap(self.cap).connections(self.connections);
+        let bounded = bounded.memory(self.memory);
         bounded.jobs(self.jobs).loop_jobs(self.loop_jobs).files(self.files)
     }
 
@@ -203,9 +206,10 @@ mod tests {
     fn limits_that_were_set_as_fields_are_bounded() {
         let mut limits = Limits::new();
         (limits.low, limits.high, limits.cap) = (5000, 1000, usize::MAX);
-        limits.connections = usize::MAX;
+        (limits.connections, limits.memory) = (usize::MAX, 0);
         let bounded = limits.bounded();
         assert_eq!((bounded.low, bounded.high), (1000, 1000));
         assert_eq!((bounded.cap, bounded.connections), (1 << 30, 1 << 24));
+        assert_eq!(bounded.memory, 256);
     }
 }

@@ -68,7 +68,7 @@ pub use remote::Remote;
 use crate::log::{self, LogEvent, Record};
 pub use balance::Balance;
 pub(crate) use balance::Balancer;
-pub(crate) use blocking::{Given, Start, Threads};
+pub(crate) use blocking::{Given, Rest, Start, Threads};
 pub(crate) use conn::NIL;
 use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
 use datagram::Datagrams;
@@ -184,8 +184,9 @@ pub struct Engine<S> {
     refused: usize,
     /// The accepted connection whose state is being made.
     making: Option<Origin>,
-    /// Whether another thread has asked for the shutdown.
+    /// Whether another thread has asked for the shutdown, and whether a server shuts down then.
     stop_asked: bool,
+    has_server: bool,
     /// Whether new connections are refused.
     refuses: bool,
     /// Whether the watcher has files, once that is known.
@@ -194,10 +195,11 @@ pub struct Engine<S> {
     overflow: Option<Remote>,
     /// Where accepted connections go.
     balancer: Option<Balancer>,
-    /// Whether this is a thread of connections, the connections that may move to a loop, and those
-    /// that have come from threads.
+    /// Whether this is a thread of connections, the connections that may move to a loop, whether
+    /// they were told to, and those that have come from threads.
     is_thread: bool,
     moves: Vec<Move<S>>,
+    was_told_to_move: bool,
     arrivals: VecDeque<Box<Moved>>,
 }
 
@@ -410,12 +412,14 @@ impl<S> Engine<S> {
             refused: 0,
             making: None,
             stop_asked: false,
+            has_server: false,
             refuses: false,
             has_files: None,
             overflow: None,
             balancer: None,
             is_thread: false,
             moves: Vec::new(),
+            was_told_to_move: false,
             arrivals: VecDeque::new(),
         }
     }
@@ -432,6 +436,11 @@ impl<S> Engine<S> {
             let (server, loop_index) = (self.config.name, self.table.loop_index());
             log::tell(log, Record { server, loop_index, event });
         }
+    }
+
+    /// Notes that the engine belongs to a server, which is over after a shutdown.
+    pub(crate) fn set_server(&mut self) {
+        self.has_server = true;
     }
 
     /// Notes that the engine belongs to a thread of connections.

@@ -7,7 +7,7 @@ use windlass::{Buf, Handle, Source, Watcher};
 
 use super::conn::*;
 use super::events::Pending;
-use super::{Cause, Command, Engine};
+use super::{Cause, Command, Engine, Rest};
 use crate::log::LogEvent;
 
 /// Makes a state one that another thread can take.
@@ -67,8 +67,35 @@ impl<S> Engine<S> {
         self.detach(id)
     }
 
+    /// The index of this loop or thread.
+    pub(crate) fn loop_index(&self) -> usize {
+        self.table.loop_index()
+    }
+
+    /// What this thread has left of its connections.
+    pub(crate) fn rest(&self) -> Rest {
+        let leave = self.moves.iter().filter(|one| one.begun.is_some()).count();
+        match self.table.len {
+            0 => Rest::Nothing,
+            count if count == leave => Rest::Leaves,
+            _ => Rest::Stays,
+        }
+    }
+
+    /// How many connections this thread was given and has served or refused.
+    pub(crate) fn given(&self) -> u64 {
+        self.counts.accepted + self.counts.refused + self.counts.passed_on
+    }
+
+    /// Whether all connections that may move were told to, since the last call.
+    #[inline]
+    pub(crate) fn take_told_to_move(&mut self) -> bool {
+        std::mem::take(&mut self.was_told_to_move)
+    }
+
     /// Begins the move of all connections that may move.
     pub(crate) fn begin_moves(&mut self) {
+        self.was_told_to_move = true;
         let ids: Vec<Id> = self.moves.iter().map(|one| one.id).collect();
         for id in ids {
             self.begin_move(id);

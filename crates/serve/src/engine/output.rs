@@ -282,6 +282,11 @@ impl<S> Engine<S> {
             self.carry_out(watcher, index);
         }
         self.finish_flush(watcher);
+        self.come_again(watcher);
+    }
+
+    /// Makes a turn follow if there are events.
+    pub(crate) fn come_again<D: Driver>(&self, watcher: &mut Watcher<D>) {
         if self.has_events() {
             // A refusal means that completions wait already.
             let _ = watcher.submit(Op::nop().token(self.token(super::WAKE)));

@@ -220,7 +220,9 @@ impl Remote {
     }
 
     /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
-    /// engine without a server closes its connections; its listeners are the program's.
+    /// engine without a server closes its connections, and then goes on: its listeners are the
+    /// program's. Until the turn in which it closes them, it refuses [`connect`](Remote::connect)
+    /// and [`attach`](Remote::attach).
     pub fn shutdown(&self) {
         for shared in &*self.loops {
             let _ = shared.post(Command::Stop);
@@ -321,6 +323,8 @@ impl<S> Engine<S> {
         inbox.waking.clear();
         inbox.closing.clear();
         inbox.stopping = false;
+        // An engine without a server goes on.
+        inbox.stops &= self.has_server;
         let mut commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands.drain(..) {

@@ -364,8 +364,16 @@ impl<S> Engine<S> {
 
     /// Sends the datagrams of sessions.
     pub(crate) fn send_outbox<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        for _ in 0..self.sessions.outbox.len() {
-            let Some((id, data)) = self.sessions.outbox.pop_front() else { return };
+        // Those of clients that connect wait. They stay before the later ones of their clients.
+        let mut waiting = Vec::new();
+        self.send_ready(watcher, &mut waiting);
+        for datagram in waiting.into_iter().rev() {
+            self.sessions.outbox.push_front(datagram);
+        }
+    }
+
+    fn send_ready<D: Driver>(&mut self, watcher: &mut Watcher<D>, waiting: &mut Vec<(Id, Buf)>) {
+        while let Some((id, data)) = self.sessions.outbox.pop_front() {
             let len = data.len();
             let sending = Sending { id, charged: (len + BOOKKEEPING) as u32 };
             let place = self.table.get(id).filter(|place| place.flags & ABORT == 0);
@@ -377,7 +385,7 @@ impl<S> Engine<S> {
             let (own, flags) = (place.source, place.flags);
             let session = self.sessions.get(at);
             if flags & CONNECTING != 0 {
-                self.sessions.outbox.push_back((id, data));
+                waiting.push((id, data));
                 continue;
             }
             let (source, to) = match session.listener {
@@ -528,8 +536,10 @@ impl<S> Engine<S> {
         if self.sessions.first != NIL
             && self.sessions.timer.is_none()
             && let Some(heard) = self.sessions.get(self.sessions.first).heard
+            && let Some(due) = heard.checked_add(idle)
+        // else the clock does not reach it
         {
-            self.submit_expiry(watcher, Op::timer_at(heard + idle));
+            self.submit_expiry(watcher, Op::timer_at(due));
         }
     }
 
@@ -553,7 +563,8 @@ impl<S> Engine<S> {
             }
             let session = self.sessions.get(at);
             let Some(heard) = session.heard else { return };
-            let (index, due) = (session.index, heard + idle);
+            let index = session.index;
+            let Some(due) = heard.checked_add(idle) else { return };
             if due > now {
                 // Not before a step has passed, so that sessions expire in groups.
                 return self.submit_expiry(watcher, Op::timer_at(due.max(now + idle / 16)));

@@ -278,7 +278,7 @@ impl Link {
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len().min(MOST_WRITTEN).min(self.cap.max(1));
-        let count = count.min(self.budget.room_when_low().max(1));
+        let count = count.min(self.budget.room_when_low());
         let data = Buf::from(bytes[..count].to_vec());
         // Until the end of this function neither the loop nor a close comes in between: what is
         // queued here is before the close, and a refusal is noted before the loop looks for it.

@@ -15,7 +15,7 @@ use windlass::fd::BorrowedFd;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{
     Address, AlignedBuf, Complete, Completion, Completions, Counters, Handle, Op, Reason, Rejected,
-    Source, Submit, Submitter, Ticket, Watcher,
+    Source, SourceKind, Submit, Submitter, Ticket, Watcher,
 };
 
 /// A driver around another one, which makes a span of the crate [`tracing`](::tracing) for each
@@ -353,6 +353,8 @@ impl<D: Driver> Driver for Traced<D> {
         fn reinit_after_fork(&mut self) -> io::Result<()>;
         fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
+        fn kind(&mut self, source: Source) -> Result<SourceKind, Reason>;
+        fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason>;
         fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
         fn pool(&mut self) -> Result<&mut Pool, Reason>;

@@ -12,7 +12,7 @@ use windlass::{Address, Buf, Completion, Completions, Message, Watcher};
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
 use super::report::{Report, Unfinished};
-use crate::engine::{Cause, Command, Engine, Event, Id, Moved, NIL, Parts, Phase, Remote};
+use crate::engine::{Cause, Command, Engine, Event, Id, Moved, NIL, Parts, Phase, Remote, Rest};
 use crate::log::{self, LogEvent};
 use crate::sys::BoundPath;
 
@@ -125,6 +125,9 @@ impl<H: Handler> Running<H> {
     /// Calls the callbacks for what has happened, and sends what they have written.
     pub fn turn<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.engine.look_into_inbox();
+        if self.engine.take_told_to_move() {
+            self.note_stay();
+        }
         for _ in 0..ROUNDS {
             self.guarded(|this| this.dispatch_all(watcher));
             if (self.stops || self.engine.is_stop_asked()) && !self.stopping {
@@ -143,7 +146,8 @@ impl<H: Handler> Running<H> {
                 return;
             }
         }
-        self.engine.flush(watcher);
+        // What other threads have written meanwhile has its callbacks in the next turn.
+        self.engine.come_again(watcher);
     }
 
     /// The server is over, and its counts no longer change.
@@ -221,13 +225,29 @@ impl<H: Handler> Running<H> {
         }
     }
 
+    /// A connection was told to move, and has left its thread or has ended.
+    #[cold]
+    fn note_moved(&self, id: Id) {
+        if let Some(threads) = &self.remote.threads {
+            threads.note_moved(id.loop_index(), self.engine.rest(), self.engine.given());
+        }
+    }
+
+    /// The connections of this thread were told to move. If one does not, it keeps the thread.
+    #[cold]
+    fn note_stay(&self) {
+        if let Some(threads) = &self.remote.threads
+            && self.engine.rest() == Rest::Stays
+        {
+            threads.note_stay(self.engine.loop_index());
+        }
+    }
+
     /// Hands a connection to the loop with the fewest.
     #[cold]
     fn hand_over(&mut self, moved: Moved) {
         self.engine.count_move();
-        if let Some(threads) = &self.remote.threads {
-            threads.note_moved(moved.parts.from.loop_index());
-        }
+        self.note_moved(moved.parts.from);
         let loops = self.remote.loops.iter();
         let to = loops.min_by_key(|shared| shared.load.load(Ordering::Relaxed));
         let to = to.expect("a server has a loop");
@@ -287,7 +307,9 @@ impl<H: Handler> Running<H> {
                 self.call(id.index(), |h, c| h.postwrite(c, amount, remaining));
             }
             Event::Closed { id, cause, unsent, phase, state, age } => {
-                self.engine.take_move(id);
+                if self.engine.take_move(id).is_some() {
+                    self.note_moved(id);
+                }
                 if self.stopping && unsent > 0 {
                     self.unfinished.push(Unfinished { id, phase, age, unsent });
                 }
@@ -502,3 +524,6 @@ impl<H: Handler> std::fmt::Debug for Running<H> {
         f.debug_struct("Running").field("engine", &self.engine).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

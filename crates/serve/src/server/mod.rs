@@ -517,6 +517,7 @@ impl<S: Default + 'static> Prepared<S> {
             let threads = remote.threads.clone();
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
+        self.engine.set_server();
         let mut running = Running::new(self.engine, handler, remote.clone(), self.paths);
         running.begin(watcher, addresses);
         running

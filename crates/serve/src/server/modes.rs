@@ -287,9 +287,8 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
                 until = None;
             }
             running.serve(&mut watcher, &mut done);
-            let counts = running.engine().counts();
             let before = served;
-            served = counts.accepted + counts.refused + counts.passed_on;
+            served = running.engine().given();
             if !running.engine().is_empty() {
                 until = None;
                 continue;

@@ -1,13 +1,14 @@
 //! An engine on a watcher, with clients that are bare sources of the same watcher.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{Address, Completion, Completions, Source, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Phase};
 
-use super::{Harness, PATIENCE};
+use super::Harness;
+use super::turns::Turns;
 
 /// An engine, and what it has told.
 pub struct Loop<D: Driver> {
@@ -50,18 +51,6 @@ impl<D: Driver> Loop<D> {
         (client, self.opened[before])
     }
 
-    /// One turn; how many completions it had.
-    pub fn turn(&mut self, span: Duration) -> usize {
-        let mut done = Completions::new();
-        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
-        for c in done.drain(..) {
-            self.foreign.extend(self.engine.complete(&mut self.watcher, c));
-        }
-        self.events();
-        self.engine.flush(&mut self.watcher);
-        count
-    }
-
     fn events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.watcher) {
             self.told.push(match event {
@@ -84,30 +73,27 @@ impl<D: Driver> Loop<D> {
         }
     }
 
-    #[track_caller]
-    pub fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
-        while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
-            self.turn(50 * PATIENCE);
-        }
-    }
-
-    pub fn run_for(&mut self, span: Duration) {
-        let end = self.now() + span;
-        while let Some(left) = end.checked_duration_since(self.now())
-            && !left.is_zero()
-        {
-            self.turn(left);
-        }
-    }
-
-    pub fn now(&mut self) -> Instant {
-        self.watcher.update_now()
-    }
-
     /// Bytes of output of a connection that the kernel has not taken.
     pub fn queued(&self, id: Id) -> usize {
         self.engine.source(id).map_or(0, |source| self.watcher.queued_bytes(source).unwrap_or(0))
+    }
+}
+
+impl<D: Driver> Turns for Loop<D> {
+    type Driver = D;
+
+    fn watcher(&mut self) -> &mut Watcher<D> {
+        &mut self.watcher
+    }
+
+    fn turn(&mut self, span: Duration) -> usize {
+        let mut done = Completions::new();
+        let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
+        for c in done.drain(..) {
+            self.foreign.extend(self.engine.complete(&mut self.watcher, c));
+        }
+        self.events();
+        self.engine.flush(&mut self.watcher);
+        count
     }
 }

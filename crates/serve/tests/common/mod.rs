@@ -6,6 +6,7 @@ pub mod engine;
 pub mod refusing;
 #[cfg(unix)]
 pub mod scene;
+pub mod turns;
 
 use std::collections::HashMap;
 use std::time::Duration;

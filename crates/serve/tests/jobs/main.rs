@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::engine::Loop;
+use common::turns::Turns;
 use common::{Bench, Clients, Harness, PATIENCE, bench, bench_with};
 use windlass::driver::Driver;
 use windlass::sim::Sim;
