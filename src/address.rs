@@ -125,6 +125,20 @@ impl Address {
     }
 }
 
+impl AsRef<RawAddress> for Address {
+    #[inline]
+    fn as_ref(&self) -> &RawAddress {
+        self.raw()
+    }
+}
+
+impl AsMut<RawAddress> for Address {
+    #[inline]
+    fn as_mut(&mut self) -> &mut RawAddress {
+        self.raw_mut()
+    }
+}
+
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Address {
         Address::from_raw(RawAddress::from(address))

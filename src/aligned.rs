@@ -4,11 +4,10 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! An [`AlignedBuf`] is one allocation (invariant A1): `capacity` bytes, a multiple of `align`, at
-//! a multiple of `align`, which is a power of two of at least [`LEAST`]. The allocation is zeroed
-//! when made and only ever written after that, so that each of its bytes is initialised and any
-//! length up to the capacity can be set. Or it is a piece of a region, of which the same is true
-//! (A2).
+//! (A1) An [`AlignedBuf`] is one allocation: `capacity` bytes, a multiple of `align`, at a multiple
+//! of `align`, which is a power of two of at least [`LEAST`]. The allocation is zeroed when made
+//! and only ever written after that, so that each of its bytes is initialised and any length up to
+//! the capacity can be set. (A2) Or it is a piece of a region, of which the same is true.
 
 use std::alloc::{self, Layout};
 use std::fmt;

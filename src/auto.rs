@@ -7,25 +7,26 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::buf::Buf;
+use crate::buf::swap::Pool;
+use crate::clock::Deadline;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
-use crate::driver::{
-    Complete, ConnectOptions, Counters, DatagramOptions, Deadline, Driver, Explain, ListenOptions,
-    Submit, Wait,
-};
+use crate::driver::Driver;
+use crate::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
 use crate::error::{Reason, Rejected};
-use crate::extra::Extra;
+use crate::explain::{Counters, Explain};
 use crate::file::{self, FileBackend, UnknownBackend};
 use crate::op::{Op, OpCode};
+use crate::payload::Payload;
 use crate::proactor::{Os, Proactor};
 use crate::remote::Submitter;
 use crate::sim::SimulatedDriver;
-use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, SourceKind, Ticket};
-use crate::swap::Pool;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::file_ring;
+use crate::sys::socket_option::SocketOption;
 use crate::sys::{CHOSEN, Poll, Select, Selector};
+use crate::verbs::{Complete, Submit, Wait};
 use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
 
 /// The environment variable that names the driver.
@@ -230,12 +231,12 @@ impl Auto {
         token: u64,
         deadline_ns: u64,
         buf: Buf,
-        extra: Extra,
+        payload: Payload,
         count: u32,
         code: OpCode,
         flags: u8,
     ) -> Result<Ticket, Rejected<Op>> {
-        let op = Op { source, token, deadline_ns, buf, extra, count, code, flags };
+        let op = Op { source, token, deadline_ns, buf, payload, count, code, flags };
         forward!(self.submit(op))
     }
 }
@@ -248,8 +249,8 @@ impl Submit for Auto {
         match self {
             Auto::Readiness(driver) => driver.submit(op),
             _ => {
-                let Op { source, token, deadline_ns, buf, extra, count, code, flags } = op;
-                self.submit_elsewhere(source, token, deadline_ns, buf, extra, count, code, flags)
+                let Op { source, token, deadline_ns, buf, payload, count, code, flags } = op;
+                self.submit_elsewhere(source, token, deadline_ns, buf, payload, count, code, flags)
             }
         }
     }

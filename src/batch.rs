@@ -19,7 +19,7 @@ const LEAST: usize = 4096;
 /// submissions are refused: an operation that ends at once never takes a place in the table of
 /// operations.
 ///
-/// Invariant: (B1) `room` is the smaller of capacity and bound, so that one comparison checks both.
+/// Invariant: (D1) `room` is the smaller of capacity and bound, so that one comparison checks both.
 #[derive(Debug)]
 pub(crate) struct Batch {
     done: Vec<Completion>,
@@ -38,14 +38,7 @@ impl Batch {
         self.limit
     }
 
-    /// Changes the limit; returns the old one.
-    pub(crate) fn set_limit(&mut self, limit: usize) -> usize {
-        let before = std::mem::replace(&mut self.limit, limit);
-        self.note_room();
-        before
-    }
-
-    /// Restores B1 after the capacity or the bound has changed.
+    /// Restores D1 after the capacity or the bound has changed.
     #[inline(always)]
     fn note_room(&mut self) {
         self.room = self.done.capacity().min(self.limit);
@@ -170,10 +163,6 @@ impl Batch {
         self.done.len()
     }
 
-    pub(crate) fn last_mut(&mut self) -> Option<&mut Completion> {
-        self.done.last_mut()
-    }
-
     /// Takes out the final completion of an operation, if it is at index `from` or later.
     pub(crate) fn take_final(&mut self, ticket: Ticket, from: usize) -> Option<Completion> {
         let is_it = |c: &Completion| !c.has_more() && c.ticket() == ticket;
@@ -238,9 +227,5 @@ mod tests {
         out.clear();
         batch.deliver(&mut out);
         assert_eq!(fill(&mut batch), LEAST, "what was delivered has left room for many");
-        batch.set_limit(usize::MAX);
-        assert!(batch.has_room());
-        batch.set_limit(LEAST);
-        assert!(!batch.has_room());
     }
 }

@@ -5,17 +5,17 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! A [`Buf`] stores an owner (a vector, a lease …) as its parts: where the bytes start, how many
-//! there are, and a tagged word. The tag says which kind of owner to rebuild from the parts
-//! (invariant B1: the constructor of that kind has stored the three fields). A read fills the
-//! capacity of a `Vec` through a raw pointer, and then sets its length to the number of bytes that
-//! the kernel has written. No code makes a reference to uninitialised bytes.
+//! (B1) A [`Buf`] stores an owner (a vector, a lease …) as its parts: where the bytes start, how
+//! many there are, and a tagged word. The tag says which kind of owner to rebuild from the parts:
+//! the constructor of that kind has stored the three fields.
 //!
-//! The bit `UNIQUE` beside the tag `LEASE` stands for a `LeaseMut` (S1 in `swap.rs`). A `Buf` is
-//! not `Clone`, so that its bytes stay unique.
+//! A read fills the capacity of a `Vec` through a raw pointer, and then sets its length to the
+//! number of bytes that the kernel has written. No code makes a reference to uninitialised bytes.
+//!
+//! The bit `UNIQUE` beside the tag `LEASE` stands for a `LeaseMut` (S1 in `buf/swap.rs`). A `Buf`
+//! is not `Clone`, so that its bytes stay unique.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, RangeBounds};
 use std::ptr;
@@ -24,7 +24,8 @@ use std::sync::Arc;
 use crate::aligned::{self, AlignedBuf};
 use crate::discard::discard;
 use crate::region::Piece;
-use crate::swap::{self, Lease, LeaseMut, Pool};
+pub use crate::sys::target::Target;
+use swap::{Lease, LeaseMut, Pool};
 
 /// The buffer of an operation: a write sends its bytes, a read fills it, and the completion returns
 /// it.
@@ -379,7 +380,7 @@ impl Buf {
     }
 
     /// The capacity of this buffer itself; 0 for a list.
-    #[inline]
+    #[inline(always)]
     fn own_room(&self) -> usize {
         match self.tag() {
             VEC => self.owner.addr() >> TAG_BITS,
@@ -392,14 +393,15 @@ impl Buf {
 
     /// The memory that a driver lets the kernel write: at most `most` bytes of the capacity, from
     /// byte `from` on. Empty for a list, and for every buffer that a read cannot fill.
-    #[inline]
+    #[inline(always)]
     pub fn target(&mut self, from: usize, most: usize) -> Target<'_> {
         let room = self.own_room();
         let from = from.min(room);
         let len = (room - from).min(most);
         // SAFETY: `from` is at most the capacity, so the pointer stays in the allocation.
         let start = unsafe { self.start.cast_mut().add(from) };
-        Target { start, len, owner: PhantomData }
+        // SAFETY: the bytes are this buffer's, which is borrowed as long as the target lives.
+        unsafe { Target::from_raw(start, len) }
     }
 
     /// Sets the length after a read into the first `len` bytes of the capacity. In a list, each
@@ -418,6 +420,16 @@ impl Buf {
                 len -= share;
             }
         }
+    }
+
+    /// The buffer of a whole read: its [`target`](Buf::target) had room for `len` bytes.
+    ///
+    /// # Safety
+    /// As for [`set_filled`](Buf::set_filled), with all of the room.
+    #[inline(always)]
+    pub(crate) unsafe fn filled(mut self, len: usize) -> Buf {
+        self.len = len;
+        self
     }
 
     /// Takes the buffer out, and leaves one without bytes.
@@ -474,76 +486,6 @@ impl Drop for Buf {
 impl Default for Buf {
     fn default() -> Buf {
         Buf::NONE
-    }
-}
-
-/// Memory of an operation, for the kernel or a driver to write received bytes into.
-///
-/// The bytes may be uninitialised, so they can be written but not read.
-#[derive(Debug)]
-pub struct Target<'a> {
-    start: *mut u8,
-    len: usize,
-    owner: PhantomData<&'a mut [u8]>,
-}
-
-impl<'a> Target<'a> {
-    /// A target without bytes.
-    pub(crate) const NONE: Target<'a> =
-        Target { start: ptr::dangling_mut(), len: 0, owner: PhantomData };
-
-    /// So many targets without bytes.
-    pub(crate) fn nones(count: usize) -> Vec<Target<'a>> {
-        (0..count).map(|_| Target::NONE).collect()
-    }
-
-    /// A target that covers `bytes`.
-    pub fn from_slice(bytes: &'a mut [u8]) -> Target<'a> {
-        Target { start: bytes.as_mut_ptr(), len: bytes.len(), owner: PhantomData }
-    }
-
-    /// A target of `len` bytes at `start`.
-    ///
-    /// # Safety
-    /// During `'a`, these bytes may be written, and no other code reads or writes them.
-    #[inline]
-    pub unsafe fn from_raw(start: *mut u8, len: usize) -> Target<'a> {
-        Target { start, len, owner: PhantomData }
-    }
-
-    /// The number of bytes that fit into the memory.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no byte fits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// A pointer to the first byte.
-    #[inline]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.start
-    }
-
-    /// Copies as many of `bytes` as fit to the start of the memory, and returns their number.
-    #[inline]
-    pub fn write(&mut self, bytes: &[u8]) -> usize {
-        let len = bytes.len().min(self.len);
-        // SAFETY: the memory is exclusively ours for `'a` and at least `len` bytes long.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, len) };
-        len
-    }
-
-    /// The memory behind the first `n` bytes.
-    pub fn skip(&mut self, n: usize) -> Target<'_> {
-        let n = n.min(self.len);
-        // SAFETY: `n` is at most the length, so the pointer stays in the allocation.
-        let start = unsafe { self.start.add(n) };
-        Target { start, len: self.len - n, owner: PhantomData }
     }
 }
 
@@ -648,6 +590,7 @@ impl From<LeaseMut> for Buf {
 }
 
 mod list;
+pub(crate) mod swap;
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,15 @@ pub(crate) fn now_ns() -> u64 {
     monotonic::now_ns().saturating_sub(base_ns).max(1)
 }
 
+/// The deadline of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// At this time.
+    At(Instant),
+    /// When this time has passed since the submission.
+    After(Duration),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ mod visit;
 
 pub use visit::Visit;
 
-use std::any::Any;
 use std::fmt;
 use std::mem;
 use std::net::SocketAddr;
@@ -16,10 +15,11 @@ use crate::address::{Address, Descriptors};
 use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
 use crate::file::{DirEntry, DirPart, HostName, Metadata, StatFs};
-use crate::interest::Ready;
+use crate::message::Message;
 use crate::op::OpCode;
-use crate::slots;
 use crate::source::{Handle, Source, Ticket};
+use crate::sys::interest::Ready;
+use crate::table;
 
 /// The end of an operation, or one result of a multishot operation.
 ///
@@ -50,7 +50,7 @@ const CODE_SHIFT: u32 = 24;
 const CODE: u32 = 31 << CODE_SHIFT;
 const OURS: u32 = MORE | LATE | CODE;
 
-const _: () = assert!(OpCode::COUNT <= 32 && slots::MOST <= 1 << CODE_SHIFT);
+const _: () = assert!(OpCode::COUNT <= 32 && table::MOST <= 1 << CODE_SHIFT);
 
 impl Completion {
     /// The final completion of an operation with this code (for authors of drivers). The ticket's
@@ -138,12 +138,6 @@ impl Completion {
             Ok(Done::Written { buf, .. }) => buf,
             _ => &[],
         }
-    }
-
-    /// Replaces the ticket by the one under which another thread had submitted the operation.
-    pub(crate) fn set_ticket(&mut self, ticket: Ticket) {
-        let ours = self.ticket.index() & OURS;
-        self.ticket = Ticket::from_parts(ticket.index() | ours, ticket.generation());
     }
 
     /// Takes the bytes of a read ([`Done::Read`]) out of the completion; `None` if it is not of a
@@ -317,50 +311,6 @@ pub enum Done {
     HostName(Box<HostName>),
     /// The value that a job has returned.
     Returned(Message),
-}
-
-/// A value that [`Submitter::post`](crate::Submitter::post) has sent, or that a job has returned.
-pub struct Message(pub(crate) Option<Box<dyn Any + Send>>);
-
-impl Message {
-    /// A message that carries `value` (for authors of drivers).
-    pub fn new(value: Option<Box<dyn Any + Send>>) -> Message {
-        Message(value)
-    }
-
-    /// Takes the value, if it is a `T`.
-    ///
-    /// # Errors
-    /// The message comes back if the value is no `T`, or if there is no value.
-    pub fn downcast<T: 'static>(self) -> Result<T, Message> {
-        let mut this = self;
-        match this.0.take() {
-            Some(value) => match value.downcast::<T>() {
-                Ok(value) => Ok(*value),
-                Err(value) => Err(Message(Some(value))),
-            },
-            None => Err(this),
-        }
-    }
-
-    /// Whether the message has no value, only a token.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl Drop for Message {
-    // Out of line, so that dropping a completion stays small.
-    #[inline(never)]
-    fn drop(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "Message(empty)" } else { "Message(..)" })
-    }
 }
 
 /// A batch of completions. [`Watcher::wait`](crate::Watcher::wait) fills it, and a program reuses

@@ -53,6 +53,9 @@ pub struct Config {
     pub max_jobs: usize,
     /// The mechanism that serves files. (Default [`FileBackend::Auto`].)
     pub file_backend: FileBackend,
+    /// The most requests on files that one system call submits before the end of a turn.
+    /// (Default `u32::MAX`: the load of the device decides.)
+    pub file_batch: u32,
     /// Files that are registered with the ring, at most; 0 for none. Of effect on io_uring only.
     pub registered_files: u32,
     /// Bytes of memory that is registered with the ring, at most; 0 for none. Of effect on io_uring
@@ -82,6 +85,7 @@ impl Default for Config {
             threads: 0,
             max_jobs: 4096,
             file_backend: FileBackend::Auto,
+            file_batch: u32::MAX,
             registered_files: 0,
             registered_bytes: 0,
             quirks: String::new(),

@@ -6,7 +6,7 @@
 //! costs one push and one removal. (Kept in the operations themselves, every step of an entry would
 //! touch another cache line.) Entries of equal deadline leave in the order in which they came.
 
-use crate::slots::NIL;
+use crate::table::NIL;
 
 /// How many entries stand below one.
 const BELOW: usize = 4;
@@ -165,7 +165,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::slots::{Operation, Table};
+    use crate::operation::Operation;
+    use crate::table::Table;
 
     fn check_places(deadlines: &Deadlines) {
         for (at, item) in deadlines.heap.iter().enumerate() {

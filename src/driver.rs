@@ -91,8 +91,6 @@
 //! is a driver around another one, `tests/custom_driver.rs` one that serves sockets and files
 //! itself.
 
-mod explain;
-
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -102,21 +100,23 @@ use crate::completion::{Completion, Completions};
 use crate::error::{Reason, Rejected};
 use crate::op::Op;
 use crate::remote::Submitter;
-use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, SourceKind, Ticket};
 use crate::sys::fd::BorrowedFd;
-
-pub use explain::{Counters, Explain, ExplainRow};
+use crate::sys::socket_option::SocketOption;
 
 pub use crate::auto::{Auto, UnknownDriver};
 pub use crate::buf::Target;
+pub use crate::clock::Deadline;
 pub use crate::completion::Visit;
 pub use crate::config::Config;
 pub use crate::discard::{discard, panicked_drops};
+pub use crate::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
+pub use crate::explain::{Counters, Explain, ExplainRow};
 pub use crate::file::{Job, Task};
 pub use crate::leaked::{leak, leaked_buffers};
 pub use crate::op::OpCode;
 pub use crate::parts::OpParts;
+pub use crate::verbs::{Complete, Submit, Wait};
 
 pub mod slots {
     //! Tables that a driver keeps its operations and sources in.
@@ -124,7 +124,8 @@ pub mod slots {
     //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
     //! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
     //! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
-    pub use crate::slots::{Entry, InFlight, NIL, Operation, Table, VACANT};
+    pub use crate::operation::{InFlight, Operation};
+    pub use crate::table::{Entry, NIL, Table, VACANT};
 }
 
 pub mod deadlines {
@@ -138,55 +139,13 @@ pub mod swap {
     //! A [`Pool`] owns chunks of one size and packs what is read into the chunk at hand, one read
     //! behind the other. Every read yields a [`Lease`](crate::Lease). A chunk can be written again
     //! when all of its leases are gone.
-    pub use crate::swap::{Lent, Pool};
+    pub use crate::buf::swap::{Lent, Pool};
 }
 
 pub mod remote {
     //! Requests from other threads: a bounded queue, a wake-up that is skipped while the loop is
     //! awake, and ids that the loop keeps ready.
     pub use crate::remote::{Remote, Request, Wake};
-}
-
-/// The first verb: hand an operation over.
-pub trait Submit {
-    /// The type of operations.
-    type Op;
-
-    /// Accepts `op`, or hands it back.
-    ///
-    /// # Errors
-    /// [`Rejected`] says why and returns the operation; nothing is reported for it later.
-    fn submit(&mut self, op: Self::Op) -> Result<Ticket, Rejected<Self::Op>>;
-
-    /// Asks for an operation to end. Its completion is the answer. Returns false for a stale
-    /// ticket: the operation has ended already.
-    fn cancel(&mut self, ticket: Ticket) -> bool;
-}
-
-/// The second verb: take completions.
-pub trait Complete {
-    /// The type of results.
-    type Item;
-
-    /// Appends all items that are ready to `out`, and returns their number. It may block, for as
-    /// long as `wait` says; no other call does. An empty `out` is swapped with the batch.
-    ///
-    /// # Errors
-    /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was
-    /// delivered; [`Reason::Forked`] in a child process; what the kernel reports for the wait
-    /// itself.
-    fn complete(&mut self, wait: Wait, out: &mut Completions<Self::Item>) -> io::Result<usize>;
-}
-
-/// How long [`Complete::complete`] may block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    Now,
-    /// Until there is an item.
-    Forever,
-    /// Until there is an item, or until this time on the clock of [`Driver::now`].
-    Until(Instant),
 }
 
 /// Both verbs over [`Op`], and the descriptors.
@@ -483,125 +442,4 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
 
     /// Which mechanism serves which operation, why, and how often.
     fn explain(&self) -> Explain;
-}
-
-/// How [`Driver::listen`] makes a listener.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ListenOptions {
-    /// How many connections may wait to be accepted (the system caps it at `somaxconn`).
-    pub backlog: u32,
-    /// Lets several listeners share the address (`SO_REUSEPORT`).
-    pub reuse_port: bool,
-    /// Sets TCP_NODELAY on accepted sockets.
-    pub nodelay: bool,
-}
-
-impl Default for ListenOptions {
-    /// Backlog 4096, no sharing, TCP_NODELAY set.
-    fn default() -> ListenOptions {
-        ListenOptions { backlog: 4096, reuse_port: false, nodelay: true }
-    }
-}
-
-impl ListenOptions {
-    /// Sets [`backlog`](ListenOptions::backlog).
-    pub fn backlog(mut self, backlog: u32) -> Self {
-        self.backlog = backlog;
-        self
-    }
-
-    /// Sets [`reuse_port`](ListenOptions::reuse_port).
-    pub fn reuse_port(mut self, on: bool) -> Self {
-        self.reuse_port = on;
-        self
-    }
-
-    /// Sets [`nodelay`](ListenOptions::nodelay).
-    pub fn nodelay(mut self, on: bool) -> Self {
-        self.nodelay = on;
-        self
-    }
-}
-
-/// How [`Driver::bind_datagram`] makes a datagram socket.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct DatagramOptions {
-    /// Lets several sockets share the address (`SO_REUSEPORT`). Linux and FreeBSD distribute the
-    /// datagrams by their senders; other systems may give all of them to one socket. Windows
-    /// refuses it with `Unsupported`. Default off.
-    pub reuse_port: bool,
-}
-
-impl DatagramOptions {
-    /// Sets [`reuse_port`](DatagramOptions::reuse_port).
-    pub fn reuse_port(mut self, on: bool) -> Self {
-        self.reuse_port = on;
-        self
-    }
-}
-
-/// How [`Driver::connect`] connects a source.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ConnectOptions {
-    /// The token of the connect, and of the [source](crate::Watcher::set_token).
-    pub token: u64,
-    /// When the connect ends at the latest, at all addresses together.
-    pub deadline: Option<Deadline>,
-    /// How long an attempt has before the next address is tried beside it: at least 10 ms (less
-    /// counts as 10 ms).
-    pub attempt_delay: Duration,
-    /// Sets TCP_NODELAY.
-    pub nodelay: bool,
-}
-
-impl Default for ConnectOptions {
-    /// Token 0, no deadline, 250 ms between attempts, TCP_NODELAY set.
-    fn default() -> ConnectOptions {
-        let attempt_delay = Duration::from_millis(250);
-        ConnectOptions { token: 0, deadline: None, attempt_delay, nodelay: true }
-    }
-}
-
-impl ConnectOptions {
-    /// Sets [`token`](ConnectOptions::token).
-    pub fn token(mut self, token: u64) -> Self {
-        self.token = token;
-        self
-    }
-
-    /// Sets the [`deadline`](ConnectOptions::deadline), counted from the call of `connect`.
-    pub fn timeout(mut self, span: Duration) -> Self {
-        self.deadline = Some(Deadline::After(span));
-        self
-    }
-
-    /// Sets the [`deadline`](ConnectOptions::deadline).
-    pub fn deadline(mut self, at: Instant) -> Self {
-        self.deadline = Some(Deadline::At(at));
-        self
-    }
-
-    /// Sets [`attempt_delay`](ConnectOptions::attempt_delay).
-    pub fn attempt_delay(mut self, span: Duration) -> Self {
-        self.attempt_delay = span;
-        self
-    }
-
-    /// Sets [`nodelay`](ConnectOptions::nodelay).
-    pub fn nodelay(mut self, on: bool) -> Self {
-        self.nodelay = on;
-        self
-    }
-}
-
-/// The deadline of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deadline {
-    /// At this time.
-    At(Instant),
-    /// When this time has passed since the submission.
-    After(Duration),
 }

@@ -63,7 +63,7 @@ pub enum Limit {
 /// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`] to an empty list |
 /// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | an unfit descriptor, buffer or system |
 /// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of another kernel |
-/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work in the simulation |
+/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work on a kernel without files |
 /// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`], [`affinity`] |
 /// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`] with operations in flight |
 /// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's thread waits on its [`Submitter`] |
@@ -113,7 +113,8 @@ pub enum Reason {
     /// own handles, the system's kernel takes none of them, and a simulated source has no
     /// descriptor to lend out.
     NoDescriptor,
-    /// The driver's kernel has no files, as a simulation, or no threads for jobs and look-ups.
+    /// The driver's kernel, which is neither the system's nor a simulation's, has no files, or no
+    /// threads for jobs and look-ups.
     NoFiles,
     /// The processor does not exist, or the process may not use it.
     NoProcessor(u32),
@@ -170,8 +171,7 @@ impl fmt::Display for Reason {
                  and the system's do not mix)",
             ),
             Reason::NoFiles => f.write_str(
-                "this driver's kernel (a simulated one, for example) has no files, and no threads \
-                 for jobs and look-ups",
+                "this driver's kernel has no files, and no threads for jobs and look-ups",
             ),
             Reason::NoProcessor(cpu) => {
                 write!(f, "processor {cpu} does not exist, or this process may not use it")

@@ -86,29 +86,30 @@ mod aio;
 mod aligned;
 mod auto;
 mod batch;
-mod bell;
 mod buf;
 pub mod buf_pool;
-mod builder;
 mod clock;
 mod completion;
 mod config;
 mod deadline;
 mod discard;
 pub mod driver;
+mod endpoint;
 mod error;
-mod extra;
+mod explain;
 pub mod fd;
 mod file;
 pub mod fs;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-mod interest;
 pub mod kernel;
 mod leaked;
+mod message;
 pub mod net;
 mod op;
+mod operation;
 mod parts;
+mod payload;
 mod proactor;
 pub mod process;
 mod quirks;
@@ -124,17 +125,17 @@ pub mod sim;
 #[cfg(test)]
 #[path = "../tests/common/skip.rs"]
 mod skip;
-mod slots;
-mod socket_option;
 mod source;
 mod source_map;
-mod swap;
 mod sys;
+mod table;
 #[cfg(feature = "trace-buffers")]
 pub mod trace;
 #[cfg(not(feature = "trace-buffers"))]
 #[path = "no_trace.rs"]
 mod trace;
+mod verbs;
+mod wake_state;
 mod watcher;
 mod workers;
 
@@ -142,19 +143,18 @@ pub use address::Address;
 pub use aligned::AlignedBuf;
 pub use auto::DriverKind;
 pub use buf::Buf;
-pub use builder::{Builder, LoopThread};
-pub use completion::{Completion, Completions, Done, Message};
+pub use buf::swap::{Lease, LeaseMut};
+pub use completion::{Completion, Completions, Done};
 pub use config::Overflow;
 pub use driver::{Complete, Counters, Submit};
 pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
-pub use file::Priority;
-pub use interest::Ready;
-pub use op::Op;
+pub use message::Message;
+pub use op::{Op, Priority};
 pub use remote::{SourceGuard, Submitter};
 pub use source::{Handle, Source, SourceKind, Ticket};
 pub use source_map::SourceMap;
-pub use swap::{Lease, LeaseMut};
-pub use watcher::Watcher;
+pub use sys::interest::Ready;
+pub use watcher::{Builder, LoopThread, Watcher};
 
 // Which types are `Send` and `Sync` is part of the interface.
 const _: () = {

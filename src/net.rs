@@ -3,7 +3,7 @@
 //! [`Address`](crate::Address) is at the root: every program with sockets uses it.
 
 pub use crate::address::Descriptors;
-pub use crate::driver::{ConnectOptions, DatagramOptions, ListenOptions};
+pub use crate::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
 pub use crate::file::HostName;
-pub use crate::socket_option::{Keepalive, SocketOption};
 pub use crate::source::VirtualDescriptor;
+pub use crate::sys::socket_option::{Keepalive, SocketOption};

@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::io;
 
 use crate::completion::Completions;
-use crate::driver::{Complete, Submit, Wait};
 use crate::error::Rejected;
 use crate::source::Ticket;
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::file_request::{Completed, RawOp};
+use crate::verbs::{Complete, Submit, Wait};
 
 /// Programs find nothing of it here.
 pub(crate) mod public {}
@@ -27,7 +27,7 @@ pub(crate) struct AioFiles<S>(S);
 
 #[allow(clippy::unused_self)]
 impl AioFiles<Raw> {
-    pub(crate) fn open(_entries: u32) -> io::Result<AioFiles<Raw>> {
+    pub(crate) fn open(_entries: u32, _most: u32) -> io::Result<AioFiles<Raw>> {
         let why = "Linux AIO is not available: this is not Linux";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }

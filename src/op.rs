@@ -1,141 +1,38 @@
 //! Operations, and their common settings.
 //!
 //! ```text
-//! op.rs              the type `Op`, its codes, and the settings of every operation
+//! op.rs              the type `Op`, and the settings of every operation
+//! op/code.rs         the codes of operations, and what drivers know of each
 //! op/stream.rs       bytes: read, write, shutdown, close
 //! op/connection.rs   accept, connect
 //! op/message.rs      datagrams, passed descriptors
 //! op/process.rs      signals, the exit of children
 //! op/wait.rs         timers, readiness, drained write queues
-//! file/op.rs         files, names, look-ups and jobs
+//! op/file.rs         files, names, look-ups and jobs
 //! ```
 
+mod code;
 mod connection;
+mod file;
 mod message;
 mod process;
 mod stream;
 mod wait;
 
+pub use code::OpCode;
+pub(crate) use code::{Family, WaitsIn};
+pub use file::Priority;
+pub(crate) use file::{HIGH, LOW};
+
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::buf::Buf;
-use crate::clock;
-use crate::driver::Deadline;
-use crate::extra::Extra;
+use crate::clock::{self, Deadline};
+use crate::payload::Payload;
 use crate::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Reason, Watcher};
-
-/// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum OpCode {
-    /// Completes at the next wait.
-    Nop,
-    /// Completes at its deadline.
-    Timer,
-    /// Reads the bytes that have arrived into a lease.
-    Read,
-    /// Reads the bytes that have arrived into the operation's buffer.
-    ReadInto,
-    /// Reads the bytes that have arrived, and puts them behind those of the operation's buffer.
-    ReadAppend,
-    /// Fills `count` bytes of the operation's buffer.
-    ReadExact,
-    /// Writes all bytes of the buffer.
-    Write,
-    /// Takes a connection from a listener.
-    Accept,
-    /// Connects a new socket.
-    Connect,
-    /// Shuts the writing side down after the writes before it.
-    Shutdown,
-    /// Receives one datagram and its sender.
-    RecvFrom,
-    /// Sends one datagram.
-    SendTo,
-    /// Receives bytes and passed descriptors.
-    RecvDescriptors,
-    /// Sends bytes and descriptors.
-    SendDescriptors,
-    /// Waits for readiness.
-    Poll,
-    /// Takes a signal.
-    Signal,
-    /// Waits for the exit of a child process.
-    ChildExit,
-    /// Closes the source after the writes before it.
-    Close,
-    /// Waits until the source's queue of writes is short.
-    WaitDrained,
-    /// Reads a file at an offset.
-    ReadAt,
-    /// Writes a file at an offset.
-    WriteAt,
-    /// Puts the written bytes of a file, and its metadata, on the disk.
-    SyncAll,
-    /// As `SyncAll`, but leaves out metadata that a later read does not need.
-    SyncData,
-    /// Sends a file's bytes over a socket.
-    SendFile,
-    /// Work for a worker thread: an open, a rename, a name look-up, a job …
-    Task,
-    /// Not an operation: the code of a message from another thread.
-    Message,
-}
-
-impl OpCode {
-    /// The number of codes.
-    pub const COUNT: usize = OpCode::Message as usize + 1;
-
-    /// Every code, in the order of the numbers.
-    pub const ALL: [OpCode; OpCode::COUNT] = [
-        OpCode::Nop,
-        OpCode::Timer,
-        OpCode::Read,
-        OpCode::ReadInto,
-        OpCode::ReadAppend,
-        OpCode::ReadExact,
-        OpCode::Write,
-        OpCode::Accept,
-        OpCode::Connect,
-        OpCode::Shutdown,
-        OpCode::RecvFrom,
-        OpCode::SendTo,
-        OpCode::RecvDescriptors,
-        OpCode::SendDescriptors,
-        OpCode::Poll,
-        OpCode::Signal,
-        OpCode::ChildExit,
-        OpCode::Close,
-        OpCode::WaitDrained,
-        OpCode::ReadAt,
-        OpCode::WriteAt,
-        OpCode::SyncAll,
-        OpCode::SyncData,
-        OpCode::SendFile,
-        OpCode::Task,
-        OpCode::Message,
-    ];
-
-    /// Whether an operation with this code waits in the read queue of its source.
-    pub(crate) const fn is_read(self) -> bool {
-        use OpCode::*;
-        matches!(
-            self,
-            Read | ReadInto
-                | ReadAppend
-                | ReadExact
-                | Accept
-                | RecvFrom
-                | RecvDescriptors
-                | Signal
-                | ChildExit
-        )
-    }
-}
 
 /// An operation, to be given to [`Watcher::submit`].
 ///
@@ -234,7 +131,7 @@ impl OpCode {
 ///
 /// File work, jobs and look-ups are also refused with:
 ///
-/// - [`Reason::NoFiles`]: the watcher runs on a [simulation](crate::sim), which has no files.
+/// - [`Reason::NoFiles`]: the driver's kernel has no files.
 /// - [`Reason::Unsupported`]: the source is no regular file, directory or block device.
 /// - [`Reason::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
 ///   ([`Builder::max_jobs`]).
@@ -271,7 +168,7 @@ pub struct Op {
     /// deadline.
     pub(crate) deadline_ns: u64,
     pub(crate) buf: Buf,
-    pub(crate) extra: Extra,
+    pub(crate) payload: Payload,
     pub(crate) count: u32,
     pub(crate) code: OpCode,
     pub(crate) flags: u8,
@@ -306,15 +203,6 @@ pub(crate) fn due_ns(due: Deadline) -> u64 {
     }
 }
 
-/// The deadline of a timer that has these flags, and this time in `extra`: see [`Op::limit_ns`].
-pub(crate) fn limit_ns(flags: u8, extra: &Extra) -> u64 {
-    match flags & (LIMITED | LIMITED_RELATIVE) {
-        0 => 0,
-        LIMITED => extra.as_offset(),
-        _ => extra.as_offset() | RELATIVE,
-    }
-}
-
 impl Op {
     #[inline(always)]
     pub(crate) const fn plain(code: OpCode, source: Source) -> Op {
@@ -323,7 +211,7 @@ impl Op {
             token: 0,
             deadline_ns: 0,
             buf: Buf::NONE,
-            extra: Extra::NONE,
+            payload: Payload::NONE,
             count: 0,
             code,
             flags: 0,
@@ -332,7 +220,16 @@ impl Op {
 
     #[inline(always)]
     pub(crate) fn with_buf(code: OpCode, source: Source, buf: Buf) -> Op {
-        Op { source, token: 0, deadline_ns: 0, buf, extra: Extra::NONE, count: 0, code, flags: 0 }
+        Op {
+            source,
+            token: 0,
+            deadline_ns: 0,
+            buf,
+            payload: Payload::NONE,
+            count: 0,
+            code,
+            flags: 0,
+        }
     }
 }
 
@@ -429,14 +326,23 @@ impl Op {
     /// Gives a timer a deadline in addition to its own time.
     #[cold]
     fn limit(mut self, ns: u64, flags: u8) -> Op {
-        self.extra = Extra::offset(ns);
+        self.payload = Payload::offset(ns);
         self.flags = self.flags & !(LIMITED | LIMITED_RELATIVE) | flags;
         self
     }
 
     /// A timer's deadline in addition to its own time, in the form of `deadline_ns`. 0 means none.
     pub(crate) fn limit_ns(&self) -> u64 {
-        limit_ns(self.flags, &self.extra)
+        match self.flags & (LIMITED | LIMITED_RELATIVE) {
+            0 => 0,
+            LIMITED => self.payload.as_offset(),
+            _ => self.payload.as_offset() | RELATIVE,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_multishot(&self) -> bool {
+        self.flags & MULTISHOT != 0
     }
 
     /// Keeps the operation in flight after a completion, until it fails or ends.

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::Reason;
 use crate::address::Address;
 use crate::buf::Buf;
-use crate::clock;
+use crate::clock::{self, Deadline};
 use crate::completion::Done;
-use crate::driver::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::extra::Extra;
 use crate::file::work::{Outcome, Value};
-use crate::file::{Arguments, HIGH, LOW, Priority, Task};
-use crate::op::{self, DEFERRED, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
+use crate::file::{Arguments, Task};
+use crate::op::{self, DEFERRED, Family, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
+use crate::op::{HIGH, LOW, Priority};
+use crate::payload::Payload;
 use crate::source::{Handle, Source};
 use crate::sys::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::workers::Panic;
@@ -81,19 +81,19 @@ impl Op {
             ns if ns & RELATIVE != 0 => Some(Deadline::After(Duration::from_nanos(ns ^ RELATIVE))),
             ns => Some(Deadline::At(clock::instant_of(ns))),
         };
-        let (timer, deadline, offset) = match self.code {
-            OpCode::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
-            _ => (None, due(self.deadline_ns), self.extra.as_offset()),
+        let (timer, deadline, offset) = match self.code.family() {
+            Family::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
+            _ => (None, due(self.deadline_ns), self.payload.as_offset()),
         };
-        let (task, file, offset) = match self.extra.take_arguments().map(|boxed| *boxed) {
+        let (task, file, offset) = match self.payload.take_arguments().map(|boxed| *boxed) {
             Some(Arguments::Task(task)) => (Some(task), Source::NONE, offset),
             Some(Arguments::Range { file, offset }) => (None, file, offset),
             None => (None, Source::NONE, offset),
         };
-        let mut address = self.extra.take_address();
+        let mut address = self.payload.take_address();
         let descriptors = address.as_mut().map_or_else(Vec::new, Address::take_descriptors);
-        if self.code == OpCode::SendDescriptors {
-            // It is only the memory that they travel in.
+        if !self.code.has_address() {
+            // It is only the memory that descriptors travel in.
             address = None;
         }
         OpParts {
@@ -136,39 +136,35 @@ impl Op {
         let OpParts { code, source, token, timer, deadline, .. } = parts;
         let mut op = Op::plain(code, source);
         // Drivers rely on it that an operation carries nothing else.
-        match code {
-            OpCode::ReadInto
-            | OpCode::ReadAppend
-            | OpCode::ReadExact
-            | OpCode::Write
-            | OpCode::SendTo
-            | OpCode::SendDescriptors
-            | OpCode::ReadAt
-            | OpCode::WriteAt => op.buf = parts.buf,
-            OpCode::RecvFrom if parts.count != 0 => op.buf = parts.buf,
-            _ => {}
+        // Of a receive of a datagram, the count says whether it has a buffer.
+        let receives = code.family() == Family::Datagram && code.is_read();
+        if code.has_buf() && (!receives || parts.count != 0) {
+            op.buf = parts.buf;
         }
-        op.extra = match code {
-            OpCode::SendTo => Extra::from(parts.address),
-            OpCode::Connect => Extra::from(parts.address.map(|mut address| {
-                address.set_descriptors(parts.descriptors);
-                address
-            })),
-            OpCode::SendDescriptors => {
+        let address = if code.has_address() { parts.address } else { None };
+        op.payload = match (code.family(), address) {
+            (Family::SendFile, _) => {
+                let (file, offset) = (parts.file, parts.offset);
+                Payload::from(Box::new(Arguments::Range { file, offset }))
+            }
+            (Family::Task, _) => {
+                let boxed = |task| Payload::from(Box::new(Arguments::Task(task)));
+                parts.task.map_or(Payload::NONE, boxed)
+            }
+            (_, Some(mut address)) => {
+                if code.has_descriptors() {
+                    address.set_descriptors(parts.descriptors);
+                }
+                Payload::from(address)
+            }
+            // Descriptors travel in the memory of an address.
+            (_, None) if code.has_descriptors() && !code.has_address() => {
                 let mut address = Address::unspecified();
                 address.set_descriptors(parts.descriptors);
-                Extra::from(address)
+                Payload::from(address)
             }
-            OpCode::ReadAt | OpCode::WriteAt => Extra::offset(parts.offset),
-            OpCode::SendFile => {
-                let (file, offset) = (parts.file, parts.offset);
-                Extra::from(Box::new(Arguments::Range { file, offset }))
-            }
-            OpCode::Task => {
-                let boxed = |task| Extra::from(Box::new(Arguments::Task(task)));
-                parts.task.map_or(Extra::NONE, boxed)
-            }
-            _ => Extra::NONE,
+            _ if code.has_offset() => Payload::offset(parts.offset),
+            _ => Payload::NONE,
         };
         op.deadline_ns = timer.map_or(0, op::due_ns);
         op.count = parts.count;
@@ -257,7 +253,7 @@ mod tests {
 
     use super::*;
     use crate::file::{CopyOptions, DirReader, FileRef, OpenOptions};
-    use crate::interest::Ready;
+    use crate::sys::interest::Ready;
 
     /// Of every constructor one, with all that it can carry.
     fn all() -> Vec<Op> {

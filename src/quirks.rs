@@ -11,7 +11,7 @@
 use std::fmt;
 use std::io;
 
-use crate::driver::Explain;
+use crate::explain::Explain;
 
 /// Why no ring uses `IORING_SETUP_SQPOLL`.
 pub(crate) const NO_SQPOLL: &str = "never SQPOLL: a kernel thread that spins for each ring, \

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::sys::descriptor;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+pub use crate::sys::types::SourceKind;
 
 /// The index of no place: beyond every table, and without the bits that completions put into
 /// tickets.
@@ -95,7 +96,7 @@ id! {
 
 /// The index of tickets whose operations had ended when `submit` returned them. (The highest bit
 /// and an index beyond every table: no operation in flight has it.)
-pub(crate) const ENDED: u32 = 1 << 31 | crate::slots::MOST;
+pub(crate) const ENDED: u32 = 1 << 31 | crate::table::MOST;
 
 impl Ticket {
     /// Whether the operation had ended when `submit` returned this ticket: a write that the kernel
@@ -127,67 +128,6 @@ impl Ticket {
 }
 
 const _: () = assert!(size_of::<Option<Source>>() == 8 && size_of::<Option<Ticket>>() == 8);
-
-/// The kind of a descriptor, as far as its operations differ. (The numbers of the streams share a
-/// bit that no other kind has which takes bytes: drivers recognise streams by it.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum SourceKind {
-    /// Not looked at yet; the first operation asks the kernel.
-    Unknown = 0,
-    /// A connected or connecting TCP or MPTCP socket: a short read has emptied the socket.
-    Stream = 8,
-    /// A Unix stream socket: its reads can stop short at passed descriptors.
-    UnixStream = 9,
-    /// A socket that keeps message boundaries and has no connection: UDP, Unix datagram.
-    Datagram = 1,
-    /// A connected socket that keeps message boundaries.
-    Seqpacket = 2,
-    /// A listening socket.
-    Listener = 3,
-    /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
-    Pollable = 4,
-    /// As `Pollable`, but other code shares the blocking file description, so its flags stay as
-    /// they are.
-    SharedPollable = 5,
-    /// A stream socket of another protocol (SCTP one-to-one, vsock …): a short read proves nothing.
-    OtherStream = 7,
-    /// A regular file, directory or block device: always ready as poll(2) sees it; its operations
-    /// name where in the file they start.
-    File = 6,
-    /// Signals of the process: [`Watcher::signals`](crate::Watcher::signals).
-    Signals = 10,
-    /// A child process: [`Watcher::child`](crate::Watcher::child).
-    Child = 11,
-}
-
-impl SourceKind {
-    /// Whether send(2) and recv(2) work on it.
-    #[inline]
-    pub const fn is_socket(self) -> bool {
-        !matches!(
-            self,
-            SourceKind::Pollable
-                | SourceKind::SharedPollable
-                | SourceKind::File
-                | SourceKind::Unknown
-                | SourceKind::Signals
-                | SourceKind::Child
-        )
-    }
-
-    /// Whether this is a source of signals or of a child.
-    #[inline]
-    pub(crate) const fn is_of_process(self) -> bool {
-        matches!(self, SourceKind::Signals | SourceKind::Child)
-    }
-
-    /// Whether it keeps message boundaries, so that one read is one message.
-    #[inline]
-    pub const fn is_message(self) -> bool {
-        matches!(self, SourceKind::Datagram | SourceKind::Seqpacket)
-    }
-}
 
 /// Closes a descriptor of a simulated kernel; implemented by that kernel.
 pub trait VirtualDescriptor: Send + Sync {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::slots;
 use crate::source::Source;
+use crate::table;
 
 /// A map from sources to the state that a program keeps for them.
 ///
@@ -83,7 +83,7 @@ impl<T> SourceMap<T> {
     /// # Panics
     /// For a name that no watcher gives out: an index of 2^24 or more, as [`Source::NONE`] has it.
     pub fn insert(&mut self, source: Source, value: T) -> Option<(Source, T)> {
-        assert!(source.index() <= slots::MOST, "{source:?} is the name of no source");
+        assert!(source.index() <= table::MOST, "{source:?} is the name of no source");
         let index = source.index() as usize;
         if index >= self.entries.len() {
             self.entries.resize_with(index + 1, || None);

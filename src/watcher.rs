@@ -1,5 +1,6 @@
 //! The [`Watcher`]: a driver, and convenient methods around it.
 
+mod builder;
 mod connect;
 mod process;
 mod simulated;
@@ -13,17 +14,21 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::aligned::AlignedBuf;
 use crate::auto::Auto;
-use crate::builder::Builder;
+use crate::buf::swap::{Lease, LeaseMut};
+use crate::clock::Deadline;
 use crate::completion::{Completion, Completions};
-use crate::driver::{Complete, Counters, Deadline, Driver, Explain, ListenOptions, Submit, Wait};
+use crate::driver::Driver;
+use crate::endpoint::ListenOptions;
 use crate::error::{Limit, Reason, Rejected};
+use crate::explain::{Counters, Explain};
 use crate::op::Op;
 use crate::remote::{SourceGuard, Submitter};
-use crate::socket_option::SocketOption;
 use crate::source::{Handle, Source, Ticket};
-use crate::swap::{Lease, LeaseMut};
 use crate::sys::fd::{AsFd, BorrowedFd};
+use crate::sys::socket_option::SocketOption;
 use crate::sys::{affinity, descriptor};
+use crate::verbs::{Complete, Submit, Wait};
+pub use builder::{Builder, LoopThread};
 
 /// Submits operations and waits for their completions: sockets, files, timers and other threads in
 /// one wait.
@@ -278,7 +283,8 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Asks for an operation to end. Its completion is the answer, and says how many bytes moved.
-    /// Returns false for a stale ticket: the operation has ended already.
+    /// Returns false if the operation has ended already, or was told to end before and waits for
+    /// its kernel or thread.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         self.driver.cancel(ticket)
     }
@@ -682,7 +688,7 @@ impl<D: Driver> Watcher<D> {
         // also reserve ids.)
         match self.driver.fd(Source::NONE) {
             Err(reason @ (Reason::Closed | Reason::Forked)) => Err(reason.into()),
-            _ => affinity::bind(cpu),
+            _ => bind_to(cpu),
         }
     }
 
@@ -720,4 +726,12 @@ impl<D: Driver> std::fmt::Debug for Watcher<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watcher").field("counters", &self.counters()).finish_non_exhaustive()
     }
+}
+
+/// Binds the calling thread to processor `cpu`.
+fn bind_to(cpu: usize) -> io::Result<()> {
+    if affinity::bind(cpu)? {
+        return Ok(());
+    }
+    Err(Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into())
 }

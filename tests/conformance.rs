@@ -331,6 +331,7 @@ macro_rules! portable {
                 a_peer_that_never_reads_takes_its_share_only
                 leases_that_are_kept_are_a_share_only
                 ten_floods_leave_some
+                reads_that_wait_for_whole_buffers_let_the_loop_sleep
                 one_lease_lets_one_read_go_on
             }
             queued_leases {
@@ -792,7 +793,7 @@ macro_rules! selecting {
             attempts {
                 a_unix_echo_costs_one_read_and_one_write
                 a_unix_echo_is_read_after_its_event
-                first_reads_are_tried_where_they_find_something
+                a_first_read_that_finds_bytes_registers_nothing
                 writes_are_explained_by_when_they_went_out
             }
         }
@@ -944,6 +945,10 @@ selecting!(kqueue Kqueue);
 selecting!(poll Poll);
 with_processes!(prompt sim Simulated budgets { shares_of_bytes_are_served_in_turn });
 with_processes!(portable faults Faulty);
+with_processes!(portable completing Completing jobs {
+    a_panic_of_a_job_is_its_error
+});
+with_processes!(portable completing_faults FaultyCompleting);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 all_files!(epoll_aio EpollAio);
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]

@@ -17,6 +17,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -114,7 +115,7 @@ impl PollDriver {
         let (ring, bell) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        let remote = Remote::new(64, 8, 8, Bell(ring));
+        let remote = Remote::new(64, 8, 8, Arc::new(Bell(ring)));
         Ok(PollDriver {
             peers: Table::new(64),
             operations: Table::new(64),
@@ -178,7 +179,7 @@ impl PollDriver {
         thread::spawn(move || {
             // The driver may be gone.
             if tell.send((ticket, serve(task, file.as_ref()))).is_ok() {
-                wake();
+                wake.wake();
             }
         });
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use windlass::driver::remote::Wake;
 use windlass::driver::{Explain, Target};
 use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
-use windlass::kernel::{Connecting, Kernel, Proactor, Received, WAKE};
+use windlass::kernel::{Calls, Connecting, Kernel, Proactor, Received, WAKE};
 use windlass::net::{ListenOptions, VirtualDescriptor};
 use windlass::{
     Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, Op, Ready, Reason,
@@ -153,12 +153,11 @@ impl Pipes {
 
 // SAFETY: `recv` answers how many bytes `Target::write` has written.
 unsafe impl Kernel for Pipes {
+    type Calls = Pipes;
+
     const FILES: bool = true;
 
-    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
-        if fd == DIRECT { FileFacts::direct(1, BLOCK) } else { FileFacts::default() }
-    }
-    fn start_file(&mut self, request: FileRequest<'_>, _facts: FileFacts) -> bool {
+    unsafe fn start_file(&mut self, request: FileRequest<'_>, _facts: FileFacts) -> bool {
         let FileRequest { key, offset, work, .. } = request;
         let mut state = self.memory.enter();
         let moved = state.work(work, offset as usize);
@@ -207,14 +206,46 @@ unsafe impl Kernel for Pipes {
     fn deregister(&mut self, fd: RawFd, _key: u64) {
         self.memory.enter().ends[fd as usize].key = None;
     }
+    fn calls(&self) -> &Pipes {
+        self
+    }
+
+    fn calls_mut(&mut self) -> &mut Pipes {
+        self
+    }
+
     fn waker(&self) -> Arc<dyn Wake> {
         self.memory.clone()
     }
+    fn close(&mut self, fd: RawFd) {
+        VirtualDescriptor::close(&*self.memory, fd);
+    }
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
+        Handle::from_virtual(fd, kind, None, Arc::clone(&self.owner))
+    }
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    fn explain(&self, _: &mut Explain) {}
+}
+
+// SAFETY: as above.
+unsafe impl Calls for Pipes {
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        let panics = std::mem::take(&mut self.memory.enter().panics);
+        assert!(!panics, "as the test wants it");
+        if fd == DIRECT { FileFacts::direct(1, BLOCK) } else { FileFacts::default() }
+    }
+
     fn accepts(&self, handle: &Handle) -> bool {
         let panics = std::mem::take(&mut self.memory.enter().panics);
         assert!(!panics, "as the test wants it");
         handle.is_of(&self.owner)
     }
+
     fn prepare(
         &mut self,
         _fd: RawFd,
@@ -223,13 +254,9 @@ unsafe impl Kernel for Pipes {
     ) -> Result<(SourceKind, bool), Reason> {
         Ok((kind, false))
     }
+
     fn restore(&mut self, _fd: RawFd) {}
-    fn close(&mut self, fd: RawFd) {
-        VirtualDescriptor::close(&*self.memory, fd);
-    }
-    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
-        Handle::from_virtual(fd, kind, None, Arc::clone(&self.owner))
-    }
+
     fn recv(&mut self, fd: RawFd, _kind: SourceKind, mut to: Target<'_>) -> Received {
         let mut state = self.memory.enter();
         let peer = state.ends[fd as usize].peer;
@@ -244,6 +271,7 @@ unsafe impl Kernel for Pipes {
         state.edge(peer);
         Received::plain(count as isize)
     }
+
     fn send(&mut self, fd: RawFd, _kind: SourceKind, bytes: &[u8]) -> isize {
         let mut state = self.memory.enter();
         let peer = state.ends[fd as usize].peer;
@@ -259,30 +287,39 @@ unsafe impl Kernel for Pipes {
         state.edge(peer);
         count as isize
     }
+
     fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         // As many as it says: the first place is enough.
         let first = to.first_mut().map(|target| target.skip(0));
         first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
     }
+
     fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
         parts.first().map_or(0, |part| self.send(fd, kind, part))
     }
+
     fn recv_from(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Address) -> Received {
         Received::plain(-(NOT_THERE as isize))
     }
+
     fn send_to(&mut self, _: RawFd, _: &[u8], _: &Address) -> isize {
         -(NOT_THERE as isize)
     }
+
     fn recv_descriptors(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Vec<OwnedFd>) -> isize {
         -(NOT_THERE as isize)
     }
+
     fn send_descriptors(&mut self, _: RawFd, _: &[u8], _: &[OwnedFd]) -> isize {
         -(NOT_THERE as isize)
     }
+
     fn accept(&mut self, _: RawFd, _: SourceKind) -> Result<Handle, i32> {
         Err(NOT_THERE)
     }
-    fn relieve(&mut self, _: RawFd) {}
+
+    fn shed_connection(&mut self, _: RawFd) {}
+
     fn connect(
         &mut self,
         _: &Address,
@@ -290,34 +327,34 @@ unsafe impl Kernel for Pipes {
     ) -> Result<(RawFd, SourceKind, Connecting), i32> {
         Err(NOT_THERE)
     }
+
     fn connect_result(&mut self, _: RawFd) -> i32 {
         NOT_THERE
     }
+
     fn shutdown(&mut self, _: RawFd) -> isize {
         -(NOT_THERE as isize)
     }
+
     fn poll(&mut self, _: RawFd, _: Ready) -> Result<Ready, i32> {
         Err(NOT_THERE)
     }
+
     fn listen(&mut self, _: &Address, _: ListenOptions) -> io::Result<Handle> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
     fn local_address(&self, _: RawFd) -> io::Result<Address> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
     fn peer_address(&self, _: RawFd) -> io::Result<Address> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
     fn borrow(&self, _: RawFd) -> Option<BorrowedFd<'_>> {
         None
     }
-    fn pollable(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    fn system_calls(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-    fn explain(&self, _: &mut Explain) {}
 }
 
 fn watcher() -> (Watcher<Proactor<Pipes>>, Source, Source) {
@@ -434,6 +471,24 @@ fn file_watcher(
 
 fn list(sizes: &[usize], part: impl Fn(usize) -> Buf) -> Vec<Buf> {
     sizes.iter().map(|&size| part(size)).collect()
+}
+
+/// If the kernel panics before an operation of another thread has its slot, the ticket of that
+/// thread goes stale: no operation of the loop gets it.
+#[test]
+fn a_ticket_of_another_thread_is_no_other_operations() {
+    let (mut watcher, files, memory) = file_watcher(&[], 1);
+    let submitter = watcher.submitter();
+    let theirs = submitter.submit(Op::sync_all(files[0])).unwrap();
+    memory.enter().panics = true;
+    let wait = || watcher.try_wait(&mut Completions::new());
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
+    let ours = watcher.submit(Op::timer(Duration::from_secs(3600))).unwrap();
+    assert_ne!(ours, theirs);
+    assert!(!watcher.cancel(theirs));
+    assert!(watcher.cancel(ours));
+    let cancelled = next(&mut watcher);
+    assert_eq!((cancelled.ticket(), cancelled.error_kind()), (ours, Some(ErrorKind::Cancelled)));
 }
 
 /// A kernel may read less than requested: only an empty read, or in a direct file less than whole

@@ -11,6 +11,7 @@
 mod common;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use common::files::*;
@@ -139,14 +140,46 @@ struct Flight {
     len: usize,
 }
 
+/// Where the files are.
+enum Disk {
+    Real(Directory),
+    /// In the simulation of the bench.
+    Simulated,
+}
+
+impl Disk {
+    fn path(&self, file: usize) -> PathBuf {
+        match self {
+            Disk::Real(directory) => directory.at(format!("{file}")),
+            Disk::Simulated => format!("{file}").into(),
+        }
+    }
+
+    fn write(&self, file: usize, bytes: &[u8]) {
+        match self {
+            Disk::Real(_) => std::fs::write(self.path(file), bytes).unwrap(),
+            Disk::Simulated => process::with_sim(|sim| sim.write_file(self.path(file), bytes)),
+        }
+    }
+
+    fn read(&self, file: usize) -> Vec<u8> {
+        match self {
+            Disk::Real(_) => std::fs::read(self.path(file)).unwrap(),
+            Disk::Simulated => process::with_sim(|sim| sim.read_file(self.path(file)).unwrap()),
+        }
+    }
+}
+
 struct Program<H: Harness> {
     b: Bench<H::Driver>,
-    directory: Directory,
+    disk: Disk,
     sources: Vec<Source>,
     model: Vec<Vec<Byte>>,
     flights: HashMap<Ticket, Flight>,
     /// Parts that this round has written.
     taken: Vec<(usize, usize)>,
+    /// Operations that failed because of the disk.
+    failures: u32,
 }
 
 /// The second file bypasses the page cache.
@@ -155,14 +188,14 @@ fn is_direct(file: usize) -> bool {
 }
 
 impl<H: Harness> Program<H> {
-    fn new(directory: Directory) -> Self {
+    fn new(disk: Disk) -> Self {
         let b = H::bench_with(windlass::Watcher::builder().threads(2));
         let model = vec![vec![Byte::default(); BLOCK * BLOCKS]; FILES];
         let (sources, flights) = (Vec::new(), HashMap::new());
-        let mut program = Program { b, directory, sources, model, flights, taken: Vec::new() };
+        let mut program =
+            Program { b, disk, sources, model, flights, taken: Vec::new(), failures: 0 };
         for file in 0..FILES {
-            let path = program.directory.at(format!("{file}"));
-            std::fs::write(&path, vec![0; BLOCK * BLOCKS]).unwrap();
+            program.disk.write(file, &[0; BLOCK * BLOCKS]);
             let source = program.open(file);
             program.sources.push(source);
         }
@@ -170,7 +203,7 @@ impl<H: Harness> Program<H> {
     }
 
     fn open(&mut self, file: usize) -> Source {
-        let path = self.directory.at(format!("{file}"));
+        let path = self.disk.path(file);
         let options = OpenOptions::new().read(true).write(true).direct(is_direct(file));
         self.b.open_file(path, options)
     }
@@ -270,9 +303,13 @@ impl<H: Harness> Program<H> {
             (What::Sync, Ok(Done::Finished)) | (What::Metadata, Ok(Done::Metadata(_))) => {}
             (What::Job, Ok(Done::Returned(_))) => {}
             (what, Err(error)) => {
-                assert!(!late, "work that has begun ends as it ends: {step:?}: {error:?}");
+                let of_the_disk = [libc::EIO, libc::ENOSPC].map(ErrorKind::Os);
+                let fails = H::STAMP == "failing_disk" && of_the_disk.contains(&error.kind());
+                self.failures += u32::from(fails);
+                let as_it_ends = !late || fails;
+                assert!(as_it_ends, "work that has begun ends as it ends: {step:?}: {error:?}");
                 let wanted = [ErrorKind::Cancelled, ErrorKind::Deadline, ErrorKind::Aborted];
-                assert!(wanted.contains(&error.kind()), "{step:?}: {error:?}");
+                assert!(fails || wanted.contains(&error.kind()), "{step:?}: {error:?}");
                 let buf = error.into_buf();
                 match what {
                     What::Write { .. } | What::WriteList { .. } => {
@@ -304,7 +341,8 @@ impl<H: Harness> Program<H> {
         self.taken.clear();
     }
 
-    fn run(&mut self, rounds: Vec<Round>) {
+    /// Answers how many operations failed because of the disk.
+    fn run(&mut self, rounds: Vec<Round>) -> u32 {
         for round in rounds {
             let half = round.steps.len() / 2;
             for (i, step) in round.steps.into_iter().enumerate() {
@@ -328,7 +366,7 @@ impl<H: Harness> Program<H> {
             }
             self.settle();
             for file in 0..FILES {
-                let bytes = std::fs::read(self.directory.at(format!("{file}"))).unwrap();
+                let bytes = self.disk.read(file);
                 assert_eq!(bytes.len(), BLOCK * BLOCKS);
                 for (i, (byte, value)) in self.model[file].iter_mut().zip(bytes).enumerate() {
                     if byte.known == value && byte.is_certain() {
@@ -343,7 +381,22 @@ impl<H: Harness> Program<H> {
         self.b.expect_all_ended();
         let counters = self.b.watcher.counters();
         assert_eq!(counters.submitted, counters.completed, "every operation ends once");
+        self.failures
     }
+}
+
+/// The same in a simulation. What failed is checked, too: where writes told that they moved
+/// nothing, nothing of them is there. (A write whose rest went to threads, and was cancelled there,
+/// told so although a part of it was out.)
+fn simulated_programs<H: Harness>() {
+    let failures = std::cell::Cell::new(0);
+    let strategy = prop::collection::vec(round(), 1..6);
+    programs::random(&format!("files, {}", H::STAMP), 60, 40, &strategy, |rounds| {
+        failures.set(failures.get() + Program::<H>::new(Disk::Simulated).run(rounds));
+        Ok(())
+    });
+    let programs = seeds::setting::<u64>("WINDLASS_PROGRAMS").is_none();
+    assert!(failures.get() > 0 || H::STAMP != "failing_disk" || !programs, "the disk never fails");
 }
 
 fn random_programs<H: Harness>() {
@@ -354,7 +407,7 @@ fn random_programs<H: Harness>() {
                 skip(Needs::Direct, format_args!("O_DIRECT in {}", directory.path().display()));
                 continue;
             }
-            Program::<H>::new(directory).run(rounds.clone());
+            Program::<H>::new(Disk::Real(directory)).run(rounds.clone());
         }
         Ok(())
     });
@@ -365,6 +418,23 @@ fn takes_direct(directory: &Directory) -> bool {
     let mut options = std::fs::File::options();
     options.write(true).create(true).custom_flags(libc::O_DIRECT);
     options.open(directory.at("direct")).is_ok()
+}
+
+#[test]
+fn random_programs_in_a_simulation() {
+    simulated_programs::<Simulated>();
+    simulated_programs::<Faulty>();
+}
+
+#[test]
+fn random_programs_in_a_simulation_that_completes() {
+    simulated_programs::<Completing>();
+    simulated_programs::<FaultyCompleting>();
+}
+
+#[test]
+fn random_programs_on_a_disk_that_fails() {
+    simulated_programs::<FailingDisk>();
 }
 
 #[test]

@@ -501,3 +501,37 @@ fn idle_timeouts_hold_in_both() {
         b.expect_alive(here, there);
     });
 }
+
+/// The child's copy of a simulation is its own: what its parent has begun there ends, and its
+/// watcher works with the sockets and files of the copy.
+#[test]
+fn a_child_of_a_simulation_begins_anew() {
+    child::in_child("a_child_of_a_simulation_begins_anew", || {
+        for completing in [false, true] {
+            let sim = windlass::sim::Sim::new(1);
+            sim.set_completing(completing);
+            sim.write_file("a", "bytes");
+            let mut b = Bench::new(Watcher::simulated(&sim), Epoll::address());
+            let (here, there) = b.pair();
+            let file = b.open_file("a", OpenOptions::new().read(true));
+            let read = b.submit(Op::read(here));
+            let begun = b.submit(Op::read_at(file, room(5), 0));
+            let mut both = Some(b);
+            fork(|| {
+                let mut b = both.take().expect("it is there");
+                b.watcher.reinit_after_fork().unwrap();
+                expect_unmoved(b.end(read), ErrorKind::Forked);
+                expect_unmoved(b.end(begun), ErrorKind::Forked);
+                assert_eq!(b.read_at(file, 5, 0), b"bytes");
+                b.expect_alive(here, there);
+                b.expect_all_ended();
+            })
+            .end();
+            let mut b = both.take().expect("it is the child's that is gone");
+            assert_eq!(&*expect_read(b.end(begun)), b"bytes");
+            b.write(there, "x");
+            assert_eq!(&*expect_read(b.end(read)), b"x");
+            b.expect_all_ended();
+        }
+    });
+}

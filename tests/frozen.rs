@@ -192,6 +192,8 @@ fn stuck(disks: &Disks, driver: DriverKind, files: FileBackend) -> (Stuck, Froze
     let write = Op::write_at(cached, vec![2; 4096], 4096);
     let buffered = promptly("to submit a buffered write", || b.submit(write));
     let sync = promptly("to submit a sync", || b.submit(Op::sync_all(inner)));
+    // A turn submits what waits for others.
+    promptly("a look", || b.look());
     // A cancel could take back a request that has not begun. (A kernel thread does a sync by AIO.)
     let begun = if files == FileBackend::Aio { 2 } else { 3 };
     until("writes and sync are held", || held() >= begun);

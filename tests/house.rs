@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use skip::Needs;
 
+#[path = "house/labels.rs"]
+mod labels;
 #[path = "common/skip.rs"]
 mod skip;
 
@@ -13,7 +15,7 @@ mod skip;
 fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(at).expect("a directory") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             walk(&path, root, files);
         } else if path.extension().is_some_and(|kind| kind == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source");
@@ -120,6 +122,64 @@ fn the_search_for_names_sees_what_it_should() {
     assert_eq!(names_at_the_root(text), ["Op", "C", "E", "F", "*"]);
 }
 
+/// The driver consists of few parts, each with a name, a file and methods of its own.
+#[test]
+fn the_proactor_has_few_parts() {
+    let (_, text) = include_str!("../src/proactor/mod.rs")
+        .split_once("pub struct Proactor<K: Kernel> {\n")
+        .expect("the driver");
+    let (fields, _) = text.split_once("\n}").expect("its end");
+    let is_field = |line: &&str| !line.trim_start().starts_with("//") && line.contains(": ");
+    let parts: Vec<&str> = fields.lines().filter(is_field).collect();
+    assert!(parts.len() > 5, "the search finds nothing any more");
+    assert!(parts.len() <= 12, "{}: {parts:?}", parts.len());
+}
+
+/// The part of a source that is in the library: no comments, no tests.
+fn code_of(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    text[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect()
+}
+
+/// An operation is in three files: its code, its constructor, and what drivers do with it.
+#[test]
+fn an_operation_is_in_three_files() {
+    // Those that `submit` and the events of a selector have shortcuts for, and the reads and syncs
+    // that Linux AIO serves as well. A connect has its races; a timer's time is its deadline.
+    const SHORTCUTS: [&str; 10] = [
+        "Nop", "Timer", "Read", "Write", "Connect", "Close", "ReadAt", "WriteAt", "SyncAll",
+        "SyncData",
+    ];
+    let codes = include_str!("../src/op/code.rs");
+    let (_, list) = codes.split_once("ALL: [OpCode; OpCode::COUNT] = [").expect("all codes");
+    let (list, _) = list.split_once("];").expect("its end");
+    let names: Vec<&str> = list
+        .split_whitespace()
+        .filter_map(|name| name.strip_prefix("OpCode::")?.strip_suffix(","))
+        .collect();
+    assert!(names.len() > 20, "the search finds nothing any more");
+    let is_test = |file: &Path| {
+        file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs")
+    };
+    let files: Vec<(PathBuf, String)> = sources()
+        .into_iter()
+        .filter(|(file, _)| !is_test(file) && !file.ends_with("sim/soak.rs"))
+        .map(|(file, text)| (file, code_of(&text)))
+        .collect();
+    for name in names.into_iter().filter(|name| !SHORTCUTS.contains(name)) {
+        let code = format!("OpCode::{name}");
+        let names_it = |text: &String| {
+            text.match_indices(&code).any(|(at, found)| {
+                let next = text[at + found.len()..].chars().next();
+                !next.is_some_and(|next| next.is_ascii_alphanumeric())
+            })
+        };
+        let found = files.iter().filter(|(_, text)| names_it(text)).map(|(file, _)| file);
+        let found: Vec<_> = found.collect();
+        assert!((2..=3).contains(&found.len()), "{name}: {found:?}");
+    }
+}
+
 /// The words behind `before` that end with `after`, one a line.
 fn words<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     let line = |line: &'a str| line.strip_prefix(before)?.split_once(after).map(|(word, _)| word);
@@ -129,7 +189,7 @@ fn words<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
 /// A setting has one name, on the builder and in the settings of drivers.
 #[test]
 fn builder_and_config_agree() {
-    let builder = words(include_str!("../src/builder.rs"), "    pub fn ", "(mut self");
+    let builder = words(include_str!("../src/watcher/builder.rs"), "    pub fn ", "(mut self");
     let config = include_str!("../src/config.rs");
     let (_, fields) = config.split_once("pub struct Config {").expect("the settings");
     let fields = words(fields, "    pub ", ": ");
@@ -552,12 +612,29 @@ fn the_map_and_the_sources_agree() {
     assert!(names.len() > 50, "the search finds nothing any more");
 }
 
+/// A call that has a default in `Driver` and is not passed on is refused by a driver around another
+/// one.
+#[test]
+fn the_traced_driver_passes_every_call_on() {
+    fn names(text: &str) -> impl Iterator<Item = &str> {
+        let calls = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
+        calls.filter_map(|rest| Some(rest.split_once(['(', '<'])?.0))
+    }
+    let traced = include_str!("../crates/serve/src/log/traced.rs");
+    let traced: Vec<&str> = names(traced).collect();
+    let (_, driver) = include_str!("../src/driver.rs").split_once("pub trait Driver").expect("it");
+    let (driver, _) = driver.split_once("\n}\n").expect("its end");
+    let missing: Vec<&str> = names(driver).filter(|name| !traced.contains(name)).collect();
+    assert!(names(driver).count() > 20, "the search finds nothing any more");
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// No line of a source has more than 100 columns, but those with an address or of a table.
 #[test]
 fn lines_have_100_columns() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for place in ["src", "tests", "examples", "benches", "crates"] {
+    for place in ["src", "tests", "examples", "benches", "crates", "bench", "fuzz"] {
         walk(&root.join(place), root, &mut files);
     }
     let mut long = Vec::new();

@@ -54,28 +54,7 @@ fn expect_none(what: &str, mut round: impl FnMut(u32)) {
     assert_eq!(count, 0, "{what}: allocations in {ROUNDS} rounds");
 }
 
-const CALM: Network = Network { seed: 1, faults: calm(), buffer: 64 << 10 };
-
-const fn calm() -> Faults {
-    Faults {
-        partial_read: 0.0,
-        partial_write: 0.0,
-        eagain: 0.0,
-        eintr: 0.0,
-        spurious_readiness: 0.0,
-        delayed_readiness: 0.0,
-        enobufs: 0.0,
-        partial_batch: 0.0,
-        batch_denied: 0.0,
-        emfile: 0.0,
-        aborted: 0.0,
-        denied: 0.0,
-        reset: 0.0,
-        connect_refused: 0.0,
-        lookup_failed: 0.0,
-        latency: Duration::ZERO,
-    }
-}
+const CALM: Network = Network { seed: 1, faults: Faults::none(), buffer: 64 << 10 };
 
 fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,9 +1,11 @@
 //! Random programs against a plain model of the contract (`windlass::driver`), on every kernel.
 //!
 //! A program is a list of steps: submissions of every kind, cancels, deadlines, aborts, waits,
-//! leases that are held and dropped, work from other threads. The model knows no kernel: it
+//! leases that are held and dropped, files, jobs, calls of
+//! other threads. The model knows no kernel: it
 //! remembers what was accepted, and says of every completion whether it may be. At the end both
-//! sides of every connection are compared byte by byte, and descriptors are counted.
+//! sides of every connection are compared byte by byte, and so is every file with what the
+//! completions say of it. Descriptors are counted.
 //!
 //! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
@@ -20,6 +22,7 @@ mod seeds;
 mod model {
     pub mod check;
     pub mod draw;
+    pub mod files;
     pub mod finish;
     pub mod found;
     pub mod quiet;
@@ -62,13 +65,14 @@ fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
         }
         Ending::DropNow => {}
     }
-    let Model { world, watcher, counts, held, done, submitter, .. } = model;
+    let Model { world, watcher, counts, held, done, submitter, disks, ops, .. } = model;
     drop(watcher);
     assert!(submitter.is_closed(), "a submitter outlives its watcher");
     assert!(submitter.wake(1).is_err());
     // Leases and undelivered completions outlive it, too.
     held.into_iter().for_each(model::state::Held::release);
     drop(done);
+    model::files::check_left(&world, &disks, &ops);
     let injected = world.injected();
     (counts, injected)
 }
@@ -137,12 +141,33 @@ const HAPPENS: [&str; 41] = [
     "streams compared in part",
 ];
 
+/// And this, with files and jobs.
+const HAPPENS_IN_FILES: [&str; 13] = [
+    "ReadAt Done",
+    "ReadAt Nothing",
+    "ReadAt late",
+    "WriteAt Done",
+    "WriteAt Failed(Cancelled)",
+    "WriteAt late",
+    "SyncAll Done",
+    "SyncData Done",
+    "Task late",
+    "jobs, returned",
+    "jobs, panicked",
+    "jobs, never run",
+    "files compared",
+];
+
 fn expect_all(counts: &Counts) {
     for (what, count) in counts {
         println!("{count:8}  {what}");
     }
-    for what in HAPPENS {
-        assert!(counts.contains_key(what), "it never happened: {what}");
+    if seeds::setting::<u32>("WINDLASS_PROGRAMS").is_some_and(|programs| programs < 400) {
+        // Too few of them.
+        return;
+    }
+    for what in HAPPENS.iter().chain(&HAPPENS_IN_FILES) {
+        assert!(counts.contains_key(*what), "it never happened: {what}");
     }
 }
 

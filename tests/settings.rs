@@ -9,9 +9,10 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::*;
+use windlass::fs::OpenOptions;
 use windlass::net::ListenOptions;
 use windlass::sim::Sim;
-use windlass::{Completions, Done, Op, Watcher};
+use windlass::{AlignedBuf, Completions, Done, Op, Watcher};
 
 /// Each deadline counts in the class of its lateness: less than a microsecond, less than ten, and
 /// so on.
@@ -121,5 +122,50 @@ fn a_stat_knows_what_direct_io_needs() {
         let direct = stat.direct.expect("the system says it");
         let wanted = (known.stx_dio_mem_align, known.stx_dio_offset_align);
         assert_eq!((direct.memory, direct.offset), wanted);
+    }
+}
+
+/// Requests on files are submitted with few system calls, the first of them at once;
+/// `file_batch(1)` submits each alone.
+#[test]
+fn a_batch_of_file_requests_takes_one_call() {
+    fn calls<H: Harness>(name: &str, most: Option<u32>) -> Option<u64> {
+        const DIRECT: OpenOptions = OpenOptions::new().read(true).direct(true);
+        let builder = Watcher::builder();
+        let mut b = H::bench_with(match most {
+            Some(most) => builder.file_batch(most),
+            None => builder,
+        });
+        let directory = files::Directory::new();
+        let path = directory.at("a");
+        std::fs::write(&path, [7; 20 * 4096]).unwrap();
+        let opened = b.run(Op::open(&path, DIRECT));
+        if let Some(kind) = opened.error_kind() {
+            skip(Needs::Direct, format_args!("O_DIRECT in {}: {kind:?}", path.display()));
+            return None;
+        }
+        let file = b.watcher.attach(files::expect_opened(opened)).unwrap();
+        let mut read = |i: u64| {
+            b.submit(Op::read_at(file, AlignedBuf::with_capacity(4096, 4096), i * 4096));
+            b.watcher.counters().calls(name)
+        };
+        // The first opens the engine.
+        let first = read(0);
+        let last = (1..20).map(&mut read).last().unwrap();
+        (0..20).for_each(|_| assert_eq!(expect_read(b.next()).len(), 4096));
+        Some(last - first)
+    }
+    type Calls = fn(&str, Option<u32>) -> Option<u64>;
+    let all: [(Calls, &str); 3] = [
+        (calls::<files::EpollUring>, "io_uring_enter"),
+        (calls::<files::EpollAio>, "io_submit"),
+        (calls::<files::UringFiles>, "wait"),
+    ];
+    for (calls, name) in all {
+        // 2 and 6 behind the first one; 11 wait for the end of the turn.
+        for (most, wanted) in [(None, 2), (Some(1), 19), (Some(0), 19), (Some(4), 5)] {
+            let Some(calls) = calls(name, most) else { return };
+            assert_eq!(calls, wanted, "{name} with {most:?}");
+        }
     }
 }

@@ -114,7 +114,7 @@ fuzz_target!(|program: Program| {
     let wake = move || {
         counted.fetch_add(1, Ordering::Relaxed);
     };
-    let pool = Some(Pool::new(limit, chunk_bytes, wake));
+    let pool = Some(Pool::new(limit, chunk_bytes, Arc::new(wake)));
     let mut run = Run { pool, lent: None, wakes, held: Vec::new(), next: 0 };
     for step in &program.steps {
         run.step(step);

@@ -13,6 +13,7 @@ use windlass::sim::Faults;
 #[path = "../../tests/model"]
 mod model {
     pub mod check;
+    pub mod files;
     pub mod finish;
     pub mod quiet;
     pub mod run;
@@ -22,6 +23,7 @@ mod model {
 #[path = "../../tests/worlds/mod.rs"]
 mod worlds;
 
+use model::files;
 use model::state::{Held, Model};
 use model::steps::{Case, Due, Ending, How, Keep, Limits, Owner, Step};
 use worlds::{Completed, Network, Virtual, World};
@@ -118,6 +120,8 @@ fn limits(u: &mut Unstructured) -> Result<Limits> {
         turn_bytes: *u.choose(&[256 << 10, 60, 700])?,
         events: *u.choose(&[1024, 1, 3])?,
         quirks: u.choose(&["", "unix-sends=off", "whole-buffers=on"])?,
+        jobs: *u.choose(&[4096, 1, 3])?,
+        threads: u.int_in_range(1..=3)?,
     })
 }
 
@@ -138,9 +142,13 @@ fn lens(u: &mut Unstructured, most: usize) -> Result<Vec<u16>> {
     (0..count).map(|_| u.int_in_range(0..=4095)).collect()
 }
 
+fn offset(u: &mut Unstructured) -> Result<u16> {
+    u.int_in_range(0..=files::SPAN as u16 - 1)
+}
+
 fn step(u: &mut Unstructured) -> Result<Step> {
     let on = u.arbitrary()?;
-    Ok(match u.int_in_range(0..=29)? {
+    Ok(match u.int_in_range(0..=37)? {
         0 => Step::Pair { tcp: u.arbitrary()?, remote: u.arbitrary()? },
         1 => Step::Listen,
         2 => Step::Accept { on, many: u.arbitrary()?, how: how(u)? },
@@ -178,6 +186,12 @@ fn step(u: &mut Unstructured) -> Result<Step> {
         25 => Step::Post { count: u.int_in_range(1..=5)?, elsewhere: u.ratio(1, 8)? },
         26 => Step::Release { elsewhere: u.ratio(1, 8)? },
         27 if u.ratio(1, 8)? => Step::CloseWatcher,
+        28 => Step::Open { file: on, how: how(u)? },
+        29 | 30 => Step::ReadAt { on, offset: offset(u)?, rooms: lens(u, 3)?, how: how(u)? },
+        31 | 32 => Step::WriteAt { on, offset: offset(u)?, lens: lens(u, 3)?, how: how(u)? },
+        33 => Step::Sync { on, data: u.arbitrary()?, how: how(u)? },
+        34 => Step::SetLen { on, len: offset(u)?, how: how(u)? },
+        35 => Step::Job { us: u.arbitrary()?, panics: u.ratio(1, 4)?, how: how(u)? },
         _ => {
             let ns = if u.arbitrary()? { Some(u.int_in_range(0..=2_999_999)?) } else { None };
             let keep = match u.int_in_range(0..=9)? {

@@ -31,7 +31,6 @@ enum Place {
     Occupy,
     OccupyMany { count: u16 },
     Vacate { which: u16 },
-    Reopen,
     Limit { limit: u16 },
     Find { index: u32, generation: u32 },
 }
@@ -146,15 +145,6 @@ fn table(mut limit: u16, start: u32, steps: &[Place]) {
                 stale.insert((index, generation), mark);
             }
             Place::Vacate { .. } => {}
-            // The place that was occupied last is given out again, with the same name.
-            Place::Reopen => {
-                if let Some((index, generation, _)) = alive.pop() {
-                    table.reopen(index);
-                    assert!(table.find(index, generation).is_none());
-                    let again = occupy(&mut table, limit, &mut alive);
-                    assert!(again.is_none_or(|name| name == (index, generation)));
-                }
-            }
             Place::Limit { limit: to } => {
                 limit = to % 1024;
                 table.set_limit(u32::from(limit));

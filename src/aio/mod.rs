@@ -26,12 +26,12 @@ use std::io;
 
 use crate::clock;
 use crate::completion::Completions;
-use crate::driver::{Complete, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
 use crate::source::Ticket;
 use crate::sys::aio::{Aio, Counters, NOWAIT};
 use crate::sys::fd::{AsFd, BorrowedFd};
-use crate::sys::file_request::{self, BATCH, EAGER, Request};
+use crate::sys::file_request::{self, Request, is_batch};
+use crate::verbs::{Complete, Submit, Wait};
 use owned::Owned;
 pub(crate) use store::Raw;
 use store::Store;
@@ -125,6 +125,8 @@ const MOST_DEPTH: u32 = 1 << 20;
 pub struct AioFiles<S: Store = Owned> {
     store: S,
     aio: Aio,
+    /// The most requests that one io_submit(2) takes.
+    most: u32,
 }
 
 const _: () = {
@@ -150,7 +152,7 @@ impl AioFiles {
         }
         clock::start();
         let aio = Aio::open_exactly(depth)??;
-        Ok(AioFiles { store: Owned::new(depth), aio })
+        Ok(AioFiles { store: Owned::new(depth), aio, most: u32::MAX })
     }
 
     /// How many requests it takes at a time.
@@ -175,10 +177,10 @@ impl AioFiles<Raw> {
     ///
     /// # Errors
     /// `Unsupported` with the refused step; `EMFILE`, `ENFILE`, `ENOMEM`.
-    pub(crate) fn open(entries: u32) -> io::Result<AioFiles<Raw>> {
+    pub(crate) fn open(entries: u32, most: u32) -> io::Result<AioFiles<Raw>> {
         let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
         let aio = Aio::open(entries)?.map_err(refused)?;
-        Ok(AioFiles { store: Raw, aio })
+        Ok(AioFiles { store: Raw, aio, most })
     }
 }
 
@@ -280,7 +282,7 @@ impl<S: Store> Submit for AioFiles<S> {
         let rw_flags = if syncs { 0 } else { NOWAIT };
         // SAFETY: the store's promise.
         unsafe { self.aio.push(Request { rw_flags, ..request }) };
-        if self.aio.in_kernel() < EAGER || self.aio.queued() >= BATCH {
+        if is_batch(self.aio.queued(), self.aio.in_kernel(), self.most) {
             self.aio.flush();
             self.store.changed(&mut self.aio);
         }

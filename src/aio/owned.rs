@@ -20,11 +20,11 @@ use crate::completion::{Completion, Completions, Done};
 use crate::error::{Error, ErrorKind, Limit, Reason, Rejected};
 use crate::leaked::{PATIENCE_NS, leak};
 use crate::op::OpCode;
-use crate::slots::{self, Entry, NIL, Table, VACANT};
 use crate::source::{Source, Ticket};
 use crate::sys::aio::{Aio, Completed, Request};
 use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::{file_request, fork};
+use crate::table::{self, Entry, NIL, Table, VACANT};
 
 /// The most bytes of one request.
 const MOST_BYTES: usize = i32::MAX as usize;
@@ -52,7 +52,7 @@ impl Owned {
     pub(super) fn new(depth: u32) -> Owned {
         fork::watch();
         Owned {
-            table: Table::starting_at(depth, slots::another_start()),
+            table: Table::starting_at(depth, table::another_start()),
             taken: Vec::new(),
             forks: fork::generation(),
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::op::AioOp;
 use super::store::Store;
 use super::*;
-use crate::driver::leaked_buffers;
+use crate::leaked::leaked_buffers;
 use crate::skip::{Needs, skip};
 
 /// A drop waits one second at most. It leaves the buffer of what has not ended then to the kernel,

@@ -72,7 +72,7 @@ fn owners_are_borrowed_once_and_dropped_once() {
 /// The bytes that a lease keeps unique stay so on their way through a buffer, and no others.
 #[test]
 fn a_unique_lease_goes_through_a_buffer() {
-    let mut pool = Pool::new(1 << 10, 256, || {});
+    let mut pool = Pool::new(1 << 10, 256, std::sync::Arc::new(|| {}));
     let mut lease = pool.copy(b"0123456789").expect("room");
     let tail = lease.split_off(6);
     let mut part = Buf::from(lease).slice(2..).into_lease_mut().expect("unique");

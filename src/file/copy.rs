@@ -9,7 +9,7 @@ use super::{CopyOptions, Metadata, OpenOptions};
 use crate::buf::Target;
 use crate::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::fs::{self, MOST_BYTES, errno_of};
-use crate::sys::{Moved, descriptor, os_errno, os_error, path, transfer};
+use crate::sys::{Moved, descriptor, os_errno, os_error, path, sendfile};
 
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
 /// is. When it fails, a target that it has made is removed; one that was there is left cut.
@@ -74,7 +74,7 @@ impl Pair {
             return (0, Err(errno_of(&error)));
         }
         let (from, to) = (self.from.as_raw_fd(), self.to.as_raw_fd());
-        match transfer::clone_blocks(from, to) {
+        match sendfile::clone_blocks(from, to) {
             0 => return (self.known.size, Ok(())),
             error if options.reflink => return (0, Err(-error as i32)),
             _ => {}
@@ -90,8 +90,8 @@ fn bytes(from: RawFd, to: RawFd) -> Progress {
     let mut memory = Vec::new();
     repeat(u64::MAX, |done| {
         if memory.is_empty() {
-            let moved = transfer::copy_range(from, to, done, MOST_BYTES);
-            if moved != 0 && moved != transfer::UNSUPPORTED {
+            let moved = sendfile::copy_range(from, to, done, MOST_BYTES);
+            if moved != 0 && moved != sendfile::UNSUPPORTED {
                 return moved;
             }
             memory.resize(COPY, 0);

@@ -1,7 +1,7 @@
 //! What a driver remembers of a file, so that what was refused once is not asked again.
 
 use crate::sys::fd::RawFd;
-use crate::sys::{HowOpen, fs, stat};
+use crate::sys::{OpenMode, fs, stat};
 
 /// Known, and how its operations go: packed into a word of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ const OFFSET_SHIFT: u32 = 16;
 impl Facts {
     /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct
     /// I/O must be (powers of two; `None` if the file does not say).
-    pub(crate) fn new(how: HowOpen, alignment: Option<(u32, u32)>) -> Facts {
+    pub(crate) fn new(how: OpenMode, alignment: Option<(u32, u32)>) -> Facts {
         // What every disk takes.
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
         let log = |size: u32| u64::from(size.max(1).ilog2());
@@ -36,7 +36,7 @@ impl Facts {
     /// and writes must be multiples of these numbers of bytes, both powers of two. (For authors of
     /// kernels.)
     pub fn direct(memory: u32, offset: u32) -> Facts {
-        let how = HowOpen { direct: true, ..HowOpen::default() };
+        let how = OpenMode { direct: true, ..OpenMode::default() };
         Facts::new(how, Some((memory.next_power_of_two(), offset.next_power_of_two())))
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_file() {
-        let mut facts = Facts::new(HowOpen { appends: true, ..HowOpen::default() }, None);
+        let mut facts = Facts::new(OpenMode { appends: true, ..OpenMode::default() }, None);
         assert!(facts.is_known() && facts.appends() && !facts.is_direct());
         assert!(facts.writes_in_a_row());
         assert!(facts.may_read_now() && !facts.is_refused());
@@ -130,10 +130,10 @@ mod tests {
         assert_eq!(Facts::from_bits(facts.bits()), facts);
         assert!(!facts.may_read_now() && facts.is_refused());
 
-        let facts = Facts::new(HowOpen { synchronous: true, ..HowOpen::default() }, None);
+        let facts = Facts::new(OpenMode { synchronous: true, ..OpenMode::default() }, None);
         assert!(!facts.writes_in_a_row() && facts.may_read_now());
 
-        let facts = Facts::new(HowOpen { direct: true, ..HowOpen::default() }, Some((4, 512)));
+        let facts = Facts::new(OpenMode { direct: true, ..OpenMode::default() }, Some((4, 512)));
         assert!(facts.is_direct() && !facts.may_read_now() && !facts.writes_in_a_row());
         let memory = |start: usize| std::ptr::without_provenance(1024 + start);
         assert!(facts.fits(memory(4), 1024, 512));

@@ -12,17 +12,15 @@
 //! list.rs       lists of buffers, as a kernel is told them
 //! copy.rs       a file into another
 //! directory.rs  the names in a directory: all, or part by part
-//! engine/       engines that need no thread, beside a selector
-//! options.rs stat.rs    the public words
+//! options.rs stat.rs file_ref.rs    the public words
 //! ```
 
 mod backend;
 mod copy;
 mod directory;
-pub(crate) mod engine;
 mod facts;
+mod file_ref;
 mod list;
-mod op;
 mod options;
 mod position;
 mod request;
@@ -34,12 +32,12 @@ pub(crate) mod work;
 
 pub(crate) use backend::VARIABLE;
 pub use backend::{FileBackend, UnknownBackend};
+pub(crate) use directory::MOST_ENTRIES;
 pub use directory::{DirPart, DirReader};
 pub use facts::Facts as FileFacts;
+pub use file_ref::FileRef;
 pub use list::FileList;
 pub(crate) use list::Vectors;
-pub use op::{FileRef, Priority};
-pub(crate) use op::{HIGH, LOW};
 pub use options::{Access, CopyOptions, OpenOptions};
 pub(crate) use position::send;
 pub use request::{FileAnswer, FileRequest, FileWork};

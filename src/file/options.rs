@@ -112,6 +112,10 @@ impl OpenOptions {
         self.has(DIRECT)
     }
 
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.has(SYNC | DSYNC)
+    }
+
     /// The permissions of a file that is made, less the umask: the third argument of open(2).
     pub const fn permissions(&self) -> u32 {
         self.mode

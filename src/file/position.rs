@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use crate::buf::{Buf, Target};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
-use crate::sys::{Moved, transfer};
+use crate::sys::{Moved, sendfile};
 
 /// What every direct read but one of a tail is a multiple of, in bytes.
 const SECTOR: u64 = 512;
@@ -104,14 +104,14 @@ pub(crate) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progres
         let at = offset.saturating_add(done);
         let rest = (len - done).min(MOST_BYTES as u64) as usize;
         if memory.is_empty() {
-            let sent = transfer::send_file(socket, file, at, rest);
-            if sent != transfer::UNSUPPORTED {
+            let sent = sendfile::send_file(socket, file, at, rest);
+            if sent != sendfile::UNSUPPORTED {
                 return sent;
             }
             memory.resize(COPY.min(rest), 0);
         }
         let most = rest.min(memory.len());
-        transfer::send_copy(socket, file, at, &mut memory[..most])
+        sendfile::send_copy(socket, file, at, &mut memory[..most])
     })
 }
 

@@ -10,8 +10,7 @@ use std::time::SystemTime;
 use super::directory::{self, DirReader};
 use super::work::{Outcome, Value, done, of, outcome, plain, uninterrupted};
 use super::{Access, CopyOptions, FileRef, HostName, OpenOptions, copy};
-use crate::completion::Message;
-use crate::source::Source;
+use crate::message::Message;
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
 use crate::sys::{self, path, resolve, stat};
@@ -310,16 +309,6 @@ impl Task {
                     .map(|(host, service)| Value::HostName(HostName { host, service })),
             ),
             Task::Run(job) => outcome(Ok(Value::Job(job.run()))),
-        }
-    }
-}
-
-impl FileRef {
-    /// The source of an operation on this file.
-    pub(super) fn source(&self) -> Source {
-        match self {
-            FileRef::Source(source) => *source,
-            _ => Source::NONE,
         }
     }
 }

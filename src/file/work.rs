@@ -8,8 +8,8 @@ use super::position::{self, Progress};
 use super::task::Task;
 use super::{DirEntry, DirPart, HostName, Metadata, StatFs};
 use crate::buf::Buf;
-use crate::completion::Message;
 use crate::discard::discard;
+use crate::message::Message;
 use crate::source::Handle;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{errno_of, file};
@@ -18,22 +18,56 @@ use crate::workers::Work;
 /// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)
 /// and stay so until the work is done: the caller sees to that. No work moves a file position.
 /// `EINTR` is not an answer: an interrupted call is repeated.
-pub(crate) enum WorkItem {
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WorkItem {
     /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
-    ReadAt { fd: RawFd, buf: Buf, offset: u64 },
+    ReadAt {
+        /// The file.
+        fd: RawFd,
+        /// Where the bytes go.
+        buf: Buf,
+        /// Where in the file they start.
+        offset: u64,
+    },
     /// Writes all bytes of `buf` from `offset` on; with `O_APPEND` on Linux at the end instead.
-    WriteAt { fd: RawFd, buf: Buf, offset: u64 },
+    WriteAt {
+        /// The file.
+        fd: RawFd,
+        /// The bytes.
+        buf: Buf,
+        /// Where in the file they go.
+        offset: u64,
+    },
     /// Bytes and metadata are on the disk: fsync(2), `F_FULLFSYNC` on macOS.
-    Sync { fd: RawFd },
+    Sync {
+        /// The file.
+        fd: RawFd,
+    },
     /// Bytes, and the metadata that reading them needs, are on the disk: fdatasync(2).
-    DataSync { fd: RawFd },
+    DataSync {
+        /// The file.
+        fd: RawFd,
+    },
     /// A range is in the page cache, as far as it can be read.
-    Fetch { fd: RawFd, offset: u64, len: usize },
-    /// → `Value::Closed`. Closing the last descriptor of a removed file frees its disk space, which
-    /// takes time. An error closes the descriptor as well.
+    Fetch {
+        /// The file.
+        fd: RawFd,
+        /// Where the range starts.
+        offset: u64,
+        /// How many bytes it has.
+        len: usize,
+    },
+    /// Closes a descriptor, also when that fails. Closing the last one of a removed file frees its
+    /// disk space, which takes time.
     Close(Handle),
-    /// What an operation asks for; `fd` is its source's descriptor, -1 where it needs none.
-    Task { fd: RawFd, task: Task },
+    /// What an operation asks for.
+    Task {
+        /// The descriptor of the operation's source, -1 where it needs none.
+        fd: RawFd,
+        /// What it asks for.
+        task: Task,
+    },
 }
 
 /// What work has come to.
@@ -117,12 +151,6 @@ impl Work for WorkItem {
     type Output = Outcome;
     fn run(self) -> Outcome {
         WorkItem::run(self)
-    }
-    fn bytes(&self) -> usize {
-        match self {
-            WorkItem::WriteAt { buf, .. } => buf.len(),
-            _ => 0,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Op, OpCode};
 use crate::address::Address;
-use crate::extra::Extra;
+use crate::payload::Payload;
 use crate::source::{Handle, Source};
 #[cfg(doc)]
 use crate::{Builder, Done, Limit, Reason, Watcher};
@@ -122,7 +122,7 @@ impl Op {
     /// connection sees it end.
     pub fn connect(address: impl Into<Address>) -> Op {
         let mut op = Op::plain(OpCode::Connect, Source::NONE);
-        op.extra = Extra::from(address.into());
+        op.payload = Payload::from(address.into());
         op
     }
 
@@ -174,7 +174,7 @@ impl Op {
             Ok(fd) => address.set_descriptors(vec![fd]),
             Err(_virtual_handle) => op.count = 1,
         }
-        op.extra = Extra::from(address);
+        op.payload = Payload::from(address);
         op
     }
 }

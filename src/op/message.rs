@@ -3,7 +3,7 @@
 use super::{DEFERRED, Op, OpCode};
 use crate::address::Address;
 use crate::buf::Buf;
-use crate::extra::Extra;
+use crate::payload::Payload;
 use crate::source::Source;
 use crate::sys::fd::OwnedFd;
 #[cfg(doc)]
@@ -180,7 +180,7 @@ impl Op {
     /// sends queued behind it go on.
     pub fn send_to(source: Source, buf: impl Into<Buf>, address: impl Into<Address>) -> Op {
         let mut op = Op::with_buf(OpCode::SendTo, source, buf.into());
-        op.extra = Extra::from(address.into());
+        op.payload = Payload::from(address.into());
         op
     }
 
@@ -293,7 +293,7 @@ impl Op {
         let mut op = Op::with_buf(OpCode::SendDescriptors, source, buf.into());
         let mut address = Address::unspecified();
         address.set_descriptors(descriptors);
-        op.extra = Extra::from(address);
+        op.payload = Payload::from(address);
         op
     }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{Op, OpCode, RELATIVE, bounded};
 use crate::clock;
-use crate::interest::Ready;
 use crate::source::Source;
+use crate::sys::interest::Ready;
 #[cfg(doc)]
 use crate::{Done, ErrorKind, Limit, Reason, Watcher};
 

@@ -1,6 +1,6 @@
 //! Whether the system takes several datagrams with one call, and what `explain` says of it.
 
-use crate::driver::Explain;
+use crate::explain::Explain;
 use crate::sys::datagrams;
 
 /// Denials in a row that count as a filter's. A firewall, too, answers sends with `EPERM`.

@@ -5,75 +5,67 @@
 //!
 //! A read that ends early gives its buffer back with the length that the kernel has written.
 
-use super::writes::is_nothing;
 use super::*;
-use crate::buf::Buf;
 use crate::error::{Error, ErrorKind};
-use crate::slots::{Entry, InFlight};
+use crate::operation::InFlight;
 use crate::source::SourceKind;
+use crate::table::Entry;
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
     /// goes on.
     #[inline(always)]
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         let (code, token, more, next) = (op.code, op.token, op.multishot, op.next);
         let mut ticket = Ticket::from_parts(slot, op.generation());
-        if code == OpCode::Read && op.count != 0 {
+        if was_inline(op) {
             ticket = moved_ticket(index, op.count);
         }
         let state = &mut self.sources[index];
         let source = state.name(index);
         if !more {
-            state.pop_read(&mut self.slots, next);
-            self.deadlines.remove(slot);
-            self.slots.vacate(slot);
+            state.pop_read(&mut self.ops.table, next);
+            self.ops.deadlines.remove(slot);
+            self.ops.table.vacate(slot);
         }
-        self.counts.went_on += u64::from(more);
-        self.batch.push(Completion::new(code, source, ticket, token, result).with_more(more));
+        self.stats.went_on += u64::from(more);
+        self.outbox
+            .batch
+            .push(Completion::new(code, source, ticket, token, result).with_more(more));
     }
 
     /// Delivers the result of a write-side operation.
     pub(super) fn finish_write(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
-        let op = &self.slots[slot];
+        let op = &self.ops[slot];
         let (code, token) = (op.code, op.token);
         let ticket = self.ticket(slot);
-        let source = match code {
-            OpCode::Connect if op.count != OF_SOURCE => Source::NONE,
-            _ => self.sources[index].name(index),
+        let source = match code.names_no_source() && op.count != OF_SOURCE {
+            true => Source::NONE,
+            false => self.sources[index].name(index),
         };
         self.unlink(slot);
-        self.slots.vacate(slot);
-        self.batch.push(Completion::new(code, source, ticket, token, result));
-    }
-
-    /// Delivers the result of a poll.
-    pub(super) fn finish_poll(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
-        self.finish_write(index, slot, result);
+        self.ops.table.vacate(slot);
+        self.outbox.batch.push(Completion::new(code, source, ticket, token, result));
     }
 
     /// Takes an operation out of its queue and the deadline heap.
     pub(super) fn unlink(&mut self, slot: u32) {
-        self.deadlines.remove(slot);
-        let op = &self.slots[slot];
+        self.ops.deadlines.remove(slot);
+        let op = &self.ops[slot];
         if op.source == NIL {
             return;
         }
-        let state = &mut self.sources[op.source];
-        match op.code {
-            OpCode::Poll | OpCode::WaitDrained | OpCode::Timer => {
-                state.remove_poll(&mut self.slots, slot);
-            }
-            code if code.is_file() => state.remove_poll(&mut self.slots, slot),
-            OpCode::Nop => {}
-            OpCode::SendFile => {
-                let index = op.source;
-                state.remove_write(&mut self.slots, slot);
+        let (index, state) = (op.source, &mut self.sources[op.source]);
+        match op.code.waits_in() {
+            WaitsIn::Reads => state.remove_read(&mut self.ops.table, slot),
+            WaitsIn::Writes if op.code.family() == Family::SendFile => {
+                state.remove_write(&mut self.ops.table, slot);
                 self.drop_fetch(index, slot);
             }
-            code if code.is_read() => state.remove_read(&mut self.slots, slot),
-            _ => state.remove_write(&mut self.slots, slot),
+            WaitsIn::Writes => state.remove_write(&mut self.ops.table, slot),
+            WaitsIn::Unordered | WaitsIn::Kernel => state.remove_poll(&mut self.ops.table, slot),
+            WaitsIn::Nothing => {}
         }
     }
 
@@ -81,7 +73,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
-        let op = &self.slots[slot];
+        let op = &self.ops[slot];
         if op.in_flight != InFlight::No {
             // The kernel is asked once: it answers each time.
             let told = op.in_flight.ending().is_some();
@@ -89,75 +81,54 @@ impl<K: Kernel> Proactor<K> {
                 return self.stop(slot, kind);
             }
         }
-        if self.slots[slot].code == OpCode::Connect && self.slots[slot].count != 0 {
+        if self.ops[slot].code.family() == Family::Connect && self.ops[slot].count != 0 {
             return self.fail_connect(slot, kind);
         }
         let ticket = self.ticket(slot);
         self.unlink(slot);
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         let (index, code, token, moved) = (op.source, op.code, op.token, op.moved);
-        let count = op.count;
+        let unsent = unsent(op);
         let mut buf = op.buf.take();
         let address = op.address.take();
-        self.slots.vacate(slot);
-        if matches!(code, OpCode::ReadInto | OpCode::ReadExact | OpCode::RecvFrom | OpCode::ReadAt)
-        {
+        self.ops.table.vacate(slot);
+        if code.fills() {
             // SAFETY: the kernel has written `moved` bytes from the start.
             unsafe { buf.set_filled(moved as usize) };
         }
-        self.keep_address(address);
-        let source = match code {
-            OpCode::Connect | OpCode::Nop => Source::NONE,
-            _ if index == NIL => Source::NONE,
-            _ => self.sources[index].name(index),
-        };
-        let writes = matches!(
-            code,
-            OpCode::Write | OpCode::SendTo | OpCode::SendDescriptors | OpCode::SendFile
-        );
-        let unsent = match code {
-            OpCode::SendFile => count - moved,
-            _ if writes => buf.len() as u32 - moved,
-            _ => 0,
+        self.memory.keep_address(address);
+        let source = match code.names_no_source() || index == NIL {
+            true => Source::NONE,
+            false => self.sources[index].name(index),
         };
         let error = Error::new(kind, moved, buf);
-        self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
-        if writes {
+        self.outbox.batch.push(Completion::new(code, source, ticket, token, Err(error)));
+        if code.queues() {
             self.unqueue(index, unsent);
         }
-        match code {
-            OpCode::Connect => {
-                self.close_source(index);
-            }
-            OpCode::Close => self.sources[index].flags &= !CLOSING,
-            OpCode::Write | OpCode::SendDescriptors | OpCode::SendFile
-                if moved > 0
-                    && !matches!(
-                        kind,
-                        ErrorKind::Aborted
-                            | ErrorKind::Closed
-                            | ErrorKind::Forked
-                            | ErrorKind::Overflow
-                    ) =>
-            {
+        match code.family() {
+            Family::Connect => self.close_source(index),
+            Family::Close => self.close_failed(index, code),
+            _ if code.tears() && moved > 0 && !ends_source(kind) => {
                 // A hole in the stream: the writes queued behind it must not go out.
                 while self.sources[index].writes.head != NIL {
                     let head = self.sources[index].writes.head;
                     // The kernel has answered: the operation ends as it was told to.
-                    self.slots[head].in_flight = InFlight::No;
+                    self.ops[head].in_flight = InFlight::No;
                     self.fail(head, ErrorKind::Torn);
                 }
             }
-            code if code.is_file() => self.file_left(index),
-            _ if !self.waits.is_empty() => self.stop_waiting(index),
+            _ if code.is_file() => self.file_left(index),
+            _ if !self.sched.waits.is_empty() => self.stop_waiting(index),
             _ => {}
         }
         if code.is_read() {
             self.note_pause(index);
         }
         // A range that a thread reads for has kept those behind it waiting.
-        let freed = code == OpCode::SendFile && self.sources[index].can_write();
-        if (writes || code == OpCode::Shutdown) && self.need_no_room(index) || freed {
+        let freed = code.family() == Family::SendFile && self.sources[index].can_write();
+        let is_write = code.queues() || code.family() == Family::Close;
+        if is_write && self.need_no_room(index) || freed {
             self.enqueue(index);
         }
     }
@@ -168,9 +139,9 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let head = state.writes.head;
         let needs_none = head != NIL
-            && match self.slots[head].code {
-                OpCode::Shutdown | OpCode::Close => true,
-                OpCode::Write => is_nothing(state, &self.slots[head]),
+            && match self.ops[head].code.family() {
+                Family::Close => true,
+                Family::Write => is_nothing(state, &self.ops[head]),
                 _ => false,
             };
         if needs_none {
@@ -181,7 +152,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// A read that waited for a lease may be gone; what is behind it may need none.
     #[cold]
-    fn stop_waiting(&mut self, index: u32) {
+    pub(super) fn stop_waiting(&mut self, index: u32) {
         if index == NIL || !self.sources[index].has(WAITING) {
             return;
         }
@@ -203,43 +174,16 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends the [`Op::wait_drained`] operations whose number of queued bytes is reached.
-    #[cold]
-    pub(super) fn run_drains(&mut self, index: u32) {
-        if self.sources[index].fd < 0 {
-            // It connects: they wait for that.
-            return;
-        }
-        let mut slot = self.sources[index].polls;
-        while slot != NIL {
-            let op = &self.slots[slot];
-            let next = op.next;
-            if op.code == OpCode::WaitDrained && self.sources[index].queued_bytes <= op.count {
-                self.finish_write(index, slot, Ok(Done::Drained));
-            }
-            slot = next;
-        }
-    }
-
     /// The time of an operation has come.
     pub(super) fn expire(&mut self, slot: u32) {
-        let op = &self.slots[slot];
-        if op.code == OpCode::Connect && op.count == OF_SOURCE {
-            return self.expire_connect(slot);
+        let op = &self.ops[slot];
+        match op.code.family() {
+            Family::Connect if op.count == OF_SOURCE => self.expire_connect(slot),
+            // Its own time, not its deadline.
+            Family::Timer if op.count == 0 => self.fire(slot),
+            _ if self.ends_in_last_try(slot) => {}
+            _ => self.fail(slot, ErrorKind::Deadline),
         }
-        if op.code != OpCode::Timer || op.count != 0 {
-            // The timer's deadline came, not its own time.
-            if !self.ends_in_last_try(slot) {
-                self.fail(slot, ErrorKind::Deadline);
-            }
-            return;
-        }
-        let (ticket, token, index) = (self.ticket(slot), op.token, op.source);
-        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
-        self.unlink(slot);
-        self.slots.vacate(slot);
-        let done = Ok(Done::Timer);
-        self.batch.push(Completion::new(OpCode::Timer, source, ticket, token, done));
     }
 
     /// Tries an operation whose time has come once more where what it waits for may be there
@@ -247,20 +191,20 @@ impl<K: Kernel> Proactor<K> {
     /// the selector had more to tell than one wait takes, or bytes may stand behind passed
     /// descriptors. True when the operation has ended.
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
-        let op = &self.slots[slot];
+        let op = &self.ops[slot];
         let (index, generation) = (op.source, op.generation());
         if index == NIL {
             return false;
         }
         let state = &mut self.sources[index];
         let mut left = self.config.source_budget.min(MOST_COPIED);
-        if state.has(READS) && state.reads.head == slot && !state.has(RESTING) {
-            if self.untold || state.has(TO_RECHECK) {
+        if state.has(READS) && state.reads.head == slot && !state.has(INLINE_READ) {
+            if self.sched.select_was_full || state.has(TO_RECHECK) {
                 state.flags |= READABLE;
             }
             self.run_reads(index, &mut left);
         } else if state.writes.head == slot {
-            if self.untold {
+            if self.sched.select_was_full {
                 state.flags |= WRITABLE;
             }
             self.run_writes(index, &mut left);
@@ -268,30 +212,30 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         self.requeue(index);
-        self.slots.find(slot, generation).is_none()
+        self.ops.table.find(slot, generation).is_none()
     }
 
     /// Whether a ticket belongs to a read that rests in its source.
-    pub(super) fn rests(&self, ticket: Ticket) -> bool {
-        self.sources.peek(ticket.index() & !RESTS).is_some_and(|state| {
-            state.has(RESTING) && state.read_generation == ticket.generation().get()
+    pub(super) fn is_inline(&self, ticket: Ticket) -> bool {
+        self.sources.table.peek(ticket.index() & !INLINE_TICKET).is_some_and(|state| {
+            state.has(INLINE_READ) && state.read_generation == ticket.generation().get()
         })
     }
 
     /// Serves the queue if it may hold the submission of this ticket: another thread may have
     /// handed the ticket to the program before the loop took the request.
     pub(super) fn take_submitted(&mut self, ticket: Ticket) {
-        let kept = self.slots.find(ticket.index(), ticket.generation());
-        if !self.serving && kept.is_some_and(|op| op.reserved) {
+        let kept = self.ops.table.find(ticket.index(), ticket.generation());
+        if !self.inbox.serving && kept.is_some_and(|op| op.reserved) {
             self.take_queued();
         }
     }
 
     pub(super) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.index();
-        if slot & RESTS != 0 {
-            if self.rests(ticket) {
-                self.fail_rest(slot & !RESTS, ErrorKind::Cancelled);
+        if slot & INLINE_TICKET != 0 {
+            if self.is_inline(ticket) {
+                self.fail_inline_read(slot & !INLINE_TICKET, ErrorKind::Cancelled);
                 return true;
             }
             let moved = self.moved_read(ticket);
@@ -301,12 +245,12 @@ impl<K: Kernel> Proactor<K> {
             return moved.is_some();
         }
         self.take_submitted(ticket);
-        match self.slots.find(slot, ticket.generation()) {
+        match self.ops.table.find(slot, ticket.generation()) {
             None => false,
             Some(op) if op.reserved => {
                 // At the bound of waiting completions the loop takes no requests. It cancels the
                 // operation when it takes the operation's request.
-                let waits = self.batch.is_full() && !self.serving;
+                let waits = self.outbox.batch.is_full() && !self.inbox.serving;
                 op.count |= u32::from(waits);
                 waits
             }
@@ -322,13 +266,13 @@ impl<K: Kernel> Proactor<K> {
         if self.state(source).is_none_or(|state| state.has(RESERVED | CONNECTING)) {
             return 0;
         }
-        let before = self.batch.len();
+        let before = self.outbox.batch.len();
         let told = self.count_told(source.index());
         self.end_operations(source.index(), ErrorKind::Cancelled);
         let told = self.count_told(source.index()) - told;
-        let count = self.batch.len() - before + told;
-        if K::COMPLETES && self.stops {
-            self.collect();
+        let count = self.outbox.batch.len() - before + told;
+        if K::COMPLETES && self.kernel_ops.cancels_pending {
+            self.reap();
         }
         count
     }
@@ -350,9 +294,10 @@ impl<K: Kernel> Proactor<K> {
         let mut slot = self.sources[index].polls;
         while slot != NIL {
             // Work on a file that has begun stays.
-            let next = self.slots[slot].next;
+            let next = self.ops[slot].next;
             // A timer of a source whose connect has failed goes on: it has waited for a time only.
-            let stays = matches!(kind, ErrorKind::Os(_)) && self.slots[slot].code == OpCode::Timer;
+            let is_timer = self.ops[slot].code.family() == Family::Timer;
+            let stays = matches!(kind, ErrorKind::Os(_)) && is_timer;
             if !stays {
                 self.fail(slot, kind);
             }
@@ -368,8 +313,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// Ends the reads of a source in their order.
     pub(super) fn fail_reads(&mut self, index: u32, kind: ErrorKind) {
-        if self.sources[index].has(RESTING) {
-            self.fail_rest(index, kind);
+        if self.sources[index].has(INLINE_READ) {
+            self.fail_inline_read(index, kind);
         }
         if K::COMPLETES && self.sources[index].has(READ_BUSY) {
             return self.stop_queue(self.sources[index].reads.head, kind);
@@ -377,25 +322,6 @@ impl<K: Kernel> Proactor<K> {
         while self.sources[index].reads.head != NIL {
             self.fail(self.sources[index].reads.head, kind);
         }
-    }
-
-    /// Ends the resting read.
-    pub(super) fn fail_rest(&mut self, index: u32, kind: ErrorKind) {
-        let state = &mut self.sources[index];
-        state.flags &= !(RESTING | RESTING_MORE);
-        let (source, ticket) = (state.name(index), state.resting_ticket(index));
-        let token = state.read_token;
-        let error = Error::new(kind, 0, Buf::NONE);
-        self.batch.push(Completion::new(OpCode::Read, source, ticket, token, Err(error)));
-        if self.batch.is_full() {
-            // A read that comes to rest skips the check for waiting completions: the next
-            // submission checks.
-            self.sources[index].flags |= READABLE;
-        }
-        if !self.waits.is_empty() {
-            self.stop_waiting(index);
-        }
-        self.note_pause(index);
     }
 
     pub(super) fn abort_source(&mut self, source: Source) -> bool {
@@ -416,7 +342,7 @@ impl<K: Kernel> Proactor<K> {
         if self.is_in_kernel(index) {
             self.hide(index, ABORTING | CLOSING);
             if K::COMPLETES {
-                self.collect();
+                self.reap();
             }
             return;
         }
@@ -434,14 +360,14 @@ impl<K: Kernel> Proactor<K> {
     /// (To close a file may take long.)
     #[inline]
     pub(super) fn is_done_with(&self, index: u32) -> bool {
-        const LEFT: u32 = RESTING | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
+        const LEFT: u32 = INLINE_READ | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
         let state = &self.sources[index];
         !state.has(LEFT) && state.polls == NIL && state.kind() != SourceKind::File
     }
 
     /// Closes the descriptor of a source without operations and vacates its place.
     pub(super) fn close_source(&mut self, index: u32) {
-        self.note_forks();
+        self.sources.observe_forks();
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
@@ -453,7 +379,7 @@ impl<K: Kernel> Proactor<K> {
                 self.kernel.deregister(fd, key);
             }
             if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
-                self.kernel.restore(fd);
+                self.kernel.calls_mut().restore(fd);
             }
             self.kernel.close(fd);
         }
@@ -461,40 +387,30 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(super) fn vacate_source(&mut self, index: u32) {
-        if !self.inherited.is_empty() {
-            self.inherited.remove(&index);
-        }
-        if !self.shared.is_empty() {
-            self.shared.remove(&index);
-        }
-        self.drop_token(index);
-        let state = &mut self.sources[index];
-        self.counts.hidden -= u32::from(state.has(RESERVED | ABORTING));
-        self.idle.leave(index);
-        state.fd = -1;
-        state.flags = 0;
+        self.stats.hidden -= u32::from(self.sources[index].has(RESERVED | ABORTING));
+        self.time.idle.leave(index);
         self.sources.vacate(index);
     }
 
     pub(super) fn close_all(&mut self) {
-        if self.closed {
+        if self.sources.closed {
             return;
         }
-        self.closed = true;
-        self.remote.close();
+        self.sources.closed = true;
+        self.inbox.remote.close();
         self.end_attempts();
-        while let Some(request) = self.remote.take() {
+        while let Some(request) = self.inbox.remote.take() {
             self.refuse_closed(request);
         }
-        let sources: Vec<u32> = self.sources.occupied().collect();
+        let sources: Vec<u32> = self.sources.table.occupied().collect();
         for &index in &sources {
             // A connect's source vacates its place when the operation ends.
             self.end_operations(index, ErrorKind::Closed);
         }
-        if self.busy > 0 {
+        if self.kernel_ops.busy > 0 {
             self.drain();
         }
-        let sources: Vec<u32> = self.sources.occupied().collect();
+        let sources: Vec<u32> = self.sources.table.occupied().collect();
         for &index in &sources {
             if self.is_in_kernel(index) {
                 self.hide(index, ABORTING | CLOSING);
@@ -502,26 +418,23 @@ impl<K: Kernel> Proactor<K> {
                 self.close_source(index);
             }
         }
-        let mut timers: Vec<u32> = self.slots.occupied().collect();
-        timers.sort_unstable_by_key(|&slot| self.slots[slot].reserved);
+        let mut timers: Vec<u32> = self.ops.table.occupied().collect();
+        timers.sort_unstable_by_key(|&slot| self.ops[slot].reserved);
         for slot in timers {
-            if self.slots[slot].reserved {
-                self.slots.vacate(slot);
+            if self.ops[slot].reserved {
+                self.ops.table.vacate(slot);
             } else {
                 self.fail(slot, ErrorKind::Closed);
             }
         }
-        self.ready.clear();
-        self.bulk.clear();
-        self.waits.clear();
-        self.rechecks.clear();
-        self.paused.clear();
+        self.sched.clear();
+        self.time.paused.clear();
     }
 
     /// Closes the sources that are left when the driver is dropped.
     pub(super) fn close_descriptors(&mut self) {
-        self.note_forks();
-        let sources: Vec<u32> = self.sources.occupied().collect();
+        self.sources.observe_forks();
+        let sources: Vec<u32> = self.sources.table.occupied().collect();
         for index in sources {
             if self.sources[index].kind() == SourceKind::File && self.is_at_work(index) {
                 // A thread is still at it: the number must not become another file's.
@@ -530,11 +443,25 @@ impl<K: Kernel> Proactor<K> {
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
             if fd >= 0 {
                 if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
-                    self.kernel.restore(fd);
+                    self.kernel.calls_mut().restore(fd);
                 }
                 self.kernel.close(fd);
                 self.sources[index].fd = -1;
             }
         }
+    }
+}
+
+/// Whether this end of an operation is that of its source.
+fn ends_source(kind: ErrorKind) -> bool {
+    use ErrorKind::{Aborted, Closed, Forked, Overflow};
+    matches!(kind, Aborted | Closed | Forked | Overflow)
+}
+
+/// Bytes of a write that are not out.
+fn unsent(op: &Operation) -> u32 {
+    match op.code.family() {
+        Family::SendFile => op.count - op.moved,
+        _ => (op.buf.len() as u32).saturating_sub(op.moved),
     }
 }

@@ -2,10 +2,12 @@
 //! anew.
 
 use super::*;
+use crate::deadline::Deadlines;
 use crate::error::ErrorKind;
+use crate::operation::InFlight;
 use crate::remote::Request;
-use crate::slots::{Entry, InFlight};
 use crate::source::SourceKind;
+use crate::table::Entry;
 
 /// The flags that a source keeps in a forked child.
 const KEPT: u32 = CLOSING
@@ -15,8 +17,8 @@ const KEPT: u32 = CLOSING
     | CONNECTING
     | PREPARED
     | BYTES
-    | RESTING
-    | RESTING_MORE
+    | INLINE_READ
+    | INLINE_MULTISHOT
     | READS
     | WRITES
     | POLLS
@@ -29,29 +31,28 @@ impl<K: Kernel> Proactor<K> {
         if self.check_fork().is_ok() {
             return Ok(());
         }
-        if self.closed {
+        if self.sources.closed {
             return Err(Reason::Closed.into());
         }
         let kernel = self.kernel.renew(&self.config)?;
         self.kernel.abandon();
         self.kernel = kernel;
-        let parents = std::mem::replace(&mut self.remote, remote(&self.config, &self.kernel));
-        self.pool = Pool::new(self.config.swap_limit, self.config.buffer_size, self.remote.waker());
+        let parents = std::mem::replace(&mut self.inbox.remote, remote(&self.config, &self.kernel));
+        self.memory.pool =
+            Pool::new(self.config.swap_limit, self.config.buffer_size, self.inbox.remote.waker());
         let counts = std::mem::take(&mut self.files.counts);
         self.files = Files::default();
         self.files.counts = counts;
-        (self.busy, self.stops, self.stopping, self.untold) = (0, false, false, false);
-        self.forks = fork::generation();
-        self.note_forks();
+        self.kernel_ops = KernelOps::default();
+        self.sched.select_was_full = false;
+        self.sources.forks.generation = fork::generation();
+        self.sources.observe_forks();
         self.end_parents(parents);
-        self.deadlines = Deadlines::new();
-        self.ready.clear();
-        self.bulk.clear();
-        self.waits.clear();
-        self.rechecks.clear();
-        self.paused.clear();
-        (self.dozing, self.starving, self.serving) = (false, false, false);
-        for index in self.sources.occupied().collect::<Vec<_>>() {
+        self.ops.deadlines = Deadlines::new();
+        self.sched.clear();
+        self.time.paused.clear();
+        (self.inbox.is_due, self.inbox.ids_wanted, self.inbox.serving) = (false, false, false);
+        for index in self.sources.table.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;
             if self.sources[index].has(PREPARED) {
                 self.sources[index].flags |= READABLE | WRITABLE;
@@ -64,7 +65,7 @@ impl<K: Kernel> Proactor<K> {
     /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that
     /// its other threads had.
     fn end_parents(&mut self, mut parents: Remote) {
-        for index in self.sources.occupied().collect::<Vec<_>>() {
+        for index in self.sources.table.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;
         }
         self.end_attempts();
@@ -79,11 +80,11 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         let mut ended = Vec::new();
-        for slot in self.slots.occupied().collect::<Vec<_>>() {
-            let op = &mut self.slots[slot];
+        for slot in self.ops.table.occupied().collect::<Vec<_>>() {
+            let op = &mut self.ops[slot];
             if op.reserved {
                 op.reserved = false;
-                self.slots.vacate(slot);
+                self.ops.table.vacate(slot);
                 continue;
             }
             // An operation that was told to end does so, in the way that it was told.
@@ -91,11 +92,11 @@ impl<K: Kernel> Proactor<K> {
             ended.extend(ending.map(|kind| (slot, op.generation(), kind)));
         }
         for (slot, generation, kind) in ended {
-            if self.slots.find(slot, generation).is_some() {
+            if self.ops.table.find(slot, generation).is_some() {
                 self.fail(slot, kind);
             }
         }
-        for index in self.sources.occupied().collect::<Vec<_>>() {
+        for index in self.sources.table.occupied().collect::<Vec<_>>() {
             if self.sources[index].has(RESERVED) {
                 self.vacate_source(index);
                 continue;
@@ -108,7 +109,7 @@ impl<K: Kernel> Proactor<K> {
                 self.close_source(index);
             }
         }
-        for slot in self.slots.occupied().collect::<Vec<_>>() {
+        for slot in self.ops.table.occupied().collect::<Vec<_>>() {
             self.fail(slot, ErrorKind::Forked);
         }
         for source in aborted {

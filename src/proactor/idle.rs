@@ -18,9 +18,9 @@
 //! while a read is in flight and waits for no lease: then the stamp is when the idle time began.
 //! While the clock stands, the stamp is how long the source was idle until then.
 //!
-//! Invariants: (I1) The clock of a quiet source runs exactly while a read is in flight and waits
-//! for no lease. (I2) A class with a source whose clock runs, or that is not quiet, has a next
-//! look. (I3) No rounding makes a source older than it is: stamps of running clocks are rounded up,
+//! Invariants: (Q1) The clock of a quiet source runs exactly while a read is in flight and waits
+//! for no lease. (Q2) A class with a source whose clock runs, or that is not quiet, has a next
+//! look. (Q3) No rounding makes a source older than it is: stamps of running clocks are rounded up,
 //! idle time is rounded down.
 
 use super::*;
@@ -262,22 +262,22 @@ impl<K: Kernel> Proactor<K> {
             Some(timeout) => {
                 let timeout_ns = ns_of_duration(timeout).clamp(SHORTEST_NS, LONGEST_NS);
                 let full = Reason::Full { limit: Limit::IdleTimeouts, count: CLASSES as u32 };
-                Some(self.idle.class_of(timeout_ns).ok_or(full)?)
+                Some(self.time.idle.class_of(timeout_ns).ok_or(full)?)
             }
             None => None,
         };
         if let Some(class) = class {
             // Before it leaves its old class, which may be the same.
-            self.idle.sources += 1;
-            self.idle.classes[class].sources += 1;
-            self.idle.leave(index);
-            self.idle.classes[class].sources -= 1;
-            self.idle.sources -= 1;
-            self.idle.join(index, class);
+            self.time.idle.sources += 1;
+            self.time.idle.classes[class].sources += 1;
+            self.time.idle.leave(index);
+            self.time.idle.classes[class].sources -= 1;
+            self.time.idle.sources -= 1;
+            self.time.idle.join(index, class);
             self.sources[index].flags |= QUIET;
             self.set_idle_clock(index);
         } else {
-            self.idle.leave(index);
+            self.time.idle.leave(index);
             self.sources[index].flags &= !QUIET;
         }
         Ok(())
@@ -305,18 +305,20 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Starts or stops the clock of a quiet source (I1).
+    /// Starts or stops the clock of a quiet source (Q1).
     #[cold]
     #[inline(never)]
     fn set_idle_clock(&mut self, index: u32) {
         let counts = self.counts_idle(index);
         let now_ns = self.kernel.now_ns();
-        let Some(entry) = self.idle.entry(index).filter(|entry| entry.class > 0) else { return };
+        let Some(entry) = self.time.idle.entry(index).filter(|entry| entry.class > 0) else {
+            return;
+        };
         if counts != (entry.clock == Clock::Stands) {
             return;
         }
         let (stamp, number) = (entry.stamp, usize::from(entry.class) - 1);
-        let class = &mut self.idle.classes[number];
+        let class = &mut self.time.idle.classes[number];
         let new = match counts {
             true => (class.begin(now_ns, stamp), Clock::Begins),
             false => (class.idle(now_ns, stamp), Clock::Stands),
@@ -324,7 +326,7 @@ impl<K: Kernel> Proactor<K> {
         if counts {
             class.began_ns = now_ns;
         }
-        if let Some(entry) = self.idle.entry(index) {
+        if let Some(entry) = self.time.idle.entry(index) {
             (entry.stamp, entry.clock) = new;
         }
         if counts {
@@ -344,7 +346,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn idle_ends(&mut self, index: u32) {
         self.sources[index].flags &= !QUIET;
-        if let Some(entry) = self.idle.entry(index)
+        if let Some(entry) = self.time.idle.entry(index)
             && entry.class > 0
         {
             let number = usize::from(entry.class) - 1;
@@ -353,30 +355,30 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Lets the sweep look at a class (I2).
+    /// Lets the sweep look at a class (Q2).
     fn wake_class(&mut self, number: usize, now_ns: u64) {
-        let class = &mut self.idle.classes[number];
+        let class = &mut self.time.idle.classes[number];
         if class.next_ns != ASLEEP {
             return;
         }
-        if !class.due || self.idle.cursor.is_none() {
+        if !class.due || self.time.idle.cursor.is_none() {
             // No clock of the class has run until now.
             class.looked_ns = now_ns;
         }
         class.next_ns = now_ns.saturating_add(class.step_ns);
         let next_ns = class.next_ns;
-        if next_ns < self.idle.next_ns {
-            self.idle.next_ns = next_ns;
+        if next_ns < self.time.idle.next_ns {
+            self.time.idle.next_ns = next_ns;
             self.wake_for_idle();
         }
     }
 
     /// Ends the loop's sleep when the sweep is due: a pause of no source.
     pub(super) fn wake_for_idle(&mut self) {
-        let next_ns = self.idle.next_ns;
-        self.paused.retain(|(_, source, _)| !source.is_none());
+        let next_ns = self.time.idle.next_ns;
+        self.time.paused.retain(|pause| !pause.source.is_none());
         if next_ns != ASLEEP {
-            self.paused.push((next_ns, Source::NONE, 0));
+            self.time.paused.push(Pause { until_ns: next_ns, source: Source::NONE, flag: 0 });
         }
     }
 
@@ -384,28 +386,28 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn sweep_idle(&mut self) {
-        let now_ns = self.now_ns;
-        let mut at = self.idle.begin(now_ns);
-        let places = (self.idle.pages.len() * PAGE) as u32;
+        let now_ns = self.time.now_ns;
+        let mut at = self.time.idle.begin(now_ns);
+        let places = (self.time.idle.pages.len() * PAGE) as u32;
         let end = places.min(at + PLACES);
         let mut looks = LOOKS;
         while at < end && looks > 0 {
-            let entry = self.idle.pages[at as usize / PAGE][at as usize % PAGE];
-            if entry.class > 0 && self.idle.classes[usize::from(entry.class) - 1].due {
+            let entry = self.time.idle.pages[at as usize / PAGE][at as usize % PAGE];
+            if entry.class > 0 && self.time.idle.classes[usize::from(entry.class) - 1].due {
                 looks -= 1;
                 self.look_at_idle(at, entry, now_ns);
             }
             at += 1;
         }
-        self.idle.cursor = (at < places).then_some(at);
-        self.idle.next_ns = self.idle.due_ns(now_ns);
+        self.time.idle.cursor = (at < places).then_some(at);
+        self.time.idle.next_ns = self.time.idle.due_ns(now_ns);
         self.wake_for_idle();
     }
 
     fn look_at_idle(&mut self, index: u32, entry: Entry, now_ns: u64) {
         let counts = self.counts_idle(index);
         let number = usize::from(entry.class) - 1;
-        let class = &mut self.idle.classes[number];
+        let class = &mut self.time.idle.classes[number];
         let next_ns = class.next_ns.min(now_ns.saturating_add(class.step_ns));
         let mut new = entry;
         if !self.sources[index].has(QUIET) {
@@ -426,7 +428,7 @@ impl<K: Kernel> Proactor<K> {
         if new.clock == Clock::Runs {
             class.next_ns = next_ns;
         }
-        if let Some(entry) = self.idle.entry(index) {
+        if let Some(entry) = self.time.idle.entry(index) {
             *entry = new;
         }
     }
@@ -435,7 +437,7 @@ impl<K: Kernel> Proactor<K> {
     fn end_idle(&mut self, index: u32) {
         let name = self.sources[index].name(index);
         let state = &mut self.sources[index];
-        if state.fd >= 0 && (self.untold || state.has(TO_RECHECK)) {
+        if state.fd >= 0 && (self.sched.select_was_full || state.has(TO_RECHECK)) {
             state.flags |= READABLE | WRITABLE;
         }
         let mut left = self.config.source_budget.min(MOST_COPIED);
@@ -447,10 +449,10 @@ impl<K: Kernel> Proactor<K> {
         if !self.state(name).is_some_and(|state| state.has(QUIET)) || !self.counts_idle(index) {
             return;
         }
-        if let Some(entry) = self.idle.entry(index) {
+        if let Some(entry) = self.time.idle.entry(index) {
             (entry.stamp, entry.clock) = (0, Clock::Stands);
         }
-        self.counts.idle_timeouts += 1;
+        self.stats.idle_timeouts += 1;
         self.fail_reads(index, ErrorKind::Deadline);
     }
 }

@@ -8,13 +8,13 @@
 //!                       ends or starts again              every source is tried again
 //! ```
 //!
-//! Invariant: (L1) an unanswered operation returns its buffer only if the kernel holds nothing any
+//! Invariant: (K3) an unanswered operation returns its buffer only if the kernel holds nothing any
 //! more; else the buffer is leaked to the kernel, and counted.
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::leaked::PATIENCE_NS;
-use crate::slots::InFlight;
+use crate::operation::InFlight;
 
 /// The timeout of one `select` for answers.
 const MOMENT_NS: u64 = 1_000_000;
@@ -25,7 +25,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(super) fn recover(&mut self) {
         let until_ns = self.kernel.now_ns().saturating_add(PATIENCE_NS);
-        self.recovering = true;
+        self.kernel_ops.recovering = true;
         let mut empty = false;
         while !empty && self.looks_until(until_ns) {
             empty = self.kernel.recall();
@@ -39,14 +39,14 @@ impl<K: Kernel> Proactor<K> {
                 break;
             }
         }
-        self.kernel.recovered(&mut self.pool, empty);
-        self.recovering = false;
-        for index in self.sources.occupied().collect::<Vec<_>>() {
+        self.kernel.recovered(&mut self.memory.pool, empty);
+        self.kernel_ops.recovering = false;
+        for index in self.sources.table.occupied().collect::<Vec<_>>() {
             if self.sources[index].fd >= 0 {
                 self.end_lost(index, empty);
             }
         }
-        for slot in self.slots.occupied().collect::<Vec<_>>() {
+        for slot in self.ops.table.occupied().collect::<Vec<_>>() {
             self.end_lost_file(slot);
         }
     }
@@ -73,9 +73,9 @@ impl<K: Kernel> Proactor<K> {
         let polled = state.has(POLLED);
         if state.has(READ_BUSY) {
             state.flags &= !READ_BUSY;
-            self.busy -= 1;
+            self.kernel_ops.busy -= 1;
             let slot = self.sources[index].reads.head;
-            self.slots[slot].in_flight = InFlight::No;
+            self.ops[slot].in_flight = InFlight::No;
             if !empty {
                 self.leave(slot);
             }
@@ -84,19 +84,21 @@ impl<K: Kernel> Proactor<K> {
         }
         if self.sources[index].has(WRITE_BUSY) {
             self.sources[index].flags &= !WRITE_BUSY;
-            self.busy -= 1;
+            self.kernel_ops.busy -= 1;
             let mut kind = ErrorKind::Os(libc::EIO);
             while self.sources[index].writes.head != NIL {
                 let slot = self.sources[index].writes.head;
-                let told = std::mem::replace(&mut self.slots[slot].in_flight, InFlight::No);
+                let told = std::mem::replace(&mut self.ops[slot].in_flight, InFlight::No);
                 let left = told != InFlight::No && !empty;
-                let op = &mut self.slots[slot];
+                let op = &mut self.ops[slot];
                 let unsent = op.buf.len() as u32 - op.moved;
                 if left {
                     op.moved = 0;
                     self.leave(slot);
                 }
-                self.fail(slot, told.ending().unwrap_or(kind));
+                // A cancelled write that may be out must not look like one that moved nothing.
+                let ending = told.ending().filter(|_| kind == ErrorKind::Torn);
+                self.fail(slot, ending.unwrap_or(kind));
                 if left {
                     self.unqueue(index, unsent);
                 }
@@ -111,13 +113,13 @@ impl<K: Kernel> Proactor<K> {
 
     /// Ends unanswered file work: the kernel may have done it, or may do it later.
     fn end_lost_file(&mut self, slot: u32) {
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         let by_threads = self.files.jobs.contains_key(&slot) || self.files.parked.contains(&slot);
         if op.in_flight == InFlight::No || !op.code.is_file() || by_threads {
             return;
         }
         let told = std::mem::replace(&mut op.in_flight, InFlight::No);
-        self.busy -= 1;
+        self.kernel_ops.busy -= 1;
         self.files.in_kernel -= 1;
         self.leave(slot);
         std::mem::forget(self.files.lists.remove(&slot));

@@ -15,15 +15,15 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether an operation has not ended, also one whose request the loop has not taken yet.
     pub(super) fn has_not_ended(&self, ticket: Ticket) -> bool {
-        match ticket.index() & RESTS {
-            0 => self.slots.look(ticket.index(), ticket.generation()).is_some(),
-            _ => self.rests(ticket) || self.moved_read(ticket).is_some(),
+        match ticket.index() & INLINE_TICKET {
+            0 => self.ops.table.look(ticket.index(), ticket.generation()).is_some(),
+            _ => self.is_inline(ticket) || self.moved_read(ticket).is_some(),
         }
     }
 
     /// The state of a source, to look at.
     pub(super) fn peek(&self, source: Source) -> Option<&State> {
-        let state = self.sources.look(source.index(), source.generation())?;
+        let state = self.sources.table.look(source.index(), source.generation())?;
         if state.has(ABORTING) { None } else { Some(state) }
     }
 
@@ -36,12 +36,12 @@ impl<K: Kernel> Proactor<K> {
     ) -> Result<Address, Reason> {
         self.check_fork()?;
         let answer = match self.peek(source) {
-            Some(state) if state.has(RESERVED) => {
-                self.remote.look_for(source, |handle| match self.kernel.accepts(handle) {
+            Some(state) if state.has(RESERVED) => self.inbox.remote.look_for(source, |handle| {
+                match self.kernel.calls().accepts(handle) {
                     true => ask(&self.kernel, handle.raw()),
                     false => Err(Reason::NoDescriptor.into()),
-                })
-            }
+                }
+            }),
             Some(state) if !state.has(CONNECTING) => match state.why_no_descriptor() {
                 Some(reason) => return Err(reason),
                 None => Some(ask(&self.kernel, state.fd)),

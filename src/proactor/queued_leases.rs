@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::slots::InFlight;
+use crate::operation::InFlight;
 
 /// How many turns a write stays in its queue before its small leases are copied.
 const PATIENCE: u64 = 32;
@@ -57,16 +57,16 @@ impl<K: Kernel> Proactor<K> {
     /// Adds a write to the list if it waits in its queue and has a small lease.
     pub(super) fn note_queued_lease(&mut self, ticket: Ticket) {
         let (slot, generation) = (ticket.index(), ticket.generation());
-        let op = self.slots.find(slot, generation);
+        let op = self.ops.table.find(slot, generation);
         if !op.is_some_and(|op| op.buf.has_small_lease()) {
             return;
         }
-        let (queued, slots) = (&mut self.waits.queued.writes, &mut self.slots);
+        let (queued, slots) = (&mut self.sched.waits.queued.writes, &mut self.ops.table);
         if queued.len() > MOST_GONE + 2 * slots.len() as usize {
             queued.retain(|entry| slots.find(entry.slot, entry.generation).is_some());
         }
-        queued.push_back(Entry { slot, generation, turn: self.counts.turns });
-        self.waits.note();
+        queued.push_back(Entry { slot, generation, turn: self.stats.turns });
+        self.sched.waits.note();
     }
 
     /// Copies the small leases of writes that have waited for `PATIENCE` turns, or if `pressing`,
@@ -74,16 +74,16 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn copy_queued_leases(&mut self, pressing: bool) {
         let patience = if pressing { 0 } else { PATIENCE };
-        let now = self.counts.turns;
-        while let Some(entry) = self.waits.queued.next(now, patience) {
-            let Some(op) = self.slots.find(entry.slot, entry.generation) else { continue };
+        let now = self.stats.turns;
+        while let Some(entry) = self.sched.waits.queued.next(now, patience) {
+            let Some(op) = self.ops.table.find(entry.slot, entry.generation) else { continue };
             match op.in_flight {
                 InFlight::No => self.copy_leases_of(entry.slot),
                 InFlight::Started if op.buf.has_small_lease() => {
                     let key = self.sources[op.source].name(op.source).key();
                     self.kernel.stop(key, true);
-                    self.stops = true;
-                    self.waits.queued.asked.push_back(Entry { turn: now, ..entry });
+                    self.kernel_ops.cancels_pending = true;
+                    self.sched.waits.queued.asked.push_back(Entry { turn: now, ..entry });
                 }
                 // The write ends with the kernel's answer, or its leases were copied before.
                 _ => {}
@@ -96,16 +96,16 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn copy_returned_leases(&mut self, index: u32) {
         let mut slot = self.sources[index].writes.head;
         while slot != NIL {
-            if self.slots[slot].in_flight == InFlight::No {
+            if self.ops[slot].in_flight == InFlight::No {
                 self.copy_leases_of(slot);
             }
-            slot = self.slots[slot].next;
+            slot = self.ops[slot].next;
         }
     }
 
     fn copy_leases_of(&mut self, slot: u32) {
-        let (leases, bytes) = self.slots[slot].buf.copy_small_leases();
-        self.counts.copied_leases += leases;
-        self.counts.copied_bytes += bytes;
+        let (leases, bytes) = self.ops[slot].buf.copy_small_leases();
+        self.stats.copied_leases += leases;
+        self.stats.copied_bytes += bytes;
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! On a Unix stream, a short read does not prove that no bytes are left: a read stops at passed
 //! descriptors, and no event reports the bytes behind them (unix(7)). Only recvmsg(2) tells, but it
-//! would make every echo a tenth slower. Instead the loop reads such a source once more. If the
-//! loop sleeps seldom, or a recheck has lately found bytes, it does so before it sleeps. Otherwise
-//! it does so after 200 ms without pending events, so that a recheck never overtakes a source whose
-//! event is waiting.
+//! would make every echo a tenth slower. To read until `EAGAIN` takes 3.01 system calls for an
+//! echoed message in place of 2.03 (64 × 64 B, `perf stat -e raw_syscalls:sys_enter echo --unix
+//! PATH`). Instead the loop reads such a source once more. If the loop sleeps seldom, or a recheck
+//! has lately found bytes, it does so before it sleeps. Otherwise it does so after 200 ms without
+//! pending events, so that a recheck never overtakes a source whose event is waiting.
 
 use std::collections::VecDeque;
 

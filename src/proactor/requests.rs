@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use super::*;
-use crate::completion::Message;
 use crate::error::{Error, ErrorKind};
+use crate::message::Message;
 use crate::remote::Request;
 use crate::source::SourceKind;
 
@@ -17,7 +17,11 @@ struct Serving<'a, K: Kernel>(&'a mut Proactor<K>);
 
 impl<K: Kernel> Drop for Serving<'_, K> {
     fn drop(&mut self) {
-        self.0.serving = false;
+        self.0.inbox.serving = false;
+        // Only a panic leaves it: the next operation must not have the other thread's ticket.
+        if let Some(ticket) = self.0.ops.given {
+            self.0.settle_given(ticket);
+        }
     }
 }
 
@@ -31,13 +35,13 @@ impl<K: Kernel> Proactor<K> {
         }
         // There may be more: look again in the next turn.
         self.fill_reserve();
-        self.remote.waker()();
+        self.inbox.remote.wake();
     }
 
     /// Serves the next request, if there is one.
     fn take_request(&mut self) -> bool {
-        let Some(request) = self.remote.take() else { return false };
-        self.serving = true;
+        let Some(request) = self.inbox.remote.take() else { return false };
+        self.inbox.serving = true;
         let serving = Serving(self);
         serving.0.serve(request);
         true
@@ -46,8 +50,8 @@ impl<K: Kernel> Proactor<K> {
     /// Serves all requests that are queued now, unless too many completions wait.
     #[cold]
     pub(super) fn take_queued(&mut self) {
-        for _ in 0..self.remote.len() {
-            if self.batch.is_full() {
+        for _ in 0..self.inbox.remote.len() {
+            if self.outbox.batch.is_full() {
                 break;
             }
             self.take_request();
@@ -58,7 +62,7 @@ impl<K: Kernel> Proactor<K> {
     /// Takes what other threads have queued if that attaches this source: they may have told this
     /// thread its name before the queue did.
     pub(super) fn take_arrived(&mut self, source: Source) {
-        if !self.serving
+        if !self.inbox.serving
             && self.check_fork().is_ok()
             && self.state(source).is_some_and(|state| state.has(RESERVED))
         {
@@ -69,8 +73,8 @@ impl<K: Kernel> Proactor<K> {
     /// Whether the request that attaches this source may still be queued, because at the bound of
     /// waiting completions the loop takes no requests.
     pub(super) fn is_left_in_queue(&mut self, source: Source) -> bool {
-        !self.serving
-            && self.batch.is_full()
+        !self.inbox.serving
+            && self.outbox.batch.is_full()
             && self.state(source).is_some_and(|state| state.has(RESERVED))
     }
 
@@ -87,8 +91,8 @@ impl<K: Kernel> Proactor<K> {
                     return;
                 };
                 debug_assert!(state.has(RESERVED));
-                if self.kernel.accepts(&handle) {
-                    self.counts.hidden -= 1;
+                if self.kernel.calls().accepts(&handle) {
+                    self.stats.hidden -= 1;
                     self.open(index, handle, 0);
                 } else {
                     self.vacate_source(index);
@@ -113,65 +117,27 @@ impl<K: Kernel> Proactor<K> {
 
     /// A ticket that was kept for another thread has done its service.
     pub(super) fn vacate_reserved(&mut self, ticket: Ticket) {
-        let op = &mut self.slots[ticket.index()];
+        let op = &mut self.ops[ticket.index()];
         debug_assert!(op.reserved);
         op.reserved = false;
-        self.slots.vacate(ticket.index());
+        self.ops.table.vacate(ticket.index());
     }
 
-    /// Starts what another thread has submitted under a reserved name; a refusal becomes the
-    /// operation's completion.
+    /// Starts what another thread has submitted; a refusal becomes the operation's completion.
     fn submit_reserved(&mut self, ticket: Ticket, mut op: Op) {
-        debug_assert!(self.slots[ticket.index()].reserved);
-        let is_cancelled = self.slots[ticket.index()].count != 0;
-        if is_cancelled && op.code == OpCode::Write {
+        debug_assert!(self.ops[ticket.index()].reserved);
+        let is_cancelled = self.ops[ticket.index()].count != 0;
+        if is_cancelled && op.code.family() == Family::Write {
             // The cancel was accepted, so it is answered.
             op.flags &= !crate::op::QUIET;
         }
-        let is_quiet = op.flags & crate::op::QUIET != 0;
-        // The next place that is occupied is the reserved one.
-        self.slots[ticket.index()].reserved = false;
-        self.slots.reopen(ticket.index());
-        // The place is reserved for this request, so no limit of the table refuses it. Nor does the
-        // bound on waiting completions: the request is accepted already.
-        self.slots.set_limit(u32::MAX);
-        let completions = self.batch.set_limit(usize::MAX);
-        let answer = match op.code {
-            // It needs the place, because it has its ticket already.
-            OpCode::Read if !is_quiet => self
-                .reader(op.source)
-                .and_then(|index| {
-                    let multishot = op.flags & MULTISHOT != 0;
-                    let token = self.token(op.source, op.token);
-                    self.queue_read(index, token, op.deadline_ns, multishot)
-                })
-                .map_err(|reason| Rejected { value: op, reason }),
-            _ => self.submit(op),
-        };
-        if !matches!(answer, Ok(started) if started == ticket) {
-            self.slots.occupy();
-            self.slots.vacate(ticket.index());
-        }
-        self.set_limits();
-        self.batch.set_limit(completions);
-        let Rejected { value: op, reason } = match answer {
-            Err(rejected) => rejected,
-            Ok(started) => {
-                // It ended at once, without a place; a quiet one without a completion, too.
-                if started != ticket
-                    && !is_quiet
-                    && let Some(last) = self.batch.last_mut()
-                {
-                    debug_assert_eq!(last.ticket(), started);
-                    last.set_ticket(ticket);
-                }
-                if is_cancelled {
-                    self.cancel_ticket(ticket);
-                }
-                return;
+        match self.submit_in(ticket, op) {
+            Err(Rejected { value: op, reason }) => self.refuse_reserved(ticket, op, reason),
+            Ok(()) if is_cancelled => {
+                self.cancel_ticket(ticket);
             }
-        };
-        self.refuse_reserved(ticket, op, reason);
+            Ok(()) => {}
+        }
     }
 
     /// Makes a completion of the refusal of another thread's operation.
@@ -194,12 +160,12 @@ impl<K: Kernel> Proactor<K> {
             | Reason::Busy
             | Reason::Deadlock => ErrorKind::Os(libc::EOPNOTSUPP),
         };
-        self.counts.submitted[op.code as usize] += 1;
+        self.stats.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);
         let error = Error::new(kind, 0, op.buf.take());
         // A job's closure, which no completion returns.
         discard(op);
-        self.batch.push(Completion::new(code, source, ticket, token, Err(error)));
+        self.outbox.batch.push(Completion::new(code, source, ticket, token, Err(error)));
     }
 
     /// The requests that other threads had queued when the watcher closed end like everything else.
@@ -221,18 +187,24 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(super) fn post(&mut self, token: u64, value: Option<Box<dyn Any + Send>>) {
-        self.counts.messages += 1;
-        let ticket = self.loose_ticket();
+        self.stats.messages += 1;
+        let ticket = self.outbox.placeless_ticket();
         let done = Done::Message(Message(value));
-        self.batch.push(Completion::new(OpCode::Message, Source::NONE, ticket, token, Ok(done)));
+        self.outbox.batch.push(Completion::new(
+            OpCode::Message,
+            Source::NONE,
+            ticket,
+            token,
+            Ok(done),
+        ));
     }
 
     /// Publishes the existing sources to other threads, which may abort them from now on.
     pub(super) fn open_to_others(&mut self) {
-        for index in self.sources.occupied() {
+        for index in self.sources.table.occupied() {
             let state = &self.sources[index];
             if !state.has(CONNECTING) {
-                self.remote.opened(state.name(index));
+                self.inbox.remote.opened(state.name(index));
             }
         }
     }
@@ -240,22 +212,22 @@ impl<K: Kernel> Proactor<K> {
     /// Keeps ids ready for other threads. While threads wait and the tables are full, each turn
     /// tries again.
     pub(super) fn fill_reserve(&mut self) {
-        let Proactor { remote, sources, slots, counts, .. } = self;
-        self.starving = remote.fill(
+        let Proactor { inbox, sources, ops, stats, .. } = self;
+        inbox.ids_wanted = inbox.remote.fill(
             || {
-                let (index, generation) = sources.occupy()?;
+                let (index, generation) = sources.table.occupy()?;
                 sources[index].open(-1, SourceKind::Unknown, RESERVED);
-                counts.hidden += 1;
+                stats.hidden += 1;
                 Some(Source::from_parts(index, generation))
             },
             || {
-                let (slot, generation) = slots.occupy()?;
-                slots[slot].reserved = true;
+                let (slot, generation) = ops.table.occupy()?;
+                ops[slot].reserved = true;
                 // Not cancelled.
-                slots[slot].count = 0;
+                ops[slot].count = 0;
                 Some(Ticket::from_parts(slot, generation))
             },
         );
-        self.dozing |= self.starving;
+        self.inbox.is_due |= self.inbox.ids_wanted;
     }
 }

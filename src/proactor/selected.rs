@@ -13,10 +13,10 @@ impl<K: Kernel> Proactor<K> {
         wait: Wait,
         out: &mut Completions,
     ) -> io::Result<usize> {
-        self.accepted -= std::mem::take(&mut self.handed);
+        self.outbox.forget_delivered();
         match least {
             0 => self.take_turns(Wait::Now, 1)?,
-            _ => self.take_turns(wait, least.min(self.batch.limit()))?,
+            _ => self.take_turns(wait, least.min(self.outbox.batch.limit()))?,
         }
         Ok(self.deliver(out))
     }
@@ -24,17 +24,18 @@ impl<K: Kernel> Proactor<K> {
     /// Waits for the final completion of an operation, and takes it out. All others stay.
     pub(super) fn take_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
         self.check_fork()?;
-        self.accepted -= std::mem::take(&mut self.handed);
-        if ticket.index() & RESTS == 0 {
+        self.outbox.forget_delivered();
+        if ticket.index() & INLINE_TICKET == 0 {
             self.take_submitted(ticket);
         }
         let (mut seen, mut tried) = (0, false);
         loop {
-            if let Some(done) = self.batch.take_final(ticket, seen) {
-                self.handed = usize::from(matches!(done.result, Ok(Done::Accepted(_))));
-                self.counts.completed += 1;
-                self.counts.deliveries += 1;
-                self.counts.largest_delivery = self.counts.largest_delivery.max(1);
+            if let Some(done) = self.outbox.batch.take_final(ticket, seen) {
+                self.outbox.delivered_accepts =
+                    usize::from(matches!(done.result, Ok(Done::Accepted(_))));
+                self.stats.completed += 1;
+                self.stats.deliveries += 1;
+                self.stats.largest_delivery = self.stats.largest_delivery.max(1);
                 return Ok(done);
             }
             self.check_in_flight(ticket)?;
@@ -43,11 +44,11 @@ impl<K: Kernel> Proactor<K> {
                 return Err(reason.into());
             }
             // New completions are added behind those that this loop has searched.
-            seen = self.batch.len();
+            seen = self.outbox.batch.len();
             // The program may have returned the lease or the place meanwhile: try one turn first.
             tried = held_up.is_some();
             let wait = if tried { Wait::Now } else { Wait::Forever };
-            if self.closed {
+            if self.sources.closed {
                 self.turn_closed(wait)?;
             } else {
                 self.turn(wait, seen + 1)?;
@@ -57,20 +58,21 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes completions back that were delivered last: the next delivery begins with them.
     pub(crate) fn put_back(&mut self, left: Vec<Completion>) {
-        self.counts.completed -= left.len() as u64;
+        self.stats.completed -= left.len() as u64;
         let is_connection = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
         let connections = left.iter().filter(is_connection).count();
         // They need their places again, unless they count still.
-        let counted = connections.min(self.handed);
-        self.handed -= counted;
-        self.accepted += connections - counted;
-        self.batch.put_back(left);
+        let counted = connections.min(self.outbox.delivered_accepts);
+        self.outbox.delivered_accepts -= counted;
+        self.outbox.accepted += connections - counted;
+        self.outbox.batch.put_back(left);
     }
 
     /// Whether undelivered completions may hold the leases or the places for connections that
     /// operations wait for.
     pub(super) fn may_hold_up(&self) -> bool {
-        !self.batch.is_empty() && (self.waits.reads_wait() || self.waits.has_accepts())
+        !self.outbox.batch.is_empty()
+            && (self.sched.waits.reads_wait() || self.sched.waits.has_accepts())
     }
 
     /// The limit that an operation waits at, if undelivered completions may hold its resource.
@@ -78,18 +80,18 @@ impl<K: Kernel> Proactor<K> {
         if !self.may_hold_up() {
             return None;
         }
-        let index = match ticket.index() & RESTS {
+        let index = match ticket.index() & INLINE_TICKET {
             0 => {
-                let op = self.slots.find(ticket.index(), ticket.generation())?;
+                let op = self.ops.table.find(ticket.index(), ticket.generation())?;
                 if op.code.is_read() { op.source } else { return None }
             }
-            _ => ticket.index() & !RESTS,
+            _ => ticket.index() & !INLINE_TICKET,
         };
-        let state = self.sources.peek(index).filter(|state| state.has(WAITING))?;
+        let state = self.sources.table.peek(index).filter(|state| state.has(WAITING))?;
         if state.kind() == SourceKind::Listener {
             return Some(self.full_of_sources());
         }
-        let count = u32::try_from(self.pool.limit_bytes()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.memory.pool.limit_bytes()).unwrap_or(u32::MAX);
         Some(Reason::Full { limit: Limit::SwapBytes, count })
     }
 
@@ -97,12 +99,12 @@ impl<K: Kernel> Proactor<K> {
     /// it.
     fn check_in_flight(&mut self, ticket: Ticket) -> Result<(), Reason> {
         let (slot, generation) = (ticket.index(), ticket.generation());
-        let waits_in_queue = match slot & RESTS {
-            0 => self.slots.find(slot, generation).map(|op| op.reserved),
-            _ => (self.rests(ticket) || self.moved_read(ticket).is_some()).then_some(false),
+        let waits_in_queue = match slot & INLINE_TICKET {
+            0 => self.ops.table.find(slot, generation).map(|op| op.reserved),
+            _ => (self.is_inline(ticket) || self.moved_read(ticket).is_some()).then_some(false),
         };
         match waits_in_queue {
-            _ if self.batch.is_full() => Err(self.full_of_completions()),
+            _ if self.outbox.batch.is_full() => Err(self.full_of_completions()),
             Some(false) => Ok(()),
             _ => Err(self.stale()),
         }

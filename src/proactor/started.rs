@@ -6,14 +6,13 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (A1) What is started keeps its place, and so its buffer, until its last answer. (A2) The kernel
+//! (K1) What is started keeps its place, and so its buffer, until its last answer. (K2) The kernel
 //! answers with the number of bytes that it has written.
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::leaked::{PATIENCE_NS, leak};
-use crate::slots::InFlight;
-use writes::{Parts, is_nothing};
+use crate::operation::InFlight;
 
 /// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
 /// tries one that is told ready and is not 128 times before it gives it to a thread.)
@@ -28,38 +27,27 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn begin_read(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let slot = state.reads.head;
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         if !state.has(STREAM) {
             return false;
         }
         let key = state.name(index).key();
-        let to = match op.code {
-            // The kernel knows no shares.
-            OpCode::Read if op.multishot && self.pool.is_scarce() => return false,
-            OpCode::Read => None,
-            // Into a buffer of the kernel's: an idle source holds none.
-            OpCode::ReadAppend if op.buf.is_unique_lease() => None,
-            OpCode::ReadAppend => Some(op.buf.target(op.count as usize, usize::MAX)),
-            OpCode::ReadInto if !op.buf.is_list() => Some(op.buf.target(0, usize::MAX)),
-            OpCode::ReadExact if !op.buf.is_list() => {
-                let from = op.moved as usize;
-                Some(op.buf.target(from, op.count as usize - from))
-            }
-            _ => return false,
-        };
-        let multishot = op.multishot && self.kernel.repeats(state.kind());
-        match self.kernel.start_recv(state.fd, key, to, multishot, &mut self.pool) {
+        let repeats = op.multishot && self.kernel.repeats(state.kind());
+        let Some(to) = kernel_target(op, self.memory.pool.is_scarce()) else { return false };
+        let pool = &mut self.memory.pool;
+        // SAFETY: K1: the operation keeps its slot and its buffer until its last answer.
+        match unsafe { self.kernel.start_recv(state.fd, key, to, repeats, pool) } {
             Started::Yes => {
                 op.in_flight = InFlight::Started;
                 state.flags |= READ_BUSY;
-                self.busy += 1;
-                self.waits.begun += 1;
+                self.kernel_ops.busy += 1;
+                self.sched.waits.begun += 1;
                 true
             }
             // It must not wait for memory: it holds a lease.
-            Started::Starved if op.code == OpCode::ReadAppend => false,
+            Started::Starved if op.buf.is_unique_lease() => false,
             // There is room in the swap buffer that the loop keeps for itself.
-            Started::Starved if self.pool.available(false) > 0 => false,
+            Started::Starved if self.memory.pool.available(false) > 0 => false,
             Started::Starved => {
                 self.wait_for_buffer(index);
                 true
@@ -72,26 +60,27 @@ impl<K: Kernel> Proactor<K> {
     /// are to be tried.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
-        if !state.has(STREAM) || self.slots[state.writes.head].code != OpCode::Write {
+        if !state.has(STREAM) || self.ops[state.writes.head].code.family() != Family::Write {
             return false;
         }
         if !self.kernel.sends(state.kind()) {
             return false;
         }
-        if is_nothing(state, &self.slots[state.writes.head]) {
+        if is_nothing(state, &self.ops[state.writes.head]) {
             return false;
         }
-        let parts = Parts::of_writes(&self.slots, state.writes.head, usize::MAX);
+        let parts = Parts::of_writes(&self.ops.table, state.writes.head, usize::MAX);
         let key = state.name(index).key();
-        if self.kernel.start_send(state.fd, key, parts.as_slice()) != Started::Yes {
+        // SAFETY: K1: the operations keep their slots and their buffers until the answer.
+        if unsafe { self.kernel.start_send(state.fd, key, parts.as_slice()) } != Started::Yes {
             return false;
         }
         let mut rest = parts.bytes;
         state.flags |= WRITE_BUSY;
-        self.busy += 1;
+        self.kernel_ops.busy += 1;
         let mut slot = state.writes.head;
         while rest > 0 {
-            let op = &mut self.slots[slot];
+            let op = &mut self.ops[slot];
             op.in_flight = InFlight::Started;
             rest = rest.saturating_sub(op.buf.len() - op.moved as usize);
             slot = op.next;
@@ -103,10 +92,10 @@ impl<K: Kernel> Proactor<K> {
     #[inline]
     pub(super) fn answered(&mut self, answer: Answer) {
         let index = answer.key as u32;
-        let Some(state) = self.sources.find_key(index, (answer.key >> 32) as u32) else {
+        let Some(state) = self.sources.table.find_key(index, (answer.key >> 32) as u32) else {
             // No source has this key; a buffer in the answer goes back to the pool.
             if answer.key != 0 {
-                self.counts.stale_events += 1;
+                self.stats.stale_events += 1;
             }
             return;
         };
@@ -117,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
             return self.enqueue(index);
         }
         if answer.moved == Answer::STOPPING {
-            self.stopping = true;
+            self.kernel_ops.stopping = true;
             return;
         }
         if answer.moved == Answer::NOT_STOPPED {
@@ -127,19 +116,19 @@ impl<K: Kernel> Proactor<K> {
                 // Not for a newer operation that was not told to end.
                 if self.is_any_told(head) {
                     self.kernel.stop(answer.key, answer.write);
-                    self.stops = true;
+                    self.kernel_ops.cancels_pending = true;
                 }
             }
             return;
         }
         if answer.write {
             state.flags &= !WRITE_BUSY;
-            self.busy -= 1;
+            self.kernel_ops.busy -= 1;
             self.write_answered(index, answer.moved);
         } else {
             if !answer.more {
                 state.flags &= !READ_BUSY;
-                self.busy -= 1;
+                self.kernel_ops.busy -= 1;
             }
             self.read_answered(index, answer);
         }
@@ -148,46 +137,14 @@ impl<K: Kernel> Proactor<K> {
     fn read_answered(&mut self, index: u32, answer: Answer) {
         let Answer { moved, data, more, .. } = answer;
         let slot = self.sources[index].reads.head;
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         let ending = op.in_flight.ending();
         if !more {
             op.in_flight = InFlight::No;
         }
         if moved > 0 {
             self.note_bytes(index);
-            let op = &mut self.slots[slot];
-            match op.code {
-                OpCode::Read => {
-                    // A multishot read that was told to end ends with the last answer.
-                    let goes_on = op.multishot;
-                    self.finish_read(index, slot, Ok(Done::Read(data)));
-                    if more && self.pool.is_scarce() && ending.is_none() {
-                        // From now on the loop reads: the kernel knows no shares.
-                        let key = self.sources[index].name(index).key();
-                        self.kernel.stop(key, false);
-                    }
-                    if !more
-                        && goes_on
-                        && let Some(kind) = ending
-                    {
-                        self.fail(slot, kind);
-                    }
-                }
-                OpCode::ReadAppend => self.append_answered(index, slot, moved as u32, data),
-                _ => {
-                    op.moved += moved as u32;
-                    if op.code == OpCode::ReadExact && op.moved < op.count {
-                        if let Some(kind) = ending {
-                            self.fail(slot, kind);
-                        }
-                    } else {
-                        let mut buf = op.buf.take();
-                        // SAFETY: A2: `moved` bytes from the start.
-                        unsafe { buf.set_filled(op.moved as usize) };
-                        self.finish_read(index, slot, Ok(Done::Read(buf)));
-                    }
-                }
-            }
+            self.read_op_answered(index, slot, moved as u32, data, more, ending);
         } else if moved == 0 {
             self.read_stopped(index, slot, 0);
         } else {
@@ -198,8 +155,8 @@ impl<K: Kernel> Proactor<K> {
                 // While the pool is scarce, a multishot read continues in the loop, not in the
                 // kernel.
                 (libc::ENOBUFS, None)
-                    if op.code != OpCode::ReadAppend
-                        && !(op.multishot && self.pool.is_scarce())
+                    if !(op.buf.is_unique_lease()
+                        || op.multishot && self.memory.pool.is_scarce())
                         && self.buffers_of_kernel_or_loop() == 0 =>
                 {
                     self.wait_for_buffer(index);
@@ -216,22 +173,22 @@ impl<K: Kernel> Proactor<K> {
 
     fn write_answered(&mut self, index: u32, moved: isize) {
         let mut slot = self.sources[index].writes.head;
-        while slot != NIL && self.slots[slot].in_flight != InFlight::No {
+        while slot != NIL && self.ops[slot].in_flight != InFlight::No {
             // A mark stays: its operation ends below.
-            if self.slots[slot].in_flight == InFlight::Started {
-                self.slots[slot].in_flight = InFlight::No;
+            if self.ops[slot].in_flight == InFlight::Started {
+                self.ops[slot].in_flight = InFlight::No;
             }
-            slot = self.slots[slot].next;
+            slot = self.ops[slot].next;
         }
         if moved >= 0 {
             self.advance_queue(index, moved as u32);
         } else if !matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
             let head = self.sources[index].writes.head;
-            let kept = self.slots[head].in_flight;
-            self.slots[head].in_flight = InFlight::No;
+            let kept = self.ops[head].in_flight;
+            self.ops[head].in_flight = InFlight::No;
             self.write_stopped(index, head, moved);
             if self.sources[index].writes.head == head {
-                self.slots[head].in_flight = kept;
+                self.ops[head].in_flight = kept;
             }
         }
         self.end_marked(self.sources[index].writes.head);
@@ -245,7 +202,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn end_marked(&mut self, head: u32) {
         let mut slot = head;
         while slot != NIL {
-            let op = &mut self.slots[slot];
+            let op = &mut self.ops[slot];
             let next = op.next;
             let Some(kind) = op.in_flight.ending() else {
                 slot = next;
@@ -254,7 +211,7 @@ impl<K: Kernel> Proactor<K> {
             op.in_flight = InFlight::No;
             let whole =
                 matches!(kind, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Overflow);
-            let tears = op.code == OpCode::Write && op.moved > 0 && !whole;
+            let tears = op.code.tears() && op.moved > 0 && !whole;
             self.fail(slot, kind);
             if tears {
                 // It has taken those behind it with it.
@@ -281,37 +238,37 @@ impl<K: Kernel> Proactor<K> {
 
     /// Cancels an operation in the kernel: the kernel's answer ends it.
     pub(super) fn stop(&mut self, slot: u32, kind: ErrorKind) {
-        let op = &mut self.slots[slot];
+        let op = &mut self.ops[slot];
         if op.in_flight.ending().is_some() {
             return;
         }
         op.in_flight = InFlight::of(kind);
-        self.deadlines.remove(slot);
+        self.ops.deadlines.remove(slot);
         // What concerns a file was asked for when it was tried to take it back.
-        if self.slots[slot].code.is_file() {
+        if self.ops[slot].code.is_file() {
             return;
         }
-        let op = &self.slots[slot];
-        let write = op.code == OpCode::Write;
+        let op = &self.ops[slot];
+        let write = !op.code.is_read();
         let key = self.sources[op.source].name(op.source).key();
         self.kernel.stop(key, write);
-        self.stops = true;
+        self.kernel_ops.cancels_pending = true;
     }
 
     /// Cancels an operation in the kernel, unless it is done already.
     pub(super) fn cancel_started(&mut self, ticket: Ticket) -> bool {
         let alive = |this: &mut Self| {
-            let op = this.slots.find(ticket.index(), ticket.generation());
+            let op = this.ops.table.find(ticket.index(), ticket.generation());
             op.is_some_and(|op| op.in_flight.ending().is_none())
         };
         if K::COMPLETES && alive(self) {
-            self.collect();
+            self.reap();
         }
         let told = alive(self);
         if told {
             self.fail(ticket.index(), ErrorKind::Cancelled);
             if K::COMPLETES {
-                self.collect();
+                self.reap();
             }
         }
         told
@@ -322,11 +279,11 @@ impl<K: Kernel> Proactor<K> {
         let first = head;
         let mut slot = head;
         while slot != NIL {
-            if slot != first && self.slots[slot].in_flight.ending().is_none() {
-                self.deadlines.remove(slot);
-                self.slots[slot].in_flight = InFlight::of(kind);
+            if slot != first && self.ops[slot].in_flight.ending().is_none() {
+                self.ops.deadlines.remove(slot);
+                self.ops[slot].in_flight = InFlight::of(kind);
             }
-            slot = self.slots[slot].next;
+            slot = self.ops[slot].next;
         }
         self.stop(first, kind);
     }
@@ -335,11 +292,11 @@ impl<K: Kernel> Proactor<K> {
     /// in one message are several.
     fn is_any_told(&self, head: u32) -> bool {
         let mut slot = head;
-        while slot != NIL && self.slots[slot].in_flight != InFlight::No {
-            if self.slots[slot].in_flight.ending().is_some() {
+        while slot != NIL && self.ops[slot].in_flight != InFlight::No {
+            if self.ops[slot].in_flight.ending().is_some() {
                 return true;
             }
-            slot = self.slots[slot].next;
+            slot = self.ops[slot].next;
         }
         false
     }
@@ -350,8 +307,8 @@ impl<K: Kernel> Proactor<K> {
         let mut count = 0;
         for mut slot in [state.reads.head, state.writes.head, state.polls] {
             while slot != NIL {
-                count += usize::from(self.slots[slot].in_flight.ending().is_some());
-                slot = self.slots[slot].next;
+                count += usize::from(self.ops[slot].in_flight.ending().is_some());
+                slot = self.ops[slot].next;
             }
         }
         count
@@ -360,26 +317,26 @@ impl<K: Kernel> Proactor<K> {
     /// Gives the kernel the chance to end what was just told to end. One that is between two states
     /// is not found and asked again. A kernel thread is given a moment; if it needs longer, the
     /// answer comes in a later turn.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn reap(&mut self) {
         let mut moments = MOMENTS;
-        self.stopping = false;
+        self.kernel_ops.stopping = false;
         for _ in 0..MOST_STOPS {
-            self.stops = false;
+            self.kernel_ops.cancels_pending = false;
             loop {
                 match self.kernel.select(Some(0)) {
                     Ok(count) => {
                         self.apply(count);
-                        if !self.untold {
+                        if !self.sched.select_was_full {
                             break;
                         }
                     }
                     Err(_) => return self.take_file_answers(),
                 }
             }
-            if self.stopping && !self.stops {
+            if self.kernel_ops.stopping && !self.kernel_ops.cancels_pending {
                 moments = self.await_threads(moments);
             }
-            if !self.stops {
+            if !self.kernel_ops.cancels_pending {
                 return;
             }
         }
@@ -389,7 +346,7 @@ impl<K: Kernel> Proactor<K> {
     /// are left.
     #[cold]
     fn await_threads(&mut self, mut moments: u32) -> u32 {
-        while moments > 0 && !self.stops && self.is_any_ending() {
+        while moments > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
             moments -= 1;
             match self.kernel.select(Some(MOMENT_NS)) {
                 Ok(count) => self.apply(count),
@@ -401,14 +358,14 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether the kernel has something that was told to end.
     fn is_any_ending(&self) -> bool {
-        let mut slots = self.slots.occupied();
-        slots.any(|slot| self.slots[slot].in_flight.ending().is_some())
+        let mut slots = self.ops.table.occupied();
+        slots.any(|slot| self.ops[slot].in_flight.ending().is_some())
     }
 
     /// Waits for the kernel to end its operations, for a bounded time.
     pub(super) fn drain(&mut self) {
         let until = self.kernel.now_ns().saturating_add(PATIENCE_NS);
-        while self.busy > 0 {
+        while self.kernel_ops.busy > 0 {
             let left = until.saturating_sub(self.kernel.now_ns());
             if left == 0 {
                 return;
@@ -423,7 +380,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Leaks the buffer of an operation to the kernel.
     pub(super) fn leave(&mut self, slot: u32) {
-        let buf = self.slots[slot].buf.take();
+        let buf = self.ops[slot].buf.take();
         leak(buf);
     }
 
@@ -431,9 +388,9 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
         std::mem::forget(std::mem::take(&mut self.files.lists));
-        let started: Vec<u32> = self.slots.occupied().collect();
+        let started: Vec<u32> = self.ops.table.occupied().collect();
         for slot in started {
-            if self.slots[slot].in_flight != InFlight::No {
+            if self.ops[slot].in_flight != InFlight::No {
                 self.leave(slot);
             }
         }

@@ -1,20 +1,55 @@
 //! The state of a source: its descriptor, its readiness, a queue per direction.
+//!
+//! A source, from the first name to the last answer:
+//!
+//! ```text
+//!   RESERVED ──attach──▶ open ──first operation──▶ PREPARED ──close──▶ CLOSING ──▶ vacant
+//!   for another thread     ▲                          │        (it follows the       ▲
+//!                          │ done                     │ abort   writes before it)    │
+//!   connects ──────────────┤                          ├─ nothing is in the kernel ───┤
+//!   fd -1, both paused     ▼ fails                    └─ ABORTING ── last answer ────┘
+//!                      fd -1, answers the errno
+//! ```
+//!
+//! A direction of it (P2: whatever it waits for will come):
+//!
+//! ```text
+//!   worth trying: READABLE, WRITABLE ◀──────── the scheduler runs it ────────┐
+//!     ├─ EAGAIN, short read ──▶ REGISTERED ──────────── an event ────────────┤
+//!     ├─ no kernel memory ────▶ READ_PAUSED, WRITE_PAUSED ── a time ─────────┼─▶ QUEUED
+//!     ├─ no lease, no room ───▶ WAITING ─────────────── it comes back ───────┤
+//!     └─ started ─────────────▶ READ_BUSY, WRITE_BUSY ── the answer ─────────┘
+//! ```
+//!
+//! The flags, four to a group:
+//!
+//! ```text
+//!    0  READABLE      UNSETTLED  WRITABLE      REGISTERED
+//!    4  QUEUED        CLOSING    RESERVED      QUIET
+//!    8  CHANGED       DUPLICATED WAITING       READ_PAUSED
+//!   12  WRITE_PAUSED  POLLED     CONNECTING    PREPARED
+//!   16  BYTES         READ_BUSY  WRITE_BUSY    POLLS
+//!   20  FULL          READS      WRITES        kind
+//!   24  kind          kind       kind          WRITES_REGISTERED
+//!   28  TO_RECHECK    INLINE_READ    INLINE_MULTISHOT  ABORTING
+//! ```
 
 use std::num::NonZeroU32;
 
 use crate::error::Reason;
 use crate::file::FileFacts;
-use crate::interest::Ready;
-use crate::slots::{Entry, NIL, Operation, Table, VACANT};
+use crate::operation::Operation;
 use crate::source::{Source, SourceKind, Ticket};
 use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
+use crate::table::{Entry, NIL, Table, VACANT};
 
 /// A read is worth trying: the bit of `Ready::READABLE`.
 pub(super) const READABLE: u32 = 1;
-/// A write is worth trying: the bit of `Ready::WRITABLE`.
-pub(super) const WRITABLE: u32 = 1 << 2;
 /// A short read does not prove that nothing is left.
 pub(super) const UNSETTLED: u32 = 1 << 1;
+/// A write is worth trying: the bit of `Ready::WRITABLE`.
+pub(super) const WRITABLE: u32 = 1 << 2;
 /// The selector knows the descriptor.
 pub(super) const REGISTERED: u32 = 1 << 3;
 /// It stands in the ready queue.
@@ -42,33 +77,30 @@ pub(super) const CONNECTING: u32 = 1 << 14;
 /// The kind of the source is known, and its calls do not block.
 pub(super) const PREPARED: u32 = 1 << 15;
 /// The usual way is open to its reads and writes: it is prepared, takes bytes (so it is no listener
-/// and no file), and has no token (see `tokens.rs`).
+/// and no file), and has no token (see `sources.rs`).
 pub(super) const BYTES: u32 = 1 << 16;
 /// The kernel has the source's read, and will answer.
 pub(super) const READ_BUSY: u32 = 1 << 17;
 /// The kernel has the source's write, and will answer.
 pub(super) const WRITE_BUSY: u32 = 1 << 18;
-/// The selector knows that writes may wait.
-pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
-
-/// The source waits for a recheck after a short read.
-pub(super) const TO_RECHECK: u32 = 1 << 28;
-
-/// A read without buffer and deadline rests in the source itself, ahead of its queue.
-pub(super) const RESTING: u32 = 1 << 29;
-/// The resting read is multishot.
-pub(super) const RESTING_MORE: u32 = 1 << 30;
-/// It is aborted, and goes when the kernel has answered.
-pub(super) const ABORTING: u32 = 1 << 31;
-
+/// There are operations without an order: polls, drains, file work. (Timers alone do not set it.)
+pub(super) const POLLS: u32 = 1 << 19;
 /// Its last read took much and left perhaps more: it is run with those that have bulk.
 pub(super) const FULL: u32 = 1 << 20;
 /// Reads are queued.
 pub(super) const READS: u32 = 1 << 21;
 /// Writes are queued.
 pub(super) const WRITES: u32 = 1 << 22;
-/// There are operations without an order: polls, drains, file work. (Timers alone do not set it.)
-pub(super) const POLLS: u32 = 1 << 19;
+/// The selector knows that writes may wait.
+pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
+/// The source waits for a recheck after a short read.
+pub(super) const TO_RECHECK: u32 = 1 << 28;
+/// A read without buffer and deadline rests in the source itself, ahead of its queue.
+pub(super) const INLINE_READ: u32 = 1 << 29;
+/// The inline read is multishot.
+pub(super) const INLINE_MULTISHOT: u32 = 1 << 30;
+/// It is aborted, and goes when the kernel has answered.
+pub(super) const ABORTING: u32 = 1 << 31;
 
 /// Where the source's kind stands.
 const KIND_SHIFT: u32 = 23;
@@ -116,8 +148,8 @@ const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 /// The conditions whose bits are flags.
 pub(super) const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
 
-/// Marks the tickets of resting reads: the rest of the index is the source's.
-pub(super) const RESTS: u32 = 1 << 31;
+/// Marks the tickets of inline reads: the rest of the index is the source's.
+pub(super) const INLINE_TICKET: u32 = 1 << 31;
 
 /// A first-in-first-out list of operations, linked through their places.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +247,7 @@ pub(super) struct State {
     /// The head of the operations without an order: polls, drains, file work, timers.
     pub(super) polls: u32,
     pub(super) flags: u32,
-    /// Counts resting reads in odd numbers, over all uses of the place.
+    /// Counts inline reads in odd numbers, over all uses of the place.
     pub(super) read_generation: u32,
     /// Bytes of writes that are queued and not out.
     pub(super) queued_bytes: u32,
@@ -317,6 +349,13 @@ impl State {
         KINDS[((self.flags >> KIND_SHIFT) & 15) as usize % KINDS.len()]
     }
 
+    /// Whether the source takes reads and writes of bytes, once it is prepared: it is no listener,
+    /// no file, and no source of signals or of a child.
+    pub(super) fn takes_bytes(&self) -> bool {
+        let kind = self.kind();
+        !matches!(kind, SourceKind::Listener | SourceKind::File) && !kind.is_of_process()
+    }
+
     #[inline(always)]
     pub(super) fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
@@ -327,20 +366,20 @@ impl State {
         Source::from_parts(index, self.generation)
     }
 
-    /// The ticket of the resting read.
+    /// The ticket of the inline read.
     #[inline(always)]
-    pub(super) fn resting_ticket(&self, index: u32) -> Ticket {
+    pub(super) fn inline_ticket(&self, index: u32) -> Ticket {
         let generation = NonZeroU32::new(self.read_generation | 1).expect("odd");
-        Ticket::from_parts(RESTS | index, generation)
+        Ticket::from_parts(INLINE_TICKET | index, generation)
     }
 
     /// Lets a read rest here: nothing is queued and none rests yet.
     #[inline(always)]
-    pub(super) fn rest(&mut self, index: u32, token: u64, multishot: bool) -> Ticket {
-        self.flags |= if multishot { RESTING | RESTING_MORE } else { RESTING };
+    pub(super) fn start_inline(&mut self, index: u32, token: u64, multishot: bool) -> Ticket {
+        self.flags |= if multishot { INLINE_READ | INLINE_MULTISHOT } else { INLINE_READ };
         self.read_token = token;
         self.read_generation = self.read_generation.wrapping_add(2) | 1;
-        self.resting_ticket(index)
+        self.inline_ticket(index)
     }
 
     #[inline]
@@ -403,7 +442,7 @@ impl State {
     /// Whether any read (accept, receive) is pending.
     #[inline(always)]
     pub(super) fn has_reads(&self) -> bool {
-        self.has(RESTING | READS)
+        self.has(INLINE_READ | READS)
     }
 
     #[inline(always)]
@@ -434,7 +473,7 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        !self.has(RESTING | READS | WRITES) && self.polls == NIL
+        !self.has(INLINE_READ | READS | WRITES) && self.polls == NIL
     }
 
     /// Remembers what the selector has reported; answers the flags as they then are. (Polls are

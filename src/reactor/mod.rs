@@ -32,17 +32,18 @@ use std::sync::Arc;
 use crate::clock;
 use crate::completion::Completions;
 use crate::config::Config;
-use crate::driver::{Complete, Submit, Wait};
 use crate::error::{Limit, Reason, Rejected};
-pub use crate::interest::Mode;
-use crate::interest::Ready;
-use crate::slots::{self, Entry, Table};
 use crate::source::Ticket;
 pub use crate::sys::Select;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
+pub use crate::sys::interest::Mode;
+use crate::sys::interest::Ready;
 use crate::sys::{Selector, fork, os_errno};
+use crate::table::{self, Entry, Table};
+use crate::verbs::{Complete, Submit, Wait};
+use crate::wake_state::WakeState;
+use watch::Registration;
 pub use watch::{Readiness, Waker, Watch};
-use watch::{Registration, Shared};
 
 /// The key of the wake descriptor; its index is no place's.
 const WAKE: u64 = u64::MAX;
@@ -99,7 +100,7 @@ pub struct Reactor<S: Select = Selector> {
     selector: S,
     watches: Table<Registration>,
     batch: Vec<Readiness>,
-    wake: Arc<Shared>,
+    wake: Arc<WakeState>,
     stale_events: u64,
     /// How many events one wait takes.
     events: usize,
@@ -134,10 +135,10 @@ impl<S: Select> Reactor<S> {
         fork::watch();
         clock::start();
         let mut selector = S::new(config.events_per_wait)?;
-        let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
+        let wake = Arc::new(WakeState::new(selector.waker(WAKE)?));
         Ok(Reactor {
             selector,
-            watches: Table::starting_at(config.max_operations, slots::another_start()),
+            watches: Table::starting_at(config.max_operations, table::another_start()),
             batch: Vec::new(),
             wake,
             stale_events: 0,
@@ -246,7 +247,7 @@ impl<S: Select> Reactor<S> {
             return Ok(());
         }
         let mut selector = S::new(self.events)?;
-        let wake = Arc::new(Shared::new(selector.waker(WAKE)?));
+        let wake = Arc::new(WakeState::new(selector.waker(WAKE)?));
         for index in self.watches.occupied() {
             let watch = &self.watches[index];
             let key = Ticket::from_parts(index, watch.generation()).key();
@@ -362,18 +363,18 @@ impl<S: Select> Complete for Reactor<S> {
                 Wait::Forever => None,
                 Wait::Until(at) => Some(clock::ns_of(at).saturating_sub(clock::now_ns())),
             };
-            if timeout_ns != Some(0) && !self.wake.bell.doze() {
+            if timeout_ns != Some(0) && !self.wake.prepare_park() {
                 timeout_ns = Some(0);
             }
             let count = self.selector.select(timeout_ns)?;
-            let woken = self.wake.bell.rouse();
+            let woken = self.wake.unpark();
             self.apply(count);
             match wait {
                 _ if !self.batch.is_empty() => break,
                 Wait::Now => {
                     // An embedding loop sleeps on the descriptor now: wakes must write it.
-                    while !self.wake.bell.doze() {
-                        self.wake.bell.rouse();
+                    while !self.wake.prepare_park() {
+                        self.wake.unpark();
                     }
                     break;
                 }

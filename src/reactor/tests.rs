@@ -15,7 +15,7 @@ use crate::sys::{Poll, os_errno};
 #[cfg(unix)]
 use crate::sys::{
     descriptor,
-    waker::{Signal, WakeFd},
+    waker::{Wake, WakeFd},
 };
 
 mod echo;
@@ -85,11 +85,7 @@ fn subjects() -> Vec<Subject> {
             reader: socket,
             write: Box::new(move || peer.write_all(&[1; 8]).unwrap()),
         },
-        Subject {
-            name: "eventfd",
-            reader: file(event_out),
-            write: Box::new(move || event.signal()),
-        },
+        Subject { name: "eventfd", reader: file(event_out), write: Box::new(move || event.wake()) },
     ]
 }
 
@@ -416,7 +412,7 @@ fn timeouts_are_never_early<S: Select + Fresh>() {
     let mut items = Completions::new();
     for span_us in [0, 1, 300, 1_500, 10_000] {
         let until = Instant::now() + Duration::from_micros(span_us);
-        reactor.wake.waker.signal(); // for no reason: the wait goes on
+        reactor.wake.wake_without_a_reason(); // the wait goes on
         assert_eq!(reactor.complete(Wait::Until(until), &mut items).unwrap(), 0);
         assert!(Instant::now() >= until, "{span_us} µs");
     }

@@ -5,13 +5,12 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::bell::Bell;
-use crate::interest::{Mode, Ready};
-use crate::slots::{Entry, NIL, VACANT};
 use crate::source::Ticket;
 use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, OwnedFd};
-use crate::sys::waker;
+use crate::sys::interest::{Mode, Ready};
+use crate::table::{Entry, NIL, VACANT};
+use crate::wake_state::WakeState;
 
 /// The reactor's operation: a descriptor, the conditions to report, and how often.
 #[derive(Debug)]
@@ -121,26 +120,12 @@ impl Entry for Registration {
 /// A wake costs a system call only when the reactor sleeps, and a burst of them costs one. One that
 /// comes while no wait runs ends the next wait at once.
 #[derive(Clone)]
-pub struct Waker(pub(super) Arc<Shared>);
-
-/// The state that a reactor and its wakers share.
-pub(super) struct Shared {
-    pub(super) bell: Bell,
-    pub(super) waker: waker::Waker,
-}
-
-impl Shared {
-    pub(super) fn new(waker: waker::Waker) -> Shared {
-        Shared { bell: Bell::new(), waker }
-    }
-}
+pub struct Waker(pub(super) Arc<WakeState>);
 
 impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
-        if self.0.bell.ring() {
-            self.0.waker.signal();
-        }
+        self.0.notify();
     }
 }
 

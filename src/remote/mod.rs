@@ -1,5 +1,5 @@
-//! Work from other threads: a bounded queue, a bell that says whether the loop sleeps, and ids that
-//! the loop keeps ready.
+//! Work from other threads: a bounded queue, whether the loop sleeps, and ids that the loop keeps
+//! ready.
 
 mod inbox;
 mod names;
@@ -16,11 +16,12 @@ use self::inbox::{Channel, Inbox};
 use self::names::Names;
 use self::room::Room;
 pub use self::submitter::{SourceGuard, Submitter};
-use crate::bell::{Bell, Urgency};
 use crate::discard::discard;
 use crate::op::Op;
 use crate::source::{Handle, Source, Ticket};
 use crate::sys::fork;
+pub use crate::sys::waker::Wake;
+use crate::wake_state::WakeState;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -62,15 +63,9 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Wakes a loop: how a driver's own wake descriptor is reached from other threads.
-pub trait Wake: Send + Sync {
-    /// Makes the loop's wait return.
-    fn wake(&self);
-}
-
 /// The state that the loop and its submitters share.
 struct Shared {
-    bell: Bell,
+    wake: Arc<WakeState>,
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
     /// The queued requests. The overflow takes requests that cannot be refused while the queue is
@@ -83,7 +78,6 @@ struct Shared {
     names: Names,
     /// Where threads wait for room.
     room: Room,
-    wake: Box<dyn Wake>,
     forks: u32,
 }
 
@@ -98,20 +92,6 @@ impl Shared {
     /// Whether this process is a fork of the loop's process.
     fn is_forked(&self) -> bool {
         self.forks != fork::generation()
-    }
-
-    fn ring(&self) {
-        if self.bell.ring() {
-            self.wake.wake();
-        }
-    }
-
-    fn tell(&self, urgency: Urgency) {
-        match urgency {
-            Urgency::Now => self.ring(),
-            Urgency::Soon if self.bell.tap() => self.wake.wake(),
-            Urgency::Soon => {}
-        }
     }
 }
 
@@ -136,19 +116,18 @@ pub struct Remote {
 
 impl Remote {
     /// A queue for `queue` requests (1 to 2^20), and a reserve of `sources` sources and `tickets`
-    /// tickets (at most 2^16 of each).
-    pub fn new(queue: usize, sources: u32, tickets: u32, wake: impl Wake + 'static) -> Remote {
+    /// tickets (at most 2^16 of each); `waker` ends the sleep of the loop.
+    pub fn new(queue: usize, sources: u32, tickets: u32, waker: Arc<dyn Wake>) -> Remote {
         fork::watch();
         let queue = Channel::bounded(queue.clamp(1, MOST_QUEUED));
         let shared = Arc::new(Shared {
-            bell: Bell::new(),
+            wake: Arc::new(WakeState::new(waker)),
             gate: AtomicUsize::new(0),
             inbox: Inbox::new(queue, Channel::unbounded()),
             sources: Channel::bounded(MOST_RESERVED.min(sources as usize)),
             tickets: Channel::bounded(MOST_RESERVED.min(tickets as usize)),
             names: Names::default(),
             room: Room::new(),
-            wake: Box::new(wake),
             forks: fork::generation(),
         });
         Remote { shared, aside: RefCell::default(), in_use: false, has_room: false }
@@ -176,45 +155,41 @@ impl Remote {
         Submitter::new(Arc::clone(&self.shared))
     }
 
-    /// Wakes the loop; to be called from anywhere.
-    pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
-        let shared = Arc::clone(&self.shared);
-        move || shared.ring()
+    /// What wakes the loop from any thread.
+    pub fn waker(&self) -> Arc<dyn Wake> {
+        self.shared.wake.clone()
     }
 
-    /// As [`waker`](Remote::waker), with an urgency.
-    pub(crate) fn notifier(&self) -> impl Fn(Urgency) + Send + Sync + 'static {
-        let shared = Arc::clone(&self.shared);
-        move |urgency| shared.tell(urgency)
+    /// Has the next turn look for requests.
+    pub(crate) fn wake(&self) {
+        self.shared.wake.notify();
     }
 
-    /// Call before the loop blocks for a short time and then takes all requests. False if it must
-    /// not block, because a request has come.
-    #[inline]
-    pub(crate) fn prepare_nap(&self) -> bool {
-        self.shared.bell.nap()
+    /// Whether the loop sleeps, and what ends its sleep.
+    pub(crate) fn wake_state(&self) -> Arc<WakeState> {
+        Arc::clone(&self.shared.wake)
     }
 
     /// Call before the loop blocks. False if it must not block, because a request has come.
     #[inline]
     pub fn prepare_park(&self) -> bool {
-        self.shared.bell.doze()
+        self.shared.wake.prepare_park()
     }
 
     /// Whether a request may have come.
     #[inline]
     pub fn is_notified(&self) -> bool {
-        self.shared.bell.has_rung()
+        self.shared.wake.is_notified()
     }
 
     /// Call at the start of a turn. True if requests may be queued: then the loop must take them.
     #[inline]
     pub fn unpark(&self) -> bool {
-        let rung = self.shared.bell.rouse();
-        if rung {
+        let notified = self.shared.wake.unpark();
+        if notified {
             self.shared.room.run_here();
         }
-        rung
+        notified
     }
 
     /// The number of queued requests.
@@ -230,7 +205,7 @@ impl Remote {
         let is_there = self.shared.names.abort(source);
         if is_there {
             self.shared.inbox.insist(Request::Abort(source));
-            self.shared.ring();
+            self.shared.wake.notify();
         }
         is_there
     }

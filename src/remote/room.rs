@@ -1,6 +1,6 @@
 //! Where threads wait for room in the queue and in the reserve.
 //!
-//! Invariant: (W1) a thread registers as waiting, looks for room, and then sleeps. The loop makes
+//! Invariant: (I3) a thread registers as waiting, looks for room, and then sleeps. The loop makes
 //! room, and then looks for waiting threads. A fence between the two steps on each side ensures
 //! that one side sees the other: no thread sleeps while there is room for it.
 //!
@@ -171,7 +171,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// W1: waiting threads get room in every interleaving with the loop. (loom reports a thread
+    /// I3: waiting threads get room in every interleaving with the loop. (loom reports a thread
     /// that sleeps for ever as a deadlock.)
     #[test]
     fn no_room_is_missed() {

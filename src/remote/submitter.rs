@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 
 use super::room::Runs;
 use super::{CLOSED, Request, Shared};
-use crate::driver::Deadline;
+use crate::clock::Deadline;
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::{Op, due_ns};
 use crate::source::{Handle, Source, Ticket};
@@ -95,7 +95,7 @@ impl Submitter {
         drop(gate);
         match sent {
             Ok(()) => {
-                self.shared.ring();
+                self.shared.wake.notify();
                 Ok(())
             }
             Err(request) => {
@@ -382,7 +382,7 @@ impl Submitter {
         let id = reserve.try_recv().map_err(|_| ());
         if id.is_err() || reserve.len() * 2 < reserve.capacity().unwrap_or(0) {
             // The loop fills the reserve in its next turn.
-            self.shared.ring();
+            self.shared.wake.notify();
         }
         id
     }
@@ -401,7 +401,7 @@ impl Submitter {
         let Ok(gate) = self.enter() else { return };
         self.shared.inbox.insist(request);
         drop(gate);
-        self.shared.ring();
+        self.shared.wake.notify();
     }
 }
 

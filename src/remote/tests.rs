@@ -5,18 +5,13 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::error::{Limit, Reason};
 
-struct Nothing;
-impl Wake for Nothing {
-    fn wake(&self) {}
-}
-
 fn source(index: u32) -> Source {
     Source::from_parts(index, std::num::NonZeroU32::MIN)
 }
 
 #[test]
 fn refusals_give_everything_back() {
-    let mut remote = Remote::new(1, 4, 4, Nothing);
+    let mut remote = Remote::new(1, 4, 4, Arc::new(|| {}));
     let submitter = remote.submitter();
     assert!(submitter.submit(Op::nop()).is_err(), "the reserve is not filled yet");
     let mut next = 0;
@@ -51,7 +46,7 @@ fn refusals_give_everything_back() {
 /// An abort stands behind the full queue, and later requests must not pass it.
 #[test]
 fn nothing_passes_a_free() {
-    let mut remote = Remote::new(2, 1, 1, Nothing);
+    let mut remote = Remote::new(2, 1, 1, Arc::new(|| {}));
     let submitter = remote.submitter();
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
@@ -73,7 +68,7 @@ fn nothing_passes_a_free() {
 #[cfg_attr(miri, ignore = "200 races through 65,536 requests: too slow")]
 fn nothing_is_queued_after_close() {
     for _ in 0..200 {
-        let mut remote = Remote::new(1 << 16, 1, 1, Nothing);
+        let mut remote = Remote::new(1 << 16, 1, 1, Arc::new(|| {}));
         let submitter = remote.submitter();
         let thread =
             std::thread::spawn(move || (0..).take_while(|_| submitter.post(0, ()).is_ok()).count());
@@ -95,7 +90,7 @@ fn nothing_is_queued_after_close() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri cannot fork")]
 fn a_forked_child_waits_for_no_thread_of_its_parent() {
-    let mut remote = Some(Remote::new(4, 4, 4, Nothing));
+    let mut remote = Some(Remote::new(4, 4, 4, Arc::new(|| {})));
     let submitter = remote.as_mut().expect("it is there").submitter();
     let inside = submitter.enter().unwrap();
     // One thread waits for room, and another is about to.
@@ -124,7 +119,7 @@ fn a_drop_that_panics_keeps_nothing_alive() {
             panic!("as it should");
         }
     }
-    let mut remote = Remote::new(2, 1, 1, Nothing);
+    let mut remote = Remote::new(2, 1, 1, Arc::new(|| {}));
     let submitter = remote.submitter();
     let (before, behind) = (Arc::new(()), Arc::new(()));
     submitter.post(1, (before.clone(), Bomb)).unwrap();
@@ -137,7 +132,7 @@ fn a_drop_that_panics_keeps_nothing_alive() {
 /// C9: repeated aborts of a source and aborts of invalid names queue one abort only.
 #[test]
 fn aborts_have_a_bound() {
-    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let mut remote = Remote::new(1, 1, 1, Arc::new(|| {}));
     let submitter = remote.submitter();
     remote.opened(source(5));
     let rounds = if cfg!(miri) { 10 } else { 1000 };
@@ -158,7 +153,7 @@ const FULL: Reason = Reason::Full { limit: Limit::RemoteQueue, count: 1 };
 
 /// A queue for one request, full, and ids in reserve.
 fn stuffed() -> (Remote, Submitter) {
-    let mut remote = Remote::new(1, 4, 4, Nothing);
+    let mut remote = Remote::new(1, 4, 4, Arc::new(|| {}));
     let submitter = remote.submitter();
     let generation = std::num::NonZeroU32::MIN;
     let mut places = (0..4, 0..4);
@@ -264,7 +259,7 @@ fn threads_that_wait_take_their_turns() {
 /// The loop's own thread would wait for itself.
 #[test]
 fn the_loop_does_not_wait_for_itself() {
-    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let mut remote = Remote::new(1, 1, 1, Arc::new(|| {}));
     let submitter = remote.submitter();
     let start = Instant::now();
     submitter.post_wait(0, "there is room", LONG).unwrap();
@@ -275,7 +270,7 @@ fn the_loop_does_not_wait_for_itself() {
     assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
     assert!(start.elapsed() < LONG / 2, "the loop's thread waited");
     // The watcher moves, and takes its first turn there while this thread waits.
-    let mut remote = Remote::new(1, 1, 1, Nothing);
+    let mut remote = Remote::new(1, 1, 1, Arc::new(|| {}));
     let submitter = remote.submitter();
     submitter.wake(0).unwrap();
     std::thread::scope(|scope| {

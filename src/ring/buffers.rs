@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (B1) The mapping is as large as the ring that was registered, and stays until the kernel's ring
-//! is gone. (B2) A chunk in an entry is lent by the pool: only the kernel writes it.
+//! (U3) The mapping is as large as the ring that was registered, and stays until the kernel's ring
+//! is gone. (U4) A chunk in an entry is lent by the pool: only the kernel writes it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-use super::demand::Demand;
+use super::buffer_target::BufferTarget;
 use crate::buf::Buf;
-use crate::swap::{Lent, Pool};
+use crate::buf::swap::{Lent, Pool};
 use crate::sys::step;
 use crate::sys::uring::Uring;
 
@@ -34,7 +34,7 @@ pub(super) struct Buffers {
     /// The chunk of each id, while the kernel has it.
     lent: Vec<Option<Lent>>,
     vacant: Vec<u16>,
-    demand: Demand,
+    buffer_target: BufferTarget,
     /// A receive that goes on has used a chunk up: no other code asks for the next chunk.
     lacking: bool,
     /// How many bytes at the end of a chunk the kernel leaves rather than to cut a message there.
@@ -67,11 +67,11 @@ impl Buffers {
             tail: 0,
             lent: (0..ENTRIES).map(|_| None).collect(),
             vacant: (0..ENTRIES).rev().collect(),
-            demand: Demand::new(chunk_bytes),
+            buffer_target: BufferTarget::new(chunk_bytes),
             lacking: false,
             left: 0,
         };
-        // SAFETY: B1.
+        // SAFETY: U3.
         match unsafe { uring.register_buffers(start.cast(), ENTRIES, chunk_bytes / LEFT) } {
             Ok(left) => {
                 buffers.left = left;
@@ -91,7 +91,7 @@ impl Buffers {
     /// Lends the kernel chunks until it holds as many as are wanted; whether it holds any.
     #[inline]
     pub(super) fn fill(&mut self, pool: &mut Pool) -> bool {
-        if self.held() < self.demand.wanted() {
+        if self.held() < self.buffer_target.wanted() {
             self.fill_slowly(pool);
         }
         self.held() > 0
@@ -105,13 +105,13 @@ impl Buffers {
 
     #[cold]
     fn fill_slowly(&mut self, pool: &mut Pool) {
-        while self.held() < self.demand.wanted()
+        while self.held() < self.buffer_target.wanted()
             && let Some(mut chunk) = pool.lend(self.held() as usize)
         {
             let id = self.vacant.pop().expect("fewer than all are wanted");
             let (start, len) = chunk.room();
             let index = (self.tail & (ENTRIES - 1)) as usize;
-            // SAFETY: B1: one of the mapping's entries.
+            // SAFETY: U3: one of the mapping's entries.
             let mut entry = unsafe { self.entries.add(index) };
             // SAFETY: the kernel does not look at entries behind the tail.
             let entry = unsafe { entry.as_mut() };
@@ -121,7 +121,7 @@ impl Buffers {
             self.lent[id as usize] = Some(chunk);
             self.tail = self.tail.wrapping_add(1);
         }
-        // SAFETY: B1: the tail stands in the first entry.
+        // SAFETY: U3: the tail stands in the first entry.
         let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
         // SAFETY: a u16 of the mapping, which the kernel only reads.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
@@ -130,7 +130,7 @@ impl Buffers {
 
     /// The kernel has run out of buffers: it is to hold more.
     pub(super) fn ran_out(&mut self) {
-        self.demand.ran_out();
+        self.buffer_target.ran_out();
     }
 
     /// How many bytes at the end of a chunk the kernel leaves.
@@ -140,7 +140,7 @@ impl Buffers {
 
     /// How many chunks the kernel is to hold.
     pub(super) fn wanted(&self) -> u16 {
-        self.demand.wanted()
+        self.buffer_target.wanted()
     }
 
     /// What the last wait has told was dealt with: chunks whose leases are gone take the place of
@@ -157,7 +157,7 @@ impl Buffers {
     /// The kernel has been asked anew, with nothing left to be dealt with.
     #[inline]
     pub(super) fn round(&mut self) {
-        self.demand.round();
+        self.buffer_target.round();
     }
 
     /// Whether the pool is large enough to share it with the kernel.
@@ -201,7 +201,7 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         let len = size_of::<BufRingEntry>() * ENTRIES as usize;
-        // SAFETY: B1: the ring has been dropped before (field order), so that the kernel's
+        // SAFETY: U3: the ring has been dropped before (field order), so that the kernel's
         // registration is gone; nothing else knows the mapping.
         unsafe { libc::munmap(self.entries.as_ptr().cast(), len) };
     }

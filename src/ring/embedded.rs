@@ -9,12 +9,12 @@
 
 use std::io;
 
-use crate::interest::{Mode, Ready};
 use crate::sys::Select;
 use crate::sys::epoll::Epoll;
 use crate::sys::fd::{AsFd, BorrowedFd};
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::uring::Uring;
-use crate::sys::waker::{Signal, WakeFd};
+use crate::sys::waker::{Wake, WakeFd};
 
 pub(super) struct Embedded {
     set: Epoll,
@@ -30,7 +30,7 @@ impl Embedded {
         set.add(waker.raw(), 1, Ready::READABLE, Mode::Edge)?;
         uring.register_eventfd(signal.raw())?;
         // Work that came before the registration was not signalled.
-        signal.signal();
+        signal.wake();
         Ok(Embedded { set, signal })
     }
 
@@ -42,7 +42,7 @@ impl Embedded {
 
     /// There is more.
     pub(super) fn tell(&self) {
-        self.signal.signal();
+        self.signal.wake();
     }
 }
 

@@ -6,7 +6,7 @@ use super::registered::Descriptor;
 use super::{FILE, Ring};
 use crate::file::{FileFacts, FileRequest, FileWork};
 use crate::quirks::Quirk;
-use crate::sys::file_request::{BATCH, EAGER};
+use crate::sys::file_request::is_batch;
 
 /// The entry of a file request, by descriptor or by registered index.
 macro_rules! file_entry {
@@ -48,7 +48,14 @@ macro_rules! file_entry {
 
 impl Ring {
     /// Starts a file request; false when threads are to do it.
-    pub(super) fn start_on_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
+    ///
+    /// # Safety
+    /// The memory of the request stays what it is until its answer.
+    pub(super) unsafe fn start_on_file(
+        &mut self,
+        mut request: FileRequest<'_>,
+        facts: FileFacts,
+    ) -> bool {
         if !self.serves_files || facts.is_refused() {
             return false;
         }
@@ -75,10 +82,14 @@ impl Ring {
                 file_entry!(types::Fixed(slot), offset, work, self.registered)
             }
         };
-        self.uring.push(entry.user_data(key | FILE));
+        // SAFETY: the caller's promise.
+        unsafe { self.uring.push(entry.user_data(key | FILE)) };
         self.counts.files += 1;
         self.files_in_kernel += 1;
-        if self.files_in_kernel <= EAGER || self.counts.files.is_multiple_of(BATCH as u64) {
+        // The entries of sockets go with those of files.
+        let queued = self.uring.queued();
+        let in_kernel = self.files_in_kernel.saturating_sub(queued as u32);
+        if is_batch(queued, in_kernel, self.file_batch) {
             self.flush();
         }
         true

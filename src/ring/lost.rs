@@ -10,11 +10,11 @@
 use io_uring::{opcode, types};
 
 use super::buffers::Buffers;
-use super::runs::Runs;
+use super::long_multishot::LongMultishot;
 use super::{READS, RECALL, Ring};
+use crate::buf::swap::Pool;
 use crate::proactor::WAKE;
 use crate::quirks::Quirk;
-use crate::swap::Pool;
 
 /// The number of cancels in a row that find nothing, without any other answer, until recovery is
 /// complete.
@@ -55,7 +55,9 @@ impl Ring {
             return true;
         }
         let all = types::CancelBuilder::any().all();
-        self.uring.push(opcode::AsyncCancel2::new(all).build().user_data(RECALL));
+        let cancel = opcode::AsyncCancel2::new(all).build();
+        // SAFETY: it names no memory.
+        unsafe { self.uring.push(cancel.user_data(RECALL)) };
         false
     }
 
@@ -63,7 +65,7 @@ impl Ring {
     pub(super) fn start_over(&mut self, pool: &mut Pool, empty: bool, buffer_bytes: u32) {
         self.uring.forgive();
         self.lost = Lost { times: self.lost.times, ..Lost::default() };
-        self.runs = Runs::default();
+        self.long_multishot = LongMultishot::default();
         self.files_in_kernel = 0;
         if let Some(buffers) = self.buffers.take() {
             if self.uring.unregister_buffers().is_ok() && empty {
@@ -78,7 +80,7 @@ impl Ring {
                 false => Buffers::new(&self.uring, buffer_bytes).ok().flatten(),
             };
         }
-        let fd = self.waker.0.raw();
+        let fd = self.waker.raw();
         self.poll_for(fd, WAKE, READS);
         self.flush();
     }

@@ -17,50 +17,51 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (R1) The memory of an operation in the kernel belongs to its place in the table, which is not
-//! vacated before the answer. (R2) Provided buffers are lent by the pool and taken back when the
+//! (U1) The memory of an operation in the kernel belongs to its place in the table, which is not
+//! vacated before the answer. (U2) Provided buffers are lent by the pool and taken back when the
 //! kernel has said that it is done with them, or never.
 
+mod buffer_target;
 mod buffers;
-mod demand;
 mod embedded;
 mod files;
+mod long_multishot;
 mod lost;
 mod messages;
 mod registered;
-mod runs;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::process::ExitStatus;
 use std::sync::Arc;
 
 use io_uring::{cqueue, opcode, squeue, types};
 
-use crate::address::Address;
 use crate::aligned::AlignedBuf;
+use crate::buf::swap::Pool;
 use crate::buf::{Buf, Target};
+use crate::clock;
 use crate::config::Config;
-use crate::driver::{DatagramOptions, Explain, ListenOptions};
-use crate::error::Reason;
-use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest};
-use crate::interest::Ready;
-use crate::proactor::{Answer, Connecting, Kernel, Os, Received, Started, WAKE};
+use crate::explain::Explain;
+use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest};
+use crate::proactor::{Answer, Kernel, OsCalls, Started, WAKE};
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
-use crate::remote::Wake;
-use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind};
-use crate::swap::Pool;
-use crate::sys::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use crate::sys::Select;
+use crate::sys::epoll::Epoll;
+use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
+use crate::sys::interest::Mode;
+use crate::sys::interest::Ready;
+use crate::sys::os_errno;
 use crate::sys::uring::{Completed, Refused, Uring, release};
-use crate::sys::waker::{Signal, WakeFd};
+use crate::sys::waker::{Wake, WakeFd};
+use crate::table;
 use buffers::Buffers;
 use embedded::Embedded;
+use long_multishot::LongMultishot;
 use lost::Lost;
 use messages::Messages;
 use registered::Registered;
-use runs::Runs;
 
 /// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
@@ -83,15 +84,6 @@ const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
 const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 
-/// Ends the wait.
-struct Ender(WakeFd);
-
-impl Wake for Ender {
-    fn wake(&self) {
-        self.0.signal();
-    }
-}
-
 #[derive(Default)]
 struct Counts {
     polls: u64,
@@ -109,8 +101,10 @@ struct Counts {
 pub struct Ring {
     // Dropped first: the kernel cancels what is left in it.
     uring: Uring,
-    os: Os,
-    waker: Arc<Ender>,
+    calls: OsCalls,
+    /// Says at once whether a descriptor can be polled.
+    epoll: Epoll,
+    waker: Arc<WakeFd>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
     buffers: Option<Buffers>,
     /// What another loop sleeps on, once it was asked for.
@@ -122,11 +116,13 @@ pub struct Ring {
     /// answered.
     serves_files: bool,
     files_in_kernel: u32,
+    /// The most file requests that one system call submits, see `is_batch`.
+    file_batch: u32,
     file_answers: VecDeque<FileAnswer>,
     registered: Registered,
     counts: Counts,
     quirks: Quirks,
-    runs: Runs,
+    long_multishot: LongMultishot,
     lost: Lost,
     buffer_bytes: u32,
 }
@@ -145,11 +141,13 @@ impl Ring {
             false => Buffers::new(&uring, config.buffer_size)?,
         };
         let registered = Registered::new(config, &uring);
-        let os = Os::without_engines(1)?;
-        let waker = Arc::new(Ender(WakeFd::new()?));
+        clock::start();
+        let epoll = Epoll::new(1)?;
+        let waker = Arc::new(WakeFd::new()?);
         let mut ring = Ring {
             uring,
-            os,
+            calls: OsCalls::new(),
+            epoll,
             waker,
             buffers,
             embedded: OnceCell::new(),
@@ -158,15 +156,16 @@ impl Ring {
             messages: Messages::default(),
             serves_files: config.file_backend != FileBackend::Pool,
             files_in_kernel: 0,
+            file_batch: config.file_batch.max(1),
             file_answers: VecDeque::new(),
             registered,
             counts: Counts::default(),
             quirks,
-            runs: Runs::default(),
+            long_multishot: LongMultishot::default(),
             lost: Lost::default(),
             buffer_bytes: config.buffer_size,
         };
-        let fd = ring.waker.0.raw();
+        let fd = ring.waker.raw();
         ring.poll_for(fd, WAKE, READS);
         ring.flush();
         Ok(Ok(ring))
@@ -175,7 +174,8 @@ impl Ring {
     fn poll_for(&mut self, fd: RawFd, tag: u64, conditions: u32) {
         self.counts.polls += 1;
         let poll = opcode::PollAdd::new(types::Fd(fd), conditions | EDGE).multi(true);
-        self.uring.push(poll.build().user_data(tag));
+        // SAFETY: it names no memory.
+        unsafe { self.uring.push(poll.build().user_data(tag)) };
     }
 
     fn cancel(&mut self, tag: u64) {
@@ -187,7 +187,8 @@ impl Ring {
             _ => CANCEL_POLL,
         };
         let quiet = entry.user_data(tag & !TAG_MASK | answer);
-        self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS));
+        // SAFETY: it names no memory.
+        unsafe { self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS)) };
     }
 
     /// Submits what is queued; what comes of it is taken by the next `select`.
@@ -214,6 +215,8 @@ impl Ring {
 // SAFETY: what is received lies in the memory that `start_recv` was given, or in a provided buffer
 // of which the kernel says how much it has filled; the attempts are those of `Os`.
 unsafe impl Kernel for Ring {
+    type Calls = OsCalls;
+
     const COMPLETES: bool = true;
     const FILES: bool = true;
     const REGISTERS: bool = true;
@@ -223,11 +226,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn start(&mut self) -> u32 {
-        self.os.start()
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.os.now_ns()
+        table::another_start()
     }
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
@@ -276,7 +275,7 @@ unsafe impl Kernel for Ring {
         }
         if tag == WAKE {
             if !cqueue::more(flags) && !self.lost.recalls {
-                let fd = self.waker.0.raw();
+                let fd = self.waker.raw();
                 self.poll_for(fd, WAKE, READS);
             }
             return None;
@@ -309,7 +308,7 @@ unsafe impl Kernel for Ring {
                     }
                 }
                 let full = cqueue::sock_nonempty(flags);
-                if self.runs.must_restart(tag, full, answer.more)
+                if self.long_multishot.must_restart(tag, full, answer.more)
                     && self.quirks.applies(Quirk::LongMultishot)
                 {
                     self.cancel(tag);
@@ -347,8 +346,10 @@ unsafe impl Kernel for Ring {
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32> {
         // As epoll says it: the ring would say it too late.
-        self.os.register(fd, 0, false, false)?;
-        self.os.deregister(fd, 0);
+        self.calls.counts.register += 2;
+        let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::EIO);
+        self.epoll.add(fd, 0, Ready::READABLE, Mode::Edge).map_err(errno)?;
+        let _ = self.epoll.remove(fd);
         if writes {
             self.poll_for(fd, key | POLL_WRITES, WRITES);
         }
@@ -365,8 +366,18 @@ unsafe impl Kernel for Ring {
         self.flush();
     }
 
+    #[inline(always)]
+    fn calls(&self) -> &OsCalls {
+        &self.calls
+    }
+
+    #[inline(always)]
+    fn calls_mut(&mut self) -> &mut OsCalls {
+        &mut self.calls
+    }
+
     fn waker(&self) -> Arc<dyn Wake> {
-        Arc::clone(&self.waker) as Arc<dyn Wake>
+        self.waker.clone()
     }
 
     fn repeats(&mut self, kind: SourceKind) -> bool {
@@ -377,7 +388,7 @@ unsafe impl Kernel for Ring {
         kind == SourceKind::Stream || !self.quirks.applies(Quirk::UnixSends)
     }
 
-    fn start_recv(
+    unsafe fn start_recv(
         &mut self,
         fd: RawFd,
         key: u64,
@@ -410,11 +421,12 @@ unsafe impl Kernel for Ring {
                 }
             }
         };
-        self.uring.push(entry.user_data(key | RECV));
+        // SAFETY: the caller's promise, or memory that `buffers` has lent to the ring.
+        unsafe { self.uring.push(entry.user_data(key | RECV)) };
         Started::Yes
     }
 
-    fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
+    unsafe fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
         let fd = types::Fd(fd);
         let flags = libc::MSG_NOSIGNAL;
         let entry = if let [part] = parts {
@@ -425,32 +437,14 @@ unsafe impl Kernel for Ring {
             let header = self.messages.add(parts);
             opcode::SendMsg::new(fd, header).flags(flags as u32).build()
         };
-        self.uring.push(entry.user_data(key | SEND));
+        // SAFETY: the caller's promise; the header stays until the entry is submitted.
+        unsafe { self.uring.push(entry.user_data(key | SEND)) };
         Started::Yes
     }
 
-    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
-        self.os.file_facts(fd)
-    }
-
-    fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
-        self.os.read_now(fd, to, offset)
-    }
-
-    fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
-        self.os.read_list_now(fd, to, offset)
-    }
-
-    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
-        self.os.forbid_blocking(fd, shared)
-    }
-
-    fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
-        self.os.send_file(socket, fd, offset, len)
-    }
-
-    fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
-        self.start_on_file(request, facts)
+    unsafe fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_on_file(request, facts) }
     }
 
     fn file_answer(&mut self) -> Option<FileAnswer> {
@@ -480,7 +474,7 @@ unsafe impl Kernel for Ring {
     fn renew(&self, config: &Config) -> io::Result<Ring> {
         let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
         let mut ring = Ring::new(config)?.map_err(refused)?;
-        ring.os.inherit(&self.os)?;
+        ring.calls.inherit(&self.calls)?;
         Ok(ring)
     }
 
@@ -503,173 +497,25 @@ unsafe impl Kernel for Ring {
         }
     }
 
-    fn accepts(&self, handle: &Handle) -> bool {
-        self.os.accepts(handle)
-    }
-
-    fn prepare(
-        &mut self,
-        fd: RawFd,
-        kind: SourceKind,
-        shared: bool,
-    ) -> Result<(SourceKind, bool), Reason> {
-        self.os.prepare(fd, kind, shared)
-    }
-
-    fn restore(&mut self, fd: RawFd) {
-        self.os.restore(fd);
-    }
-
     fn close(&mut self, fd: RawFd) {
         self.registered.forget(fd, &self.uring);
-        self.os.close(fd);
+        self.calls.close(fd);
     }
 
     fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
         self.registered.forget(fd, &self.uring);
-        self.os.release(fd, kind)
-    }
-
-    fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
-        self.os.recv(fd, kind, to)
-    }
-
-    fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize {
-        self.os.send(fd, kind, bytes)
-    }
-
-    fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
-        self.os.recv_vectored(fd, kind, to)
-    }
-
-    fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize {
-        self.os.send_vectored(fd, kind, parts)
-    }
-
-    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
-        self.os.recv_from(fd, to, from)
-    }
-
-    fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
-        self.os.send_to(fd, bytes, to)
-    }
-
-    fn datagrams_per_call(&self, sends: bool) -> usize {
-        self.os.datagrams_per_call(sends)
-    }
-
-    fn recv_many(
-        &mut self,
-        fd: RawFd,
-        to: &mut [Target<'_>],
-        from: &mut [Address],
-        got: &mut [Received],
-    ) -> isize {
-        self.os.recv_many(fd, to, from, got)
-    }
-
-    fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
-        self.os.send_many(fd, datagrams)
-    }
-
-    fn recv_descriptors(
-        &mut self,
-        fd: RawFd,
-        to: &mut [Target<'_>],
-        descriptors: &mut Vec<OwnedFd>,
-    ) -> isize {
-        self.os.recv_descriptors(fd, to, descriptors)
-    }
-
-    fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize {
-        self.os.send_descriptors(fd, bytes, descriptors)
-    }
-
-    fn accept(&mut self, fd: RawFd, kind: SourceKind) -> Result<Handle, i32> {
-        self.os.accept(fd, kind)
-    }
-
-    fn relieve(&mut self, fd: RawFd) {
-        self.os.relieve(fd);
-    }
-
-    fn connect(
-        &mut self,
-        to: &Address,
-        prepared: Option<OwnedFd>,
-    ) -> Result<(RawFd, SourceKind, Connecting), i32> {
-        self.os.connect(to, prepared)
-    }
-
-    fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
-        self.os.connect_again(fd, to)
-    }
-
-    fn connect_result(&mut self, fd: RawFd) -> i32 {
-        self.os.connect_result(fd)
-    }
-
-    fn shutdown(&mut self, fd: RawFd) -> isize {
-        self.os.shutdown(fd)
-    }
-
-    fn poll(&mut self, fd: RawFd, interest: Ready) -> Result<Ready, i32> {
-        self.os.poll(fd, interest)
-    }
-
-    fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
-        self.os.signals(signals)
-    }
-
-    fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
-        self.os.take_signal(fd)
-    }
-
-    fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
-        self.os.child(pid)
-    }
-
-    fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
-        self.os.take_exit(fd)
-    }
-
-    fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
-        self.os.listen(at, options)
-    }
-
-    fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
-        self.os.bind_datagram(at, options)
-    }
-
-    fn local_address(&self, fd: RawFd) -> io::Result<Address> {
-        self.os.local_address(fd)
-    }
-
-    fn peer_address(&self, fd: RawFd) -> io::Result<Address> {
-        self.os.peer_address(fd)
-    }
-
-    fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
-        self.os.connect_datagram(fd, peer)
-    }
-
-    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        self.os.set_option(fd, option)
-    }
-
-    fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {
-        self.os.borrow(fd)
+        self.calls.release(fd, kind)
     }
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
         if self.embedded.get().is_none() {
-            let _ = self.embedded.set(Embedded::new(&self.uring, &self.waker.0).ok()?);
+            let _ = self.embedded.set(Embedded::new(&self.uring, &self.waker).ok()?);
         }
         self.embedded.get().map(AsFd::as_fd)
     }
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
-        let mut calls = self.os.system_calls();
+        let mut calls = self.calls.named();
         calls.push(("wait", self.uring.enters()));
         calls
     }
@@ -696,7 +542,7 @@ unsafe impl Kernel for Ring {
         explain.row("stream writes", "SEND", "one in the kernel for each source", counts.sends);
         let merged = "several queued writes, or a list, in one entry";
         explain.row("stream writes", "SENDMSG", merged, counts.sendmsgs);
-        self.os.explain_batches(explain);
+        self.calls.explain_batches(explain);
         let by_tag = "by the tag of the entry, never by descriptor";
         explain.row("cancel", "ASYNC_CANCEL", by_tag, counts.cancels);
         let held = self.buffers.as_ref().map_or(0, Buffers::wanted);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::aligned::AlignedBuf;
 use crate::config::Config;
-use crate::driver::Explain;
+use crate::explain::Explain;
 use crate::region::Region;
 use crate::sys::fd::RawFd;
 use crate::sys::uring::Uring;

@@ -10,7 +10,7 @@ use super::names::{Name, os, wildcards};
 use super::world::*;
 use crate::address::Address;
 use crate::buf::Target;
-use crate::driver::DatagramOptions;
+use crate::endpoint::DatagramOptions;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
 

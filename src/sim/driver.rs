@@ -2,25 +2,47 @@
 
 use super::Sim;
 use crate::completion::Completion;
+use crate::config::Config;
 use crate::driver::Driver;
+use crate::op::OpCode;
 use crate::proactor::Proactor;
+use crate::source::Source;
 
 /// The driver in the simulated variant of [`Auto`](crate::driver::Auto). It is a trait object, so
 /// that only programs which make a simulation link its code.
 pub trait SimulatedDriver: Driver {
-    /// The driver itself, for the turns of several watchers.
-    fn proactor(&self) -> &Proactor<Sim>;
+    /// The number of this watcher in the simulation; `None` if it is of another one.
+    fn selector_on(&self, sim: &Sim) -> Option<u32>;
+
+    /// The operations in flight: code, source and token of each.
+    fn pending(&self) -> Vec<(OpCode, Source, u64)>;
 
     /// Takes the last completions of a delivery back.
     fn take_back(&mut self, left: Vec<Completion>);
 }
 
-impl SimulatedDriver for Proactor<Sim> {
-    fn proactor(&self) -> &Proactor<Sim> {
-        self
+impl<const C: bool> SimulatedDriver for Proactor<Sim<C>> {
+    fn selector_on(&self, sim: &Sim) -> Option<u32> {
+        let kernel = self.kernel();
+        sim.is_same(kernel).then_some(kernel.selector)
+    }
+
+    fn pending(&self) -> Vec<(OpCode, Source, u64)> {
+        Proactor::pending(self)
     }
 
     fn take_back(&mut self, left: Vec<Completion>) {
         self.put_back(left);
+    }
+}
+
+impl Sim {
+    /// The driver of a new watcher.
+    pub(crate) fn driver(&self, config: Config) -> Box<dyn SimulatedDriver> {
+        if self.enter().completing.on {
+            Box::new(Proactor::completing(self, config))
+        } else {
+            Box::new(Proactor::simulated(self, config))
+        }
     }
 }

@@ -39,7 +39,7 @@ macro_rules! faults {
         impl Faults {
             /// Every fault with the same probability. Among them are those that end connections, so
             /// that a program must connect again to get its work done.
-            pub fn all(probability: f64) -> Faults {
+            pub const fn all(probability: f64) -> Faults {
                 Faults {
                     $($field: probability,)*
                     latency: Duration::from_millis(1),
@@ -117,17 +117,43 @@ faults! {
     connect_refused: ConnectRefused,
     /// A look-up reaches no name server (`EAGAIN`).
     lookup_failed: LookupFailed,
+    /// A kernel that completes finds no buffer for a receive (`ENOBUFS`).
+    no_buffer: NoBuffer,
+    /// A multishot receive in the kernel ends after its bytes, and has to be started again.
+    multishot_end: MultishotEnd,
+    /// A cancel does not find the operation in the kernel, and is not repeated by it.
+    lost_cancel: LostCancel,
+    /// A cancel reaches the operation late: it may have completed before.
+    late_cancel: LateCancel,
+    /// The registration of a socket ends by itself.
+    registration_end: RegistrationEnd,
+    /// The completion queue is full, and an answer is lost: the operation ends with `EIO`, and the
+    /// driver takes back all that the kernel has.
+    lost_answer: LostAnswer,
+    /// The page cache does not have what was read or written before.
+    cache_miss: CacheMiss,
+    /// The kernel hands work on a file back (`EAGAIN`): it goes to the threads.
+    handed_back: HandedBack,
+    /// A read of a file by the kernel moves fewer bytes than there are.
+    short_file_read: ShortFileRead,
+    /// A write to a file by the kernel moves fewer bytes than it has.
+    short_file_write: ShortFileWrite,
+    /// A read, a write or a sync of a file fails (`EIO`). What was written before a sync that fails
+    /// does not reach the disk, not by a later sync either.
+    file_error: FileError,
+    /// A write to a file finds no space (`ENOSPC`).
+    disk_full: DiskFull,
 }
 
 impl Faults {
     /// No faults.
-    pub fn none() -> Faults {
+    pub const fn none() -> Faults {
         Faults::all(0.0)
     }
 
     /// The faults that a correct program does not notice, all with the same probability: no
     /// connection is lost.
-    pub fn transient(probability: f64) -> Faults {
+    pub const fn transient(probability: f64) -> Faults {
         Faults {
             emfile: 0.0,
             aborted: 0.0,
@@ -135,6 +161,9 @@ impl Faults {
             reset: 0.0,
             connect_refused: 0.0,
             lookup_failed: 0.0,
+            lost_answer: 0.0,
+            file_error: 0.0,
+            disk_full: 0.0,
             ..Faults::all(probability)
         }
     }

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::completion::Done;
 use crate::discard::discard;
 use crate::error::{Error, ErrorKind};
+use crate::file::work::WorkItem;
 use crate::file::{HostName, Task};
 
 /// The longest wait and the longest run of a job, by default.
@@ -25,7 +26,7 @@ const JOB_NS: u64 = 1_000_000;
 /// The jobs and look-ups of one watcher, by the time of their next step and their order.
 #[derive(Default)]
 pub(super) struct Jobs {
-    queued: BTreeMap<(u64, u64), (u64, Task)>,
+    queued: BTreeMap<(u64, u64), (u64, WorkItem)>,
     begun: BTreeMap<(u64, u64), (u64, Result<Done, Error>)>,
     number: u64,
 }
@@ -140,12 +141,15 @@ impl Sim {
     pub fn set_job_time(&self, most: Duration) {
         self.enter().resolver.job_ns = clock::ns_of_duration(most);
     }
+}
 
-    pub(super) fn queue_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
+impl<const C: bool> Sim<C> {
+    pub(super) fn queue_task(&mut self, key: u64, task: WorkItem) -> Result<(), WorkItem> {
         let call = match &task {
-            Task::Run(_) => Call::Job,
-            Task::LookupHost { .. } | Task::LookupAddr { .. } => Call::LookUp,
-            _ => return Err(task),
+            WorkItem::Task { task: Task::LookupHost { .. } | Task::LookupAddr { .. }, .. } => {
+                Call::LookUp
+            }
+            _ => Call::Job,
         };
         let begin_ns = self.plan(call, key);
         self.jobs.number += 1;
@@ -165,7 +169,7 @@ impl Sim {
         at_ns
     }
 
-    pub(super) fn withdraw_task(&mut self, key: u64) -> Option<Task> {
+    pub(super) fn withdraw_task(&mut self, key: u64) -> Option<WorkItem> {
         let mut queued = self.jobs.queued.iter();
         let at = queued.find(|(_, (other, _))| *other == key).map(|(at, _)| *at)?;
         self.jobs.queued.remove(&at).map(|(_, task)| task)
@@ -187,7 +191,8 @@ impl Sim {
         if first.key().0 <= now_ns { Some(first.remove()) } else { None }
     }
 
-    fn perform(&mut self, task: Task) -> (Call, Result<Done, Error>) {
+    fn perform(&mut self, work: WorkItem) -> (Call, Result<Done, Error>) {
+        let WorkItem::Task { fd, task } = work else { return self.do_file_work(work) };
         let found = match task {
             Task::LookupHost { host, port } => {
                 self.enter().addresses(&host, port).map(Done::Addresses)
@@ -197,7 +202,8 @@ impl Sim {
                 names.map(|names| Done::HostName(Box::new(names)))
             }
             // The job runs while the world is not borrowed, because it may drop a handle.
-            job => return (Call::Job, job.run(None)),
+            job @ Task::Run(_) => return (Call::Job, job.run(None)),
+            task => return self.do_file_work(WorkItem::Task { fd, task }),
         };
         let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);
         (Call::LookUp, found.map_err(failed))

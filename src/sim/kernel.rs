@@ -16,17 +16,21 @@ use super::schedule::Waited;
 use super::world::World;
 use crate::address::Address;
 use crate::buf::Target;
+use crate::buf::swap::Pool;
 use crate::completion::Done;
-use crate::driver::{DatagramOptions, Explain, ListenOptions};
+use crate::config::Config;
+use crate::endpoint::{DatagramOptions, ListenOptions};
 use crate::error::{Error, Reason};
-use crate::file::Task;
-use crate::interest::Ready;
-use crate::proactor::{Connecting, Kernel, Received};
+use crate::explain::Explain;
+use crate::file::work::WorkItem;
+use crate::file::{FileAnswer, FileFacts, FileRequest};
+use crate::proactor::{self, Calls, Connecting, Kernel, Received, Started};
 use crate::remote::Wake;
-use crate::slots;
-use crate::socket_option::SocketOption;
 use crate::source::{Handle, SourceKind, VirtualDescriptor};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
+use crate::sys::interest::Ready;
+use crate::sys::socket_option::SocketOption;
+use crate::table;
 
 /// What is counted, and traced, under which number.
 #[derive(Clone, Copy)]
@@ -49,6 +53,10 @@ pub(super) enum Call {
     LookUp,
     RecvMmsg,
     SendMmsg,
+    Pread,
+    Pwrite,
+    Fsync,
+    SendFile,
     Kill,
     Spawn,
     Exit,
@@ -56,7 +64,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Whether the watchers make this call; the test makes the others.
-    pub(super) const COUNT: usize = Call::SendMmsg as usize + 1;
+    pub(super) const COUNT: usize = Call::SendFile as usize + 1;
     /// The names that the system's kernel counts them under.
     const NAMES: [&'static str; Call::COUNT] = [
         "wait",
@@ -77,6 +85,10 @@ impl Call {
         "lookup",
         "recvmmsg",
         "sendmmsg",
+        "pread",
+        "pwrite",
+        "fsync",
+        "sendfile",
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -132,7 +144,7 @@ impl<T> Answer for Result<T, i32> {
     }
 }
 
-impl Sim {
+impl<const C: bool> Sim<C> {
     /// Counts a call on `fd`, makes it in the world, and traces it with its answer.
     #[inline(always)]
     pub(super) fn call<A: Answer>(
@@ -156,8 +168,12 @@ impl Sim {
 }
 
 // SAFETY: the world answers the sum of what `Target::write` has written, part by part.
-unsafe impl Kernel for Sim {
+unsafe impl<const C: bool> Kernel for Sim<C> {
+    type Calls = Sim<C>;
+
+    const COMPLETES: bool = C;
     const TASKS: bool = true;
+    const FILES: bool = true;
 
     fn name(&self) -> &'static str {
         "sim"
@@ -165,7 +181,7 @@ unsafe impl Kernel for Sim {
 
     /// Those of the first watcher of a world as if it were alone.
     fn start(&mut self) -> u32 {
-        self.selector.wrapping_mul(slots::APART)
+        self.selector.wrapping_mul(table::GENERATION_STRIDE)
     }
 
     fn now_ns(&self) -> u64 {
@@ -179,6 +195,9 @@ unsafe impl Kernel for Sim {
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls[Call::Wait as usize] += 1;
+        if C {
+            self.before_wait();
+        }
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let answer = loop {
@@ -187,18 +206,91 @@ unsafe impl Kernel for Sim {
             let (patience, others) = (world.patience, world.schedule.has_ready());
             drop(world);
             match waited {
-                Waited::Over => break Ok(events.len()),
+                Waited::Over => break Ok(()),
                 Waited::Stuck if self.outside.wait(patience) => {}
                 Waited::Stuck => break Err(deadlock(others)),
             }
         };
+        self.do_requests(&mut events);
+        let count = events.len();
         self.events = events;
-        answer
+        answer.map(|()| count)
     }
 
     #[inline(always)]
     fn event(&self, i: usize) -> (u64, Ready) {
         self.events[i]
+    }
+
+    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<proactor::Answer> {
+        self.answer_of(self.events[i].0, pool)
+    }
+
+    /// As a ring that knows Unix sockets.
+    fn sends(&mut self, _kind: SourceKind) -> bool {
+        true
+    }
+
+    unsafe fn start_recv(
+        &mut self,
+        fd: RawFd,
+        key: u64,
+        to: Option<Target<'_>>,
+        multishot: bool,
+        pool: &mut Pool,
+    ) -> Started {
+        self.begin_recv(fd, key, to, multishot, pool)
+    }
+
+    unsafe fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
+        self.begin_send(fd, key, parts)
+    }
+
+    unsafe fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        self.begin_file(request, facts)
+    }
+
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        self.next_file_answer()
+    }
+
+    fn has_file_answers(&self) -> bool {
+        self.has_answers_of_files()
+    }
+
+    fn stop_file(&mut self, key: u64) {
+        self.stop_request(key);
+    }
+
+    /// The child's copy of the network is its own.
+    fn renew(&self, config: &Config) -> io::Result<Sim<C>> {
+        let mut kernel = self.another::<C>();
+        kernel.most_events = config.events_per_wait.max(1);
+        Ok(kernel)
+    }
+
+    fn stop(&mut self, key: u64, write: bool) {
+        self.stop_entry(key, write);
+    }
+
+    fn has_lost(&mut self) -> bool {
+        self.lost_answers()
+    }
+
+    fn recall(&mut self) -> bool {
+        self.recall_entries()
+    }
+
+    fn buffers(&mut self, pool: &mut Pool) -> usize {
+        self.buffers_for_entries(pool)
+    }
+
+    fn recovered(&mut self, pool: &mut Pool, _empty: bool) {
+        self.start_over(pool);
+    }
+
+    fn abandon(&mut self) {
+        self.forget_entries();
     }
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
@@ -210,11 +302,11 @@ unsafe impl Kernel for Sim {
         self.call(Call::Register, fd, |world| world.deregister(fd as u32))
     }
 
-    fn start_task(&mut self, key: u64, task: Task) -> Result<(), Task> {
-        self.queue_task(key, task)
+    fn start_task(&mut self, key: u64, work: WorkItem) -> Result<(), WorkItem> {
+        self.queue_task(key, work)
     }
 
-    fn cancel_task(&mut self, key: u64) -> Option<Task> {
+    fn cancel_task(&mut self, key: u64) -> Option<WorkItem> {
         self.withdraw_task(key)
     }
 
@@ -226,8 +318,67 @@ unsafe impl Kernel for Sim {
         self.jobs.counts()
     }
 
+    fn calls(&self) -> &Sim<C> {
+        self
+    }
+
+    fn calls_mut(&mut self) -> &mut Sim<C> {
+        self
+    }
+
     fn waker(&self) -> Arc<dyn Wake> {
         self.make_waker()
+    }
+
+    fn close(&mut self, fd: RawFd) {
+        self.call(Call::Close, fd, |world| world.close(fd))
+    }
+
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
+        let peer = match kind {
+            SourceKind::Stream => self.enter().peer_address(fd).ok().and_then(|at| at.ip()),
+            _ => None,
+        };
+        Handle::from_virtual(fd, kind, peer, self.owner())
+    }
+
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        let all = Call::NAMES.into_iter().zip(self.calls);
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn explain(&self, explain: &mut Explain) {
+        let waits = self.calls[Call::Wait as usize];
+        let clock = "time passes only in waits";
+        explain.row("wait", "virtual time", clock, waits);
+        for (fault, count) in self.enter().dice.injected().named() {
+            if count > 0 {
+                explain.row("fault", fault, "injected by the simulation", count);
+            }
+        }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<const C: bool> Calls for Sim<C> {
+    fn file_facts(&mut self, fd: RawFd) -> FileFacts {
+        self.facts_of(fd)
+    }
+
+    fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
+        self.read_cached(fd, to, offset)
+    }
+
+    fn forbid_blocking(&mut self, _fd: RawFd, _shared: bool) -> Result<bool, Reason> {
+        Ok(false)
+    }
+
+    fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
+        self.send_of_file(socket, fd, offset, len)
     }
 
     fn accepts(&self, handle: &Handle) -> bool {
@@ -245,18 +396,6 @@ unsafe impl Kernel for Sim {
     }
 
     fn restore(&mut self, _fd: RawFd) {}
-
-    fn close(&mut self, fd: RawFd) {
-        self.call(Call::Close, fd, |world| world.close(fd))
-    }
-
-    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
-        let peer = match kind {
-            SourceKind::Stream => self.enter().peer_address(fd).ok().and_then(|at| at.ip()),
-            _ => None,
-        };
-        Handle::from_virtual(fd, kind, peer, self.owner())
-    }
 
     #[inline]
     fn recv(&mut self, fd: RawFd, _kind: SourceKind, mut to: Target<'_>) -> Received {
@@ -328,7 +467,7 @@ unsafe impl Kernel for Sim {
         accepted.map(|(end, kind, peer)| Handle::from_virtual(end, kind, peer, self.owner()))
     }
 
-    fn relieve(&mut self, fd: RawFd) {
+    fn shed_connection(&mut self, fd: RawFd) {
         self.call(Call::Accept, fd, |world| world.drop_connection(fd))
     }
 
@@ -409,26 +548,6 @@ unsafe impl Kernel for Sim {
 
     fn borrow(&self, _fd: RawFd) -> Option<BorrowedFd<'_>> {
         None
-    }
-
-    fn pollable(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn system_calls(&self) -> Vec<(&'static str, u64)> {
-        let all = Call::NAMES.into_iter().zip(self.calls);
-        all.filter(|(_, count)| *count > 0).collect()
-    }
-
-    fn explain(&self, explain: &mut Explain) {
-        let waits = self.calls[Call::Wait as usize];
-        let clock = "time passes only in waits";
-        explain.row("wait", "virtual time", clock, waits);
-        for (fault, count) in self.injected().named() {
-            if count > 0 {
-                explain.row("fault", fault, "injected by the simulation", count);
-            }
-        }
     }
 }
 

@@ -49,14 +49,19 @@
 //!   and reset as on Linux. An address exists only in this network: a Unix path is a name, not a
 //!   file.
 //! - [Pairs](Sim::pair) and [datagram sockets](Sim::datagram).
-//! - Edge-triggered readiness, as epoll has it.
+//! - Edge-triggered readiness, as epoll has it; or a kernel that completes reads and writes, as
+//!   io_uring does: [`Sim::set_completing`].
 //! - [Signals](Sim::raise) and [child processes](Sim::spawn), which the test sends and starts.
+//! - [Files](Sim::write_file) in a flat space of names, with a page cache, and
+//!   [crashes](Sim::crash) that keep what was synced.
 //!
-//! Passing descriptors is not simulated: it fails with `EOPNOTSUPP`. Operations on files are
-//! refused with [`Reason::NoFiles`](crate::Reason::NoFiles).
+//! Passing descriptors is not simulated, and there are no directories, symbolic links and copies of
+//! files: these operations fail with `EOPNOTSUPP`. A program may open and sync the directory of a
+//! file.
 //!
 //! [Jobs](crate::Op::run) run on the loop's thread, at virtual times that the seed draws
-//! ([`Sim::set_job_time`]). Look-ups answer from a table that the test fills ([`Sim::host`]).
+//! ([`Sim::set_job_time`]), and so does the work on files that threads would do. Look-ups answer
+//! from a table that the test fills ([`Sim::host`]).
 //!
 //! # Hosts and links
 //!
@@ -78,9 +83,12 @@
 //! closure. A loop of your own calls [`Watcher::try_wait`](Watcher::try_wait) of each
 //! watcher, and [`Sim::advance_to_next`] when no watcher has completions.
 
+mod completing;
 mod datagram;
 mod driver;
 mod faults;
+mod file_work;
+mod files;
 mod history;
 mod jobs;
 mod kernel;
@@ -117,10 +125,11 @@ use crate::Watcher;
 use crate::address::Address;
 use crate::clock;
 use crate::config::Config;
-use crate::driver::DatagramOptions;
-use crate::interest::Ready;
+use crate::endpoint::DatagramOptions;
 use crate::proactor::Proactor;
 use crate::source::{Handle, SourceKind};
+use crate::sys::interest::Ready;
+use completing::InKernel;
 use faults::ANYWHERE;
 use jobs::Jobs;
 use kernel::Call;
@@ -132,7 +141,10 @@ use world::{INTERNET, World};
 /// [`Watcher::simulated`].
 ///
 /// Clones share the network. See the [module](self) for how to use it.
-pub struct Sim {
+///
+/// As a kernel it reports readiness (`Sim`), or completes reads and writes (`Sim<true>`, see
+/// [`set_completing`](Sim::set_completing)). Programs only name `Sim`.
+pub struct Sim<const COMPLETES: bool = false> {
     world: Rc<RefCell<World>>,
     outside: Arc<Outside>,
     /// This clone's share of the events.
@@ -142,6 +154,7 @@ pub struct Sim {
     most_events: usize,
     calls: [u64; Call::COUNT],
     jobs: Jobs,
+    in_kernel: InKernel,
     /// The address of its host, if the test has given it one.
     home: Option<IpAddr>,
 }
@@ -157,20 +170,6 @@ impl Sim {
         clock::start();
         let world = Rc::new(RefCell::new(World::new(seed, faults)));
         Sim::open(world, Arc::new(Outside::default()))
-    }
-
-    fn open(world: Rc<RefCell<World>>, outside: Arc<Outside>) -> Sim {
-        let selector = world.borrow_mut().schedule.open_selector();
-        Sim {
-            world,
-            outside,
-            selector,
-            events: Vec::new(),
-            most_events: Config::default().events_per_wait,
-            calls: [0; Call::COUNT],
-            jobs: Jobs::default(),
-            home: None,
-        }
     }
 
     /// The same network, on the host with this address. Watchers on it listen only at this address,
@@ -379,26 +378,6 @@ impl Sim {
         self.enter().trace
     }
 
-    /// The world, after the actions of other threads were applied.
-    #[inline(always)]
-    fn enter(&self) -> RefMut<'_, World> {
-        let mut world = self.world.borrow_mut();
-        if self.outside.has_news() {
-            self.outside.take_news(&mut world);
-        }
-        world
-    }
-
-    /// Whether both handles are of one network.
-    pub(crate) fn is_same(&self, other: &Sim) -> bool {
-        Rc::ptr_eq(&self.world, &other.world)
-    }
-
-    /// The number of the watcher whose kernel this is.
-    pub(crate) fn selector(&self) -> u32 {
-        self.selector
-    }
-
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         self.enter().time_limit
     }
@@ -443,26 +422,64 @@ impl Sim {
     }
 }
 
-impl Clone for Sim {
-    fn clone(&self) -> Sim {
+impl<const C: bool> Sim<C> {
+    fn open(world: Rc<RefCell<World>>, outside: Arc<Outside>) -> Sim<C> {
+        let selector = world.borrow_mut().schedule.open_selector();
+        Sim {
+            world,
+            outside,
+            selector,
+            events: Vec::new(),
+            most_events: Config::default().events_per_wait,
+            calls: [0; Call::COUNT],
+            jobs: Jobs::default(),
+            in_kernel: InKernel::default(),
+            home: None,
+        }
+    }
+
+    /// Another handle of the same network, on the same host.
+    fn another<const OTHER: bool>(&self) -> Sim<OTHER> {
         let mut sim = Sim::open(Rc::clone(&self.world), Arc::clone(&self.outside));
         sim.home = self.home;
         sim
     }
+
+    /// The world, after the actions of other threads were applied.
+    #[inline(always)]
+    fn enter(&self) -> RefMut<'_, World> {
+        let mut world = self.world.borrow_mut();
+        if self.outside.has_news() {
+            self.outside.take_news(&mut world);
+        }
+        world
+    }
+
+    /// Whether both handles are of one network.
+    fn is_same<const OTHER: bool>(&self, other: &Sim<OTHER>) -> bool {
+        Rc::ptr_eq(&self.world, &other.world)
+    }
 }
 
-impl Drop for Sim {
+impl<const C: bool> Clone for Sim<C> {
+    fn clone(&self) -> Sim<C> {
+        self.another()
+    }
+}
+
+impl<const C: bool> Drop for Sim<C> {
     fn drop(&mut self) {
         self.jobs.discard();
         self.enter().close_selector(self.selector);
     }
 }
 
-impl fmt::Debug for Sim {
+impl<const C: bool> fmt::Debug for Sim<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let world = self.enter();
         f.debug_struct("Sim")
-            .field("now", &self.now())
-            .field("injected", &self.injected())
+            .field("now", &clock::instant_of(world.schedule.now_ns))
+            .field("injected", &world.dice.injected())
             .finish_non_exhaustive()
     }
 }
@@ -474,9 +491,21 @@ impl Proactor<Sim> {
     ///
     /// [`Watcher::simulated`]: crate::Watcher::simulated
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
-        let mut kernel = sim.clone();
-        kernel.most_events = config.events_per_wait.max(1);
-        let config = Config { busy_poll: Duration::ZERO, ..config };
-        Proactor::with_kernel(kernel, config, "a simulation".into())
+        on_kernel(sim, config, "a simulation")
     }
+}
+
+impl Proactor<Sim<true>> {
+    /// As [`simulated`](Proactor::simulated), on a kernel that completes reads and writes of
+    /// streams, whatever [`Sim::set_completing`] says.
+    pub fn completing(sim: &Sim, config: Config) -> Proactor<Sim<true>> {
+        on_kernel(sim, config, "a simulation that completes")
+    }
+}
+
+fn on_kernel<const C: bool>(sim: &Sim, config: Config, reason: &str) -> Proactor<Sim<C>> {
+    let mut kernel = sim.another::<C>();
+    kernel.most_events = config.events_per_wait.max(1);
+    let config = Config { busy_poll: Duration::ZERO, ..config };
+    Proactor::with_kernel(kernel, config, reason.into())
 }

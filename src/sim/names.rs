@@ -9,7 +9,7 @@ use super::faults::Fault;
 use super::links::Packet;
 use super::world::*;
 use crate::address::Address;
-use crate::driver::ListenOptions;
+use crate::endpoint::ListenOptions;
 use crate::proactor::Connecting;
 use crate::sys::fd::RawFd;
 use crate::sys::os_error;

@@ -84,7 +84,7 @@ impl Wake for Waker {
     }
 }
 
-impl Sim {
+impl<const C: bool> Sim<C> {
     pub(super) fn owner(&self) -> Arc<dyn VirtualDescriptor> {
         Arc::clone(&self.outside) as Arc<dyn VirtualDescriptor>
     }

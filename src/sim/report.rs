@@ -41,6 +41,7 @@ impl World {
             Role::Vacant => "a closed socket".into(),
             Role::Signals { .. } => "signals".into(),
             Role::Child(child) => format!("child {}", child.pid()),
+            Role::File(_) => "a file".into(),
             Role::Listener(_) => format!("{} listens", socket.local),
             Role::Datagram(_) => format!("{} datagrams", socket.local),
             Role::Stream => format!("{} -> {}", socket.local, socket.remote),

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::faults::{ANYWHERE, Fault};
 use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED, World};
-use crate::interest::Ready;
 use crate::proactor::{FILES, WAKE};
+use crate::sys::interest::Ready;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;
@@ -16,11 +16,23 @@ const TURN_NS: u64 = 1_000;
 /// How many keys of gone registrations a selector remembers, to report them in error.
 const REMEMBERED: usize = 16;
 
+/// The mark of a try in the key of an event, above every index of a source. The upper half of the
+/// key is the number of what is tried.
+pub(super) const TRY: u64 = 1 << 31;
+
+/// What a selector has to report.
+enum News {
+    /// A socket has something new: it is in the queue once.
+    Socket(u32),
+    /// The kernel tries what it has begun under this number.
+    Try(u32),
+}
+
 /// The selector of one watcher.
 #[derive(Default)]
 pub(super) struct Selector {
-    /// Sockets with something new to report, each once.
-    ready: VecDeque<u32>,
+    /// What there is to report, in its order.
+    ready: VecDeque<News>,
     /// Another thread ends the next wait.
     pub(super) woken: bool,
     /// A job of the watcher makes a step: this ends the next wait.
@@ -45,6 +57,8 @@ enum Event {
     Arrive { socket: u32, generation: u32 },
     /// A job of a watcher makes a step.
     Job { selector: u32 },
+    /// The kernel of a watcher tries what it has begun under this number.
+    Try { selector: u32, number: u32 },
 }
 
 /// The clock and the agenda.
@@ -97,7 +111,7 @@ impl Schedule {
 
     #[inline]
     pub(super) fn report(&mut self, selector: u32, socket: u32) {
-        self.selectors[selector as usize].ready.push_back(socket);
+        self.selectors[selector as usize].ready.push_back(News::Socket(socket));
     }
 
     pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
@@ -113,6 +127,11 @@ impl Schedule {
     /// Adds a step of a job, which ends a wait of this watcher.
     pub(super) fn wake_at(&mut self, at_ns: u64, selector: u32) {
         self.add(at_ns, Event::Job { selector });
+    }
+
+    /// Adds a try of what the kernel of this watcher has begun under this number.
+    pub(super) fn try_at(&mut self, at_ns: u64, selector: u32, number: u32) {
+        self.add(at_ns, Event::Try { selector, number });
     }
 
     fn add(&mut self, at_ns: u64, event: Event) {
@@ -217,6 +236,12 @@ impl World {
                     let selector = &mut self.schedule.selectors[selector as usize];
                     selector.job_due = selector.in_use;
                 }
+                Event::Try { selector, number } => {
+                    let selector = &mut self.schedule.selectors[selector as usize];
+                    if selector.in_use {
+                        selector.ready.push_back(News::Try(number));
+                    }
+                }
             }
         }
     }
@@ -241,8 +266,15 @@ impl World {
             events.push((FILES, Ready::READABLE));
         }
         while events.len() < most
-            && let Some(index) = self.schedule.selectors[selector as usize].ready.pop_front()
+            && let Some(news) = self.schedule.selectors[selector as usize].ready.pop_front()
         {
+            let index = match news {
+                News::Socket(index) => index,
+                News::Try(number) => {
+                    events.push((u64::from(number) << 32 | TRY, Ready::NONE));
+                    continue;
+                }
+            };
             let socket = &mut self.sockets[index as usize];
             // It may have been closed since, and its place used again, here or elsewhere.
             if socket.flags & QUEUED == 0 || socket.selector != selector {

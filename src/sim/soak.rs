@@ -9,7 +9,7 @@ use super::{Faults, Link, Sim};
 use crate::buf::Buf;
 use crate::completion::{Completion, Completions, Done};
 use crate::config::Config;
-use crate::driver::ConnectOptions;
+use crate::endpoint::ConnectOptions;
 use crate::error::ErrorKind;
 use crate::op::Op;
 use crate::seeds::each;

@@ -76,7 +76,7 @@ impl World {
             }
             Role::Listener(_) => return refuse(libc::ENOTCONN),
             // The driver refuses reads of them.
-            Role::Signals { .. } | Role::Child(_) => return refuse(libc::EINVAL),
+            Role::Signals { .. } | Role::Child(_) | Role::File(_) => return refuse(libc::EINVAL),
             Role::Vacant => return refuse(libc::EBADF),
         }
         if socket.flags & ENDED != 0 {
@@ -184,7 +184,7 @@ impl World {
         let errno = match (&socket.role, std::mem::take(&mut socket.error)) {
             (Role::Vacant, _) => libc::EBADF,
             (Role::Listener(_), _) => libc::ENOTCONN,
-            (Role::Signals { .. } | Role::Child(_), _) => libc::EINVAL,
+            (Role::Signals { .. } | Role::Child(_) | Role::File(_), _) => libc::EINVAL,
             (Role::Datagram(_), _) => libc::EDESTADDRREQ,
             (Role::Stream, 0) if socket.flags & (SHUT | BROKEN) != 0 => libc::EPIPE,
             (Role::Stream, 0) if socket.flags & GONE == 0 => libc::ENOTCONN,

@@ -9,8 +9,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::completing::Completing;
 use super::datagram::Mailbox;
 use super::faults::{Dice, Fault, Faults};
+use super::file_work::Disk;
+use super::files::{Files, OpenFile};
 use super::history::History;
 use super::jobs::Resolver;
 use super::links::{Links, Packet};
@@ -20,9 +23,9 @@ use super::ring::Ring;
 use super::rng::Rng;
 use super::schedule::Schedule;
 use crate::address::Address;
-use crate::interest::Ready;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
 
 /// XORed with the seed of the faults, this gives the seed of the program's random numbers.
 const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
@@ -71,6 +74,7 @@ pub(super) enum Role {
         pending: u64,
     },
     Child(Box<Watched>),
+    File(OpenFile),
 }
 
 pub(super) struct Socket {
@@ -114,6 +118,9 @@ pub(super) struct World {
     /// The random numbers for the program under test.
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
+    pub(super) completing: Completing,
+    pub(super) files: Files,
+    pub(super) disk: Disk,
 }
 
 pub(super) fn refuse(errno: i32) -> Received {
@@ -139,6 +146,9 @@ impl World {
             history: History::default(),
             numbers: Rng::new(seed ^ NUMBERS),
             time_limit: None,
+            completing: Completing::default(),
+            files: Files::default(),
+            disk: Disk::default(),
         }
     }
 
@@ -208,6 +218,9 @@ impl World {
     /// Something new: the socket's selector reports it, now or, when things go wrong, later.
     #[inline(always)]
     pub(super) fn edge(&mut self, index: u32) {
+        if !self.completing.waiting.is_empty() {
+            self.retry(index);
+        }
         if self.dice.on && self.edge_is_late(index) {
             return;
         }
@@ -244,6 +257,7 @@ impl World {
             Role::Signals { .. } => return Ready::READABLE,
             Role::Child(child) if self.has_ended(child.pid()) => return Ready::READABLE,
             Role::Child(_) => return Ready::NONE,
+            Role::File(_) => return Ready::READABLE | Ready::WRITABLE,
             Role::Stream if socket.ring.is_empty() => Ready::NONE,
             Role::Stream => Ready::READABLE,
         };
@@ -316,6 +330,7 @@ impl World {
         match role {
             Role::Vacant => return,
             Role::Signals { .. } | Role::Child(_) => {}
+            Role::File(open) => self.files.close(open),
             Role::Listener(listener) => {
                 if let Some(sharing) = self.listeners.get_mut(&local) {
                     sharing.retain(|&other| other != index);
@@ -385,13 +400,19 @@ impl World {
         Ok(socket.remote.address())
     }
 
-    /// Ends the registrations of a dropped watcher.
-    pub(super) fn close_selector(&mut self, selector: u32) {
+    /// Ends all registrations of a watcher.
+    pub(super) fn end_registrations(&mut self, selector: u32) {
         for index in 0..self.sockets.len() as u32 {
             if self.sockets[index as usize].selector == selector {
                 self.deregister(index);
             }
         }
+    }
+
+    /// Forgets a dropped watcher.
+    pub(super) fn close_selector(&mut self, selector: u32) {
+        self.end_registrations(selector);
+        self.completing.close_selector(selector);
         self.schedule.close_selector(selector);
     }
 }

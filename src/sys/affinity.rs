@@ -12,8 +12,6 @@ mod system {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
 
-    use crate::error::Reason;
-
     /// The processors of the process before the first thread was bound here.
     static ALL: OnceLock<CpuSet> = OnceLock::new();
 
@@ -24,21 +22,20 @@ mod system {
 
     const THIS: Pid = Pid::from_raw(0);
 
-    /// Binds the calling thread to processor `cpu`.
-    ///
-    /// # Errors
-    /// [`Reason::NoProcessor`] for a processor that does not exist or that the process may not use.
-    pub(crate) fn bind(cpu: usize) -> io::Result<()> {
+    /// Binds the calling thread to processor `cpu`. Answers whether there is such a processor that
+    /// the process may use.
+    pub(crate) fn bind(cpu: usize) -> io::Result<bool> {
         if ALL.get().is_none() {
             let all = sched_getaffinity(THIS).map_err(io::Error::from)?;
             ALL.get_or_init(|| all);
         }
         let mut set = CpuSet::new();
-        set.set(cpu)
-            .and_then(|()| sched_setaffinity(THIS, &set))
-            .map_err(|errno| refused(cpu, errno))?;
+        match set.set(cpu).and_then(|()| sched_setaffinity(THIS, &set)) {
+            Err(Errno::EINVAL) => return Ok(false),
+            bound => bound.map_err(io::Error::from)?,
+        }
         BOUND.set(true);
-        Ok(())
+        Ok(true)
     }
 
     /// The first step of a thread that the calling thread spawns. A thread inherits the affinity of
@@ -53,14 +50,6 @@ mod system {
             }
         }
     }
-
-    fn refused(cpu: usize, errno: Errno) -> io::Error {
-        if errno == Errno::EINVAL {
-            Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into()
-        } else {
-            io::Error::from(errno)
-        }
-    }
 }
 
 /// Other systems have no such binding.
@@ -68,7 +57,7 @@ mod system {
 mod system {
     use std::io;
 
-    pub(crate) fn bind(cpu: usize) -> io::Result<()> {
+    pub(crate) fn bind(cpu: usize) -> io::Result<bool> {
         let _ = cpu;
         let text = "this system does not bind threads to processors";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))

@@ -37,9 +37,9 @@ use std::io;
 pub(crate) use crate::sys::file_request::{Completed, Request};
 use abi::{Event, Iocb, Ring, SIGNALLED};
 
-use crate::buf::Target;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use crate::sys::{Moved, attempt, check, descriptor, fork};
+use crate::sys::target::Target;
+use crate::sys::{Moved, cvt, descriptor, fork, syscall};
 
 /// `RWF_NOWAIT`: what would have to wait ends with `EAGAIN`.
 pub(crate) const NOWAIT: u32 = libc::RWF_NOWAIT as u32;
@@ -162,12 +162,12 @@ impl Aio {
 
     fn open_between(asked: u32, least: u32) -> io::Result<Result<Aio, Refused>> {
         // Without this, contexts would pile up.
-        let answer = attempt!(destroy(0));
+        let answer = syscall!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
             return judge("io_destroy(2)", -answer as i32).map(Err);
         }
         // SAFETY: no memory is passed.
-        let fd = check!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let fd = cvt!(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: a fresh descriptor without another owner.
         let event_fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (context, entries) = match set_up(asked, least)? {
@@ -345,7 +345,7 @@ impl Aio {
         self.counters.submits += 1;
         // SAFETY: the list names elements of the queue, to which there is no reference; the memory
         // that they name is the pusher's promise.
-        attempt!(unsafe {
+        syscall!(unsafe {
             libc::syscall(libc::SYS_io_submit, self.context, list.len(), list.as_ptr())
         })
     }
@@ -401,7 +401,7 @@ impl Aio {
         let timeout = timeout_ns.map(descriptor::timespec);
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: one entry; a time that lives across the call, or none; no mask.
-        let answer = attempt!(unsafe { libc::ppoll(&mut entry, 1, timeout, std::ptr::null()) });
+        let answer = syscall!(unsafe { libc::ppoll(&mut entry, 1, timeout, std::ptr::null()) });
         match -answer as i32 {
             errno if answer < 0 && errno != libc::EINTR => {
                 Err(crate::sys::step::at("ppoll(2)", io::Error::from_raw_os_error(errno)))
@@ -467,7 +467,7 @@ impl Aio {
         // Zeros are the same time in every layout that a kernel may expect.
         let now = [0u64; 2];
         // SAFETY: room for as many events as are asked for; the time lives across the call.
-        attempt!(unsafe {
+        syscall!(unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
                 self.context,
@@ -530,7 +530,7 @@ fn set_up(asked: u32, least: u32) -> io::Result<Result<(usize, u32), Refused>> {
         let mut context = 0usize;
         let to = &raw mut context;
         // SAFETY: room for one context, which must be zero.
-        let answer = attempt!(unsafe { libc::syscall(libc::SYS_io_setup, entries, to) });
+        let answer = syscall!(unsafe { libc::syscall(libc::SYS_io_setup, entries, to) });
         match -answer as i32 {
             0 => return Ok(Ok((context, entries))),
             libc::EAGAIN | libc::ENOMEM if entries > least => entries = (entries / 2).max(least),

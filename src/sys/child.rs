@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use crate::sys::fd::RawFd;
-use crate::sys::{check, os_errno};
+use crate::sys::{cvt, os_errno};
 
 fn errno(error: std::io::Error) -> i32 {
     os_errno(&error).unwrap_or(libc::EIO)
@@ -26,7 +26,7 @@ fn wait(by: libc::idtype_t, id: u32, how: libc::c_int) -> Result<Option<ExitStat
     loop {
         // SAFETY: `info` lives across the call.
         let answer = unsafe { libc::waitid(by, id as libc::id_t, &mut info, libc::WEXITED | how) };
-        match check!(answer).map_err(errno) {
+        match cvt!(answer).map_err(errno) {
             Ok(_) => break,
             Err(libc::EINTR) => {}
             // A pidfd with PIDFD_NONBLOCK answers so while the child runs.
@@ -111,7 +111,7 @@ mod pidfd {
     impl Exit {
         pub(super) fn new(pid: u32) -> Result<Exit, i32> {
             // SAFETY: no memory is passed.
-            let fd = check!(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) });
+            let fd = cvt!(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) });
             let exit = Exit(descriptor::own(fd.map_err(errno)? as RawFd));
             // pidfd_open(2) takes any process; waitid(2) fails if it is no child.
             wait(libc::P_PIDFD, exit.raw() as u32, libc::WNOHANG | libc::WNOWAIT)?;

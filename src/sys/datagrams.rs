@@ -12,11 +12,11 @@
 
 use std::mem::{MaybeUninit, zeroed};
 
-use crate::address::Address;
-use crate::buf::Target;
+use crate::sys::addr::RawAddress;
 use crate::sys::fd::RawFd;
 use crate::sys::net::CUT;
-use crate::sys::{Moved, attempt};
+use crate::sys::target::Target;
+use crate::sys::{Moved, syscall};
 
 /// Most datagrams of one call.
 pub(crate) const MOST: usize = 32;
@@ -60,16 +60,16 @@ impl Call {
 
 /// Receives a datagram into each of `to`, until there are no more: their number, or `-errno` if
 /// there was not even one. Tells each one's length, whether it was cut, and its sender.
-pub(crate) fn recv(
+pub(crate) fn recv<A: AsMut<RawAddress>>(
     fd: RawFd,
     to: &mut [Target<'_>],
-    from: &mut [Address],
+    from: &mut [A],
     mut tell: impl FnMut(usize, usize, bool),
 ) -> Moved {
     let mut call = Call::new();
     let count = to.len().min(from.len()).min(MOST);
     for (i, (target, address)) in to.iter_mut().zip(from.iter_mut()).take(count).enumerate() {
-        let (name, len) = address.raw_mut().out();
+        let (name, len) = address.as_mut().out();
         // SAFETY: `len` points into `address`.
         let name_len = unsafe { *len };
         call.fill(i, target.as_mut_ptr(), target.len(), (name, name_len));
@@ -79,13 +79,13 @@ pub(crate) fn recv(
     let timeout = std::ptr::null_mut::<libc::timespec>();
     // SAFETY: `count` messages were filled. Their vectors and addresses live across the call, and
     // name memory that the caller lets us write.
-    let got = attempt!(unsafe {
+    let got = syscall!(unsafe {
         libc::syscall(libc::SYS_recvmmsg, fd, messages, count as libc::c_uint, flags, timeout)
     });
     for (i, address) in from.iter_mut().enumerate().take(got.max(0) as usize) {
         // SAFETY: filled above.
         let message = unsafe { call.messages[i].assume_init_ref() };
-        address.raw_mut().set_len(message.header.msg_namelen);
+        address.as_mut().set_len(message.header.msg_namelen);
         tell(i, message.len as usize, message.header.msg_flags & CUT != 0);
     }
     got
@@ -93,17 +93,18 @@ pub(crate) fn recv(
 
 /// Sends datagrams, each to its address: how many are out, or `-errno` if not even the first one
 /// is.
-pub(crate) fn send(fd: RawFd, datagrams: &[(&[u8], &Address)]) -> Moved {
+pub(crate) fn send<A: AsRef<RawAddress>>(fd: RawFd, datagrams: &[(&[u8], &A)]) -> Moved {
     let mut call = Call::new();
     let count = datagrams.len().min(MOST);
     for (i, (bytes, to)) in datagrams.iter().take(count).enumerate() {
-        let name = (to.raw().as_ptr().cast_mut(), to.raw().len());
+        let to: &RawAddress = (*to).as_ref();
+        let name = (to.as_ptr().cast_mut(), to.len());
         call.fill(i, bytes.as_ptr().cast_mut(), bytes.len(), name);
     }
     let messages = call.messages.as_mut_ptr();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: `count` messages were filled; what they name lives across the call and is only read.
-    attempt!(unsafe {
+    syscall!(unsafe {
         libc::syscall(libc::SYS_sendmmsg, fd, messages, count as libc::c_uint, flags)
     })
 }

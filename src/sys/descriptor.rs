@@ -12,11 +12,11 @@ use std::mem::MaybeUninit;
 
 pub(crate) use libc::{PIPE_BUF, pollfd as PollFd};
 
-use crate::buf::Target;
-use crate::interest::Ready;
-use crate::source::SourceKind;
 use crate::sys::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::{Moved, attempt, check, net};
+use crate::sys::interest::Ready;
+use crate::sys::target::Target;
+use crate::sys::types::SourceKind;
+use crate::sys::{Moved, cvt, net, syscall};
 
 /// Asks the kernel what `fd` is.
 ///
@@ -45,7 +45,7 @@ pub(crate) fn check_pollable(fd: RawFd) -> io::Result<bool> {
 fn mode_of(fd: RawFd) -> io::Result<libc::mode_t> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: room for one stat.
-    check!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    cvt!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
     // SAFETY: the call succeeded and has filled it.
     Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
@@ -53,18 +53,18 @@ fn mode_of(fd: RawFd) -> io::Result<libc::mode_t> {
 /// Whether reads and writes of the open file description fail rather than block.
 pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no memory is passed.
-    let flags = check!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let flags = cvt!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     Ok(flags & libc::O_NONBLOCK != 0)
 }
 
 /// Sets or clears `O_NONBLOCK` of the open file description, which duplicates share.
 pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    let flags = check!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let flags = cvt!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     let new = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
     if new != flags {
         // SAFETY: no memory is passed.
-        check!(unsafe { libc::fcntl(fd, libc::F_SETFL, new) })?;
+        cvt!(unsafe { libc::fcntl(fd, libc::F_SETFL, new) })?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
 #[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) fn set_cloexec(fd: RawFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    cvt!(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     Ok(())
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// number may already belong to another file.
 pub(crate) fn close(fd: RawFd) -> Result<(), i32> {
     // SAFETY: the caller owns the descriptor, which close(2) closes even on an error.
-    match attempt!(unsafe { libc::close(fd) }) {
+    match syscall!(unsafe { libc::close(fd) }) {
         0 => Ok(()),
         error => Err(-error as i32),
     }
@@ -109,7 +109,7 @@ pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
 /// read(2)
 pub(crate) fn read(fd: RawFd, mut to: Target<'_>) -> Moved {
     // SAFETY: the target is ours to write.
-    attempt!(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
+    syscall!(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
 }
 
 /// readv(2)
@@ -117,19 +117,19 @@ pub(crate) fn read_vectored(fd: RawFd, to: &mut [Target<'_>]) -> Moved {
     let mut vectors = Vectors::new();
     vectors.fill(to);
     // SAFETY: the vectors name memory of `to`, which is ours to write.
-    attempt!(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
+    syscall!(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
 }
 
 /// write(2)
 pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> Moved {
     // SAFETY: pointer and length of a slice.
-    attempt!(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
+    syscall!(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
 }
 
 /// writev(2)
 pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
     // SAFETY: an IoSlice is an iovec.
-    attempt!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
+    syscall!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
 }
 
 /// Reads from a pipe or terminal whose description is blocking without blocking (RWF_NOWAIT);
@@ -138,7 +138,7 @@ pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
 pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     // SAFETY: one vector over memory that is ours to write.
-    attempt!(unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
+    syscall!(unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
 /// As [`read_nowait`], the other way.
@@ -146,7 +146,7 @@ pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
 pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
     let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: one vector over a slice, which the kernel only reads.
-    attempt!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
+    syscall!(unsafe { libc::pwritev2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
 /// Only Linux has RWF_NOWAIT.
@@ -166,7 +166,7 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
     let mut entry = PollFd { fd, events: to_poll(interest), revents: 0 };
     loop {
         // SAFETY: one entry.
-        let answer = attempt!(unsafe { libc::poll(&mut entry, 1, 0) });
+        let answer = syscall!(unsafe { libc::poll(&mut entry, 1, 0) });
         if answer == -(libc::EINTR as isize) {
             continue;
         }

@@ -12,11 +12,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::interest::{Mode, Ready};
 use crate::sys::descriptor::{self, ms_up};
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::waker::{WakeFd, Waker};
-use crate::sys::{Select, check, step};
+use crate::sys::{Select, cvt, step};
 
 /// An epoll instance and the events of its last `select`.
 pub struct Epoll {
@@ -61,7 +61,7 @@ impl Select for Epoll {
 
     fn new(capacity: usize) -> io::Result<Epoll> {
         // SAFETY: no memory is passed.
-        let made = check!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
+        let made = cvt!(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
         let fd = made.map_err(|error| step::at("epoll_create1(2)", error))?;
         // SAFETY: a fresh descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -133,10 +133,6 @@ impl Select for Epoll {
         Some(self.as_fd())
     }
 
-    fn waits_finely(&self) -> bool {
-        !matches!(self.timeouts, Timeouts::Milliseconds)
-    }
-
     fn explain(&self) -> (&'static str, &'static str) {
         match self.timeouts {
             Timeouts::Nanoseconds => {
@@ -158,7 +154,7 @@ impl Epoll {
     fn control(&self, what: i32, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: key };
         // SAFETY: `event` lives across the call.
-        check!(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
+        cvt!(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
         Ok(())
     }
 
@@ -167,7 +163,7 @@ impl Epoll {
     fn make_timer(&self) -> Timeouts {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: no memory is passed.
-        let Ok(fd) = check!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }) else {
+        let Ok(fd) = cvt!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }) else {
             return Timeouts::Milliseconds;
         };
         // SAFETY: a fresh descriptor without another owner.
@@ -337,7 +333,6 @@ mod tests {
     #[cfg_attr(miri, ignore = "it has no such timers")]
     fn the_timer_waits_for_less_than_a_millisecond() {
         let mut epoll = falls_back(Epoll::make_timer, 4);
-        assert!(epoll.waits_finely());
         let shortest = (0..100).map(|_| wait(&mut epoll, 100_000)).min().unwrap();
         assert!(shortest < Duration::from_micros(900), "{shortest:?}");
     }

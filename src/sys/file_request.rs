@@ -7,11 +7,13 @@
 
 use crate::sys::fd::RawFd;
 
-/// While the kernel has fewer file operations than `EAGER`, each is submitted by itself, so that a
-/// nearly idle device does not wait. Beyond, `BATCH` are submitted together, and the rest at the
-/// end of the turn.
-pub(crate) const EAGER: u32 = 8;
-pub(crate) const BATCH: usize = 16;
+/// Whether the queued requests are submitted before the end of the turn: if there are twice as many
+/// as the kernel has, or `most`. So an idle device gets the first request at once, and a busy one,
+/// which has enough to do, gets many with one system call.
+#[inline]
+pub(crate) fn is_batch(queued: usize, in_kernel: u32, most: u32) -> bool {
+    queued >= in_kernel.saturating_mul(2).min(most) as usize
+}
 
 /// The operation of a request. The numbers are those of Linux AIO, `IOCB_CMD_*` (linux/aio_abi.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,4 +83,37 @@ pub(crate) struct Completed {
     pub(crate) key: u64,
     /// Bytes (0 for a sync), or `-errno`.
     pub(crate) result: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_batch;
+
+    /// How many of `count` requests each system call of a turn submits, by the device's load at its
+    /// start.
+    fn batches(mut in_kernel: u32, count: u32, most: u32) -> Vec<u32> {
+        let (mut batches, mut queued) = (Vec::new(), 0);
+        for _ in 0..count {
+            queued += 1;
+            if is_batch(queued as usize, in_kernel, most) {
+                in_kernel += queued;
+                batches.push(std::mem::take(&mut queued));
+            }
+        }
+        batches.push(queued);
+        batches
+    }
+
+    #[test]
+    fn a_busy_device_gets_larger_batches() {
+        const ANY: u32 = u32::MAX;
+        assert_eq!(batches(0, 1, ANY), [1, 0]);
+        assert_eq!(batches(0, 32, ANY), [1, 2, 6, 18, 5]);
+        assert_eq!(batches(1, 7, ANY), [2, 5]);
+        assert_eq!(batches(12, 20, ANY), [20]);
+        assert_eq!(batches(100, 28, ANY), [28]);
+        assert_eq!(batches(0, 32, 8), [1, 2, 6, 8, 8, 7]);
+        assert_eq!(batches(100, 3, 1), [1, 1, 1, 0]);
+        assert_eq!(batches(u32::MAX, 3, ANY), [3]);
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) fn generation() -> u32 {
 /// How many forks this process has seen, from either side: after each, what was open is another's
 /// as well. (posix_spawn(3), by which std starts programs, is none.)
 #[inline]
-pub(crate) fn shares() -> u32 {
+pub(crate) fn events() -> u32 {
     SHARES.load(Ordering::Relaxed)
 }
 

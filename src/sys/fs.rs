@@ -16,10 +16,10 @@ use std::io::{self, IoSlice};
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::buf::Target;
-use crate::file::Metadata;
 use crate::sys::fd::{AsRawFd, FromRawFd, RawFd};
-use crate::sys::{HowOpen, Moved, attempt, descriptor, os_errno, os_error, stat};
+use crate::sys::target::Target;
+use crate::sys::types::Metadata;
+use crate::sys::{Moved, OpenMode, descriptor, os_errno, os_error, stat, syscall};
 
 pub(crate) use libc::{
     F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_SYNC as SYNC, R_OK, W_OK, X_OK,
@@ -37,7 +37,7 @@ pub(crate) type Vector = libc::iovec;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
-    use super::{IoSlice, Moved, RawFd, attempt, io};
+    use super::{IoSlice, Moved, RawFd, io, syscall};
 
     pub(super) use libc::{
         off64_t as Offset, open64 as open, pread64 as pread, pwrite64 as pwrite,
@@ -47,28 +47,23 @@ mod system {
 
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
         // SAFETY: the caller's: vectors over memory that is his to write.
-        attempt!(unsafe { libc::preadv64(fd, to.as_ptr(), to.len() as i32, offset) })
+        syscall!(unsafe { libc::preadv64(fd, to.as_ptr(), to.len() as i32, offset) })
     }
 
     pub(super) fn writev(fd: RawFd, parts: &[IoSlice<'_>], offset: Offset) -> Moved {
         // SAFETY: an IoSlice is an iovec.
-        attempt!(unsafe { libc::pwritev64(fd, parts.as_ptr().cast(), parts.len() as i32, offset) })
+        syscall!(unsafe { libc::pwritev64(fd, parts.as_ptr().cast(), parts.len() as i32, offset) })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_now(fd: RawFd, to: &[libc::iovec], offset: u64) -> Moved {
-        // The system call itself: libc's function is a point of cancellation, which costs a cached
-        // read a fiftieth once there are threads. The offset is one word (64 bits), its upper half
-        // unused.
-        let (call, count, none) = (libc::SYS_preadv2, to.len(), 0);
-        let (start, now) = (to.as_ptr(), libc::RWF_NOWAIT);
         // SAFETY: as for `readv`.
-        attempt!(unsafe { libc::syscall(call, fd, start, count, offset, none, now) })
+        unsafe { crate::sys::call::read_now(fd, to.as_ptr(), to.len(), offset) }
     }
 
     pub(super) fn allocate(fd: RawFd, offset: Offset, len: Offset) -> Result<(), i32> {
         // SAFETY: no memory is passed.
-        match attempt!(unsafe { libc::fallocate64(fd, 0, offset, len) }) {
+        match syscall!(unsafe { libc::fallocate64(fd, 0, offset, len) }) {
             0 => Ok(()),
             error => Err(-error as i32),
         }
@@ -85,7 +80,7 @@ mod system {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod system {
-    use super::{IoSlice, Moved, RawFd, attempt, io};
+    use super::{IoSlice, Moved, RawFd, io, syscall};
 
     pub(super) use libc::{off_t as Offset, open, pread, pwrite};
     #[cfg(any(target_os = "freebsd", target_os = "dragonfly"))]
@@ -103,7 +98,7 @@ mod system {
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
         let Some(first) = to.iter().find(|vector| vector.iov_len > 0) else { return 0 };
         // SAFETY: the caller's: memory that is his to write.
-        attempt!(unsafe { libc::pread(fd, first.iov_base, first.iov_len, offset) })
+        syscall!(unsafe { libc::pread(fd, first.iov_base, first.iov_len, offset) })
     }
 
     /// As `readv`.
@@ -116,13 +111,13 @@ mod system {
     #[cfg(not(target_vendor = "apple"))]
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
         // SAFETY: the caller's: vectors over memory that is his to write.
-        attempt!(unsafe { libc::preadv(fd, to.as_ptr(), to.len() as i32, offset) })
+        syscall!(unsafe { libc::preadv(fd, to.as_ptr(), to.len() as i32, offset) })
     }
 
     #[cfg(not(target_vendor = "apple"))]
     pub(super) fn writev(fd: RawFd, parts: &[IoSlice<'_>], offset: Offset) -> Moved {
         // SAFETY: an IoSlice is an iovec.
-        attempt!(unsafe { libc::pwritev(fd, parts.as_ptr().cast(), parts.len() as i32, offset) })
+        syscall!(unsafe { libc::pwritev(fd, parts.as_ptr().cast(), parts.len() as i32, offset) })
     }
 
     #[cfg(any(target_os = "freebsd", target_os = "dragonfly"))]
@@ -159,7 +154,7 @@ mod system {
     pub(super) fn opened(fd: RawFd, direct: bool) -> io::Result<()> {
         if direct {
             // SAFETY: no memory is passed.
-            crate::sys::check!(unsafe { libc::fcntl(fd, libc::F_NOCACHE, 1) })?;
+            crate::sys::cvt!(unsafe { libc::fcntl(fd, libc::F_NOCACHE, 1) })?;
         }
         Ok(())
     }
@@ -179,7 +174,7 @@ fn vectors(to: &mut [Target<'_>]) -> Vec<libc::iovec> {
 /// pread(2)
 pub(crate) fn read_at(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
     // SAFETY: the target is ours to write. An offset beyond 2^63 is negative there: EINVAL.
-    attempt!(unsafe { system::pread(fd, to.as_mut_ptr().cast(), to.len(), offset as _) })
+    syscall!(unsafe { system::pread(fd, to.as_mut_ptr().cast(), to.len(), offset as _) })
 }
 
 /// preadv(2) of at most [`MOST_VECTORS`] targets; on macOS of the first.
@@ -194,7 +189,7 @@ pub(crate) fn write_at(fd: RawFd, bytes: &[u8], offset: u64) -> Moved {
 
 fn write_one(fd: RawFd, bytes: &[u8], offset: system::Offset) -> Moved {
     // SAFETY: pointer and length of a slice.
-    attempt!(unsafe { system::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset) })
+    syscall!(unsafe { system::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), offset) })
 }
 
 /// pwritev(2) of at most [`MOST_VECTORS`] parts; on macOS of the first that has bytes.
@@ -205,7 +200,7 @@ pub(crate) fn write_vectored_at(fd: RawFd, parts: &[IoSlice<'_>], offset: u64) -
 /// Reads what the page cache has, without waiting for the disk (preadv2(2), `RWF_NOWAIT`, Linux
 /// 4.14). `-EAGAIN` where nothing is cached at the offset, `-EOPNOTSUPP` where file system, kernel
 /// or system cannot say. Fewer bytes may be the end of the file or of what is cached; 0 is the end.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_now(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     system::read_now(fd, &[vector], offset)
@@ -224,7 +219,7 @@ pub(crate) fn sync_range(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is passed.
-    match attempt!(unsafe { libc::sync_file_range(fd, offset as _, len as _, how) }) {
+    match syscall!(unsafe { libc::sync_file_range(fd, offset as _, len as _, how) }) {
         0 => Ok(()),
         error => Err(-error as i32),
     }
@@ -244,13 +239,13 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
 }
 
 /// What fcntl(2) says of a descriptor; of none that is open it says nothing.
-pub(crate) fn how_open(fd: RawFd) -> HowOpen {
+pub(crate) fn how_open(fd: RawFd) -> OpenMode {
     // SAFETY: no memory is passed.
-    let flags = attempt!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;
+    let flags = syscall!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;
     if flags < 0 {
-        return HowOpen::default();
+        return OpenMode::default();
     }
-    HowOpen {
+    OpenMode {
         direct: system::is_direct(flags),
         appends: flags & libc::O_APPEND != 0,
         synchronous: flags & (libc::O_SYNC | libc::O_DSYNC) != 0,

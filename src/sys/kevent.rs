@@ -18,8 +18,8 @@
 //!
 //! Only a structure of integers is zeroed.
 
-use crate::interest::{Mode, Ready};
 use crate::sys::fd::RawFd;
+use crate::sys::interest::{Mode, Ready};
 
 /// The system's structure and names, and the two calls; on Linux, those of a library named `kqueue`
 /// with the layout of macOS.

@@ -17,11 +17,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::interest::{Mode, Ready};
 use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, plan, raw, receipt};
-use crate::sys::waker::{Signal, WakeFd, Waker};
-use crate::sys::{Select, check, descriptor, fork, step};
+use crate::sys::waker::{Wake, WakeFd, Waker};
+use crate::sys::{Select, cvt, descriptor, fork, step};
 
 /// The most that one wait may take: macOS refuses more than 10^8 seconds. The caller looks at the
 /// clock, and waits again.
@@ -216,7 +216,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new() -> io::Result<Queue> {
         // SAFETY: no memory is passed.
-        let made = check!(unsafe { raw::kqueue() });
+        let made = cvt!(unsafe { raw::kqueue() });
         let fd = made.map_err(|error| step::at("kqueue(2)", error))?;
         let queue = Queue { fd, forks: fork::generation() };
         descriptor::set_cloexec(fd)?;
@@ -253,7 +253,7 @@ impl Queue {
         let (to, most) = (events.as_mut_ptr(), room as libc::c_int);
         // SAFETY: `count` changes; room for `most` events; the timeout lives across the call.
         let answer = unsafe { raw::kevent(self.fd, from, count, to, most, timeout) };
-        match check!(answer) {
+        match cvt!(answer) {
             Ok(count) => {
                 // SAFETY: the kernel has written the first `count` events, at most the capacity.
                 unsafe { events.set_len(count as usize) };
@@ -279,8 +279,8 @@ struct UserEvent {
     key: u64,
 }
 
-impl Signal for UserEvent {
-    fn signal(&self) {
+impl Wake for UserEvent {
+    fn wake(&self) {
         // Adding what is there keeps its flags; the key is written again with every change.
         let flags = raw::EV_ADD | raw::EV_RECEIPT;
         let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, self.key);

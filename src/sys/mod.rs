@@ -28,8 +28,8 @@
 
 use std::io;
 
-use crate::interest::{Mode, Ready};
 use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::interest::{Mode, Ready};
 
 pub(crate) mod addr;
 pub(crate) mod affinity;
@@ -59,6 +59,7 @@ pub(crate) mod file_ring;
 pub(crate) mod fork;
 #[cfg_attr(windows, path = "windows/fs.rs")]
 pub(crate) mod fs;
+pub(crate) mod interest;
 #[cfg(any(
     all(test, not(windows)),
     windlass_kqueue,
@@ -86,15 +87,18 @@ pub(crate) mod path;
 pub(crate) mod poll;
 #[cfg_attr(windows, path = "windows/resolve.rs")]
 pub(crate) mod resolve;
+#[cfg_attr(windows, path = "windows/sendfile.rs")]
+pub(crate) mod sendfile;
 #[cfg_attr(windows, path = "windows/signals.rs")]
 pub(crate) mod signals;
 #[cfg(not(any(windows, target_vendor = "apple", target_os = "openbsd")))]
 mod sigpipe;
+pub(crate) mod socket_option;
 #[cfg_attr(windows, path = "windows/stat.rs")]
 pub(crate) mod stat;
 pub(crate) mod step;
-#[cfg_attr(windows, path = "windows/transfer.rs")]
-pub(crate) mod transfer;
+pub(crate) mod target;
+pub(crate) mod types;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod uring;
 #[cfg_attr(windows, path = "windows/wake_fd.rs")]
@@ -142,7 +146,7 @@ compile_error!("windlass has no selector for this system: it needs epoll, kqueue
 
 /// How a file is open, for what is written and read through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HowOpen {
+pub(crate) struct OpenMode {
     /// It bypasses the page cache (`O_DIRECT`). macOS does not say: false there.
     pub(crate) direct: bool,
     /// Writes go to the end of the file (`O_APPEND`).
@@ -226,11 +230,6 @@ pub trait Select: Sized {
     /// A descriptor that is readable when `select` would report something.
     fn pollable(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Whether a `select` of some microseconds is one.
-    fn waits_finely(&self) -> bool {
-        true
-    }
-
     /// How it waits, and why that way.
     fn explain(&self) -> (&'static str, &'static str);
 }
@@ -239,19 +238,19 @@ pub trait Select: Sized {
 pub(crate) type Moved = isize;
 
 /// Calls a libc function; its answer, or `-errno`.
-macro_rules! attempt {
+macro_rules! syscall {
     ($call:expr) => {{
         let answer = $call as isize;
         if answer < 0 { -($crate::sys::errno() as isize) } else { answer }
     }};
 }
-pub(crate) use attempt;
+pub(crate) use syscall;
 
 /// Calls a libc function; its answer, or the errno as an `io::Error`.
-macro_rules! check {
+macro_rules! cvt {
     ($call:expr) => {{
         let answer = $call;
         if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(answer) }
     }};
 }
-pub(crate) use check;
+pub(crate) use cvt;

@@ -12,13 +12,13 @@
 
 use std::io::{self, IoSlice};
 
-use crate::buf::Target;
-use crate::socket_option::{SocketOption, seconds};
-use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::Vectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::{Moved, attempt, call, check, os_errno};
+use crate::sys::socket_option::{SocketOption, seconds};
+use crate::sys::target::Target;
+use crate::sys::types::SourceKind;
+use crate::sys::{Moved, call, cvt, os_errno, syscall};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
 const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
@@ -28,7 +28,7 @@ pub(crate) use system::FLAGS_PER_CALL;
 /// Calls take flags for what they make and how they wait.
 #[cfg(not(target_vendor = "apple"))]
 mod system {
-    use super::{Moved, OwnedFd, RawFd, attempt};
+    use super::{Moved, OwnedFd, RawFd, syscall};
 
     /// Whether `MSG_DONTWAIT` is enough for a call not to block.
     pub(crate) const FLAGS_PER_CALL: bool = true;
@@ -39,13 +39,13 @@ mod system {
     pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the caller's: room for any address, and its length.
-        attempt!(unsafe { libc::accept4(fd, at, len, flags) })
+        syscall!(unsafe { libc::accept4(fd, at, len, flags) })
     }
 
     pub(super) fn socket(family: i32, kind: i32) -> Moved {
         let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
-        attempt!(unsafe { libc::socket(family, kind, 0) })
+        syscall!(unsafe { libc::socket(family, kind, 0) })
     }
 
     /// Descriptors have arrived.
@@ -59,7 +59,7 @@ mod system {
 /// so that sockets are made non-blocking like pipes.
 #[cfg(target_vendor = "apple")]
 mod system {
-    use super::{AsRawFd, Moved, OwnedFd, RawFd, attempt, set_option};
+    use super::{AsRawFd, Moved, OwnedFd, RawFd, set_option, syscall};
     use crate::sys::descriptor::{self, set_cloexec, set_nonblocking};
 
     pub(crate) const FLAGS_PER_CALL: bool = false;
@@ -68,12 +68,12 @@ mod system {
 
     pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
         // SAFETY: the caller's: room for any address, and its length.
-        made(attempt!(unsafe { libc::accept(fd, at, len) }))
+        made(syscall!(unsafe { libc::accept(fd, at, len) }))
     }
 
     pub(super) fn socket(family: i32, kind: i32) -> Moved {
         // SAFETY: no memory is passed.
-        made(attempt!(unsafe { libc::socket(family, kind, 0) }))
+        made(syscall!(unsafe { libc::socket(family, kind, 0) }))
     }
 
     fn made(fd: Moved) -> Moved {
@@ -205,14 +205,14 @@ fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: four bytes of a local, as `len` says.
-    check!(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) })?;
+    cvt!(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) })?;
     Ok(value)
 }
 
 fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: four bytes of a local.
-    check!(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
+    cvt!(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
     Ok(())
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn recv_vectored(
         header.msg_namelen = unsafe { *len };
     }
     // SAFETY: everything that the header names lives on this stack or in the caller's memory.
-    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
+    let moved = syscall!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
     if let Some(address) = from {
         address.set_len(if moved < 0 { 0 } else { header.msg_namelen });
     }
@@ -280,7 +280,7 @@ pub(crate) fn send_vectored(fd: RawFd, parts: &[IoSlice<'_>], to: Option<&RawAdd
         header.msg_namelen = address.len();
     }
     // SAFETY: everything that the header names lives across the call and is only read.
-    attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
+    syscall!(unsafe { libc::sendmsg(fd, &header, SEND) })
 }
 
 /// Room for the control message of `MOST_DESCRIPTORS` descriptors, aligned as headers want.
@@ -320,7 +320,7 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     // SAFETY: the data lies behind its header, and `control` has room for it.
     unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr().cast(), data, payload) };
     // SAFETY: everything that the header names lives on this stack or is the caller's slice.
-    attempt!(unsafe { libc::sendmsg(fd, &header, SEND) })
+    syscall!(unsafe { libc::sendmsg(fd, &header, SEND) })
 }
 
 /// The control messages that bring descriptors. On Linux 6.5 and later one can bring a pidfd of the
@@ -346,7 +346,7 @@ pub(crate) fn recv_descriptors(
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of::<Control>() as _;
     // SAFETY: everything that the header names lives on this stack or in the caller's targets.
-    let moved = attempt!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
+    let moved = syscall!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
     if moved < 0 {
         return moved;
     }
@@ -407,13 +407,13 @@ fn socket(family: i32, kind: i32) -> Result<OwnedFd, i32> {
 /// connect(2): 0 or `-errno`; `-EINPROGRESS` when it goes on.
 pub(crate) fn connect(fd: RawFd, to: &RawAddress) -> Moved {
     // SAFETY: an address and its length.
-    attempt!(unsafe { libc::connect(fd, to.as_ptr(), to.len()) })
+    syscall!(unsafe { libc::connect(fd, to.as_ptr(), to.len()) })
 }
 
 /// Shuts the writing side.
 pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
     // SAFETY: no memory is passed.
-    attempt!(unsafe { libc::shutdown(fd, libc::SHUT_WR) })
+    syscall!(unsafe { libc::shutdown(fd, libc::SHUT_WR) })
 }
 
 /// How a listener is made.
@@ -443,9 +443,9 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
         }
     }
     // SAFETY: an address and its length.
-    check!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    cvt!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
     // SAFETY: no memory is passed.
-    check!(unsafe { libc::listen(fd, how.backlog) })?;
+    cvt!(unsafe { libc::listen(fd, how.backlog) })?;
     Ok(socket)
 }
 
@@ -460,7 +460,7 @@ pub(crate) fn bind_datagram(at: &RawAddress, reuse_port: bool) -> io::Result<Own
         set_option(fd, libc::SOL_SOCKET, REUSE_PORT, 1)?;
     }
     // SAFETY: an address and its length.
-    check!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    cvt!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
     Ok(made)
 }
 
@@ -487,7 +487,7 @@ fn name(
     let mut address = RawAddress::default();
     let (at, len) = address.out();
     // SAFETY: room for any address, and its length.
-    check!(unsafe { call(fd, at, len) })?;
+    cvt!(unsafe { call(fd, at, len) })?;
     Ok(address)
 }
 
@@ -542,7 +542,7 @@ pub(crate) fn set_socket_option(fd: RawFd, option: SocketOption) -> io::Result<(
             let len = size_of::<libc::linger>() as libc::socklen_t;
             let at = (&raw const value).cast();
             // SAFETY: a struct of two integers, a local.
-            check!(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, LINGER, at, len) })?;
+            cvt!(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, LINGER, at, len) })?;
             Ok(())
         }
         SocketOption::RecvBuffer(bytes) => of_socket(libc::SO_RCVBUF, number(bytes)),

@@ -14,10 +14,10 @@ use std::os::unix::fs::{self as unix, DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::file::StatFs;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::c_path;
-use crate::sys::{check, descriptor};
+use crate::sys::types::StatFs;
+use crate::sys::{cvt, descriptor};
 
 /// chmod(2)
 pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
@@ -58,7 +58,7 @@ pub(crate) fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
 pub(crate) fn access(path: &OsStr, what: i32) -> io::Result<()> {
     let path = c_path(path)?;
     // SAFETY: a string that ends in NUL.
-    check!(unsafe { libc::access(path.as_ptr(), what) })?;
+    cvt!(unsafe { libc::access(path.as_ptr(), what) })?;
     Ok(())
 }
 
@@ -86,11 +86,11 @@ pub(crate) fn make_temp(template: &OsStr) -> io::Result<(OsString, OwnedFd)> {
 
 #[cfg(not(target_vendor = "apple"))]
 mod system {
-    use super::{RawFd, check, io};
+    use super::{RawFd, cvt, io};
 
     pub(super) fn make_temp(name: *mut libc::c_char) -> io::Result<RawFd> {
         // SAFETY: the caller's: a string that ends in NUL, exclusively his.
-        check!(unsafe { libc::mkostemp(name, libc::O_CLOEXEC) })
+        cvt!(unsafe { libc::mkostemp(name, libc::O_CLOEXEC) })
     }
 }
 
@@ -98,11 +98,11 @@ mod system {
 /// executes.
 #[cfg(target_vendor = "apple")]
 mod system {
-    use super::{RawFd, check, descriptor, io};
+    use super::{RawFd, cvt, descriptor, io};
 
     pub(super) fn make_temp(name: *mut libc::c_char) -> io::Result<RawFd> {
         // SAFETY: the caller's: a string that ends in NUL, exclusively his.
-        let fd = check!(unsafe { libc::mkstemp(name) })?;
+        let fd = cvt!(unsafe { libc::mkstemp(name) })?;
         descriptor::set_cloexec(fd).inspect_err(|_| _ = descriptor::close(fd))?;
         Ok(fd)
     }
@@ -139,7 +139,7 @@ pub(crate) fn set_times(
     let times = [timespec(accessed), timespec(modified)];
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     // SAFETY: a string that ends in NUL, and two times.
-    check!(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags) })?;
+    cvt!(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags) })?;
     Ok(())
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn set_times_of(
 ) -> io::Result<()> {
     let times = [timespec(accessed), timespec(modified)];
     // SAFETY: two times.
-    check!(unsafe { libc::futimens(fd, times.as_ptr()) })?;
+    cvt!(unsafe { libc::futimens(fd, times.as_ptr()) })?;
     Ok(())
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn stat_fs(path: &OsStr) -> io::Result<StatFs> {
     let path = c_path(path)?;
     let mut raw = MaybeUninit::<StatFsRaw>::uninit();
     // SAFETY: a string that ends in NUL, and room for the answer.
-    check!(unsafe { statfs(path.as_ptr(), raw.as_mut_ptr()) })?;
+    cvt!(unsafe { statfs(path.as_ptr(), raw.as_mut_ptr()) })?;
     // SAFETY: the call succeeded and has filled it.
     let raw = unsafe { raw.assume_init() };
     Ok(StatFs {

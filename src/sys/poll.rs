@@ -29,9 +29,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::interest::{Mode, Ready};
 use crate::sys::descriptor::{self, PollFd};
 use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::waker::{WakeFd, Waker};
 use crate::sys::{Mirror, Select, errno, fork, os_error};
 
@@ -185,10 +185,6 @@ impl Select for Poll {
             self.collect(count);
         }
         Ok(self.found.len())
-    }
-
-    fn waits_finely(&self) -> bool {
-        FINE
     }
 
     fn event(&self, i: usize) -> (u64, Ready) {
@@ -386,9 +382,6 @@ fn wait(fds: &mut [PollFd], timeout_ns: Option<u64>) -> io::Result<usize> {
         errno => Err(os_error(errno)),
     }
 }
-
-/// Whether it can wait for microseconds.
-const FINE: bool = cfg!(not(any(target_vendor = "apple", windows)));
 
 /// What `ask` calls, and why.
 #[cfg(not(any(target_vendor = "apple", windows)))]

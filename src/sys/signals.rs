@@ -6,11 +6,11 @@
 //! walks, so each one gets each signal. The first `Signals` for a signal installs the handler, and
 //! the last one restores the disposition of before. The handler calls the one that it has replaced.
 //!
-//! (N1) A node is never freed. Its descriptor is closed only when its mask is empty and no handler
+//! (H1) A node is never freed. Its descriptor is closed only when its mask is empty and no handler
 //! is inside it, so that no handler writes to a number that belongs to another file.
-//! (N2) The handler sets a bit before it writes the descriptor. The loop drains the descriptor
+//! (H2) The handler sets a bit before it writes the descriptor. The loop drains the descriptor
 //! before its last look at the bits. So a signal that this look misses makes an edge.
-//! (N3) A forked child shares the descriptor with its parent. Until [`Signals::renew`] the child's
+//! (H3) A forked child shares the descriptor with its parent. Until [`Signals::renew`] the child's
 //! handler only sets bits, so that it does not wake the parent.
 
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ use nix::errno::Errno;
 
 use crate::sys::fd::RawFd;
 use crate::sys::wake_fd::WakeFd;
-use crate::sys::{check, fork, os_errno};
+use crate::sys::{cvt, fork, os_errno};
 
 /// The highest number of a signal: one bit each.
 const LAST: usize = 64;
@@ -47,7 +47,7 @@ struct Node {
     /// The signals of the source, and those that wait in it: bit 0 is signal 1.
     wanted: AtomicU64,
     pending: AtomicU64,
-    /// The descriptor to write to, and the process that it belongs to (N3).
+    /// The descriptor to write to, and the process that it belongs to (H3).
     writer: AtomicI32,
     forks: AtomicU32,
     /// How many handlers are using the node.
@@ -69,7 +69,7 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     let errno = Errno::last_raw();
     let bit = 1u64 << (signal as usize - 1);
     let mut node = NODES.load(SeqCst).cast_const();
-    // SAFETY: a node is never freed (N1).
+    // SAFETY: a node is never freed (H1).
     while let Some(this) = unsafe { node.as_ref() } {
         node = this.next;
         if this.wanted.load(SeqCst) & bit == 0 {
@@ -164,7 +164,7 @@ fn disposition(signal: i32) -> Result<libc::sigaction, i32> {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is set; the action lives across the call.
-    check!(unsafe { libc::sigaction(signal, ptr::null(), &mut action) }).map_err(errno)?;
+    cvt!(unsafe { libc::sigaction(signal, ptr::null(), &mut action) }).map_err(errno)?;
     Ok(action)
 }
 
@@ -216,7 +216,7 @@ impl Table {
         // SAFETY: all zeroes is a valid `sigaction`.
         let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: the handler is async-signal-safe; both actions live across the call.
-        check!(unsafe { libc::sigaction(signal, &action, &mut replaced) }).map_err(errno)?;
+        cvt!(unsafe { libc::sigaction(signal, &action, &mut replaced) }).map_err(errno)?;
         if replaced.sa_sigaction != now.sa_sigaction {
             // Another thread has installed this handler meanwhile.
             Table::call_after(at, &replaced);
@@ -261,7 +261,7 @@ impl Table {
 /// Takes a free node of the list, or adds a new one.
 fn node() -> &'static Node {
     let mut next = NODES.load(SeqCst).cast_const();
-    // SAFETY: a node is never freed (N1).
+    // SAFETY: a node is never freed (H1).
     while let Some(node) = unsafe { next.as_ref() } {
         if !node.taken.swap(true, SeqCst) {
             node.pending.store(0, SeqCst);
@@ -412,7 +412,7 @@ mod tests {
 
     use super::*;
 
-    /// N1: a handler may be between its look at the mask and its write.
+    /// H1: a handler may be between its look at the mask and its write.
     #[test]
     #[cfg_attr(miri, ignore = "it has no signals")]
     fn the_descriptor_outlives_the_handlers_inside() {
@@ -446,13 +446,13 @@ mod tests {
         }
     }
 
-    /// N2: after the last signal was taken the descriptor is not readable, so the next one makes an
+    /// H2: after the last signal was taken the descriptor is not readable, so the next one makes an
     /// edge.
     #[test]
     #[cfg_attr(miri, ignore = "it has no signals")]
     fn a_descriptor_is_readable_until_nothing_is_pending() {
         let readable = |fd| {
-            let on = crate::interest::Ready::READABLE;
+            let on = crate::sys::interest::Ready::READABLE;
             !crate::sys::descriptor::poll_now(fd, on).unwrap().is_empty()
         };
         let signals = Signals::new(&[SIGURG, SIGWINCH]).unwrap();

@@ -11,9 +11,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::file::{FileKind, Metadata};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
+use crate::sys::types::{FileKind, Metadata};
 
 /// The kind of a file according to its entry in the directory.
 pub(crate) fn kind_of(kind: FileType) -> FileKind {
@@ -81,8 +81,8 @@ fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
     use super::{Metadata, OsStr, RawFd, io, time};
-    use crate::file::DirectAlignment;
-    use crate::sys::{check, fs};
+    use crate::sys::types::DirectAlignment;
+    use crate::sys::{cvt, fs};
     use std::ffi::CStr;
 
     pub(super) fn of_descriptor(fd: RawFd) -> Option<io::Result<Metadata>> {
@@ -107,7 +107,7 @@ mod system {
         let answer = unsafe {
             libc::syscall(libc::SYS_statx, fd, path.as_ptr(), flags, wanted, &raw mut raw)
         };
-        match check!(answer) {
+        match cvt!(answer) {
             Ok(_) => Some(Ok(convert(&raw))),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => None,
             Err(error) => Some(Err(error)),

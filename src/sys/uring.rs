@@ -243,7 +243,8 @@ impl Uring {
         };
         let mut uring =
             Uring { ring, flags, backlog: VecDeque::new(), enters: 0, setup, lost: 0, told: false };
-        uring.push(opcode::Nop::new().build());
+        // SAFETY: it names no memory.
+        unsafe { uring.push(opcode::Nop::new().build()) };
         if let Err(error) = uring.enter(Some(None)) {
             return judge("io_uring_enter(2)", error).map(Err);
         }
@@ -254,33 +255,49 @@ impl Uring {
         }
     }
 
-    /// Queues an entry for the next `enter`. The memory that it names must stay what it is until
-    /// its final completion (what the kernel only reads at submission: until that `enter`).
+    /// Queues an entry for the next `enter`.
+    ///
+    /// # Safety
+    /// The memory that it names stays what it is until its final completion (what the kernel only
+    /// reads at submission: until that `enter`).
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry) {
-        if self.backlog.is_empty() && self.has_taken(&entry) {
+    pub(crate) unsafe fn push(&mut self, entry: Entry) {
+        // SAFETY: the caller's promise.
+        if self.backlog.is_empty() && unsafe { self.has_taken(&entry) } {
             return;
         }
-        self.push_slowly(entry);
+        // SAFETY: the caller's promise.
+        unsafe { self.push_slowly(entry) };
     }
 
     /// The submission queue is full: it is submitted now, so that nothing is kept twice.
+    ///
+    /// # Safety
+    /// As for `push`.
     #[cold]
-    fn push_slowly(&mut self, entry: Entry) {
+    unsafe fn push_slowly(&mut self, entry: Entry) {
         if self.backlog.is_empty() {
             // An error shows again in the next wait.
             let _ = self.enter_once(0, None);
-            if self.has_taken(&entry) {
+            // SAFETY: the caller's promise.
+            if unsafe { self.has_taken(&entry) } {
                 return;
             }
         }
         self.backlog.push_back(entry);
     }
 
+    /// # Safety
+    /// As for `push`.
     #[inline]
-    fn has_taken(&mut self, entry: &Entry) -> bool {
-        // SAFETY: the promise of the code that pushes the entry.
+    unsafe fn has_taken(&mut self, entry: &Entry) -> bool {
+        // SAFETY: the caller's promise.
         unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    /// How many entries the submission queue has.
+    pub(crate) fn queued(&mut self) -> usize {
+        self.ring.submission().len()
     }
 
     /// Whether entries wait to be submitted.

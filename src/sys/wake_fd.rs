@@ -9,7 +9,7 @@ use std::io;
 
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::step;
-use crate::sys::waker::Signal;
+use crate::sys::waker::Wake;
 
 /// A descriptor that becomes readable.
 pub(crate) struct WakeFd {
@@ -28,7 +28,7 @@ impl WakeFd {
         use crate::sys::fd::FromRawFd;
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         // SAFETY: no memory is passed.
-        let fd = crate::sys::check!(unsafe { libc::eventfd(0, flags) })
+        let fd = crate::sys::cvt!(unsafe { libc::eventfd(0, flags) })
             .map_err(|error| step::at("eventfd(2)", error))?;
         // SAFETY: a fresh descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -82,22 +82,22 @@ fn replace(new: RawFd, old: RawFd) -> io::Result<()> {
     // The crate libc has no dup3(2) for Android.
     // SAFETY: no memory is passed; the caller owns both numbers.
     #[cfg(target_os = "android")]
-    crate::sys::check!(unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) })?;
+    crate::sys::cvt!(unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) })?;
     // SAFETY: as above.
     #[cfg(not(any(target_vendor = "apple", target_os = "android")))]
-    crate::sys::check!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
+    crate::sys::cvt!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
     // SAFETY: as above.
     #[cfg(target_vendor = "apple")]
-    crate::sys::check!(unsafe { libc::dup2(new, old) })?;
+    crate::sys::cvt!(unsafe { libc::dup2(new, old) })?;
     #[cfg(target_vendor = "apple")]
     crate::sys::descriptor::set_cloexec(old)?;
     Ok(())
 }
 
-impl Signal for WakeFd {
+impl Wake for WakeFd {
     /// Makes an edge: every write is one, so that an edge-triggered selector need not read. Should
     /// the descriptor be full (an eventfd after 2^64 wakes), it is emptied and written again.
-    fn signal(&self) {
+    fn wake(&self) {
         let to = self.writer();
         loop {
             // SAFETY: eight bytes of a constant.

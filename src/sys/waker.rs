@@ -5,11 +5,18 @@ use std::sync::Arc;
 
 pub(crate) use crate::sys::wake_fd::WakeFd;
 
-/// Ends the `select` that it was made for.
-pub(crate) type Waker = Arc<dyn Signal>;
+/// Ends the wait that it was made for.
+pub(crate) type Waker = Arc<dyn Wake>;
 
-/// Ends a `select` from any thread.
-pub trait Signal: Send + Sync {
-    /// Ends the `select` at hand, or else the next.
-    fn signal(&self);
+/// Wakes a loop: how a driver's own wake descriptor is reached from other threads. A function is
+/// one, too.
+pub trait Wake: Send + Sync {
+    /// Makes the loop's wait return: the one at hand, or else the next.
+    fn wake(&self);
+}
+
+impl<F: Fn() + Send + Sync> Wake for F {
+    fn wake(&self) {
+        self();
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::Watcher;
 use crate::address::Address;
-use crate::driver::{ConnectOptions, Driver};
+use crate::driver::Driver;
+use crate::endpoint::ConnectOptions;
 use crate::error::Reason;
 use crate::source::{Source, Ticket};
 

@@ -9,8 +9,7 @@ use crate::auto::Auto;
 use crate::completion::{Completion, Completions};
 use crate::config::Config;
 use crate::error::Reason;
-use crate::proactor::Proactor;
-use crate::sim::{Sim, add_lines};
+use crate::sim::{Sim, SimulatedDriver, add_lines};
 
 impl Watcher {
     /// Makes a watcher on a simulated network, with the default settings. It has the same type as
@@ -31,14 +30,13 @@ impl Watcher {
     /// As [`simulated`](Watcher::simulated), with settings
     /// (see [`Builder::config`](crate::Builder::config)).
     pub fn simulated_with(sim: &Sim, config: Config) -> Watcher {
-        let driver = Proactor::simulated(sim, config);
-        Watcher::with_driver(Auto::Simulated(Box::new(driver)))
+        Watcher::with_driver(Auto::Simulated(sim.driver(config)))
     }
 
-    /// The proactor of a simulated watcher.
-    fn proactor(&self) -> Option<&Proactor<Sim>> {
+    /// The driver of a simulated watcher.
+    fn simulation(&self) -> Option<&dyn SimulatedDriver> {
         match self.driver() {
-            Auto::Simulated(driver) => Some(driver.proactor()),
+            Auto::Simulated(driver) => Some(&**driver),
             _ => None,
         }
     }
@@ -52,8 +50,8 @@ impl Watcher {
 
     /// The operations in flight, as text.
     fn describe(&self) -> String {
-        let Some(proactor) = self.proactor() else { return String::new() };
-        let pending = proactor.pending();
+        let Some(driver) = self.simulation() else { return String::new() };
+        let pending = driver.pending();
         let mut text = format!("{} operations in flight\n", pending.len());
         let lines = pending.into_iter().map(|(code, source, token)| {
             let mut line = format!("{code:?}");
@@ -130,12 +128,12 @@ impl Sim {
     ) -> io::Result<T> {
         let mut selectors = Vec::new();
         for (index, watcher) in watchers.iter().enumerate() {
-            let kernel = watcher.proactor().map(Proactor::kernel);
-            let Some(kernel) = kernel.filter(|kernel| self.is_same(kernel)) else {
+            let driver = watcher.simulation();
+            let Some(selector) = driver.and_then(|driver| driver.selector_on(self)) else {
                 let text = format!("watcher {index} does not run on this simulation");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             };
-            selectors.push(kernel.selector());
+            selectors.push(selector);
         }
         let mut order: Vec<usize> = (0..watchers.len()).collect();
         let mut done = Completions::new();

@@ -4,10 +4,11 @@ use std::io;
 
 use super::Watcher;
 use crate::address::Address;
-use crate::driver::{DatagramOptions, Driver};
+use crate::driver::Driver;
+use crate::endpoint::DatagramOptions;
 use crate::error::Reason;
-use crate::socket_option::SocketOption;
 use crate::source::{Source, SourceKind};
+use crate::sys::socket_option::SocketOption;
 #[cfg(doc)]
 use crate::{Limit, Op};
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::Watcher;
 use crate::completion::{Completion, Completions};
-use crate::driver::{Driver, Wait};
+use crate::driver::Driver;
 use crate::error::Reason;
 use crate::source::Ticket;
 use crate::sys::fd::BorrowedFd;
+use crate::verbs::Wait;
 #[cfg(doc)]
 use crate::{Limit, Op, Submitter};
 

@@ -1,4 +1,4 @@
-//! A job: the cell that its work waits in, and its result.
+//! A job: the slot that its work waits in, and its result.
 //!
 //! ```text
 //!            submit            a worker: start          a worker: finish        the loop: take
@@ -6,8 +6,8 @@
 //!                        └──────── the loop: withdraw (cancel, stop) ─────────────────────────▲
 //! ```
 //!
-//! Invariant: (W1) exactly one thread takes the work out of a waiting cell: a worker to run it, or
-//! the loop to give it back. A cell is used again only when no other owner holds it.
+//! Invariant: (W1) exactly one thread takes the work out of a waiting slot: a worker to run it, or
+//! the loop to give it back. A slot is used again only when no other owner holds it.
 
 use std::any::Any;
 use std::fmt;
@@ -19,7 +19,7 @@ use super::Work;
 use crate::discard::{discard, discard_payload};
 
 /// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
-pub(crate) struct Job<W: Work>(pub(super) Arc<Cell<W>>);
+pub(crate) struct Job<W: Work>(pub(super) Arc<JobSlot<W>>);
 
 impl<W: Work> fmt::Debug for Job<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,21 +73,19 @@ enum State<W: Work> {
 }
 
 /// Where the work of one job is, and then its result.
-pub(super) struct Cell<W: Work> {
+pub(super) struct JobSlot<W: Work> {
     key: u64,
-    /// Of a strand's job: how many bytes it moves.
-    pub(super) bytes: usize,
     state: Mutex<State<W>>,
 }
 
-impl<W: Work> Cell<W> {
-    pub(super) fn new(key: u64, bytes: usize, work: W) -> Cell<W> {
-        Cell { key, bytes, state: Mutex::new(State::Waiting(work)) }
+impl<W: Work> JobSlot<W> {
+    pub(super) fn new(key: u64, work: W) -> JobSlot<W> {
+        JobSlot { key, state: Mutex::new(State::Waiting(work)) }
     }
 
-    /// Uses a cell again that has no other owner.
-    pub(super) fn reuse(&mut self, key: u64, bytes: usize, work: W) {
-        (self.key, self.bytes) = (key, bytes);
+    /// Uses a slot again that has no other owner.
+    pub(super) fn reuse(&mut self, key: u64, work: W) {
+        self.key = key;
         *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(work);
     }
 
@@ -136,7 +134,7 @@ impl<W: Work> Cell<W> {
     }
 }
 
-impl<W: Work> Drop for Cell<W> {
+impl<W: Work> Drop for JobSlot<W> {
     /// Drops a job that never ran, or a result that was never taken. A panic of its `Drop` does not
     /// stop the worker or the loop.
     fn drop(&mut self) {

@@ -1,14 +1,14 @@
 //! Worker threads for what would block the loop: file work, name look-ups, work of the program.
 //!
 //! [`Workers`] belongs to the loop's thread. Jobs go to the workers through a queue for each
-//! priority and come back through one for all; no lock is shared by two jobs. A job has a cell of
+//! priority and come back through one for all; no lock is shared by two jobs. A job has a slot of
 //! its own, and the holder of its lock has the work ([`job`]), so that cancelling is exact and
-//! gives the work back at once. [`lanes`] chooses the next job, [`strand`] keeps jobs from running
-//! beside each other, and [`crew`] chooses the worker to wake.
+//! gives the work back at once. [`queues`] chooses the next job, [`strand`] keeps jobs from running
+//! beside each other, and [`idle`] chooses the worker to wake.
 
-mod crew;
+mod idle;
 mod job;
-mod lanes;
+mod queues;
 mod strand;
 #[cfg(test)]
 mod tests;
@@ -23,17 +23,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use crate::bell::Urgency;
 use crate::discard::discard;
 use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
+use crate::wake_state::WakeState;
 
 pub(crate) use job::{Finished, Job, Panic};
-pub(crate) use lanes::{Class, Lane};
+pub(crate) use queues::{Class, Lane};
 
-use crew::Crew;
-use job::Cell;
-use lanes::Lanes;
+use idle::IdleWorkers;
+use job::JobSlot;
+use queues::Queues;
 use strand::Strand;
 use worker::Shared;
 
@@ -46,10 +46,6 @@ const MOST_QUEUED: usize = 1 << 20;
 /// How many there are by default.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
-/// While a strand's worker has more bytes than these before it, what has ended meanwhile can be
-/// taken a little later: to move them takes longer than to wake a loop.
-pub(crate) const AHEAD: usize = 1 << 20;
-
 /// How long dropping [`Workers`] waits for jobs that run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -59,10 +55,6 @@ pub(crate) trait Work: Send + 'static {
     type Output: Send + 'static;
     /// Does it, on a worker's thread. A panic is caught and reported.
     fn run(self) -> Self::Output;
-    /// How many bytes it moves, as a measure of how long it takes.
-    fn bytes(&self) -> usize {
-        0
-    }
 }
 
 /// How many jobs are where. Those in the present change while they are read; those of the past are
@@ -89,16 +81,14 @@ pub(crate) struct Counts {
 /// end; they are named `windlass-0`, `windlass-1`, …
 pub(crate) struct Workers<W: Work> {
     shared: Arc<Shared<W>>,
-    done: Receiver<Arc<Cell<W>>>,
+    done: Receiver<Arc<JobSlot<W>>>,
     /// Disconnected when no thread is left.
     threads: Receiver<Infallible>,
     /// Cells to be used again, as soon as they have no other owner.
-    cells: VecDeque<Arc<Cell<W>>>,
+    slots: VecDeque<Arc<JobSlot<W>>>,
     strands: HashMap<(u32, Lane), Arc<Strand<W>>>,
     queue: usize,
     in_flight: usize,
-    /// How many bytes those of them that are strands' move.
-    in_a_row: usize,
     accepted: u64,
     ended: u64,
     cancelled: u64,
@@ -109,31 +99,23 @@ pub(crate) struct Workers<W: Work> {
 
 impl<W: Work> Workers<W> {
     /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (1 to 2^20): accepted,
-    /// their completion not yet taken. `bell` is rung after each completion, on the worker's
-    /// thread: it wakes the loop if it sleeps, unless it will look soon anyway and need not know
-    /// before, and should cost little if it does not sleep
-    /// ([`Remote::notifier`](crate::driver::remote::Remote::notifier)). Nothing is started yet; the
-    /// memory is 16 bytes for each job of `queue`, and twice that for each kind of lane when it is
-    /// first used.
-    pub(crate) fn new(
-        threads: usize,
-        queue: usize,
-        bell: Arc<dyn Fn(Urgency) + Send + Sync>,
-    ) -> Self {
+    /// their completion not yet taken. `wake` is notified after each completion, on the worker's
+    /// thread. Nothing is started yet; the memory is 16 bytes for each job of `queue`, and twice
+    /// that for each kind of lane when it is first used.
+    pub(crate) fn new(threads: usize, queue: usize, wake: Arc<WakeState>) -> Self {
         let (limit, queue) = (threads.clamp(1, MOST_THREADS), queue.clamp(1, MOST_QUEUED));
         let (open, threads) = crossbeam_channel::bounded(0);
         let (done_in, done) = crossbeam_channel::bounded(queue);
         fork::watch();
-        let lanes = Lanes::new(queue, limit);
+        let queues = Queues::new(queue, limit);
         Workers {
-            shared: Arc::new(Shared::new(lanes, Crew::new(limit), open, done_in, bell)),
+            shared: Arc::new(Shared::new(queues, IdleWorkers::new(limit), open, done_in, wake)),
             done,
             threads,
-            cells: VecDeque::new(),
+            slots: VecDeque::new(),
             strands: HashMap::new(),
             queue,
             in_flight: 0,
-            in_a_row: 0,
             accepted: 0,
             ended: 0,
             cancelled: 0,
@@ -159,28 +141,26 @@ impl<W: Work> Workers<W> {
         if let Err(reason) = self.ready() {
             return Err(Rejected { value: work, reason });
         }
-        let bytes = if matches!(class, Class::Strand(_)) { work.bytes() } else { 0 };
-        let cell = self.cell(key, bytes, work);
-        let job = Job(Arc::clone(&cell));
+        let slot = self.slot(key, work);
+        let job = Job(Arc::clone(&slot));
         let slow = class == Class::Slow;
         let mut is_next = true;
         if let Class::Strand(number) = class {
             let strand = self.strand(number, lane);
-            is_next = strand.push(cell);
+            is_next = strand.push(slot);
             if is_next {
-                self.shared.lanes.push_strand(strand);
+                self.shared.queues.push_strand(strand);
             }
-        } else if let Err(cell) = self.shared.lanes.push(lane, slow, cell)
-            && let Some(op) = cell.withdraw()
+        } else if let Err(slot) = self.shared.queues.push(lane, slow, slot)
+            && let Some(op) = slot.withdraw()
         {
             return Err(Rejected { value: op, reason: self.full() });
         }
         self.accepted += 1;
         self.in_flight += 1;
-        self.in_a_row += bytes;
-        if is_next && self.shared.lanes.admits(slow) {
+        if is_next && self.shared.queues.admits(slow) {
             // With a thread alive the job is run, if later than it might be.
-            let _ = self.shared.summon();
+            let _ = self.shared.wake_or_spawn();
         }
         Ok(job)
     }
@@ -207,8 +187,8 @@ impl<W: Work> Workers<W> {
         if self.in_flight >= self.queue {
             return Err(self.full());
         }
-        if self.accepted == 0 && self.shared.crew.alive() == 0 {
-            return self.shared.summon().map_err(Reason::Os);
+        if self.accepted == 0 && self.shared.idle.alive() == 0 {
+            return self.shared.wake_or_spawn().map_err(Reason::Os);
         }
         Ok(())
     }
@@ -217,53 +197,45 @@ impl<W: Work> Workers<W> {
         Reason::Full { limit: Limit::Jobs, count: self.queue as u32 }
     }
 
-    /// A cell with this work in it: a vacant one without another owner, or a new one.
-    fn cell(&mut self, key: u64, bytes: usize, work: W) -> Arc<Cell<W>> {
-        let Some(mut cell) = self.cells.pop_front() else {
-            return Arc::new(Cell::new(key, bytes, work));
+    /// A slot with this work in it: a vacant one without another owner, or a new one.
+    fn slot(&mut self, key: u64, work: W) -> Arc<JobSlot<W>> {
+        let Some(mut slot) = self.slots.pop_front() else {
+            return Arc::new(JobSlot::new(key, work));
         };
-        if let Some(vacant) = Arc::get_mut(&mut cell) {
-            vacant.reuse(key, bytes, work);
-            return cell;
+        if let Some(vacant) = Arc::get_mut(&mut slot) {
+            vacant.reuse(key, work);
+            return slot;
         }
         // Other code keeps its `Job`.
-        self.cells.push_back(cell);
-        Arc::new(Cell::new(key, bytes, work))
+        self.slots.push_back(slot);
+        Arc::new(JobSlot::new(key, work))
     }
 
     /// Takes the work back if it was not started: no completion follows. `None` when it was: its
     /// completion comes, or has come already. `job` must be of these workers.
     pub(crate) fn cancel(&mut self, job: &Job<W>) -> Option<W> {
         let work = job.0.withdraw()?;
-        self.withdrawn(job.0.bytes);
+        self.withdrawn();
         Some(work)
     }
 
-    fn withdrawn(&mut self, bytes: usize) {
+    fn withdrawn(&mut self) {
         self.in_flight -= 1;
-        self.in_a_row -= bytes;
         self.cancelled += 1;
     }
 
-    /// Takes the next completion, if there is one. To be called until there is none, after the bell
+    /// Takes the next completion, if there is one. To be called until there is none, after the wake
     /// has rung.
     pub(crate) fn take(&mut self) -> Option<Finished<W::Output>> {
-        let cell = self.done.try_recv().ok()?;
-        let finished = cell.finish()?;
-        self.in_a_row -= cell.bytes;
-        if self.cells.len() < self.queue {
-            self.cells.push_back(cell);
+        let slot = self.done.try_recv().ok()?;
+        let finished = slot.finish()?;
+        if self.slots.len() < self.queue {
+            self.slots.push_back(slot);
         }
         self.in_flight -= 1;
         self.ended += 1;
         self.panicked += u64::from(finished.result.is_err());
         Some(finished)
-    }
-
-    /// Whether a strand may have more than [`AHEAD`] before it: then the completions of its jobs
-    /// are told as [`Urgency::Soon`].
-    pub(crate) fn are_ahead(&self) -> bool {
-        self.in_a_row > AHEAD
     }
 
     /// How many jobs were accepted and have neither been taken nor cancelled.
@@ -281,7 +253,7 @@ impl<W: Work> Workers<W> {
             done: self.ended,
             cancelled: self.cancelled,
             panicked: self.panicked,
-            threads: self.shared.crew.alive(),
+            threads: self.shared.idle.alive(),
         }
     }
 
@@ -295,23 +267,23 @@ impl<W: Work> Workers<W> {
         self.closed = true;
         let shared = Arc::clone(&self.shared);
         let handles = {
-            let mut roster = shared.roster.lock().unwrap_or_else(PoisonError::into_inner);
-            roster.open = None;
-            mem::take(&mut roster.handles)
+            let mut threads = shared.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            threads.open = None;
+            mem::take(&mut threads.handles)
         };
-        for work in shared.lanes.withdraw() {
-            self.withdrawn(0);
+        for work in shared.queues.withdraw() {
+            self.withdrawn();
             discard(work);
         }
         for strand in mem::take(&mut self.strands).into_values() {
-            for cell in strand.withdraw() {
-                if let Some(work) = cell.withdraw() {
-                    self.withdrawn(cell.bytes);
+            for slot in strand.withdraw() {
+                if let Some(work) = slot.withdraw() {
+                    self.withdrawn();
                     discard(work);
                 }
             }
         }
-        shared.crew.close();
+        shared.idle.close();
         let until = Instant::now().checked_add(patience);
         let ended = match until {
             Some(until) => self.threads.recv_deadline(until).err(),
@@ -350,6 +322,6 @@ impl<W: Work> Drop for Workers<W> {
 
 impl<W: Work> fmt::Debug for Workers<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Workers({} jobs, {} threads)", self.in_flight, self.shared.crew.alive())
+        write!(f, "Workers({} jobs, {} threads)", self.in_flight, self.shared.idle.alive())
     }
 }

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Work;
-use super::job::Cell;
-use super::lanes::Lane;
+use super::job::JobSlot;
+use super::queues::Lane;
 
 pub(super) struct Strand<W: Work> {
     pub(super) lane: Lane,
@@ -21,22 +21,19 @@ pub(super) struct Strand<W: Work> {
 }
 
 struct State<W: Work> {
-    cells: VecDeque<Arc<Cell<W>>>,
-    /// The bytes that the jobs move, including those of withdrawn jobs.
-    bytes: usize,
+    slots: VecDeque<Arc<JobSlot<W>>>,
     held: bool,
 }
 
 impl<W: Work> State<W> {
     fn drop_withdrawn(&mut self) {
-        self.cells.retain(|cell| cell.is_waiting());
-        self.bytes = self.cells.iter().map(|cell| cell.bytes).sum();
+        self.slots.retain(|slot| slot.is_waiting());
     }
 }
 
 impl<W: Work> Strand<W> {
     pub(super) fn new(lane: Lane) -> Strand<W> {
-        Strand { lane, state: Mutex::new(State { cells: VecDeque::new(), bytes: 0, held: false }) }
+        Strand { lane, state: Mutex::new(State { slots: VecDeque::new(), held: false }) }
     }
 
     /// No foreign code runs under the lock, so it is never poisoned.
@@ -45,38 +42,35 @@ impl<W: Work> Strand<W> {
     }
 
     /// Adds a job; true when no worker holds the strand, and it must be put in its lane.
-    pub(super) fn push(&self, cell: Arc<Cell<W>>) -> bool {
+    pub(super) fn push(&self, slot: Arc<JobSlot<W>>) -> bool {
         let mut state = self.lock();
-        if state.cells.len() == state.cells.capacity() {
+        if state.slots.len() == state.slots.capacity() {
             // Those that were withdrawn make room before more memory does.
             state.drop_withdrawn();
         }
-        state.bytes += cell.bytes;
-        state.cells.push_back(cell);
+        state.slots.push_back(slot);
         !std::mem::replace(&mut state.held, true)
     }
 
-    /// Starts the next job that was not withdrawn, and says how many bytes it and those behind it
-    /// move; without one, no worker holds the strand any more.
-    pub(super) fn start(&self) -> Option<(Arc<Cell<W>>, W, usize)> {
+    /// Starts the next job that was not withdrawn. Without one, no worker holds the strand any
+    /// more.
+    pub(super) fn start(&self) -> Option<(Arc<JobSlot<W>>, W)> {
         let mut state = self.lock();
-        while let Some(cell) = state.cells.pop_front() {
-            let bytes = state.bytes;
-            state.bytes -= cell.bytes;
-            if let Some(work) = cell.start() {
-                return Some((cell, work, bytes));
+        while let Some(slot) = state.slots.pop_front() {
+            if let Some(work) = slot.start() {
+                return Some((slot, work));
             }
         }
         state.held = false;
         None
     }
 
-    /// Drops the empty cells of a strand that was taken out of its lane; true when there are no
+    /// Drops the empty slots of a strand that was taken out of its lane; true when there are no
     /// others and no worker holds it any more.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.lock();
         state.drop_withdrawn();
-        state.held = !state.cells.is_empty();
+        state.held = !state.slots.is_empty();
         !state.held
     }
 
@@ -85,9 +79,7 @@ impl<W: Work> Strand<W> {
     }
 
     /// Takes all waiting jobs back.
-    pub(super) fn withdraw(&self) -> VecDeque<Arc<Cell<W>>> {
-        let mut state = self.lock();
-        state.bytes = 0;
-        std::mem::take(&mut state.cells)
+    pub(super) fn withdraw(&self) -> VecDeque<Arc<JobSlot<W>>> {
+        std::mem::take(&mut self.lock().slots)
     }
 }

@@ -13,43 +13,42 @@ use proptest::prelude::*;
 mod strands;
 
 use super::*;
-use crate::bell::Bell;
 use crate::sys::{Select, Selector};
+use crate::wake_state::WakeState;
 
 /// Ends a test that hangs.
 const HANGS: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 60 });
 
-/// Work that is a closure, and moves so many bytes.
-struct Call(Box<dyn FnOnce() -> u64 + Send>, usize);
+/// Work that is a closure.
+struct Call(Box<dyn FnOnce() -> u64 + Send>);
 
 impl Work for Call {
     type Output = u64;
     fn run(self) -> u64 {
         (self.0)()
     }
-    fn bytes(&self) -> usize {
-        self.1
-    }
 }
 
 fn call(work: impl FnOnce() -> u64 + Send + 'static) -> Call {
-    Call(Box::new(work), 0)
+    Call(Box::new(work))
 }
 
-/// Workers, and a loop that sleeps until they ring.
+/// Workers, and a loop that sleeps until they wake it.
 struct Pool {
     workers: Workers<Call>,
+    wake: Arc<WakeState>,
     rung: Receiver<()>,
 }
 
 impl Pool {
     fn new(threads: usize, queue: usize) -> Pool {
         let (ring, rung) = bounded(1);
-        let bell = move |_| {
-            // One ring that was not heard yet is enough.
+        let waker = move || {
+            // One that was not heard yet is enough.
             let _ = ring.try_send(());
         };
-        Pool { workers: Workers::new(threads, queue, Arc::new(bell)), rung }
+        let wake = Arc::new(WakeState::new(Arc::new(waker)));
+        Pool { workers: Workers::new(threads, queue, Arc::clone(&wake)), wake, rung }
     }
 
     fn submit(&mut self, key: u64, lane: Lane, work: Call) -> Job<Call> {
@@ -58,9 +57,12 @@ impl Pool {
 
     fn next(&mut self) -> Finished<u64> {
         loop {
-            match self.workers.take() {
-                Some(finished) => return finished,
-                None => self.rung.recv_timeout(HANGS).expect("a completion"),
+            self.wake.unpark();
+            if let Some(finished) = self.workers.take() {
+                return finished;
+            }
+            if self.wake.prepare_park() {
+                self.rung.recv_timeout(HANGS).expect("a completion");
             }
         }
     }
@@ -76,7 +78,7 @@ impl Pool {
 
     fn until_all_are_idle(&self) {
         let start = Instant::now();
-        while self.workers.shared.crew.idle() < self.threads() {
+        while self.workers.shared.idle.idle() < self.threads() {
             assert!(start.elapsed() < HANGS);
             std::thread::yield_now();
         }
@@ -196,7 +198,7 @@ fn a_full_queue_names_its_bound() {
     assert_eq!(pool.keys(3), [1, 2, 4]);
 }
 
-/// Cancelled jobs leave cells in the queue; they take no room from others, and order is kept.
+/// Cancelled jobs leave slots in the queue; they take no room from others, and order is kept.
 #[test]
 fn cancelled_jobs_take_no_room() {
     let mut pool = Pool::new(1, 8);
@@ -234,7 +236,7 @@ fn lanes_go_by_priority_and_age() {
     gate.open(1);
     let keys = pool.keys(45);
     let mut expected = vec![0];
-    // Both lower lanes have waited for 16 of the highest; the lowest goes first.
+    // Both lower queues have waited for 16 of the highest; the lowest goes first.
     expected.extend(100..116);
     expected.extend([300, 200]);
     // The low one has waited for the normal one as well.
@@ -355,7 +357,7 @@ fn detached_workers_clean_up() {
 fn a_thread_that_cannot_be_made() {
     let mut pool = Pool::new(4, 8);
     let stack = |pool: &Pool, bytes| {
-        pool.workers.shared.roster.lock().unwrap().stack_bytes = bytes;
+        pool.workers.shared.threads.lock().unwrap().stack_bytes = bytes;
     };
     stack(&pool, Some(1 << 48));
     let refused = pool.workers.submit(0, Lane::Normal, Class::Quick, call(|| 7)).unwrap_err();
@@ -418,7 +420,7 @@ fn cells_are_used_again() {
         pool.next();
         assert!(pool.workers.cancel(&kept).is_none());
     }
-    assert!(pool.workers.cells.len() <= 8);
+    assert!(pool.workers.slots.len() <= 8);
 }
 
 #[derive(Clone, Debug)]
@@ -523,14 +525,8 @@ fn jobs_per_second() {
     }
     let mut selector = Selector::new(64).unwrap();
     let waker = selector.waker(0).unwrap();
-    let bell = Arc::new(Bell::new());
-    let rung = Arc::clone(&bell);
-    let ring = move |_| {
-        if rung.ring() {
-            waker.signal();
-        }
-    };
-    let mut workers = Workers::new(4, 1024, Arc::new(ring));
+    let wake = Arc::new(WakeState::new(waker));
+    let mut workers = Workers::new(4, 1024, Arc::clone(&wake));
     for round in 0..2 {
         let count = if round == 0 { 200_000 } else { 2_000_000 };
         let (mut submitted, mut taken, mut sleeps) = (0, 0, 0u64);
@@ -540,7 +536,7 @@ fn jobs_per_second() {
             drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
         }
         while taken < count {
-            bell.rouse();
+            wake.unpark();
             while let Some(_finished) = workers.take() {
                 taken += 1;
                 if submitted < count {
@@ -548,7 +544,7 @@ fn jobs_per_second() {
                     drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
                 }
             }
-            if taken < count && bell.doze() {
+            if taken < count && wake.prepare_park() {
                 sleeps += 1;
                 selector.select(None).unwrap();
             }

@@ -8,12 +8,12 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::Sender;
 
-use super::crew::{Call, Crew};
-use super::job::Cell;
-use super::lanes::{Lanes, Started};
-use super::{AHEAD, Work};
-use crate::bell::Urgency;
+use super::Work;
+use super::idle::{IdleWorkers, Pick};
+use super::job::JobSlot;
+use super::queues::{Queues, Started};
 use crate::sys::{affinity, os_errno};
+use crate::wake_state::WakeState;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in
 /// all. No look costs half of the jobs per second that do nothing, and a thousand as much: the
@@ -46,65 +46,65 @@ pub(super) struct Roster {
 }
 
 pub(super) struct Shared<W: Work> {
-    pub(super) lanes: Lanes<W>,
-    pub(super) crew: Crew,
-    pub(super) roster: Mutex<Roster>,
-    done: Sender<Arc<Cell<W>>>,
-    bell: Arc<dyn Fn(Urgency) + Send + Sync>,
+    pub(super) queues: Queues<W>,
+    pub(super) idle: IdleWorkers,
+    pub(super) threads: Mutex<Roster>,
+    done: Sender<Arc<JobSlot<W>>>,
+    wake: Arc<WakeState>,
 }
 
 impl<W: Work> Shared<W> {
     pub(super) fn new(
-        lanes: Lanes<W>,
-        crew: Crew,
+        queues: Queues<W>,
+        idle: IdleWorkers,
         open: Sender<Infallible>,
-        done: Sender<Arc<Cell<W>>>,
-        bell: Arc<dyn Fn(Urgency) + Send + Sync>,
+        done: Sender<Arc<JobSlot<W>>>,
+        wake: Arc<WakeState>,
     ) -> Shared<W> {
         let (handles, tallies) = (Vec::new(), Vec::new());
-        let roster = Roster { handles, tallies, open: Some(open), stack_bytes: None };
-        Shared { lanes, crew, roster: Mutex::new(roster), done, bell }
+        let threads = Roster { handles, tallies, open: Some(open), stack_bytes: None };
+        Shared { queues, idle, threads: Mutex::new(threads), done, wake }
     }
 
     /// Makes sure that a worker looks at the queues, if there is one left. The error is the errno
     /// of a thread that could not be made.
     #[inline]
-    pub(super) fn summon(self: &Arc<Self>) -> Result<(), i32> {
-        match self.crew.call(true) {
-            Call::Nothing => Ok(()),
-            Call::Wake => {
-                self.crew.wake();
+    pub(super) fn wake_or_spawn(self: &Arc<Self>) -> Result<(), i32> {
+        match self.idle.pick_worker(true) {
+            Pick::Nothing => Ok(()),
+            Pick::Wake => {
+                self.idle.wake();
                 Ok(())
             }
-            Call::Grow => self.grow(),
+            Pick::Grow => self.grow(),
         }
     }
 
     #[cold]
     fn grow(self: &Arc<Self>) -> Result<(), i32> {
         let Err(error) = self.spawn() else { return Ok(()) };
-        self.crew.not_grown();
+        self.idle.not_grown();
         // A worker that has become idle meanwhile was not woken, since one seemed to search.
-        if self.lanes.has_work() && self.crew.call(false) == Call::Wake {
-            self.crew.wake();
+        if self.queues.has_work() && self.idle.pick_worker(false) == Pick::Wake {
+            self.idle.wake();
         }
         Err(error)
     }
 
     fn spawn(self: &Arc<Self>) -> Result<(), i32> {
-        let mut roster = self.roster.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         // After `stop`: whatever is queued is being dropped.
-        let Some(open) = roster.open.clone() else {
-            self.crew.not_grown();
+        let Some(open) = threads.open.clone() else {
+            self.idle.not_grown();
             return Ok(());
         };
         let mut builder = thread::Builder::new();
-        builder = builder.name(format!("windlass-{}", roster.handles.len()));
-        if let Some(bytes) = roster.stack_bytes {
+        builder = builder.name(format!("windlass-{}", threads.handles.len()));
+        if let Some(bytes) = threads.stack_bytes {
             builder = builder.stack_size(bytes);
         }
         let (shared, tally) = (Arc::clone(self), Arc::new(Tally::default()));
-        roster.tallies.push(Arc::clone(&tally));
+        threads.tallies.push(Arc::clone(&tally));
         let unbind = affinity::unbind_of();
         let spawned = builder.spawn(move || {
             unbind();
@@ -114,11 +114,11 @@ impl<W: Work> Shared<W> {
         });
         match spawned {
             Ok(handle) => {
-                roster.handles.push(handle);
+                threads.handles.push(handle);
                 Ok(())
             }
             Err(error) => {
-                roster.tallies.pop();
+                threads.tallies.pop();
                 Err(os_errno(&error).unwrap_or(libc::EAGAIN))
             }
         }
@@ -126,8 +126,8 @@ impl<W: Work> Shared<W> {
 
     /// How many jobs were ever started, and how many of them have ended.
     pub(super) fn tally(&self) -> (u64, u64) {
-        let roster = self.roster.lock().unwrap_or_else(PoisonError::into_inner);
-        roster.tallies.iter().fold((0, 0), |(started, ended), tally| {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.tallies.iter().fold((0, 0), |(started, ended), tally| {
             // `ended` first: it is never ahead of `started`.
             let more = tally.ended.load(Ordering::Acquire);
             (started + tally.started.load(Ordering::Acquire), ended + more)
@@ -137,81 +137,75 @@ impl<W: Work> Shared<W> {
     fn work(self: &Arc<Self>, tally: &Tally) {
         let mut searching = true;
         loop {
-            if let Some(started) = self.lanes.start() {
-                let last = mem::take(&mut searching) && self.crew.found();
-                if last && self.lanes.has_work() {
+            if let Some(started) = self.queues.start() {
+                let last = mem::take(&mut searching) && self.idle.found();
+                if last && self.queues.has_work() {
                     // A thread that cannot be made is missed by the next submission as well.
-                    let _ = self.summon();
+                    let _ = self.wake_or_spawn();
                 }
                 self.run(started, tally);
                 continue;
             }
-            if !searching && self.crew.search() {
+            if !searching && self.idle.search() {
                 searching = true;
                 if self.look() {
                     continue;
                 }
             }
-            self.crew.rest(mem::take(&mut searching));
-            let risen = self.lanes.has_work() && self.crew.rise();
-            if !risen && !self.crew.sleep() {
+            self.idle.rest(mem::take(&mut searching));
+            let risen = self.queues.has_work() && self.idle.rise();
+            if !risen && !self.idle.sleep() {
                 break;
             }
             searching = true;
         }
-        self.crew.leave();
+        self.idle.leave();
     }
 
     /// Looks for a while; true when there is something.
     fn look(&self) -> bool {
         (0..LOOKS).any(|_| {
             std::hint::spin_loop();
-            self.lanes.has_work()
+            self.queues.has_work()
         })
     }
 
     /// Runs a job, and what there is of its strand as long as nothing else waits.
     fn run(self: &Arc<Self>, started: Started<W>, tally: &Tally) {
-        let Started { mut cell, mut work, slow, strand } = started;
+        let Started { mut slot, mut work, slow, strand } = started;
         let Some(mut strand) = strand else {
-            self.run_one(&cell, work, tally);
+            self.run_one(&slot, work, tally);
             if slow {
-                self.lanes.slow_ended();
+                self.queues.slow_ended();
             }
-            self.deliver(cell);
-            return (self.bell)(Urgency::Now);
+            self.deliver(slot);
+            return self.wake.notify();
         };
         loop {
-            self.run_one(&cell, work, tally);
+            self.run_one(&slot, work, tally);
             // Before another worker can have the strand, so that its jobs come back in their order.
-            self.deliver(cell);
-            let next = if self.lanes.has_work() {
-                (self.bell)(Urgency::Now);
-                let Err(back) = self.lanes.yield_strand(strand) else { break };
+            self.deliver(slot);
+            self.wake.notify();
+            if self.queues.has_work() {
+                let Err(back) = self.queues.yield_strand(strand) else { break };
                 strand = back;
-                strand.start()
-            } else {
-                let next = strand.start();
-                let ahead = next.as_ref().map_or(0, |&(.., bytes)| bytes);
-                (self.bell)(if ahead > AHEAD { Urgency::Soon } else { Urgency::Now });
-                next
-            };
-            let Some((next, next_work, _)) = next else { return };
-            (cell, work) = (next, next_work);
+            }
+            let Some(next) = strand.start() else { return };
+            (slot, work) = next;
         }
         // This worker takes one of the jobs next, and an idle one may take the other.
-        let _ = self.summon();
+        let _ = self.wake_or_spawn();
     }
 
-    fn run_one(&self, cell: &Cell<W>, work: W, tally: &Tally) {
+    fn run_one(&self, slot: &JobSlot<W>, work: W, tally: &Tally) {
         Tally::add(&tally.started);
-        cell.run(work);
+        slot.run(work);
         Tally::add(&tally.ended);
     }
 
-    /// Gives the loop a job that has ended. The bell is to be rung after it.
-    fn deliver(&self, cell: Arc<Cell<W>>) {
+    /// Gives the loop a job that has ended. The loop is to be notified after it.
+    fn deliver(&self, slot: Arc<JobSlot<W>>) {
         // There is room for all that are in flight; without a loop the result is dropped here.
-        let _ = self.done.try_send(cell);
+        let _ = self.done.try_send(slot);
     }
 }

@@ -43,6 +43,8 @@ pub trait Harness {
     const NAME: &'static str;
     /// The module that its tests are stamped into.
     const STAMP: &'static str;
+    /// Whether its kernel completes reads and writes of streams.
+    const COMPLETES: bool = false;
     /// Bytes of the largest transfers.
     const HUGE: usize;
     /// Most connections of the tests with very many.
@@ -96,6 +98,7 @@ pub struct Uring;
 impl Harness for Uring {
     type Driver = windlass::driver::Auto;
     const NAME: &'static str = "io_uring";
+    const COMPLETES: bool = true;
     const STAMP: &'static str = "uring";
     const HUGE: usize = 100 << 20;
     const MANY: usize = 8 << 10;
@@ -190,6 +193,74 @@ impl Harness for Faulty {
 
     fn watcher(builder: Builder) -> Watcher {
         let sim = Sim::with_faults(seed(), Faults::transient(0.2));
+        simulated(&sim, builder)
+    }
+
+    fn nowhere() -> Address {
+        Address::from(([127, 0, 0, 1], 9))
+    }
+}
+
+/// The proactor on a simulated network that behaves, whose kernel completes reads and writes.
+pub struct Completing;
+
+impl Harness for Completing {
+    type Driver = Auto;
+    const NAME: &'static str = "sim";
+    const STAMP: &'static str = "completing";
+    const COMPLETES: bool = true;
+    const HUGE: usize = 4 << 20;
+    const MANY: usize = 2 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let sim = Sim::new(1);
+        sim.set_completing(true);
+        simulated(&sim, builder)
+    }
+
+    fn nowhere() -> Address {
+        Address::from(([127, 0, 0, 1], 9))
+    }
+}
+
+/// The same on a network that delays, tears and interrupts, and whose kernel runs out of buffers,
+/// and misses cancels.
+pub struct FaultyCompleting;
+
+impl Harness for FaultyCompleting {
+    type Driver = Auto;
+    const NAME: &'static str = "sim";
+    const STAMP: &'static str = "completing_faults";
+    const COMPLETES: bool = true;
+    const HUGE: usize = 1 << 20;
+    const MANY: usize = 1 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let sim = Sim::with_faults(seed(), Faults::transient(0.2));
+        sim.set_completing(true);
+        simulated(&sim, builder)
+    }
+
+    fn nowhere() -> Address {
+        Address::from(([127, 0, 0, 1], 9))
+    }
+}
+
+/// A simulation whose disk fails and is full, now and then. Its kernel completes.
+pub struct FailingDisk;
+
+impl Harness for FailingDisk {
+    type Driver = Auto;
+    const NAME: &'static str = "sim";
+    const STAMP: &'static str = "failing_disk";
+    const COMPLETES: bool = true;
+    const HUGE: usize = 1 << 20;
+    const MANY: usize = 1 << 10;
+
+    fn watcher(builder: Builder) -> Watcher {
+        let faults = Faults { file_error: 0.1, disk_full: 0.1, ..Faults::transient(0.2) };
+        let sim = Sim::with_faults(seed(), faults);
+        sim.set_completing(true);
         simulated(&sim, builder)
     }
 

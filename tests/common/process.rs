@@ -20,7 +20,8 @@ pub fn remember(sim: &Sim) {
     SIM.set(Some(sim.clone()));
 }
 
-fn with_sim<T>(use_it: impl FnOnce(&Sim) -> T) -> T {
+/// Looks at that simulation.
+pub fn with_sim<T>(use_it: impl FnOnce(&Sim) -> T) -> T {
     SIM.with_borrow(|sim| use_it(sim.as_ref().expect("a watcher on a simulation")))
 }
 

@@ -299,7 +299,6 @@ pub fn reads_append_to_a_lease<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let (other, far) = b.pair();
-    let through_a_ring = b.watcher.explain().driver == "io_uring";
     for between in [false, true, false] {
         b.write(there, pattern(300, 1));
         let mut lease = read_unique(&mut b, here);
@@ -332,9 +331,9 @@ pub fn reads_append_to_a_lease<H: Harness>() {
         expect_same(&lease, &came);
         let copied = (b.watcher.counters().copied_bytes - before) as usize;
         assert!(copied <= most, "{copied} {most}");
-        if through_a_ring && between {
+        if H::COMPLETES && between {
             assert!(copied >= 300, "{copied}");
-        } else if !through_a_ring {
+        } else if !H::COMPLETES {
             assert_eq!(copied >= 300, between, "{copied}");
         }
         // A part of it: the first half, behind which the second lies, has to move.
@@ -513,7 +512,10 @@ pub fn a_request_that_arrives_whole_is_not_copied<H: Harness>() {
         }
     }
     assert!(moved > 100_000);
-    assert_eq!(b.watcher.counters().copied_bytes, 0, "of {moved}");
+    let counters = b.watcher.counters();
+    // A write that a kernel has for long gives its small leases back for copies.
+    let copies = H::COMPLETES && counters.copied_leases > 0;
+    assert!(counters.copied_bytes == 0 || copies, "of {moved}: {counters:?}");
     for &(here, _) in &pairs {
         assert_eq!(b.watcher.cancel_all(here), 1);
     }
@@ -525,7 +527,6 @@ pub fn a_request_that_arrives_whole_is_not_copied<H: Harness>() {
 pub fn a_request_cut_in_two_costs_a_copy_of_its_tail<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
-    let through_a_ring = b.watcher.explain().driver == "io_uring";
     let mut tails = 0;
     for round in 0..60 {
         let request = pattern(2 + 31 * round, round as u64);
@@ -546,7 +547,7 @@ pub fn a_request_cut_in_two_costs_a_copy_of_its_tail<H: Harness>() {
     }
     let copied = b.watcher.counters().copied_bytes as usize;
     println!("{}: {copied} bytes copied of {tails} in tails", H::NAME);
-    if through_a_ring {
+    if H::COMPLETES {
         assert!(copied <= tails, "{copied} of {tails}");
     } else {
         assert_eq!(copied, 0, "of {tails}");

@@ -344,7 +344,9 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
             match c.token {
                 1 => {
                     assert!(c.take_handle().is_none());
-                    assert_eq!(c.take_read().as_deref(), Some(&b"bytes"[..]));
+                    // A kernel that answers late has the other bytes, too.
+                    let bytes = c.take_read().expect("a read");
+                    assert!(bytes.starts_with(b"bytes"), "{bytes:?}");
                     assert!(c.take_read().is_none(), "taken");
                     assert!(matches!(c.result, Ok(Done::Nop)));
                     assert_eq!((c.source, c.code()), (here, windlass::driver::OpCode::Read));

@@ -184,6 +184,37 @@ pub fn ten_floods_leave_some<H: Harness>() {
     b.watcher.close();
 }
 
+/// A dozen sources flood a pool of eight swap buffers with small messages, and the program keeps
+/// the leases: at the end one buffer has room left, but it is not a whole one. The reads were
+/// resumed for it in every turn, and the loop never slept.
+pub fn reads_that_wait_for_whole_buffers_let_the_loop_sleep<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().buffer_size(4096).swap_limit(8 * 4096));
+    let pairs = b.pairs(12);
+    for &(here, _) in &pairs {
+        b.submit(Op::read(here).multishot());
+    }
+    let mut kept = Vec::new();
+    loop {
+        for &(_, there) in &pairs {
+            let write = b.submit(Op::write(there, vec![7; 100]));
+            b.end(write);
+        }
+        b.look_for(Duration::from_millis(20));
+        let come = b.now();
+        if come.is_empty() {
+            break;
+        }
+        kept.extend(come.into_iter().map(expect_read));
+    }
+    let before = b.watcher.counters();
+    b.pass(Duration::from_millis(100));
+    let after = b.watcher.counters();
+    assert!(after.turns - before.turns < 20, "it never sleeps: {before:?}, then {after:?}");
+    drop(kept);
+    assert!(!b.take(12).is_empty());
+    b.watcher.close();
+}
+
 /// Sixty sources wait, and leases come back one by one: each lease resumes one source, not all.
 pub fn one_lease_lets_one_read_go_on<H: Harness>() {
     const MANY: usize = 60;

@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use windlass::driver::OpCode;
 use windlass::{Buf, Completion, Done, ErrorKind, Handle, Ready, Reason, Source};
 
+use super::files::is_work;
 use super::state::*;
 use super::steps::Keep;
 use crate::worlds::World;
 
+/// The end of what the kernel has lost the answer of.
+const LOST: End = End::Failed(ErrorKind::Os(libc::EIO));
 /// The errnos that a broken connection may report.
 const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
 
@@ -46,7 +49,7 @@ impl<W: World> Model<W> {
             }
         };
         assert_eq!(old + count, done.len(), "the count of a wait");
-        assert!(!self.closed || count > 0, "a closed watcher waits");
+        assert!(!self.closed || count > 0 || self.is_at_work(), "a closed watcher waits");
         if let Some(span) = span {
             assert!(count > 0 || now >= before + span, "a wait without result is not early");
         }
@@ -88,9 +91,12 @@ impl<W: World> Model<W> {
         let mut connecting = 0;
         for op in self.pending() {
             let record = &self.ops[op];
-            assert!(!record.due_now, "its end was not reported: {record:?}");
+            // A late cancel is answered in a later wait.
+            let due = record.due_now && self.slack.is_zero();
+            assert!(!due, "its end was not reported: {record:?}");
             assert!(!record.must_tear, "what is behind a torn write goes on: {record:?}");
-            let late = record.overdue.is_some_and(|overdue| overdue < before);
+            let is_over = record.overdue.is_some_and(|overdue| overdue + self.slack < before);
+            let late = is_over && record.work.is_none();
             assert!(!late, "it has not expired: {record:?}");
             in_flight += 1;
             connecting += u64::from(record.code == OpCode::Connect);
@@ -101,7 +107,13 @@ impl<W: World> Model<W> {
         let unsettled = counters.quiet_done - self.quiet_done;
         assert_eq!(counters.in_flight + unsettled, in_flight, "operations in flight");
         let sources = self.ports.iter().filter(|port| !port.aborted).count() as u64;
-        assert_eq!(counters.sources, sources + connecting, "sources");
+        // What closes a file on a thread has taken its source away.
+        let closes = |port: &Port| port.file.is_some() && !port.aborted;
+        let closing =
+            (0..self.ports.len()).filter(|&at| closes(&self.ports[at]) && self.is_closing(at));
+        let least = sources + connecting - closing.count() as u64;
+        let range = least..=sources + connecting;
+        assert!(range.contains(&counters.sources), "{} sources, not {range:?}", counters.sources);
         let most = self.limits.chunk as usize * self.limits.chunks;
         assert!(counters.swap_bytes as usize <= most, "more swap buffers than allowed");
         assert_eq!(counters.submitted, self.accepted + self.posts, "submitted");
@@ -120,6 +132,9 @@ impl<W: World> Model<W> {
                 list.copied().find(|&op| self.ops[op].ended.is_none())
             };
             let Some(write) = head(WRITES).map(|op| &self.ops[op]) else { continue };
+            if write.work.is_some() {
+                continue;
+            }
             assert!(write.code == OpCode::Write, "at the head, but not done: {write:?}");
             let reader = self.peer(port).filter(|&peer| self.is_open(peer));
             let reads = reader.map(|peer| self.ports[peer].lists[READS].iter());
@@ -166,7 +181,8 @@ impl<W: World> Model<W> {
     fn check_queued_bytes(&mut self) {
         for port in 0..self.ports.len() {
             let Some(queued) = self.queued_bytes(port) else {
-                assert!(self.ports[port].aborted, "a source is stale");
+                let is_left = self.ports[port].file.is_some() && self.is_closing(port);
+                assert!(self.ports[port].aborted || is_left, "a source is stale");
                 continue;
             };
             let pending = self.pending().map(|op| &self.ops[op]);
@@ -189,7 +205,6 @@ impl<W: World> Model<W> {
     /// Enters a completion, and checks it.
     fn account(&mut self, c: &Completion, now: Instant) {
         self.delivered += 1;
-        assert!(!c.is_late(), "nothing here goes on after its deadline: {c:?}");
         if let Ok(Done::Message(message)) = &c.result {
             assert!(c.source.is_none() && !c.has_more());
             assert_eq!(self.posted.pop_front(), Some(c.token), "the order of messages");
@@ -204,6 +219,8 @@ impl<W: World> Model<W> {
         assert_eq!(c.ticket(), record.ticket, "{c:?}; {record:?}");
         assert_eq!(c.code(), record.code, "{c:?}; {record:?}");
         assert_eq!(c.source, if record.end.is_some() { record.source } else { Source::NONE });
+        let late = !c.is_late() || self.may_be_late(record, now);
+        assert!(late, "it goes on after its end: {c:?}; {record:?}");
         let end = End::of(&c.result);
         self.check_end(index, c, end, now);
         self.check_memory(index, c);
@@ -225,23 +242,35 @@ impl<W: World> Model<W> {
             record.due_now = false;
             record.must_tear = false;
         }
+        if c.is_late() {
+            self.count(format!("{code:?} late"));
+        }
         let what = match end {
             End::Failed(kind) if c.bytes() > 0 => format!("{code:?} {kind:?} after bytes"),
             _ => format!("{code:?} {end:?}"),
         };
         self.count(what);
+        if is_work(code) {
+            self.work_ended(index, end, c.bytes());
+        }
         let Some(port) = port else { return };
         match (code, end) {
             (OpCode::Close, End::Done) => self.aborted(port),
             (OpCode::Shutdown, End::Done) => self.ports[port].shut = true,
             (OpCode::Shutdown, End::Failed(ErrorKind::Os(_))) => self.ports[port].shut = true,
             (OpCode::Read | OpCode::ReadInto | OpCode::ReadAppend, End::Nothing)
-            | (OpCode::ReadExact, End::Failed(ErrorKind::Eof))
-            | (
+            | (OpCode::ReadExact, End::Failed(ErrorKind::Eof)) => self.ports[port].over = true,
+            (
                 OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend,
                 End::Failed(ErrorKind::Os(_)),
-            ) => self.ports[port].over = true,
+            ) if !(self.losses && end == LOST) => self.ports[port].over = true,
             _ => {}
+        }
+        if self.losses
+            && end == LOST
+            && let Some((stream, _)) = self.ports[port].stream
+        {
+            self.streams[stream].lost = true;
         }
         if direction(code) == Some(WRITES) {
             self.tear(index, port, end, c.bytes());
@@ -251,7 +280,8 @@ impl<W: World> Model<W> {
     /// A write that ends partly sent ends those behind it.
     fn tear(&mut self, index: usize, port: usize, end: End, bytes: usize) {
         let record = &self.ops[index];
-        let partly = record.code == OpCode::Write && bytes > 0;
+        let lost = end == LOST && self.losses;
+        let partly = record.code == OpCode::Write && (bytes > 0 || lost);
         let tears = matches!(
             end,
             End::Failed(ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Os(_))
@@ -279,6 +309,10 @@ impl<W: World> Model<W> {
         let error_of = |kind| end == End::Failed(kind);
         let bytes = c.bytes();
         let fits = match (record.code, &c.result) {
+            (code, _) if is_work(code) => {
+                let work = record.work.as_ref().expect("it was planned");
+                self.fits_work(record, work, c)
+            }
             (OpCode::Nop, Ok(Done::Nop)) => true,
             (OpCode::Timer, Ok(Done::Timer)) => record.due.is_some_and(|due| due <= now),
             (OpCode::Read, Ok(Done::Read(data))) => {
@@ -325,6 +359,7 @@ impl<W: World> Model<W> {
         let port = record.end;
         let has_cause = match end {
             End::Done => true,
+            End::Nothing if record.code == OpCode::ReadAt => true,
             End::Nothing | End::Failed(ErrorKind::Eof) => {
                 direction(record.code) == Some(READS)
                     && record.code != OpCode::Accept
@@ -349,6 +384,7 @@ impl<W: World> Model<W> {
                         place < record.place && record.accepted_at <= call
                     })
             }
+            End::Failed(ErrorKind::Panicked) => record.code == OpCode::Task,
             End::Failed(ErrorKind::Os(errno)) => self.may_fail(index, errno),
             End::Failed(_) => false,
         };
@@ -364,6 +400,17 @@ impl<W: World> Model<W> {
     /// Whether the system may have reported this.
     fn may_fail(&self, index: usize, errno: i32) -> bool {
         let record = &self.ops[index];
+        let is_stream = matches!(
+            record.code,
+            OpCode::Read
+                | OpCode::ReadInto
+                | OpCode::ReadExact
+                | OpCode::ReadAppend
+                | OpCode::Write
+        );
+        if is_stream && errno == libc::EIO && self.losses {
+            return true;
+        }
         match (record.code, record.end) {
             (OpCode::Connect, _) => {
                 let refused = [libc::ECONNREFUSED, libc::ECONNRESET].contains(&errno);
@@ -377,6 +424,10 @@ impl<W: World> Model<W> {
             (OpCode::Write, Some(port)) => {
                 let shut = errno == libc::EPIPE && self.ports[port].shut_asked;
                 shut || BROKEN.contains(&errno) && self.is_disturbed(port)
+            }
+            (code, _) if is_work(code) => {
+                let few = record.remote && self.limits.jobs < 1000;
+                few && errno == libc::ENOBUFS || self.may_fail_on_disk(code, errno)
             }
             // TCP has forgotten a connection that both ends have shut.
             (OpCode::Shutdown, Some(port)) if self.ports[port].shut && errno == libc::ENOTCONN => {
@@ -409,6 +460,7 @@ impl<W: World> Model<W> {
             Err(error) if matches!(record.code, OpCode::Read | OpCode::Accept) => {
                 return assert!(error.buf().is_empty());
             }
+            Err(error) if is_work(record.code) && self.is_left(error) => return,
             Err(error) => error.buf(),
         };
         match record.code {
@@ -418,9 +470,16 @@ impl<W: World> Model<W> {
             }
             // A lease may have moved.
             OpCode::ReadAppend if record.lease => assert!(back.is_lease(), "no lease: {c:?}"),
-            OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend | OpCode::Write => {
+            OpCode::ReadInto
+            | OpCode::ReadExact
+            | OpCode::ReadAppend
+            | OpCode::Write
+            | OpCode::ReadAt
+            | OpCode::WriteAt => {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }
+            // What it says when it panics.
+            OpCode::Task => {}
             _ => assert!(back.is_empty()),
         }
     }
@@ -485,11 +544,17 @@ impl<W: World> Model<W> {
             }
             Ok(Done::Accepted(handle)) => self.connected(handle, 1),
             Ok(Done::Connected(handle)) => self.connected(handle, 0),
+            Ok(Done::Opened(handle)) => self.opened(index, handle),
+            Ok(Done::Returned(value)) => {
+                let token: u64 = value.downcast().expect("a number");
+                assert_eq!(token, c.token, "the value of another job");
+            }
             Ok(Done::Message(message)) if !message.is_empty() => {
                 let number: u64 = message.downcast().expect("a number");
                 assert_eq!(POSTED + number, c.token);
             }
             Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Panicked => {}
             Err(error) => self.check_vec(index, error.into_buf()),
         }
     }
@@ -534,6 +599,6 @@ impl<W: World> Model<W> {
     }
 }
 
-fn same(buf: &Buf, bytes: &[u8]) -> bool {
+pub fn same(buf: &Buf, bytes: &[u8]) -> bool {
     buf.len() == bytes.len() && buf.parts().iter().flat_map(|part| &**part).eq(bytes)
 }

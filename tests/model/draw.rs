@@ -118,6 +118,28 @@ fn other() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn work() -> impl Strategy<Value = Step> {
+    let (on, offset) =
+        (any::<u8>, || prop_oneof![2 => Just(0), 3 => 0..3_000u16, 1 => 0..16_384u16]);
+    let few = |most: u16| {
+        prop_oneof![
+            4 => prop::collection::vec(1..most, 1),
+            1 => prop::collection::vec(0..most, 2..5),
+        ]
+    };
+    prop_oneof![
+        3 => (on(), how()).prop_map(|(file, how)| Step::Open { file, how }),
+        10 => (on(), offset(), few(9_000), how())
+            .prop_map(|(on, offset, rooms, how)| Step::ReadAt { on, offset, rooms, how }),
+        10 => (on(), offset(), few(6_000), how())
+            .prop_map(|(on, offset, lens, how)| Step::WriteAt { on, offset, lens, how }),
+        1 => (on(), any::<bool>(), how()).prop_map(|(on, data, how)| Step::Sync { on, data, how }),
+        2 => (on(), offset(), how()).prop_map(|(on, len, how)| Step::SetLen { on, len, how }),
+        4 => (any::<u8>(), prop::bool::weighted(0.2), how())
+            .prop_map(|(us, panics, how)| Step::Job { us, panics, how }),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let ns = prop_oneof![1 => Just(None), 2 => (0..3_000_000u32).prop_map(Some)];
     prop_oneof![
@@ -125,6 +147,7 @@ fn step() -> impl Strategy<Value = Step> {
         70 => writing(),
         40 => connecting(),
         80 => other(),
+        80 => work(),
         70 => (ns, keep()).prop_map(|(ns, keep)| Step::Wait { ns, keep }),
         1 => Just(Step::CloseWatcher),
     ]
@@ -147,7 +170,8 @@ fn limits() -> impl Strategy<Value = Limits> {
     );
     let quirks =
         prop_oneof![4 => Just(""), 1 => Just("unix-sends=off"), 1 => Just("whole-buffers=on")];
-    (tables, sizes, quirks).prop_map(|(tables, sizes, quirks)| {
+    let threads = (prop_oneof![1 => 1..4usize, 2 => Just(4096)], 1..4usize);
+    (tables, sizes, quirks, threads).prop_map(|(tables, sizes, quirks, threads)| {
         let (operations, sources, queue, reserve) = tables;
         let (chunk, chunks, write_bytes, source_bytes, turn_bytes, events) = sizes;
         // More than a quarter of a table is not kept.
@@ -164,6 +188,8 @@ fn limits() -> impl Strategy<Value = Limits> {
             turn_bytes,
             events,
             quirks,
+            jobs: threads.0,
+            threads: threads.1,
         }
     })
 }
@@ -197,10 +223,13 @@ fn ending() -> impl Strategy<Value = Ending> {
 
 /// A program of at most `most` steps.
 pub fn case(most: usize) -> impl Strategy<Value = Case> {
-    let steps = (prop::collection::vec(step(), 1..most), 0..3u8).prop_map(|(steps, start)| {
+    let steps = (prop::collection::vec(step(), 1..most), 0..4u8).prop_map(|(steps, start)| {
         let mut all = Vec::new();
-        if start > 0 {
-            let how = How { due: Due::Never, remote: false, quiet: false };
+        let how = How { due: Due::Never, remote: false, quiet: false };
+        if start == 3 {
+            all.extend((0..3).map(|file| Step::Open { file, how }));
+            all.push(Step::Wait { ns: Some(1_000_000), keep: Keep::Take });
+        } else if start > 0 {
             let accept = Step::Accept { on: 0, many: start == 1, how };
             let connect = Step::Connect { to: 1, how };
             all = vec![

@@ -48,6 +48,7 @@ impl<W: World> Model<W> {
         self.cancel_rest();
         self.drain();
         self.check_streams();
+        self.check_files();
         assert!(self.posted.is_empty(), "a message was lost");
     }
 
@@ -69,7 +70,8 @@ impl<W: World> Model<W> {
                 }
                 None => false,
             };
-            if !ends {
+            // Work ends by itself.
+            if !ends && record.work.is_none() {
                 self.cancel(op);
             }
         }
@@ -124,7 +126,7 @@ impl<W: World> Model<W> {
                     continue;
                 };
                 let heard = self.heard(reader);
-                if self.streams[stream].unmatched {
+                if self.streams[stream].unmatched || self.streams[stream].lost {
                     continue;
                 }
                 let whole = !self.closed && !self.is_disturbed(reader);
@@ -157,7 +159,12 @@ impl<W: World> Model<W> {
 
     /// The watcher is closed: everything is delivered, then it says so, again and again.
     pub fn drain_closed(&mut self) {
-        while self.wait(None, Keep::Take) > 0 {}
+        while self.wait(None, Keep::Take) > 0 || self.is_at_work() {
+            if self.is_at_work() {
+                let count = self.wait(Some(W::BOUND), Keep::Take);
+                assert!(count > 0 || !self.is_at_work(), "work does not end");
+            }
+        }
         assert!(self.pending().next().is_none());
         for _ in 0..2 {
             assert_eq!(self.wait(Some(W::BOUND), Keep::Take), 0);
@@ -166,5 +173,6 @@ impl<W: World> Model<W> {
         let refused = self.watcher.submit(windlass::Op::nop()).expect_err("it is closed");
         assert_eq!(refused.reason, windlass::Reason::Closed);
         self.check_streams();
+        self.check_files();
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
-use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source};
+use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source, Submitter};
 
+use super::files::{Work, is_work};
 use super::state::*;
 use super::steps::*;
 use crate::worlds::World;
@@ -17,17 +18,46 @@ const PORTS: usize = 14;
 pub struct Plan {
     op: Op,
     port: Option<usize>,
-    payload: Vec<u8>,
+    pub payload: Vec<u8>,
     prefix: Vec<u8>,
-    wanted: usize,
+    pub wanted: usize,
     target: Option<usize>,
+    pub work: Option<Work>,
     times: Option<(Option<Instant>, Option<Duration>)>,
 }
 
 impl Plan {
     pub fn new(op: Op, port: Option<usize>) -> Plan {
         let (payload, prefix) = (Vec::new(), Vec::new());
-        Plan { op, port, payload, prefix, wanted: 0, target: None, times: None }
+        Plan { op, port, payload, prefix, wanted: 0, target: None, work: None, times: None }
+    }
+}
+
+/// The sorts of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Stream,
+    Listener,
+    File,
+}
+
+impl Sort {
+    fn is(port: &Port) -> Sort {
+        match (port.stream, port.file) {
+            (Some(_), _) => Sort::Stream,
+            (None, Some(_)) => Sort::File,
+            (None, None) => Sort::Listener,
+        }
+    }
+
+    /// A listener once in so many times, else a stream.
+    fn of(on: u8, every: u8) -> Sort {
+        if on.is_multiple_of(every) { Sort::Listener } else { Sort::Stream }
+    }
+
+    /// As `of`, and as often a file.
+    fn any(on: u8, every: u8) -> Sort {
+        if on % every == 1 { Sort::File } else { Sort::of(on, every) }
     }
 }
 
@@ -48,6 +78,15 @@ fn full(reason: Reason, limit: Limit) -> Option<u32> {
 }
 
 impl<W: World> Model<W> {
+    /// A call of another thread.
+    fn elsewhere<T: Send>(&self, call: impl FnOnce(&Submitter) -> T + Send) -> T {
+        let submitter = self.submitter.clone();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || call(&submitter));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     /// Whether the queue is surely full: each surely queued abort takes a place, or exceeds the
     /// bound.
     fn is_full(&self) -> bool {
@@ -147,6 +186,8 @@ impl<W: World> Model<W> {
         let must_meet_the_bound = how.remote && self.is_full();
         let before = self.watcher.update_now();
         let answer = match how.remote {
+            // From another thread, or from this one.
+            true if index.is_multiple_of(3) => self.elsewhere(|other| other.submit(op)),
             true => self.submitter.submit(op),
             false => self.watcher.submit(op),
         };
@@ -187,6 +228,7 @@ impl<W: World> Model<W> {
             wanted: plan.wanted,
             interest,
             target: plan.target,
+            work: plan.work,
             memory,
             due: at.or(timeout.map(|timeout| before + timeout)),
             overdue: match how.remote {
@@ -229,11 +271,16 @@ impl<W: World> Model<W> {
                 counters.in_flight + reserve >= u64::from(limits.operations)
             }
             _ if full(reason, Limit::Sources) == Some(limits.sources) => {
-                code == OpCode::Connect && counters.sources + reserve >= u64::from(limits.sources)
+                let lingers = self.may_linger() && counters.free_sources == 0;
+                let taken = counters.sources + reserve >= u64::from(limits.sources);
+                code == OpCode::Connect && (taken || lingers)
             }
             _ if full(reason, Limit::Writes) == Some(limits.write_bytes) => {
                 let queued = port.and_then(|port| self.queued_bytes(port));
                 code == OpCode::Write && queued.is_some_and(|queued| queued > 0)
+            }
+            _ if full(reason, Limit::Jobs) == Some(limits.jobs as u32) => {
+                is_work(code) && counters.in_flight >= limits.jobs as u64
             }
             _ if full(reason, Limit::RemoteQueue) == Some(limits.queue as u32) => {
                 // The id goes back to the loop, not into the reserve.
@@ -254,10 +301,9 @@ impl<W: World> Model<W> {
     }
 
     /// A port of the wanted sort, mostly an open one.
-    fn pick(&self, on: u8, listener: bool) -> Option<usize> {
-        let all: Vec<usize> = (0..self.ports.len())
-            .filter(|&port| self.ports[port].stream.is_none() == listener)
-            .collect();
+    pub fn pick(&self, on: u8, sort: Sort) -> Option<usize> {
+        let all: Vec<usize> =
+            (0..self.ports.len()).filter(|&port| Sort::is(&self.ports[port]) == sort).collect();
         let open: Vec<usize> = all.iter().copied().filter(|&port| self.is_open(port)).collect();
         let from = if on < 245 && !open.is_empty() { open } else { all };
         (!from.is_empty()).then(|| from[on as usize % from.len()])
@@ -268,7 +314,7 @@ impl<W: World> Model<W> {
             Step::Pair { tcp, remote } => self.pair(tcp, remote),
             Step::Listen => self.listen(),
             Step::Accept { on, many, how } => {
-                let Some(port) = self.pick(on, true) else {
+                let Some(port) = self.pick(on, Sort::Listener) else {
                     return;
                 };
                 let op = Op::accept(self.ports[port].source);
@@ -279,19 +325,19 @@ impl<W: World> Model<W> {
             }
             Step::Connect { to, how } => self.connect(to, how),
             Step::Read { on, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 self.submit(Plan::new(Op::read(self.ports[port].source), Some(port)), how);
             }
             Step::ReadMany { on, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 self.read_many(port, how);
             }
             Step::ReadInto { on, ref rooms, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 let room = |&room: &u16| Vec::with_capacity(room as usize);
@@ -307,7 +353,7 @@ impl<W: World> Model<W> {
                 self.submit(Plan::new(op, Some(port)), how);
             }
             Step::ReadExact { on, count, spare, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 let room: Vec<u8> = Vec::with_capacity(count as usize + spare as usize);
@@ -317,7 +363,7 @@ impl<W: World> Model<W> {
                 self.submit(plan, how);
             }
             Step::ReadAppend { on, len, spare, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 let prefix: Vec<u8> = (0..len).map(|i| i as u8).collect();
@@ -326,7 +372,7 @@ impl<W: World> Model<W> {
                 self.append(port, Buf::from(room), prefix, how);
             }
             Step::AppendLease { on, which, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 if self.unique.is_empty() {
@@ -347,14 +393,14 @@ impl<W: World> Model<W> {
                 }
             }
             Step::Idle { on, ms } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                let Some(port) = self.pick(on, Sort::of(on, 16)) else {
                     return;
                 };
                 self.set_idle(port, ms.map(|ms| Duration::from_millis(ms.into())));
             }
             Step::Move { which, due } => self.reschedule(which, due),
             Step::Write { on, len, owner, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 let payload = self.draw(port, (len as usize).min(self.world.most_bytes()));
@@ -367,7 +413,7 @@ impl<W: World> Model<W> {
                 self.write(port, buf, payload, how);
             }
             Step::WriteParts { on, ref lens, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 let parts: Vec<Vec<u8>> =
@@ -377,7 +423,7 @@ impl<W: World> Model<W> {
                 self.write(port, Buf::list(parts), payload, how);
             }
             Step::WriteLease { on, which, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 if self.held.is_empty() {
@@ -399,19 +445,21 @@ impl<W: World> Model<W> {
                 self.write(port, Buf::from(lease), payload, how);
             }
             Step::Shutdown { on, how } => {
-                let Some(port) = self.pick(on, false) else {
+                let Some(port) = self.pick(on, Sort::Stream) else {
                     return;
                 };
                 self.submit(Plan::new(Op::shutdown(self.ports[port].source), Some(port)), how);
             }
             Step::Close { on, how } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                let Some(port) = self.pick(on, Sort::any(on, 16)) else {
                     return;
                 };
-                self.submit(Plan::new(Op::close(self.ports[port].source), Some(port)), how);
+                let mut plan = Plan::new(Op::close(self.ports[port].source), Some(port));
+                plan.work = self.ports[port].file.map(|_| Work::Close);
+                self.submit(plan, how);
             }
             Step::Poll { on, interest, how } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                let Some(port) = self.pick(on, Sort::of(on, 8)) else {
                     return;
                 };
                 let all = [Ready::READABLE, Ready::WRITABLE, Ready::READ_CLOSED];
@@ -423,7 +471,7 @@ impl<W: World> Model<W> {
                 self.submit(plan, how);
             }
             Step::Drained { on, bytes, how } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(16)) else {
+                let Some(port) = self.pick(on, Sort::of(on, 16)) else {
                     return;
                 };
                 let op = Op::wait_drained(self.ports[port].source, bytes.into());
@@ -445,22 +493,28 @@ impl<W: World> Model<W> {
                 let how = How { due: Due::Never, remote, quiet: false };
                 self.submit(Plan::new(Op::nop(), None), how);
             }
+            Step::Open { file, how } => self.open_file(file, how),
+            Step::ReadAt { on, offset, ref rooms, how } => self.read_at(on, offset, rooms, how),
+            Step::WriteAt { on, offset, ref lens, how } => self.write_at(on, offset, lens, how),
+            Step::Sync { on, data, how } => self.sync(on, data, how),
+            Step::SetLen { on, len, how } => self.set_len(on, len, how),
+            Step::Job { us, panics, how } => self.job(us, panics, how),
             Step::Refused { on, which } => self.refused(on, which),
             Step::Abort { on, remote } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                let Some(port) = self.pick(on, Sort::any(on, 8)) else {
                     return;
                 };
                 self.abort(port, remote);
             }
             Step::Reattach { on } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                let Some(port) = self.pick(on, Sort::any(on, 8)) else {
                     return;
                 };
                 self.reattach(port);
             }
             Step::Cancel { which, remote } => self.cancel_some(which, remote),
             Step::CancelAll { on } => {
-                let Some(port) = self.pick(on, on.is_multiple_of(8)) else {
+                let Some(port) = self.pick(on, Sort::any(on, 8)) else {
                     return;
                 };
                 self.cancel_all(port);
@@ -497,6 +551,12 @@ impl<W: World> Model<W> {
         }
     }
 
+    /// Whether an aborted source may keep its place: until a late cancel is answered, or the work
+    /// on a file has ended.
+    fn may_linger(&self) -> bool {
+        !self.slack.is_zero() || self.is_at_work()
+    }
+
     /// Attaches, unless there is a reason not to.
     pub fn attach(&mut self, handle: Handle) -> Option<Source> {
         match self.watcher.attach(handle) {
@@ -504,7 +564,8 @@ impl<W: World> Model<W> {
             Err(rejected) => {
                 let counters = self.watcher.counters();
                 let limit = u64::from(self.limits.sources);
-                let near = counters.sources + self.limits.reserve as u64 >= limit;
+                let near = counters.sources + self.limits.reserve as u64 >= limit
+                    || self.may_linger() && counters.free_sources == 0;
                 let right = match rejected.reason {
                     Reason::Closed => self.closed,
                     reason => full(reason, Limit::Sources).is_some() && near && !self.closed,
@@ -560,7 +621,7 @@ impl<W: World> Model<W> {
     }
 
     fn connect(&mut self, to: u8, how: How) {
-        let target = if to.is_multiple_of(8) { None } else { self.pick(to, true) };
+        let target = if to.is_multiple_of(8) { None } else { self.pick(to, Sort::Listener) };
         let address: Address = match target {
             Some(port) => self.ports[port].address.clone().expect("a listener has one"),
             None => self.world.nowhere(),
@@ -629,6 +690,8 @@ impl<W: World> Model<W> {
         let after = self.watcher.update_now();
         let port = self.ops[op].end;
         let ends = port.is_some_and(|port| self.ports[port].aborted);
+        // Work that goes on was asked to end already.
+        let goes_on = self.may_be_late(&self.ops[op], after);
         let record = &mut self.ops[op];
         match answer {
             Ok(()) => {
@@ -640,7 +703,7 @@ impl<W: World> Model<W> {
                 self.count("rescheduled");
             }
             Err(Reason::Stale) => {
-                let asked = record.cancelled_at.is_some() || ends;
+                let asked = record.cancelled_at.is_some() || ends || goes_on;
                 record.due_now |= record.ended.is_none() && !asked;
             }
             Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
@@ -657,12 +720,17 @@ impl<W: World> Model<W> {
 
     /// Submissions that must be refused, and why.
     fn refused(&mut self, on: u8, which: u8) {
-        let Some(port) = self.pick(on, which % 12 == 5) else {
+        let sort = match which % 17 {
+            5 => Sort::Listener,
+            14 | 15 => Sort::File,
+            _ => Sort::Stream,
+        };
+        let Some(port) = self.pick(on, sort) else {
             return;
         };
         let source = self.ports[port].source;
         let room = |len: usize| Vec::<u8>::with_capacity(len);
-        let (op, reason) = match which % 12 {
+        let (op, reason) = match which % 17 {
             0 => (Op::read_into(source, "static"), Reason::EmptyBuffer),
             1 => (Op::read_into(source, room(0)), Reason::EmptyBuffer),
             2 => (Op::read_exact(source, room(8), 9), Reason::BadCount),
@@ -674,6 +742,11 @@ impl<W: World> Model<W> {
             8 => (Op::recv_from(source), Reason::Unsupported),
             9 => (Op::send_to(source, vec![7; 7], self.world.nowhere()), Reason::Unsupported),
             10 => (Op::read_vectored(source, vec![room(0), room(0)]), Reason::EmptyBuffer),
+            11 => (Op::read_at(source, room(8), 0), Reason::Unsupported),
+            12 => (Op::set_len(source, 1), Reason::Unsupported),
+            13 => (Op::write_at(source, vec![7; 7], 0), Reason::Unsupported),
+            14 => (Op::write_at(source, room(8), 0), Reason::EmptyBuffer),
+            15 => (Op::read(source), Reason::Unsupported),
             _ => (Op::read_exact(source, "static", 3), Reason::BadCount),
         };
         if self.ports[port].reserved && op.source() == source {
@@ -696,7 +769,10 @@ impl<W: World> Model<W> {
         self.call += 1;
         let source = self.ports[port].source;
         if remote {
-            self.submitter.abort(source);
+            match source.index() % 2 {
+                0 => self.submitter.abort(source),
+                _ => self.elsewhere(|other| other.abort(source)),
+            }
             self.ask_to_abort(port);
             return;
         }
@@ -755,7 +831,12 @@ impl<W: World> Model<W> {
         };
         if remote {
             let (full_queue, may_be_full) = (self.is_full(), self.may_be_full());
-            match self.submitter.cancel(self.ops[op].ticket) {
+            let ticket = self.ops[op].ticket;
+            let answer = match op % 2 {
+                0 => self.submitter.cancel(ticket),
+                _ => self.elsewhere(|other| other.cancel(ticket)),
+            };
+            match answer {
                 Ok(()) => {
                     assert!(!full_queue && !self.closed);
                     self.requests.push_back(Request::Cancel(op));
@@ -781,7 +862,9 @@ impl<W: World> Model<W> {
             self.flush();
         }
         let answer = self.watcher.cancel(self.ops[op].ticket);
-        let call = self.call;
+        let (call, now) = (self.call, self.watcher.update_now());
+        // Work that goes on was asked to end already.
+        let goes_on = self.may_be_late(&self.ops[op], now);
         let record = &mut self.ops[op];
         if record.ended.is_some() {
             assert!(!answer, "a stale ticket was cancelled: {record:?}");
@@ -789,7 +872,7 @@ impl<W: World> Model<W> {
             record.cancelled_at.get_or_insert(call);
             record.must_answer = true;
         } else {
-            record.due_now = true;
+            record.due_now = !goes_on;
         }
     }
 
@@ -812,7 +895,7 @@ impl<W: World> Model<W> {
             let call = self.call;
             let record = &mut self.ops[op];
             record.cancelled_at.get_or_insert(call);
-            record.due_now = true;
+            record.due_now = record.work.is_none();
         }
     }
 
@@ -872,7 +955,8 @@ impl<W: World> Model<W> {
         }
         let pending: Vec<usize> = self.pending().collect();
         for op in pending {
-            self.ops[op].due_now = true;
+            // Work that has begun ends when it ends.
+            self.ops[op].due_now = self.ops[op].work.is_none();
         }
         self.watcher.close();
     }

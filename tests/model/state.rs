@@ -11,6 +11,7 @@ use windlass::{
     Buf, Completions, Done, Error, ErrorKind, Lease, Source, Submitter, Ticket, Watcher,
 };
 
+use super::files::{Disk, FILES, Work};
 use super::steps::{Case, Due, Limits};
 use crate::worlds::World;
 
@@ -71,6 +72,8 @@ pub struct Record {
     pub interest: u16,
     /// The listener that it connects to.
     pub target: Option<usize>,
+    /// What it does beside the sockets: with a file, or as a job.
+    pub work: Option<Work>,
     /// Where its memory is, and how much.
     pub memory: Vec<Memory>,
     /// No completion may say that it expired before this.
@@ -100,7 +103,7 @@ impl fmt::Debug for Record {
         write!(f, ", wants {}, has {}", self.wanted.max(self.payload.len()), self.moved)?;
         write!(f, ", due {:?} to {:?}", self.due, self.overdue)?;
         write!(f, ", cancelled at {:?}, due now {}", self.cancelled_at, self.due_now)?;
-        write!(f, ", must tear {}, ended {:?}", self.must_tear, self.ended)
+        write!(f, ", must tear {}, ended {:?}, {:?}", self.must_tear, self.ended, self.work)
     }
 }
 
@@ -120,13 +123,15 @@ impl Memory {
     }
 }
 
-/// A source: one end of a connection, or a listener.
+/// A source: one end of a connection, a listener, or a file.
 #[derive(Debug)]
 pub struct Port {
     pub source: Source,
     /// Its connection and which side of it; none for a listener.
     pub stream: Option<(usize, usize)>,
     pub address: Option<windlass::Address>,
+    /// Which file it is.
+    pub file: Option<usize>,
     /// Abort was asked for, or a close has completed.
     pub aborted: bool,
     /// Its operations may end as aborted.
@@ -168,6 +173,8 @@ pub struct Stream {
     pub ports: [Option<usize>; 2],
     /// One end was aborted or closed, so that the other may meet errors and lose bytes.
     pub disturbed: bool,
+    /// The kernel has lost an answer: what has moved is not known.
+    pub lost: bool,
     /// Which end is the other end of which is not known.
     pub unmatched: bool,
     /// Bytes drawn from each side's pattern.
@@ -200,6 +207,9 @@ impl Held {
     }
 }
 
+/// Enough for several late cancels in a row.
+const LATE: Duration = Duration::from_millis(10);
+
 pub struct Model<W: World> {
     pub world: W,
     pub watcher: Watcher<W::Driver>,
@@ -208,6 +218,10 @@ pub struct Model<W: World> {
     pub calm: bool,
     /// Connections can break by themselves.
     pub resets: bool,
+    /// The kernel may lose answers.
+    pub losses: bool,
+    /// How late a cancel may reach what is in the kernel.
+    pub slack: Duration,
     /// Connects can fail by themselves.
     pub refusals: bool,
     pub submitter: Submitter,
@@ -219,6 +233,9 @@ pub struct Model<W: World> {
     pub streams: Vec<Stream>,
     /// Connections by the address of their connecting end.
     pub by_address: HashMap<String, usize>,
+    pub disks: Vec<Disk>,
+    /// Work on files can fail.
+    pub disk_fails: bool,
     pub posted: VecDeque<u64>,
     pub next_post: u64,
     pub done: Completions,
@@ -251,6 +268,8 @@ impl<W: World> Model<W> {
             limits: case.limits.clone(),
             calm: *faults == Faults::none(),
             resets: faults.reset > 0.0,
+            losses: W::LOSES && faults.lost_answer > 0.0,
+            slack: if W::LOSES && faults.late_cancel > 0.0 { LATE } else { Duration::ZERO },
             refusals: faults.connect_refused > 0.0 || faults.aborted > 0.0 || faults.emfile > 0.0,
             submitter,
             requests: VecDeque::new(),
@@ -259,6 +278,8 @@ impl<W: World> Model<W> {
             ports: Vec::new(),
             streams: Vec::new(),
             by_address: HashMap::new(),
+            disk_fails: faults.file_error > 0.0 || faults.disk_full > 0.0,
+            disks: (0..FILES).map(|_| Disk::default()).collect(),
             posted: VecDeque::new(),
             next_post: 0,
             done: Completions::new(),
@@ -326,6 +347,7 @@ impl<W: World> Model<W> {
             source,
             stream,
             address: None,
+            file: None,
             aborted: false,
             ending: false,
             reserved: false,

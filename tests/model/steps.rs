@@ -28,6 +28,8 @@ pub struct Limits {
     pub events: usize,
     /// Ways of the ring that this kernel would not take, or would.
     pub quirks: &'static str,
+    pub jobs: usize,
+    pub threads: usize,
 }
 
 impl Limits {
@@ -44,6 +46,8 @@ impl Limits {
             .turn_budget(self.turn_bytes)
             .events_per_wait(self.events)
             .quirks(self.quirks)
+            .max_jobs(self.jobs)
+            .threads(self.threads)
     }
 }
 
@@ -127,6 +131,12 @@ pub enum Step {
     Drained { on: u8, bytes: u16, how: How },
     Timer { ns: u32, absolute: bool, remote: bool },
     Nop { remote: bool },
+    Open { file: u8, how: How },
+    ReadAt { on: u8, offset: u16, rooms: Vec<u16>, how: How },
+    WriteAt { on: u8, offset: u16, lens: Vec<u16>, how: How },
+    Sync { on: u8, data: bool, how: How },
+    SetLen { on: u8, len: u16, how: How },
+    Job { us: u8, panics: bool, how: How },
     Refused { on: u8, which: u8 },
     Abort { on: u8, remote: bool },
     Reattach { on: u8 },

@@ -1,17 +1,15 @@
 //! The kernels that random programs run on: one trait, so that a program is written once.
 #![allow(dead_code)] // each test binary uses its own part
-#![allow(unsafe_code)] // a kernel promises the bytes that it has written
 
-use std::cell::RefCell;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use windlass::driver::{Auto, Driver};
-use windlass::kernel::Proactor;
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Builder, DriverKind, Handle, Watcher};
-
-mod completing;
 
 /// The parameters of a kernel: part of every case, so that a failure can be repeated.
 #[derive(Clone, Debug)]
@@ -28,10 +26,14 @@ pub trait World: Sized {
     type Driver: Driver;
     /// What `explain` calls the driver.
     const NAME: &'static str;
+    /// Whether the kernel may lose the answers of what it completes, as the faults say.
+    const LOSES: bool = false;
     /// How long something may take that has to happen (on the kernel's clock).
     const BOUND: Duration;
     /// The longest wait of a random program.
     const LONGEST_WAIT: Duration;
+    /// Whether its time and its threads are the system's.
+    const REAL: bool = false;
 
     fn open(network: &Network) -> Self;
     fn watcher(&self, builder: Builder) -> Watcher<Self::Driver>;
@@ -46,6 +48,14 @@ pub trait World: Sized {
     /// The longest write that makes sense: very many small pieces only cost time.
     fn most_bytes(&self) -> usize {
         usize::MAX
+    }
+    /// The path of a file, which nobody else uses.
+    fn file(&self, number: usize) -> PathBuf {
+        PathBuf::from(number.to_string())
+    }
+    /// What is in it, if it is there.
+    fn contents(&self, number: usize) -> Option<Vec<u8>> {
+        std::fs::read(self.file(number)).ok()
     }
     /// Whether nothing has happened that the watcher has not taken.
     fn is_quiet(&self, _watcher: &mut Watcher<Self::Driver>) -> bool {
@@ -68,6 +78,9 @@ pub struct Os<const BY: u8> {
     /// Bound, but not listening.
     silent: socket2::Socket,
     buffer: usize,
+    /// Where its files are, once there are any.
+    directory: OnceCell<Directory>,
+    in_memory: bool,
 }
 
 pub type Real = Os<SELECTOR>;
@@ -88,14 +101,15 @@ impl<const BY: u8> World for Os<BY> {
     };
     const BOUND: Duration = Duration::from_secs(20);
     const LONGEST_WAIT: Duration = Duration::from_micros(1500);
+    const REAL: bool = true;
 
     fn open(network: &Network) -> Self {
         let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         let silent = silent.expect("a socket");
         let at = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         silent.bind(&at.into()).expect("a port");
-        let buffer = network.buffer;
-        Os { silent, buffer }
+        let (buffer, in_memory) = (network.buffer, network.seed.is_multiple_of(2));
+        Os { silent, buffer, directory: OnceCell::new(), in_memory }
     }
 
     fn watcher(&self, builder: Builder) -> Watcher {
@@ -133,11 +147,42 @@ impl<const BY: u8> World for Os<BY> {
         at.as_socket().expect("an internet address").into()
     }
 
+    fn file(&self, number: usize) -> PathBuf {
+        let directory = self.directory.get_or_init(|| Directory::new(self.in_memory));
+        directory.0.join(number.to_string())
+    }
+
     fn narrow(&self, watcher: &mut Watcher, source: windlass::Source) {
         if let Ok(fd) = watcher.fd(source) {
             let socket = socket2::SockRef::from(&fd);
             socket.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
         }
+    }
+}
+
+/// A directory that is there as long as this.
+struct Directory(PathBuf);
+
+impl Directory {
+    /// On a disk, or in memory where the system has such a place.
+    fn new(in_memory: bool) -> Directory {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let memory = Path::new("/dev/shm");
+        let parent = match in_memory && memory.is_dir() {
+            true => memory.to_owned(),
+            false => std::env::temp_dir(),
+        };
+        let path = parent.join(format!("windlass-world-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a new name");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left is in a directory for such.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -164,6 +209,10 @@ impl World for Virtual {
         Watcher::simulated_with(&self.sim, builder.config())
     }
 
+    fn contents(&self, number: usize) -> Option<Vec<u8>> {
+        self.sim.read_file(self.file(number))
+    }
+
     fn pair(&self) -> (Handle, Handle) {
         self.sim.pair()
     }
@@ -182,41 +231,54 @@ impl World for Virtual {
     }
 
     fn injected(&self) -> Vec<(&'static str, u64)> {
-        let mut all = self.sim.injected().named();
+        self.injected_but(&COMPLETING)
+    }
+}
+
+/// The faults of a kernel that completes.
+const COMPLETING: [&str; 6] =
+    ["no_buffer", "multishot_end", "lost_cancel", "late_cancel", "registration_end", "lost_answer"];
+
+/// The faults of work on files: the programs have none.
+const OF_FILES: [&str; 6] =
+    ["cache_miss", "handed_back", "short_file_read", "short_file_write", "file_error", "disk_full"];
+
+impl Virtual {
+    /// The counts of the faults that can happen to the programs.
+    fn injected_but(&self, never: &[&str]) -> Vec<(&'static str, u64)> {
         // The programs look no names up, and have no datagrams.
-        all.retain(|(fault, _)| {
-            !["lookup_failed", "partial_batch", "batch_denied"].contains(fault)
-        });
+        let always = ["lookup_failed", "partial_batch", "batch_denied"];
+        let never: Vec<&str> = never.iter().copied().chain(OF_FILES).collect();
+        let mut all = self.sim.injected().named();
+        all.retain(|(fault, _)| !always.contains(fault) && !never.contains(fault));
         all
     }
 }
 
-/// The simulated kernel as a completing kernel.
+/// The simulated kernel as one that completes.
 pub struct Completed {
     sim: Virtual,
-    seed: u64,
-    every: u64,
-    counts: RefCell<Vec<completing::Counts>>,
 }
 
 impl World for Completed {
-    type Driver = Proactor<completing::Completing>;
+    type Driver = Auto;
     const NAME: &'static str = Virtual::NAME;
+    const LOSES: bool = true;
     const BOUND: Duration = Virtual::BOUND;
     const LONGEST_WAIT: Duration = Virtual::LONGEST_WAIT;
 
     fn open(network: &Network) -> Completed {
-        // A quarter of the programs gets no faults.
-        let every = [0, 40, 12, 4][(network.seed % 4) as usize];
-        let counts = RefCell::default();
-        Completed { sim: Virtual::open(network), seed: network.seed, every, counts }
+        let sim = Virtual::open(network);
+        sim.sim.set_completing(true);
+        Completed { sim }
     }
 
-    fn watcher(&self, builder: Builder) -> Watcher<Self::Driver> {
-        let (kernel, counts) = completing::Completing::new(&self.sim.sim, self.seed, self.every);
-        self.counts.borrow_mut().push(counts);
-        let reason = "a simulation that completes".into();
-        Watcher::with_driver(Proactor::with_kernel(kernel, builder.config(), reason))
+    fn watcher(&self, builder: Builder) -> Watcher {
+        self.sim.watcher(builder)
+    }
+
+    fn contents(&self, number: usize) -> Option<Vec<u8>> {
+        self.sim.contents(number)
     }
 
     fn pair(&self) -> (Handle, Handle) {
@@ -231,12 +293,13 @@ impl World for Completed {
         self.sim.most_bytes()
     }
 
+    fn is_quiet(&self, watcher: &mut Watcher) -> bool {
+        // Answers are on their way while the simulation has an event.
+        self.sim.sim.next_timeout().is_none() && self.sim.is_quiet(watcher)
+    }
+
     fn injected(&self) -> Vec<(&'static str, u64)> {
-        let mut all = self.sim.injected();
-        for counts in self.counts.borrow().iter() {
-            all.extend(counts.borrow().iter().map(|(fault, count)| (*fault, *count)));
-        }
-        all
+        self.sim.injected_but(&[])
     }
 }
 

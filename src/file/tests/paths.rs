@@ -347,3 +347,14 @@ fn errors_keep_their_numbers() {
         assert!(matches!(result, Err(e) if e == errno), "row {row}: {result:?}, not {errno}");
     }
 }
+
+#[test]
+fn the_system_says_how_a_file_is_open() {
+    let (mut options, path) = (std::fs::OpenOptions::new(), "/dev/null");
+    let file = options.append(true).open(path).expect("a file");
+    let facts = facts::Facts::of(file.as_raw_fd());
+    assert!(facts.is_known() && facts.appends());
+    let file = File::open(path).expect("a file");
+    let facts = facts::Facts::of(file.as_raw_fd());
+    assert!(facts.is_known() && !facts.appends());
+}

@@ -7,7 +7,7 @@ use crate::AlignedBuf;
 use crate::buf::Target;
 use crate::sys::fs;
 #[cfg(unix)]
-use crate::sys::transfer;
+use crate::sys::sendfile;
 use proptest::prelude::*;
 #[cfg(unix)]
 use std::io::Read;
@@ -377,11 +377,11 @@ fn what_the_kernel_cannot_send_is_copied() {
     let mut memory = [0; 4];
     let (socket, fd) = (to.as_raw_fd(), file.as_raw_fd());
     for (offset, sent) in [(0, 4), (8, 2), (10, 0)] {
-        assert_eq!(transfer::send_copy(socket, fd, offset, &mut memory), sent);
+        assert_eq!(sendfile::send_copy(socket, fd, offset, &mut memory), sent);
     }
     // A pipe is no socket, and takes it as well.
     let (mut end, pipe) = std::io::pipe().unwrap();
-    assert_eq!(transfer::send_copy(pipe.as_raw_fd(), fd, 4, &mut memory), 4);
+    assert_eq!(sendfile::send_copy(pipe.as_raw_fd(), fd, 4, &mut memory), 4);
     drop((to, pipe));
     let mut got = Vec::new();
     from.read_to_end(&mut got).unwrap();

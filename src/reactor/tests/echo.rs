@@ -192,7 +192,7 @@ macro_rules! in_every_mode {
     ($($body:ident)*) => {
         $(
             mod $body {
-                use crate::interest::Mode;
+                use crate::sys::interest::Mode;
                 use crate::sys::Selector;
                 #[cfg(unix)] // elsewhere it is the system's
                 use crate::sys::Poll;

@@ -5,26 +5,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::BOUND;
-use crate::bell::Bell;
 use crate::sys::Select;
+use crate::wake_state::WakeState;
 
 /// Two threads signal at the same time, and the loop blocks again between their signals.
 pub(super) fn no_signal_of_two_threads_is_lost<S: Select>() {
     let rounds = crate::seeds::races(2_000);
     let mut selector = S::new(4).unwrap();
-    let waker = selector.waker(1).unwrap();
-    let bell = Bell::new();
+    let wake = WakeState::new(selector.waker(1).unwrap());
     let queued = [const { AtomicBool::new(false) }; 2];
     let (mut blocked, over) = (0, AtomicBool::new(false));
     thread::scope(|scope| {
         for item in &queued {
-            let (bell, waker, over) = (&bell, &waker, &over);
+            let (wake, over) = (&wake, &over);
             scope.spawn(move || {
                 for _ in 0..rounds {
                     item.store(true, Ordering::SeqCst);
-                    if bell.ring() {
-                        waker.signal();
-                    }
+                    wake.notify();
                     while item.load(Ordering::SeqCst) {
                         if over.load(Ordering::SeqCst) {
                             return;
@@ -36,7 +33,7 @@ pub(super) fn no_signal_of_two_threads_is_lost<S: Select>() {
         }
         let mut taken = 0;
         while taken < 2 * rounds {
-            if bell.doze() {
+            if wake.prepare_park() {
                 blocked += 1;
                 let start = Instant::now();
                 let timeout = BOUND + Duration::from_secs(1);
@@ -46,7 +43,7 @@ pub(super) fn no_signal_of_two_threads_is_lost<S: Select>() {
                     panic!("a signal was lost after {taken} items");
                 }
             }
-            if bell.rouse() {
+            if wake.unpark() {
                 let item = |item: &&AtomicBool| item.swap(false, Ordering::SeqCst);
                 taken += queued.iter().filter(item).count() as u64;
             }

@@ -4,8 +4,8 @@ use super::*;
 use crate::buf::Buf;
 use crate::config::Config;
 use crate::proactor::Proactor;
-use crate::slots::LOOKED_THROUGH;
 use crate::source::Ticket;
+use crate::table::LOOKED_THROUGH;
 
 /// A watcher whose driver can be asked for more than a `Driver` tells.
 type Simulated = Watcher<Proactor<Sim>>;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::address::Address;
-use crate::driver::DatagramOptions;
+use crate::endpoint::DatagramOptions;
 use crate::error::ErrorKind;
 use crate::sim::Injected;
 

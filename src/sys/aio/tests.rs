@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::interest::{Mode, Ready};
 use crate::skip::{Needs, skip};
 use crate::sys::Select;
 use crate::sys::epoll::Epoll;
 use crate::sys::file_request::Code;
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::stat;
 
 const BLOCK: usize = 4096;

@@ -11,12 +11,12 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use crate::buf::Target;
-use crate::interest::Ready;
-use crate::source::SourceKind;
 use crate::sys::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd, handle, is_file, socket};
+use crate::sys::interest::Ready;
+use crate::sys::target::Target;
+use crate::sys::types::SourceKind;
 use crate::sys::windows::api::{self, WSAPOLLFD};
-use crate::sys::{Moved, check, errno, net, os_error};
+use crate::sys::{Moved, cvt, errno, net, os_error};
 
 pub(crate) use crate::sys::fd::close;
 
@@ -61,7 +61,7 @@ pub(crate) fn is_nonblocking(_: RawFd) -> io::Result<bool> {
 pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     let mut on = u32::from(on);
     // SAFETY: four bytes of a local.
-    check!(unsafe { api::ioctlsocket(socket(fd), api::FIONBIO, &mut on) })?;
+    cvt!(unsafe { api::ioctlsocket(socket(fd), api::FIONBIO, &mut on) })?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn generation() -> u32 {
 
 /// How many forks this process has seen: none.
 #[inline]
-pub(crate) fn shares() -> u32 {
+pub(crate) fn events() -> u32 {
     0
 }
 

@@ -16,12 +16,12 @@ use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::FromRawHandle;
 use std::ptr;
 
-use crate::buf::Target;
-use crate::file::Metadata;
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{AsRawFd, RawFd, handle, is_file};
+use crate::sys::target::Target;
+use crate::sys::types::Metadata;
 use crate::sys::windows::api::{self, HANDLE, OVERLAPPED};
-use crate::sys::{HowOpen, Moved, os_errno, os_error, stat};
+use crate::sys::{Moved, OpenMode, os_errno, os_error, stat};
 
 /// The most parts that one call is handed; it takes the first that has bytes.
 pub(crate) const MOST_VECTORS: usize = 1;
@@ -147,8 +147,8 @@ pub(crate) fn allocate(_: RawFd, _: u64, _: u64) -> Result<(), i32> {
 }
 
 /// Handles do not say.
-pub(crate) fn how_open(_: RawFd) -> HowOpen {
-    HowOpen::default()
+pub(crate) fn how_open(_: RawFd) -> OpenMode {
+    OpenMode::default()
 }
 
 /// Opens a file by std, shared in every mode, not inherited. `EINVAL` for one that is to bypass

@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::io;
 
-use crate::interest::{Mode, Ready};
 use crate::sys::Select;
 use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::interest::{Mode, Ready};
 use crate::sys::waker::Waker;
 
 /// There is never one.

@@ -12,15 +12,15 @@
 use std::io::{self, IoSlice};
 use std::ptr;
 
-use crate::buf::Target;
-use crate::socket_option::{SocketOption, seconds};
-use crate::source::SourceKind;
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::{VECTORS, own};
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd, of_socket, socket};
+use crate::sys::socket_option::{SocketOption, seconds};
+use crate::sys::target::Target;
+use crate::sys::types::SourceKind;
 use crate::sys::windows::api::{self, SOCKET, WSABUF};
-use crate::sys::{Moved, attempt, check, errno, os_errno, os_error};
+use crate::sys::{Moved, cvt, errno, os_errno, os_error, syscall};
 
 /// Calls have no flags that keep them from blocking.
 pub(crate) const FLAGS_PER_CALL: bool = false;
@@ -71,14 +71,14 @@ fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut len = size_of::<i32>() as i32;
     let at = (&raw mut value).cast();
     // SAFETY: four bytes of a local, as `len` says.
-    check!(unsafe { api::getsockopt(socket(fd), level, name, at, &mut len) })?;
+    cvt!(unsafe { api::getsockopt(socket(fd), level, name, at, &mut len) })?;
     Ok(value)
 }
 
 fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let (at, len) = ((&raw const value).cast(), size_of::<i32>() as i32);
     // SAFETY: four bytes of a local.
-    check!(unsafe { api::setsockopt(socket(fd), level, name, at, len) })?;
+    cvt!(unsafe { api::setsockopt(socket(fd), level, name, at, len) })?;
     Ok(())
 }
 
@@ -99,7 +99,7 @@ fn len(bytes: usize) -> i32 {
 /// recv
 pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
     // SAFETY: the target is ours to write.
-    attempt!(unsafe { api::recv(socket(fd), to.as_mut_ptr(), len(to.len()), 0) })
+    syscall!(unsafe { api::recv(socket(fd), to.as_mut_ptr(), len(to.len()), 0) })
 }
 
 /// What a stream is handed at once: Winsock takes whatever it is given while its buffer is not
@@ -130,7 +130,7 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
 
 fn send_once(fd: RawFd, bytes: &[u8]) -> Moved {
     // SAFETY: pointer and length of a slice.
-    attempt!(unsafe { api::send(socket(fd), bytes.as_ptr(), len(bytes.len()), 0) })
+    syscall!(unsafe { api::send(socket(fd), bytes.as_ptr(), len(bytes.len()), 0) })
 }
 
 /// WSARecvFrom into several targets: answers the bytes and the flags that came with them. A message
@@ -285,7 +285,7 @@ pub(crate) fn connect(fd: RawFd, to: &RawAddress) -> Moved {
 /// Shuts the writing side.
 pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
     // SAFETY: no memory is passed.
-    attempt!(unsafe { api::shutdown(socket(fd), api::SD_SEND) })
+    syscall!(unsafe { api::shutdown(socket(fd), api::SD_SEND) })
 }
 
 /// How a listener is made.
@@ -310,9 +310,9 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
         set_option(fd, api::IPPROTO_TCP, api::TCP_NODELAY, 1)?;
     }
     // SAFETY: an address and its length.
-    check!(unsafe { api::bind(socket(fd), at.as_ptr(), at.len()) })?;
+    cvt!(unsafe { api::bind(socket(fd), at.as_ptr(), at.len()) })?;
     // SAFETY: no memory is passed.
-    check!(unsafe { api::listen(socket(fd), how.backlog) })?;
+    cvt!(unsafe { api::listen(socket(fd), how.backlog) })?;
     Ok(made)
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn bind_datagram(at: &RawAddress, reuse_port: bool) -> io::Result<Own
     }
     let made = make(at.family(), api::SOCK_DGRAM).map_err(os_error)?;
     // SAFETY: an address and its length.
-    check!(unsafe { api::bind(socket(made.as_raw_fd()), at.as_ptr(), at.len()) })?;
+    cvt!(unsafe { api::bind(socket(made.as_raw_fd()), at.as_ptr(), at.len()) })?;
     Ok(made)
 }
 
@@ -335,7 +335,7 @@ fn name(
     let mut address = RawAddress::default();
     let (at, len) = address.out();
     // SAFETY: room for any address, and its length.
-    check!(unsafe { call(socket(fd), at, len) })?;
+    cvt!(unsafe { call(socket(fd), at, len) })?;
     Ok(address)
 }
 

@@ -2,20 +2,12 @@
 
 use std::io;
 
-use crate::error::Reason;
-
-/// How many descriptors this process may have open at a time.
-///
-/// # Errors
-/// [`Reason::Unsupported`]: Windows has no such limit.
-pub fn max_open_files() -> io::Result<u64> {
-    Err(Reason::Unsupported.into())
+/// There is none.
+pub(crate) fn most() -> io::Result<Option<u64>> {
+    Ok(None)
 }
 
-/// Raises the limit of open descriptors as far as the process may.
-///
-/// # Errors
-/// As for [`max_open_files`].
-pub fn raise_max_open_files() -> io::Result<u64> {
-    max_open_files()
+/// As for [`most`].
+pub(crate) fn raise() -> io::Result<Option<u64>> {
+    most()
 }

@@ -11,10 +11,10 @@ use std::os::windows::fs::{OpenOptionsExt, symlink_dir, symlink_file};
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::file::StatFs;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::{W_OK, file};
 use crate::sys::os_error;
+use crate::sys::types::StatFs;
 use crate::sys::windows::api;
 
 /// Whether it can be written at all.

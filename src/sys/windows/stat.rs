@@ -12,9 +12,9 @@ use std::mem::MaybeUninit;
 use std::os::windows::fs::OpenOptionsExt;
 use std::time::UNIX_EPOCH;
 
-use crate::file::{FileKind, Metadata};
 use crate::sys::fd::{AsRawFd, RawFd, handle};
 use crate::sys::fs::file;
+use crate::sys::types::{FileKind, Metadata};
 use crate::sys::windows::api;
 
 /// The kind of a file according to its entry in the directory.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::UdpSocket;
 
 use crate::sys::fd::{AsRawFd, RawFd};
-use crate::sys::waker::Signal;
+use crate::sys::waker::Wake;
 
 pub(crate) struct WakeFd(UdpSocket);
 
@@ -28,10 +28,10 @@ impl WakeFd {
     }
 }
 
-impl Signal for WakeFd {
+impl Wake for WakeFd {
     /// A full socket is readable already. Other `WSAEWOULDBLOCK`s are wine's, which refuses a
     /// datagram while another thread's is on its way; that one may have ended an earlier wait.
-    fn signal(&self) {
+    fn wake(&self) {
         let would_block = |result: io::Result<usize>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };

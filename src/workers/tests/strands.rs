@@ -1,7 +1,6 @@
 //! What strands promise: see [`crate::workers::strand`].
 
 use super::*;
-use crate::bell::Urgency;
 
 #[test]
 fn a_strand_runs_one_job_at_a_time_in_order() {
@@ -94,7 +93,7 @@ fn a_long_strand_delays_no_other_job() {
     assert_eq!(pool.keys(14), [0, 30, 0, 20, 10, 21, 1, 22, 11, 23, 2, 12, 3, 13]);
 }
 
-/// What is withdrawn of a strand stays behind as empty cells, which do not pile up; the strand goes
+/// What is withdrawn of a strand stays behind as empty slots, which do not pile up; the strand goes
 /// on.
 #[test]
 fn jobs_of_a_strand_are_given_back() {
@@ -152,94 +151,4 @@ fn withdrawn_strands_take_no_room() {
     drop(submit(&mut pool, 3, 7));
     gate.open(1);
     assert_eq!(pool.keys(4), [0, 1, 2, 3]);
-}
-
-/// The loop is told at once when a worker has little before it, else soon: it need not be woken for
-/// each job.
-#[test]
-fn how_soon_the_loop_must_know() {
-    let told = |sizes: &[usize]| {
-        let (tell, urgencies) = unbounded();
-        let bell = move |urgency| tell.send(urgency).unwrap();
-        let mut workers = Workers::new(1, 100, Arc::new(bell));
-        let gate = Gate::new();
-        for &bytes in sizes {
-            let Call(work, _) = gate.work(0);
-            drop(workers.submit(0, Lane::Normal, Class::Strand(1), Call(work, bytes)).unwrap());
-        }
-        assert_eq!(workers.are_ahead(), sizes.iter().sum::<usize>() > AHEAD);
-        gate.open(sizes.len());
-        let told: Vec<_> =
-            sizes.iter().map(|_| urgencies.recv_timeout(HANGS).expect("a completion")).collect();
-        while workers.take().is_some() {}
-        assert!(!workers.are_ahead(), "nothing is in flight");
-        told
-    };
-    use Urgency::{Now, Soon};
-    assert_eq!(told(&[AHEAD; 4]), [Soon, Soon, Now, Now]);
-    assert_eq!(told(&[AHEAD / 4; 6]), [Soon, Now, Now, Now, Now, Now]);
-    assert_eq!(told(&[4096; 8]), [Now; 8]);
-    assert_eq!(told(&[2 * AHEAD]), [Now]);
-}
-
-/// What a job that was withdrawn would have moved does not count.
-#[test]
-fn withdrawn_bytes_are_not_ahead() {
-    let mut pool = Pool::new(1, 100);
-    let gate = Gate::new();
-    pool.submit(0, Lane::Normal, gate.work(0));
-    gate.started();
-    let submit = |pool: &mut Pool, bytes| {
-        let Call(work, _) = call(|| 0);
-        pool.workers.submit(1, Lane::Normal, Class::Strand(1), Call(work, bytes)).unwrap()
-    };
-    let large = submit(&mut pool, 2 * AHEAD);
-    assert!(pool.workers.are_ahead());
-    assert!(pool.workers.cancel(&large).is_some());
-    assert!(!pool.workers.are_ahead());
-    drop(submit(&mut pool, AHEAD));
-    assert!(!pool.workers.are_ahead());
-    drop(submit(&mut pool, 1));
-    assert!(pool.workers.are_ahead());
-    gate.open(1);
-    assert_eq!(pool.keys(3), [0, 1, 1]);
-    assert!(!pool.workers.are_ahead());
-}
-
-/// A loop that naps takes what it was not woken for, although the next job of the strand does not
-/// end before it has.
-#[test]
-fn what_was_told_softly_is_taken_when_the_nap_ends() {
-    let mut selector = Selector::new(64).unwrap();
-    let waker = selector.waker(0).unwrap();
-    let bell = Arc::new(Bell::new());
-    let told = Arc::clone(&bell);
-    let tell = move |urgency| {
-        if if urgency == Urgency::Now { told.ring() } else { told.tap() } {
-            waker.signal();
-        }
-    };
-    let mut workers = Workers::new(1, 1000, Arc::new(tell));
-    let (gate, count) = (Gate::new(), if cfg!(miri) { 20 } else { 500 });
-    for key in 0..count {
-        let Call(work, _) = gate.work(key);
-        drop(workers.submit(key, Lane::Normal, Class::Strand(1), Call(work, AHEAD)).unwrap());
-    }
-    let start = Instant::now();
-    for key in 0..count {
-        gate.open(1);
-        let finished = loop {
-            assert!(start.elapsed() < HANGS);
-            if bell.nap() {
-                selector.select(Some(50_000)).unwrap();
-            }
-            // As a loop does: it looks when it rang or napped, and not because it was awake.
-            if bell.rouse()
-                && let Some(finished) = workers.take()
-            {
-                break finished;
-            }
-        };
-        assert_eq!(finished.key, key);
-    }
 }

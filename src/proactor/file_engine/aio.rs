@@ -1,0 +1,47 @@
+//! Linux AIO: the component that programs have too, with the proactor's own operations.
+
+use std::io;
+
+use super::NOT_BEGUN;
+use super::stage::Engine;
+use crate::aio::{AioFiles, Raw};
+use crate::completion::Completions;
+use crate::sys::fd::{AsFd, AsRawFd, RawFd};
+use crate::sys::file_request::Completed;
+use crate::verbs::{Complete, Wait};
+
+/// Requests that a context is asked to hold.
+const ENTRIES: u32 = 1024;
+
+impl Engine for AioFiles<Raw> {
+    fn open(most: u32) -> io::Result<AioFiles<Raw>> {
+        AioFiles::open(ENTRIES, most)
+    }
+
+    fn event_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Takes the answers. A denied request starts again elsewhere, unless the program chose AIO by
+/// name: then it fails.
+pub(super) fn take(
+    aio: &mut AioFiles<Raw>,
+    is_named: bool,
+    into: &mut Completions<Completed>,
+) -> usize {
+    let start = into.len();
+    let taken = aio.complete(Wait::Now, into);
+    debug_assert!(taken.is_ok(), "{taken:?}");
+    if let Some(errno) = aio.denied().filter(|_| !is_named) {
+        let failed = into.items[start..].iter_mut().filter(|answer| answer.result == -errno);
+        failed.for_each(|answer| answer.result = NOT_BEGUN);
+    }
+    into.len() - start
+}
+
+/// Why AIO gets no more requests, if it was denied.
+pub(super) fn why_denied(aio: &AioFiles<Raw>) -> Option<String> {
+    let error = aio.denied().map(io::Error::from_raw_os_error)?;
+    Some(format!("io_submit(2) has failed since the context was made: {error}"))
+}

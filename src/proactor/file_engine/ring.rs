@@ -1,0 +1,62 @@
+//! The ring for files.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The memory of a request is the caller's promise, as for `Kernel::start_file`.
+
+use std::io;
+
+use super::stage::Engine;
+use super::{NOT_BEGUN, Request};
+use crate::sys::fd::RawFd;
+use crate::sys::file_request::{Completed, is_batch};
+use crate::sys::file_ring::FileRing;
+
+pub(super) struct Ring {
+    pub(super) ring: FileRing,
+    /// The most requests that one system call submits.
+    most: u32,
+}
+
+impl Engine for Ring {
+    fn open(most: u32) -> io::Result<Ring> {
+        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
+        FileRing::open()?.map(|ring| Ring { ring, most }).map_err(refused)
+    }
+
+    fn event_fd(&self) -> RawFd {
+        self.ring.event_fd()
+    }
+}
+
+impl Ring {
+    /// Takes a request; the ring has room.
+    pub(super) fn start(&mut self, request: Request) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.push(request) };
+        if is_batch(self.ring.queued(), self.ring.in_kernel(), self.most) {
+            self.ring.flush();
+        }
+    }
+
+    /// Takes the answers. A request that the kernel denied starts again elsewhere, unless the
+    /// program chose the ring by name: then it fails.
+    pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
+        self.ring.take(into);
+        if let Some(errno) = self.ring.denied() {
+            let result = if is_named { -errno } else { NOT_BEGUN };
+            let returned = self.ring.take_returned().into_iter();
+            into.extend(returned.map(|key| Completed { key, result }));
+        }
+    }
+
+    /// Why the kernel takes no more requests, if it denied one.
+    pub(super) fn why_denied(&self) -> Option<String> {
+        let error = self.ring.denied().map(io::Error::from_raw_os_error)?;
+        let taken = self.ring.counters().submitted;
+        Some(format!(
+            "io_uring_enter(2) has failed since the ring was made: {error}; it had {taken}"
+        ))
+    }
+}

@@ -1,0 +1,72 @@
+//! How far an engine has come: unused, then open or refused.
+
+use std::io;
+
+use crate::sys::fd::RawFd;
+
+/// An engine that its first use opens, and that stands in a selector's wait.
+pub(super) trait Engine: Sized {
+    /// Opens it. One system call is to submit at most `most` requests.
+    ///
+    /// # Errors
+    /// `Unsupported` with the refused step; the errno of a shortage (`EMFILE`, `ENOMEM` …).
+    fn open(most: u32) -> io::Result<Self>;
+
+    /// Becomes readable with each answer. Watch it for edges.
+    fn event_fd(&self) -> RawFd;
+}
+
+pub(super) enum Stage<E> {
+    NotWanted,
+    Unused,
+    Open(Box<E>),
+    /// Why.
+    Refused(String),
+}
+
+impl<E: Engine> Stage<E> {
+    /// Opens the engine if it is unused, and has its eventfd watched.
+    ///
+    /// # Errors
+    /// The errors of [`Engine::open`]; the error of watching the eventfd.
+    #[cold]
+    pub(super) fn open(
+        &mut self,
+        most: u32,
+        watch: &mut impl FnMut(RawFd) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if !matches!(self, Stage::Unused) {
+            return Ok(());
+        }
+        let opened = E::open(most).and_then(|engine| {
+            let cannot = |error: io::Error| {
+                io::Error::new(error.kind(), format!("its eventfd cannot be watched: {error}"))
+            };
+            watch(engine.event_fd()).map_err(cannot)?;
+            Ok(engine)
+        });
+        match opened {
+            Ok(engine) => *self = Stage::Open(Box::new(engine)),
+            Err(error) => {
+                *self = Stage::Refused(error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the engine may serve: neither unwanted nor refused.
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self, Stage::Unused | Stage::Open(_))
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<&E> {
+        if let Stage::Open(engine) = self { Some(engine) } else { None }
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self) -> Option<&mut E> {
+        if let Stage::Open(engine) = self { Some(engine) } else { None }
+    }
+}

@@ -1,0 +1,106 @@
+//! Connects of one socket to one address.
+
+use super::*;
+
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    pub(in crate::proactor) fn submit_connect(&mut self, op: &mut Op, token: u64) -> Submitted {
+        self.check_fork()?;
+        if self.sources.closed {
+            return Err(Reason::Closed);
+        }
+        if !op.payload.is_address() {
+            return Err(Reason::Unsupported);
+        }
+        if op.count != 0 {
+            // The program's socket is of another kernel.
+            return Err(Reason::NoDescriptor);
+        }
+        let Some((index, _)) = self.sources.table.occupy() else {
+            return Err(self.full_of_sources());
+        };
+        let ticket = match self.place(OpCode::Connect, index, token) {
+            Ok(ticket) => ticket,
+            Err(reason) => {
+                self.sources.table.vacate(index);
+                return Err(reason);
+            }
+        };
+        let mut to = op.payload.take_address().expect("looked at above");
+        let prepared = to.take_descriptors().pop();
+        // Of a socket of the program's there may be duplicates.
+        let duplicated = if prepared.is_some() { DUPLICATED } else { 0 };
+        let slot = ticket.index();
+        match self.kernel.calls_mut().connect(&to, prepared) {
+            Ok((fd, kind, connecting)) => {
+                let state = &mut self.sources[index];
+                state.open(fd, kind, duplicated);
+                state.flags &= !READABLE;
+                state.flags |= CONNECTING | PREPARED | WRITABLE;
+                state.push_write(&mut self.ops.table, slot);
+                self.ops[slot].address = Some(to);
+                self.connecting(index, slot, connecting);
+                self.set_deadline(ticket, op.deadline_ns);
+            }
+            Err(errno) => {
+                self.sources[index].open(-1, SourceKind::Unknown, CONNECTING);
+                self.sources[index].push_write(&mut self.ops.table, slot);
+                self.ops[slot].address = Some(to);
+                self.fail(slot, ErrorKind::Os(errno));
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// A connect is done, goes on, or is to be tried again.
+    pub(in crate::proactor) fn connecting(&mut self, index: u32, slot: u32, how: Connecting) {
+        if how == Connecting::Full {
+            return self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+        }
+        let address = self.ops[slot].address.take();
+        self.memory.keep_address(address);
+        if how == Connecting::Done { self.connected(index, slot) } else { self.block_write(index) }
+    }
+
+    /// A connect has succeeded: its socket leaves the table.
+    pub(in crate::proactor) fn connected(&mut self, index: u32, slot: u32) {
+        if self.ops[slot].count == ATTEMPT {
+            return self.attempt_done(index, slot);
+        }
+        let state = &self.sources[index];
+        let (fd, kind, registered) = (state.fd, state.kind(), state.has(REGISTERED));
+        if registered {
+            let key = state.name(index).key();
+            self.kernel.deregister(fd, key);
+        }
+        let handle = self.kernel.release(fd, kind);
+        // The descriptor is the handle's now.
+        self.sources[index].fd = -1;
+        self.finish_write(index, slot, Ok(Done::Connected(handle)));
+        self.vacate_source(index);
+    }
+
+    /// One attempt to end a connect that goes on.
+    pub(in crate::proactor) fn run_connect(&mut self, index: u32, slot: u32) {
+        let fd = self.sources[index].fd;
+        if let Some(to) = &self.ops[slot].address {
+            // The listener had no room.
+            return match self.kernel.calls_mut().connect_again(fd, to) {
+                Ok(connecting) => self.connecting(index, slot, connecting),
+                Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+            };
+        }
+        match self.kernel.calls_mut().connect_result(fd) {
+            0 => self.connected(index, slot),
+            // The report was not about this: the connection goes on.
+            libc::EINPROGRESS => self.block_write(index),
+            errno => self.fail(slot, ErrorKind::Os(errno)),
+        }
+    }
+}
+
+/// How the driver serves these operations, and how often.
+pub(super) fn explain(stats: &Stats, explain: &mut Explain) {
+    let edge = "at its first edge";
+    explain.row("connect", "connect, then SO_ERROR", edge, stats.count(OpCode::Connect));
+}

@@ -1,0 +1,221 @@
+//! The usual read: it rests in its source, and takes no slot. Most messages are read by it, so
+//! every instruction in it counts.
+//!
+//! ```text
+//!   submit_plain_read ──▶ rests in the source ──event──▶ run_inline_read ──▶ batch
+//!                              │ deadline, cancel …          │ anything unusual
+//!                              ▼                             ▼
+//!                          fail_inline_read                inline_read_done, inline_read_stopped
+//! ```
+//!
+//! All other cases go on in separate functions, so that the functions here save few registers.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The number of bytes that a kernel reports becomes the length of a lease: implementers of
+//! `Kernel` promise that it is right. The usual read puts its completion where room was made for it
+//! before.
+
+use super::*;
+use crate::buf::swap::Lent;
+use events::MOST_EVENTS;
+
+/// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
+const USUAL: u32 = READABLE | REGISTERED | STREAM | INLINE_READ;
+const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
+
+impl<K: Kernel> Proactor<K> {
+    /// The usual read is submitted when no bytes have arrived: it rests in its source.
+    #[inline(never)]
+    pub(in crate::proactor) fn submit_plain_read(
+        &mut self,
+        source: Source,
+        token: u64,
+    ) -> Option<Ticket> {
+        if !K::COMPLETES
+            && self.sources.forks.generation == fork::generation()
+            && let Some(state) = self.sources.table.find(source.index(), source.generation())
+            && state.flags & (BYTES | CLOSING | CONNECTING | INLINE_READ | READS | READABLE | QUIET)
+                == BYTES
+        {
+            self.stats.submitted[OpCode::Read as usize] += 1;
+            return Some(state.start_inline(source.index(), token, false));
+        }
+        self.submit_read(source, token, 0, false)
+    }
+
+    /// Applies an event, and if it is the usual one (a stream socket whose inline read finds
+    /// bytes, and nothing else to be done) runs the source. False when it is not that: then the
+    /// event has been applied and nothing else done.
+    ///
+    /// # Safety
+    /// There is room in the batch for a completion of each event that is still to come; there still
+    /// is afterwards.
+    #[inline(always)]
+    pub(in crate::proactor) unsafe fn run_inline_read(&mut self, key: u64, ready: Ready) -> bool {
+        let index = key as u32;
+        let Some(state) = self.sources.table.find_key(index, (key >> 32) as u32) else {
+            return false;
+        };
+        if !PLAIN.contains(ready) {
+            return self.run_unusual(index, ready);
+        }
+        state.flags |= u32::from(ready.bits());
+        let flags = state.flags;
+        if flags & (USUAL | OTHER) != USUAL {
+            return self.run_unusual(index, ready);
+        }
+        let at_hand = self.memory.pool.space_at_hand();
+        let Some((start, room)) =
+            at_hand.or_else(|| next_buffer(&mut self.memory.pool, &mut self.sched.turn_bytes))
+        else {
+            return false;
+        };
+        // SAFETY: the pool lends `room` bytes at `start` until `commit`.
+        let target = unsafe { Target::from_raw(start, room as usize) };
+        // The call is the same for both kinds of stream sockets.
+        let got = self.kernel.calls_mut().recv(state.fd, SourceKind::Stream, target);
+        if got.moved <= 0 || got.cut || got.moved >= room as isize {
+            return self.run_inline_read_on(index, got, room);
+        }
+        let len = got.moved as u32;
+        let more = flags & INLINE_MULTISHOT != 0;
+        // As `settle` does after a short read.
+        state.flags = flags & !(INLINE_READ | READABLE | FULL | QUIET);
+        if more {
+            // A multishot read stays at rest.
+            state.flags |= INLINE_READ;
+            self.stats.went_on += 1;
+        }
+        if stream_kind(flags) == SourceKind::UnixStream {
+            state.queue_recheck(index, &mut self.sched.rechecks);
+        }
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.inline_ticket(index);
+        // SAFETY: the kernel has written `len` bytes of the space.
+        let data = unsafe { Buf::from_pool(&mut self.memory.pool, len) };
+        let result = Ok(Done::Read(data));
+        let done = Completion::new(OpCode::Read, source, ticket, token, result).with_more(more);
+        // SAFETY: the caller's promise; nothing was added since.
+        unsafe { self.outbox.batch.put(done) };
+        true
+    }
+
+    /// As `run_inline_read`, for unusual events. If the event reports an end, the inline read runs,
+    /// and usually finds that end.
+    #[inline(never)]
+    fn run_unusual(&mut self, index: u32, ready: Ready) -> bool {
+        let state = &mut self.sources[index];
+        if state.apply(ready) & (USUAL | OTHER) != USUAL | UNSETTLED {
+            state.note_polls();
+            return false;
+        }
+        let Some((start, room)) = self.memory.pool.space_at_hand() else { return false };
+        let got = self.receive(index, start, room);
+        self.run_inline_read_on(index, got, room)
+    }
+
+    /// The attempt of `run_inline_read` has met something unusual.
+    #[cold]
+    #[inline(never)]
+    fn run_inline_read_on(&mut self, index: u32, got: Received, room: u32) -> bool {
+        if got.moved <= 0 {
+            self.inline_read_stopped(index, got.moved);
+        } else {
+            self.inline_read_done(index, got, room, None);
+        }
+        self.requeue(index);
+        // More than a wait takes are never behind.
+        self.outbox.batch.reserve(self.config.events_per_wait.min(MOST_EVENTS));
+        true
+    }
+
+    /// The inline read has bytes.
+    pub(in crate::proactor) fn inline_read_done(
+        &mut self,
+        index: u32,
+        got: Received,
+        room: u32,
+        own: Option<Lent>,
+    ) {
+        let len = got.moved as u32;
+        let state = &mut self.sources[index];
+        state.settle(index, len, room, got.cut, &mut self.sched.rechecks);
+        let more = state.has(INLINE_MULTISHOT);
+        if !more {
+            state.flags &= !INLINE_READ;
+        }
+        let (source, token) = (state.name(index), state.read_token);
+        let ticket = state.inline_ticket(index);
+        // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
+        let data = unsafe { self.lease(len, room, own) };
+        self.sched.turn_bytes -= len as isize;
+        self.stats.went_on += u64::from(more);
+        let result = Ok(Done::Read(data));
+        self.outbox
+            .batch
+            .push(Completion::new(OpCode::Read, source, ticket, token, result).with_more(more));
+    }
+
+    /// An attempt of the inline read moved nothing.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::proactor) fn inline_read_stopped(&mut self, index: u32, moved: isize) {
+        if moved == 0 {
+            let state = &mut self.sources[index];
+            let (source, ticket) = (state.name(index), state.inline_ticket(index));
+            let token = state.read_token;
+            // An empty datagram is not the end of anything.
+            let more = state.has(INLINE_MULTISHOT) && state.kind() == SourceKind::Datagram;
+            if !more {
+                state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
+            }
+            state.settle(index, 0, 0, false, &mut self.sched.rechecks);
+            let message = state.kind().is_message();
+            if message {
+                self.note_bytes(index)
+            } else {
+                self.note_pause(index)
+            }
+            self.stats.went_on += u64::from(more);
+            let eof = Ok(Done::Read(Buf::NONE));
+            self.outbox
+                .batch
+                .push(Completion::new(OpCode::Read, source, ticket, token, eof).with_more(more));
+        } else if let Some(kind) = self.read_blocked(index, moved) {
+            self.fail_inline_read(index, kind);
+        }
+    }
+
+    /// Ends the inline read.
+    pub(in crate::proactor) fn fail_inline_read(&mut self, index: u32, kind: ErrorKind) {
+        let state = &mut self.sources[index];
+        state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
+        let (source, ticket) = (state.name(index), state.inline_ticket(index));
+        let token = state.read_token;
+        let error = Error::new(kind, 0, Buf::NONE);
+        self.outbox.batch.push(Completion::new(OpCode::Read, source, ticket, token, Err(error)));
+        if self.outbox.batch.is_full() {
+            // A read that comes to rest skips the check for waiting completions: the next
+            // submission checks.
+            self.sources[index].flags |= READABLE;
+        }
+        if !self.sched.waits.is_empty() {
+            self.stop_waiting(index);
+        }
+        self.note_pause(index);
+    }
+}
+
+/// Opens another swap buffer for the usual reads, if the turn's share of bytes is not used up.
+#[cold]
+#[inline(never)]
+fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
+    // While the pool is scarce, the source waits for its turn with the others.
+    if *turn_bytes <= 0 || pool.is_scarce() && pool.is_still_scarce() {
+        return None;
+    }
+    *turn_bytes -= pool.chunk_bytes() as isize;
+    pool.space()
+}

@@ -1,0 +1,321 @@
+//! What threads do: tasks, and work on files that the kernel does not do without waiting. A kernel
+//! that runs jobs by itself, as the simulated one, gets the tasks instead of threads.
+//!
+//! Invariants: (J1) an operation that threads have keeps its slot until they have answered; its
+//! buffer is theirs. (K4) A task in the kernel keeps its slot until the kernel has answered, or has
+//! given the task back.
+
+use std::time::Duration;
+
+use super::*;
+use crate::error::{Error, ErrorKind};
+use crate::file::work::{Outcome, WorkItem};
+use crate::file::{Arguments, Task};
+use crate::op::{HIGH, LOW};
+use crate::operation::InFlight;
+use crate::parts;
+use crate::proactor::files::Hired;
+use crate::source::SourceKind;
+use crate::workers::{Class, DEFAULT_THREADS, Finished, Lane, Workers};
+
+fn lane_of(flags: u8) -> Lane {
+    match flags & (HIGH | LOW) {
+        HIGH => Lane::High,
+        LOW => Lane::Low,
+        _ => Lane::Normal,
+    }
+}
+
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    pub(in crate::proactor) fn submit_task(&mut self, op: &mut Op, token: u64) -> Submitted {
+        let Some(Arguments::Task(task)) = op.payload.take_arguments().map(|boxed| *boxed) else {
+            // The program has put it together from parts without one.
+            return Err(Reason::Unsupported);
+        };
+        let (index, ticket) = match self.place_task(op.source, token, &task) {
+            Ok(place) => place,
+            Err(reason) => {
+                op.payload = Payload::from(Box::new(Arguments::Task(task)));
+                return Err(reason);
+            }
+        };
+        let slot = ticket.index();
+        let mut fd = -1;
+        if index != NIL {
+            self.sources[index].push_poll(&mut self.ops.table, slot);
+            fd = self.sources[index].fd;
+        }
+        let class = if task.is_slow() { Class::Slow } else { Class::Quick };
+        let work = WorkItem::Task { fd, task };
+        if let Err((work, reason)) = self.submit_work(slot, lane_of(op.flags), class, work) {
+            let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
+            return Err(self.refuse_task(slot, task, reason, &mut op.payload));
+        }
+        self.set_deadline(ticket, op.deadline_ns);
+        Ok(ticket)
+    }
+
+    /// Frees the place of a refused task, and puts the task back into its operation.
+    #[cold]
+    fn refuse_task(
+        &mut self,
+        slot: u32,
+        task: Task,
+        reason: Reason,
+        payload: &mut Payload,
+    ) -> Reason {
+        *payload = Payload::from(Box::new(Arguments::Task(task)));
+        self.stats.submitted[OpCode::Task as usize] -= 1;
+        self.unlink(slot);
+        self.ops.table.vacate(slot);
+        reason
+    }
+
+    /// Takes a place for a task: the index of its file, if it has one, and its ticket.
+    fn place_task(
+        &mut self,
+        source: Source,
+        token: u64,
+        task: &Task,
+    ) -> Result<(u32, Ticket), Reason> {
+        self.check_fork()?;
+        if self.sources.closed {
+            return Err(Reason::Closed);
+        }
+        let has_threads = K::FILES || (K::TASKS && task.is_slow());
+        if !has_threads {
+            return Err(Reason::NoFiles);
+        }
+        let index = match source.is_none() {
+            true if task.needs_file() => return Err(Reason::Stale),
+            true => NIL,
+            false => self.file(source)?,
+        };
+        Ok((index, self.place(OpCode::Task, index, token)?))
+    }
+
+    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free
+    /// on the disk. The source is gone for its users, and vacates its place when the thread has
+    /// answered.
+    #[cold]
+    pub(in crate::proactor) fn close_file(&mut self, index: u32, slot: u32) {
+        self.end_timers(index);
+        let busy = self.is_at_work(index);
+        let state = &mut self.sources[index];
+        if busy {
+            // That ends first, and says so.
+            state.flags &= !WRITABLE;
+            return;
+        }
+        state.remove_write(&mut self.ops.table, slot);
+        state.push_poll(&mut self.ops.table, slot);
+        let fd = std::mem::replace(&mut state.fd, -1);
+        self.hide(index, ABORTING | CLOSING);
+        self.ops[slot].code = OpCode::Task;
+        let handle = self.kernel.release(fd, SourceKind::File);
+        let work = WorkItem::Close(handle);
+        if let Err((work, _)) = self.submit_work(slot, Lane::Normal, Class::Quick, work) {
+            // The system gives no thread.
+            self.job_done(slot, work.run(), false);
+        }
+    }
+
+    /// Has workers do an operation, from its start. What the kernel has written of it stays
+    /// counted: it is in the file, even if no worker begins.
+    pub(in crate::proactor) fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
+        let op = &mut self.ops[slot];
+        let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
+        let work = match op.code {
+            OpCode::ReadAt => WorkItem::ReadAt { fd, buf, offset },
+            OpCode::WriteAt => WorkItem::WriteAt { fd, buf, offset },
+            OpCode::SyncAll => WorkItem::Sync { fd },
+            _ => WorkItem::DataSync { fd },
+        };
+        if op.code != OpCode::WriteAt {
+            op.moved = 0;
+        }
+        let lane = lane_of(op.count as u8);
+        let state = &self.sources[op.source];
+        let class = match op.code {
+            OpCode::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
+            _ => Class::Quick,
+        };
+        self.submit_work(slot, lane, class, work).map_err(|(work, reason)| {
+            self.ops[slot].buf = work.into_buf();
+            reason
+        })
+    }
+
+    /// Gives a task to the workers, which are hired at the first one.
+    fn submit_work(
+        &mut self,
+        slot: u32,
+        lane: Lane,
+        class: Class,
+        work: WorkItem,
+    ) -> Result<(), (WorkItem, Reason)> {
+        let job = self.submit_job(self.ticket(slot).key(), lane, class, work)?;
+        self.files.jobs.insert(slot, job);
+        self.ops[slot].in_flight = InFlight::Started;
+        Ok(())
+    }
+
+    /// The same, for the operation with this `key`.
+    pub(in crate::proactor) fn submit_job(
+        &mut self,
+        key: u64,
+        lane: Lane,
+        class: Class,
+        work: WorkItem,
+    ) -> Result<Hired, (WorkItem, Reason)> {
+        if K::TASKS {
+            return self.give_to_kernel(key, work);
+        }
+        let threads = self.most_threads();
+        let (jobs, remote) = (self.config.max_jobs, &self.inbox.remote);
+        let workers = self
+            .files
+            .workers
+            .get_or_insert_with(|| Workers::new(threads, jobs, remote.wake_state()));
+        match workers.submit(key, lane, class, work) {
+            Ok(job) => {
+                self.files.counts.jobs += 1;
+                self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
+                Ok(Hired::Thread(job))
+            }
+            Err(rejected) => Err((rejected.value, rejected.reason)),
+        }
+    }
+
+    pub(in crate::proactor) fn most_threads(&self) -> usize {
+        if self.config.threads == 0 { DEFAULT_THREADS } else { self.config.threads }
+    }
+
+    /// Takes what workers have done.
+    #[cold]
+    pub(in crate::proactor) fn take_jobs(&mut self) {
+        while let Some(workers) = &mut self.files.workers
+            && let Some(Finished { key, result }) = workers.take()
+        {
+            let slot = key as u32;
+            if slot & send_file::FETCH != 0 {
+                self.fetched(key);
+                continue;
+            }
+            self.files.jobs.remove(&slot);
+            let Some(op) = self.ops.table.find_key(slot, (key >> 32) as u32) else {
+                debug_assert!(false, "a place is kept until the job has ended");
+                continue;
+            };
+            let is_late = op.in_flight.ending().is_some();
+            match result {
+                Ok(outcome) => self.job_done(slot, outcome, is_late),
+                Err(panic) => self.finish_file(slot, Err(parts::panicked(&panic)), is_late),
+            }
+        }
+        self.unpark_files();
+    }
+
+    /// Hands over what waited for room among the jobs.
+    fn unpark_files(&mut self) {
+        while let Some(slot) = self.files.parked.pop_front() {
+            if !self.give_back_to_workers(slot) {
+                return self.files.parked.push_front(slot);
+            }
+        }
+    }
+
+    /// Takes work back that was not begun; `None` if it was.
+    pub(in crate::proactor) fn take_back(&mut self, job: &Hired) -> Option<WorkItem> {
+        match job {
+            Hired::Thread(job) => self.files.workers.as_mut()?.cancel(job),
+            Hired::Kernel(key) => {
+                let work = self.kernel.cancel_task(*key)?;
+                self.files.tasks -= 1;
+                Some(work)
+            }
+        }
+    }
+
+    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be.
+    /// An operation that no thread can be made for fails.
+    pub(in crate::proactor) fn give_back_to_workers(&mut self, slot: u32) -> bool {
+        match self.give_to_workers(slot) {
+            Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
+            Err(_) => return false,
+            Ok(()) => {}
+        }
+        true
+    }
+
+    /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
+    pub(in crate::proactor) fn stop_workers(&mut self, patience: Duration) {
+        if let Some(workers) = &mut self.files.workers {
+            workers.stop(patience);
+        }
+        self.take_jobs();
+        self.files.workers = None;
+    }
+
+    /// A task has come to its end.
+    fn job_done(&mut self, slot: u32, outcome: Outcome, is_late: bool) {
+        let Outcome { result, buf, bytes } = outcome;
+        let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let result = match (self.ops[slot].code, result) {
+            (OpCode::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
+            (OpCode::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
+            (_, result) => parts::ended(Outcome { result, buf, bytes }),
+        };
+        let result = self.count_written(slot, result);
+        self.finish_file(slot, result, is_late);
+    }
+
+    /// Has the kernel do what a thread would do.
+    fn give_to_kernel(&mut self, key: u64, work: WorkItem) -> Result<Hired, (WorkItem, Reason)> {
+        let most = self.config.max_jobs.max(1);
+        if self.files.tasks >= most {
+            let count = u32::try_from(most).unwrap_or(u32::MAX);
+            return Err((work, Reason::Full { limit: Limit::Jobs, count }));
+        }
+        self.kernel.start_task(key, work).map_err(|work| (work, Reason::NoFiles))?;
+        self.files.tasks += 1;
+        self.files.counts.jobs += 1;
+        Ok(Hired::Kernel(key))
+    }
+
+    /// Takes the results of what the kernel has done instead of threads.
+    #[cold]
+    pub(in crate::proactor) fn take_tasks(&mut self) {
+        while self.files.tasks > 0
+            && let Some((key, result)) = self.kernel.task_answer()
+        {
+            self.files.tasks -= 1;
+            let slot = key as u32;
+            if slot & send_file::FETCH != 0 {
+                self.fetched(key);
+                continue;
+            }
+            self.files.jobs.remove(&slot);
+            let Some(op) = self.ops.table.find_key(slot, (key >> 32) as u32) else {
+                debug_assert!(false, "a place is kept until its task has ended");
+                continue;
+            };
+            let is_late = op.in_flight.ending().is_some();
+            let result = self.count_written(slot, result);
+            self.finish_file(slot, result, is_late);
+        }
+        self.unpark_files();
+    }
+
+    /// A write that fails also counts what the kernel had written before a thread began anew.
+    fn count_written(&self, slot: u32, result: Result<Done, Error>) -> Result<Done, Error> {
+        let op = &self.ops[slot];
+        result.map_err(|error| match op.code {
+            OpCode::WriteAt if error.bytes() < op.moved as usize => {
+                Error::new(error.kind(), op.moved, error.into_buf())
+            }
+            _ => error,
+        })
+    }
+}

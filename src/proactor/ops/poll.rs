@@ -1,0 +1,110 @@
+//! Waits for readiness, and for a queue of writes that is short.
+
+use super::*;
+
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    pub(in crate::proactor) fn submit_poll(&mut self, op: &Op, token: u64) -> Submitted {
+        let index = self.usable(op.source)?;
+        let polls = op.code == OpCode::Poll;
+        if polls && self.sources[index].kind() == SourceKind::File {
+            return Err(Reason::Unsupported);
+        }
+        let ticket = self.place(op.code, index, token)?;
+        self.ops[ticket.index()].count = op.count;
+        self.sources[index].push_poll(&mut self.ops.table, ticket.index());
+        if polls {
+            self.sources[index].flags |= POLLED;
+            self.run_polls(index);
+        } else {
+            self.run_drains(index);
+        }
+        self.set_deadline(ticket, op.deadline_ns);
+        Ok(ticket)
+    }
+
+    /// The conditions that the polls of a source wait for, if it has any polls.
+    pub(in crate::proactor) fn polled_for(&self, index: u32) -> Option<Ready> {
+        let mut on = None;
+        let mut slot = self.sources[index].polls;
+        while slot != NIL {
+            let op = &self.ops[slot];
+            if op.code == OpCode::Poll {
+                on = Some(on.unwrap_or(Ready::NONE) | Ready::from_bits(op.count as u16));
+            }
+            slot = op.next;
+        }
+        on
+    }
+
+    /// Answers the polls of a source whose conditions hold.
+    pub(in crate::proactor) fn run_polls(&mut self, index: u32) {
+        self.sources[index].flags &= !POLLED;
+        if self.sources[index].fd < 0 {
+            // It connects: they begin when it has.
+            return;
+        }
+        let mut slot = self.sources[index].polls;
+        let mut pending = false;
+        while slot != NIL {
+            let next = self.ops[slot].next;
+            // Drains stand in the same list.
+            if self.ops[slot].code == OpCode::Poll {
+                let interest = Ready::from_bits(self.ops[slot].count as u16);
+                match self.kernel.calls_mut().poll(self.sources[index].fd, interest) {
+                    Ok(ready) if ready.is_empty() => pending = true,
+                    Ok(ready) => self.finish_poll(index, slot, Ok(Done::Ready(ready))),
+                    Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+                }
+            }
+            slot = next;
+        }
+        if pending && let Err(errno) = self.register(index, true) {
+            let mut slot = self.sources[index].polls;
+            while slot != NIL {
+                let next = self.ops[slot].next;
+                if self.ops[slot].code == OpCode::Poll {
+                    self.fail(slot, ErrorKind::Os(errno));
+                }
+                slot = next;
+            }
+        }
+    }
+
+    /// Ends the [`Op::wait_drained`] operations whose number of queued bytes is reached.
+    #[cold]
+    pub(in crate::proactor) fn run_drains(&mut self, index: u32) {
+        if self.sources[index].fd < 0 {
+            // It connects: they wait for that.
+            return;
+        }
+        let mut slot = self.sources[index].polls;
+        while slot != NIL {
+            let op = &self.ops[slot];
+            let next = op.next;
+            if op.code == OpCode::WaitDrained && self.sources[index].queued_bytes <= op.count {
+                self.finish_write(index, slot, Ok(Done::Drained));
+            }
+            slot = next;
+        }
+    }
+
+    /// Delivers the result of a poll.
+    pub(in crate::proactor) fn finish_poll(
+        &mut self,
+        index: u32,
+        slot: u32,
+        result: Result<Done, Error>,
+    ) {
+        self.finish_write(index, slot, result);
+    }
+}
+
+/// How the driver serves these operations, and how often.
+pub(super) fn explain(stats: &Stats, explain: &mut Explain) {
+    let counted = "when a write of the source ends";
+    let drains = stats.count(OpCode::WaitDrained);
+    explain.row("wait_drained", "count of queued bytes", counted, drains);
+    let asked = "asked first, then at each edge";
+    explain.row("poll", "poll", asked, stats.count(OpCode::Poll));
+}

@@ -1,0 +1,170 @@
+//! Times: timers, the deadlines of operations, and how both are moved.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::op::RELATIVE;
+use crate::operation::InFlight;
+
+/// The ticket of a read that has rested in the source at `index`, and has a place of its own since
+/// its deadline was set: the operation's `count` is the generation of the ticket.
+#[inline]
+pub(in crate::proactor) fn moved_ticket(index: u32, generation: u32) -> Ticket {
+    let generation = NonZeroU32::new(generation).expect("a generation is odd");
+    Ticket::from_parts(INLINE_TICKET | index, generation)
+}
+
+impl<K: Kernel> Proactor<K> {
+    #[inline(never)]
+    pub(in crate::proactor) fn submit_timer(&mut self, op: &Op, token: u64) -> Submitted {
+        let (due_ns, limit_ns) = (op.deadline_ns, op.limit_ns());
+        self.check_fork()?;
+        if self.sources.closed {
+            return Err(Reason::Closed);
+        }
+        if due_ns == 0 {
+            // It was put together from parts without its time.
+            return Err(Reason::Unsupported);
+        }
+        let index = if op.source.is_none() { NIL } else { self.usable(op.source)? };
+        let ticket = self.place(op.code, index, token)?;
+        if index != NIL {
+            self.sources[index].push_timer(&mut self.ops.table, ticket.index());
+        }
+        // The field that file operations use for the offset.
+        self.ops[ticket.index()].offset = 0;
+        if limit_ns == 0 {
+            self.set_deadline(ticket, due_ns);
+            return Ok(ticket);
+        }
+        // Both times count from the same instant.
+        let now_ns = self.kernel.now_ns();
+        self.ops[ticket.index()].offset = absolute(limit_ns, now_ns);
+        self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
+        Ok(ticket)
+    }
+
+    /// Sets a timer's own time. If the timer has a deadline, too, the earlier of the two ends it.
+    fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
+        let op = &mut self.ops[slot];
+        let limit_ns = op.offset;
+        // A timer whose time has come fires even if its deadline has passed, as available data wins
+        // over a read's deadline.
+        let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
+        op.count = u32::from(ends);
+        self.ops.deadlines.set(slot, if ends { limit_ns } else { due_ns });
+    }
+
+    /// A timer's own time has come.
+    pub(in crate::proactor) fn fire(&mut self, slot: u32) {
+        let op = &self.ops[slot];
+        let (ticket, token, index) = (self.ticket(slot), op.token, op.source);
+        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
+        self.unlink(slot);
+        self.ops.table.vacate(slot);
+        let done = Ok(Done::Timer);
+        self.outbox.batch.push(Completion::new(OpCode::Timer, source, ticket, token, done));
+    }
+
+    /// Ends the timers that a source owns, before it closes.
+    pub(in crate::proactor) fn end_timers(&mut self, index: u32) {
+        let mut slot = self.sources[index].polls;
+        while slot != NIL {
+            let next = self.ops[slot].next;
+            if self.ops[slot].code == OpCode::Timer {
+                self.fail(slot, ErrorKind::Aborted);
+            }
+            slot = next;
+        }
+    }
+
+    /// Gives an operation in flight another deadline, a timer another time.
+    pub(in crate::proactor) fn move_deadline(
+        &mut self,
+        ticket: Ticket,
+        due_ns: u64,
+    ) -> Result<(), Reason> {
+        let mut slot = ticket.index();
+        if slot & INLINE_TICKET != 0 {
+            slot = match self.is_inline(ticket) {
+                true => self.give_place(slot & !INLINE_TICKET)?,
+                false => self.moved_read(ticket).ok_or(self.stale())?,
+            };
+        } else {
+            self.take_submitted(ticket);
+            let stale = self.stale();
+            let op = self.ops.table.find(slot, ticket.generation()).ok_or(stale)?;
+            if op.reserved {
+                let waits = !self.inbox.serving && self.outbox.batch.is_full();
+                return Err(if waits { self.full_of_completions() } else { Reason::Stale });
+            }
+            if op.in_flight.ending().is_some() {
+                return Err(Reason::Stale);
+            }
+        }
+        let now_ns = self.kernel.now_ns();
+        let due_ns = absolute(due_ns, now_ns);
+        let op = &self.ops[slot];
+        match op.code {
+            OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
+            OpCode::Connect if op.count == OF_SOURCE => self.move_connect_deadline(slot, due_ns),
+            _ => self.ops.deadlines.set(slot, due_ns),
+        }
+        Ok(())
+    }
+
+    /// Gives the inline read of a source a place of its own, at the head of the queue. The read
+    /// keeps its ticket.
+    fn give_place(&mut self, index: u32) -> Result<u32, Reason> {
+        // The read is accepted already, so no limit of the table refuses it.
+        self.ops.table.set_limit(u32::MAX);
+        let occupied = self.ops.table.occupy();
+        self.set_limits();
+        let (slot, _) = occupied.ok_or(self.full())?;
+        let state = &mut self.sources[index];
+        let op = &mut self.ops[slot];
+        op.source = index;
+        op.token = state.read_token;
+        op.moved = 0;
+        op.count = state.read_generation;
+        op.code = OpCode::Read;
+        op.multishot = state.has(INLINE_MULTISHOT);
+        op.quiet = false;
+        op.in_flight = InFlight::No;
+        state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
+        state.push_first_read(&mut self.ops.table, slot);
+        Ok(slot)
+    }
+
+    /// The place of a read that has rested in its source when it was submitted.
+    pub(in crate::proactor) fn moved_read(&self, ticket: Ticket) -> Option<u32> {
+        // It stays ahead of all reads that come after it.
+        let state = self
+            .sources
+            .table
+            .peek(ticket.index() & !INLINE_TICKET)
+            .filter(|state| state.has(READS))?;
+        let op = &self.ops[state.reads.head];
+        let is_it = op.code == OpCode::Read && op.count == ticket.generation().get();
+        is_it.then_some(state.reads.head)
+    }
+
+    /// Gives an operation that is still in flight its deadline.
+    pub(in crate::proactor) fn set_deadline(&mut self, ticket: Ticket, due_ns: u64) {
+        if due_ns == 0 || self.ops.table.find(ticket.index(), ticket.generation()).is_none() {
+            return;
+        }
+        let now_ns = if due_ns & RELATIVE != 0 { self.kernel.now_ns() } else { 0 };
+        self.ops.deadlines.push(ticket.index(), absolute(due_ns, now_ns));
+    }
+}
+
+/// The absolute time of `due_ns`, which is relative to `now_ns` or absolute.
+pub(in crate::proactor) fn absolute(due_ns: u64, now_ns: u64) -> u64 {
+    if due_ns & RELATIVE != 0 { now_ns.saturating_add(due_ns ^ RELATIVE) } else { due_ns }
+}
+
+/// How the driver serves these operations, and how often.
+pub(super) fn explain(stats: &Stats, explain: &mut Explain) {
+    let heap = "one heap for all deadlines; the wait's timeout is its top";
+    explain.row("timer", "deadline heap", heap, stats.count(OpCode::Timer));
+}

@@ -1,0 +1,50 @@
+//! What a driver has for its program: completions that wait for delivery, and the last refusal.
+
+use std::num::NonZeroU32;
+
+use crate::batch::Batch;
+use crate::buf::Buf;
+use crate::error::Reason;
+use crate::source::{ENDED, Ticket};
+
+/// The index in the tickets of operations that ended at once.
+const PLACELESS: u32 = ENDED;
+
+/// The completions of a driver that wait for delivery.
+pub(super) struct Outbox {
+    pub(super) batch: Batch,
+    /// Connections that need places for their sources: those in the batch, and those delivered
+    /// last.
+    pub(super) accepted: usize,
+    /// How many of them were delivered last.
+    pub(super) delivered_accepts: usize,
+    /// Numbers the tickets of operations that ended at once.
+    placeless: u32,
+    /// Why the last read or write was refused, and its buffer: their answers travel in one
+    /// register.
+    pub(super) refusal: (Reason, Buf),
+}
+
+impl Outbox {
+    pub(super) fn new(operations: u32) -> Outbox {
+        Outbox {
+            batch: Batch::new(operations),
+            accepted: 0,
+            delivered_accepts: 0,
+            placeless: 1,
+            refusal: (Reason::Closed, Buf::NONE),
+        }
+    }
+
+    /// The ticket of an operation that has ended at once: it needs no slot.
+    #[inline(always)]
+    pub(super) fn placeless_ticket(&mut self) -> Ticket {
+        self.placeless = self.placeless.wrapping_add(2);
+        Ticket::from_parts(PLACELESS, NonZeroU32::new(self.placeless | 1).expect("odd"))
+    }
+
+    /// Connections that were delivered are attached by now, or never will be.
+    pub(super) fn forget_delivered(&mut self) {
+        self.accepted -= std::mem::take(&mut self.delivered_accepts);
+    }
+}

@@ -1,0 +1,135 @@
+//! Which source runs next: the queues of sources that are worth trying, and the shares of a turn.
+
+use std::collections::VecDeque;
+
+use super::rechecks::Rechecks;
+use super::resource_waits::ResourceWaits;
+use super::state::{FULL, QUEUED, State};
+use crate::source::Source;
+use crate::table::NIL;
+
+/// Completions that are delivered, while there are some, before the kernel is asked again.
+const EVENT_INTERVAL: usize = 64;
+
+/// So many bytes of bulk count like a completion towards asking the kernel again.
+const BULK_BYTES: usize = 8 << 10;
+
+/// The queues of sources, and what is left of a turn.
+pub(super) struct Scheduler {
+    /// Sources with something worth trying, by name, each at most once.
+    pub(super) ready: VecDeque<Source>,
+    /// Those of which more of the same is to be read, in bulk: they run when the others have.
+    pub(super) bulk: VecDeque<Source>,
+    /// Sources whose reads wait for a lease or whose accepts wait for room.
+    pub(super) waits: ResourceWaits,
+    /// Unix streams whose last short read may have stopped before the end of what is there.
+    pub(super) rechecks: Rechecks,
+    /// The last `select` took as many events as one call takes: there may be more.
+    pub(super) select_was_full: bool,
+    /// Completions that were delivered since the last `select`.
+    completions_since_select: usize,
+    /// Bytes that this turn may still move before it delivers.
+    pub(super) turn_bytes: isize,
+    /// The source that ran last in bulk, and what is left of its share.
+    current_bulk: (u32, usize),
+    /// The last turn that had completions to deliver left bulk alone: the next such one does not.
+    skipped_bulk: bool,
+}
+
+impl Scheduler {
+    pub(super) fn new(turn_budget: usize) -> Scheduler {
+        Scheduler {
+            ready: VecDeque::new(),
+            bulk: VecDeque::new(),
+            waits: ResourceWaits::default(),
+            rechecks: Rechecks::default(),
+            select_was_full: false,
+            completions_since_select: 0,
+            turn_bytes: turn_budget as isize,
+            current_bulk: (NIL, 0),
+            skipped_bulk: false,
+        }
+    }
+
+    /// Whether a source stands in a queue.
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.bulk.is_empty()
+    }
+
+    /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran
+    /// last, in bulk, and what ended was not its share but the turn's.
+    #[inline]
+    pub(super) fn enqueue(&mut self, index: u32, state: &mut State) {
+        if !state.has(QUEUED) {
+            let full = state.has(FULL);
+            state.flags = (state.flags | QUEUED) & !FULL;
+            let source = state.name(index);
+            if !full {
+                self.ready.push_back(source);
+            } else if self.current_bulk.0 == index
+                && self.current_bulk.1 > 0
+                && self.turn_bytes <= 0
+            {
+                self.bulk.push_front(source);
+            } else {
+                self.bulk.push_back(source);
+            }
+        }
+    }
+
+    /// The next source with bulk, and its share: a new one, unless it ran last and has some left.
+    pub(super) fn next_bulk(&mut self, source_budget: usize, turn_budget: usize) -> Option<Bulk> {
+        let source = self.bulk.pop_front()?;
+        // The kernel is asked in between: others may have something.
+        self.completions_since_select += turn_budget / BULK_BYTES;
+        if self.current_bulk.0 != source.index() || self.current_bulk.1 == 0 {
+            self.current_bulk = (source.index(), source_budget);
+        }
+        Some(Bulk { source, share: self.current_bulk.1 })
+    }
+
+    /// The source that ran last in bulk has this much of its share left.
+    pub(super) fn keep_share(&mut self, left: usize) {
+        self.current_bulk.1 = left;
+    }
+
+    /// Whether this turn runs the sources with bulk: every second one of those that have
+    /// completions to deliver does not.
+    pub(super) fn runs_bulk(&mut self, has_completions: bool) -> bool {
+        self.skipped_bulk = has_completions && !self.skipped_bulk;
+        !self.skipped_bulk
+    }
+
+    /// Whether so many completions were delivered that it is time for the next `select`.
+    #[inline]
+    pub(super) fn select_is_due(&self) -> bool {
+        self.completions_since_select >= EVENT_INTERVAL
+    }
+
+    /// The next `select` follows.
+    #[inline]
+    pub(super) fn note_select(&mut self) {
+        self.completions_since_select = 0;
+    }
+
+    /// A turn delivers `completions` without a `select`.
+    #[inline]
+    pub(super) fn note_delivery(&mut self, completions: usize) {
+        self.completions_since_select += completions.max(1);
+    }
+
+    /// Forgets every source.
+    pub(super) fn clear(&mut self) {
+        self.ready.clear();
+        self.bulk.clear();
+        self.waits.clear();
+        self.rechecks.clear();
+    }
+}
+
+/// A source that runs in bulk, and the bytes that it may move.
+pub(super) struct Bulk {
+    pub(super) source: Source,
+    pub(super) share: usize,
+}

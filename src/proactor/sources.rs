@@ -1,0 +1,145 @@
+//! The sources of a driver: their states by place, and what few of them have.
+//!
+//! A source with a token lacks the flag `BYTES`, so that the usual reads and writes, which look for
+//! it, need not look for a token.
+
+use std::collections::HashSet;
+use std::ops::{Index, IndexMut};
+
+use super::state::{BYTES, CHANGED, DUPLICATED, PREPARED, State};
+use crate::source::Source;
+use crate::sys::fork;
+use crate::table::Table;
+
+/// The sources of a driver, by place.
+pub(super) struct Sources {
+    pub(super) table: Table<State>,
+    /// Tokens, by place; 0 is none. Empty until the first is set.
+    tokens: Vec<u64>,
+    /// Those whose open file description other code uses: its flags are never changed.
+    pub(super) shared: HashSet<u32>,
+    pub(super) forks: Forks,
+    /// The driver is closed: every source has ended, and no more come.
+    pub(super) closed: bool,
+}
+
+/// What the driver knows of forks of the process.
+pub(super) struct Forks {
+    /// The process that the driver is usable in.
+    pub(super) generation: u32,
+    /// How many forks the process had seen at the last look.
+    events: u32,
+    /// Sources, by place, that another process has open as well, since a fork.
+    inherited: HashSet<u32>,
+}
+
+impl Index<u32> for Sources {
+    type Output = State;
+
+    #[inline(always)]
+    fn index(&self, index: u32) -> &State {
+        &self.table[index]
+    }
+}
+
+impl IndexMut<u32> for Sources {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut State {
+        &mut self.table[index]
+    }
+}
+
+impl Sources {
+    pub(super) fn new(table: Table<State>) -> Sources {
+        let (generation, events) = (fork::generation(), fork::events());
+        Sources {
+            table,
+            tokens: Vec::new(),
+            shared: HashSet::new(),
+            forks: Forks { generation, events, inherited: HashSet::new() },
+            closed: false,
+        }
+    }
+
+    /// The token of an operation on this source whose own token is `own`.
+    #[inline]
+    pub(super) fn token(&self, source: Source, own: u64) -> u64 {
+        if own != 0 || self.tokens.is_empty() { own } else { self.token_of(source) }
+    }
+
+    /// The token of a source. (A stale name is refused later.)
+    #[cold]
+    fn token_of(&self, source: Source) -> u64 {
+        self.tokens.get(source.index() as usize).copied().unwrap_or(0)
+    }
+
+    /// Gives a source a token; 0 takes it away.
+    pub(super) fn set_token(&mut self, index: u32, token: u64) {
+        let state = &mut self.table[index];
+        let index = index as usize;
+        let plain = token == 0 && state.has(PREPARED) && state.takes_bytes();
+        state.flags = state.flags & !BYTES | if plain { BYTES } else { 0 };
+        if index >= self.tokens.len() {
+            if token == 0 {
+                return;
+            }
+            self.tokens.resize(index + 1, 0);
+        }
+        self.tokens[index] = token;
+    }
+
+    /// A source is prepared: if it has a token, its operations take the longer way.
+    pub(super) fn mark_token(&mut self, index: u32) {
+        if self.tokens.get(index as usize).is_some_and(|&token| token != 0) {
+            self.table[index].flags &= !BYTES;
+        }
+    }
+
+    /// After a fork another process may keep open what is open here, and use it as non-blocking.
+    #[inline]
+    pub(super) fn observe_forks(&mut self) {
+        if self.forks.events != fork::events() {
+            self.observe_fork();
+        }
+    }
+
+    #[cold]
+    fn observe_fork(&mut self) {
+        self.forks.events = fork::events();
+        for index in self.table.occupied().collect::<Vec<_>>() {
+            let state = &mut self.table[index];
+            state.flags = state.flags & !CHANGED | DUPLICATED;
+            self.forks.inherited.insert(index);
+        }
+    }
+
+    /// Whether another process may have the source in this place open as well. (A name that was
+    /// kept for another thread as the process forked counts: its handle may have stood in the
+    /// queue.)
+    pub(super) fn is_inherited(&self, index: u32) -> bool {
+        !self.forks.inherited.is_empty() && self.forks.inherited.contains(&index)
+    }
+
+    /// The mark of a source whose flags were changed: none where another process may go by them.
+    pub(super) fn changed(&mut self, index: u32) -> u32 {
+        self.observe_forks();
+        if self.is_inherited(index) { 0 } else { CHANGED }
+    }
+
+    /// Vacates a place, whose next source has nothing of this one.
+    pub(super) fn vacate(&mut self, index: u32) {
+        if !self.forks.inherited.is_empty() {
+            self.forks.inherited.remove(&index);
+        }
+        if !self.shared.is_empty() {
+            self.shared.remove(&index);
+        }
+        if let Some(token) = self.tokens.get_mut(index as usize) {
+            *token = 0;
+        }
+        let state = &mut self.table[index];
+        state.fd = -1;
+        state.flags = 0;
+        self.table.vacate(index);
+    }
+}

@@ -1,0 +1,38 @@
+//! The clock as a driver has read it, and what a time ends besides operations.
+
+use std::cell::Cell;
+
+use super::idle::Idle;
+use crate::source::Source;
+
+/// The clock of a driver, pauses, and idle timeouts.
+pub(super) struct Time {
+    /// The clock as it was last read in this turn.
+    pub(super) now_ns: u64,
+    /// The time that the program has read since the last turn; 0 if it has read none.
+    pub(super) told_ns: Cell<u64>,
+    /// Directions that are tried again when a time has come.
+    pub(super) paused: Vec<Pause>,
+    /// The idle timeouts of sources.
+    pub(super) idle: Idle,
+}
+
+/// A direction of a source that is not tried until a time has come.
+#[derive(Clone, Copy)]
+pub(super) struct Pause {
+    pub(super) until_ns: u64,
+    pub(super) source: Source,
+    /// The flag that the pause has set.
+    pub(super) flag: u32,
+}
+
+impl Time {
+    pub(super) fn new() -> Time {
+        Time { now_ns: 0, told_ns: Cell::new(0), paused: Vec::new(), idle: Idle::new() }
+    }
+
+    /// When the first pause ends.
+    pub(super) fn next_pause_ns(&self) -> Option<u64> {
+        self.paused.iter().map(|pause| pause.until_ns).min()
+    }
+}

@@ -1,0 +1,415 @@
+//! Work on files: what the page cache has is read at once, what the kernel starts is done at a time
+//! that the seed draws, and what it hands back is done as a job is.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (Y2) The memory of a request is valid until its answer: the promise of
+//! [`Kernel::start_file`](crate::proactor::Kernel::start_file). A request leaves the table before
+//! its answer is told.
+
+use std::collections::VecDeque;
+use std::slice;
+use std::time::Duration;
+
+use super::Sim;
+use super::completing::Entry;
+use super::faults::{ANYWHERE, Fault};
+use super::files::BLOCK;
+use super::kernel::Call;
+use super::schedule::TRY;
+use super::world::World;
+use crate::buf::Buf;
+use crate::clock;
+use crate::completion::Done;
+use crate::error::{Error, ErrorKind};
+use crate::file::work::WorkItem;
+use crate::file::{FileAnswer, FileFacts, FileList, FileRef, FileRequest, FileWork, Task};
+use crate::proactor::FILES;
+use crate::source::{Handle, SourceKind};
+use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
+use crate::sys::target::Target;
+
+/// The longest time of a request that the kernel has, by default.
+const FILE_NS: u64 = 100_000;
+/// What one call of sendfile(2) sends at most here.
+const PIECE: usize = 64 << 10;
+
+/// The disk of a simulation, as far as its time goes.
+pub(super) struct Disk {
+    /// The most virtual time of a request.
+    most_ns: u64,
+}
+
+impl Default for Disk {
+    fn default() -> Disk {
+        Disk { most_ns: FILE_NS }
+    }
+}
+
+/// A request that the kernel has.
+pub(super) struct Request {
+    key: u64,
+    fd: RawFd,
+    offset: u64,
+    what: What,
+    stopped: bool,
+}
+
+enum What {
+    Read(Vec<(*mut u8, usize)>),
+    Write(Vec<(*const u8, usize)>),
+    Sync,
+}
+
+/// The answers that the driver has not taken.
+#[derive(Default)]
+pub(super) struct FileAnswers(VecDeque<FileAnswer>);
+
+fn code(result: Result<usize, i32>) -> isize {
+    result.map_or_else(|errno| -(errno as isize), |count| count as isize)
+}
+
+impl World {
+    /// The fault of reads, writes and syncs of a file, if one happens.
+    fn file_fault(&mut self, writes: bool) -> Result<(), i32> {
+        if self.dice.hits(ANYWHERE, Fault::FileError) {
+            return Err(libc::EIO);
+        }
+        if writes && self.dice.hits(ANYWHERE, Fault::DiskFull) {
+            return Err(libc::ENOSPC);
+        }
+        Ok(())
+    }
+
+    /// As many of `count` bytes as a fault leaves.
+    fn shorten(&mut self, count: usize, fault: Fault) -> usize {
+        if count > 1 && self.dice.hits(ANYWHERE, fault) {
+            return 1 + self.dice.rng.below(count as u64 - 1) as usize;
+        }
+        count
+    }
+
+    fn sync_or_fail(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
+        if let Err(errno) = self.file_fault(false) {
+            self.lose_dirty_pages(fd);
+            return Err(errno);
+        }
+        self.sync_file(fd, offset, len)
+    }
+
+    /// Does what a request asks for; short, where a fault says so.
+    fn perform(&mut self, request: &Request) -> Result<usize, i32> {
+        let Request { fd, offset, .. } = *request;
+        if request.stopped {
+            return Err(libc::ECANCELED);
+        }
+        if self.dice.hits(ANYWHERE, Fault::HandedBack) {
+            return Err(libc::EAGAIN);
+        }
+        // A direct one moves whole blocks.
+        let direct = self.open_file(fd)?.how.direct;
+        let whole =
+            |count: usize| if direct { count / BLOCK as usize * BLOCK as usize } else { count };
+        match &request.what {
+            What::Sync => self.sync_or_fail(fd, 0, 0).map(|()| 0),
+            What::Read(parts) => {
+                self.file_fault(false)?;
+                let all = parts.iter().map(|(_, len)| len).sum();
+                let mut most = match whole(self.shorten(all, Fault::ShortFileRead)) {
+                    0 => all,
+                    most => most,
+                };
+                let mut targets = Vec::with_capacity(parts.len());
+                for &(start, len) in parts {
+                    let part = len.min(most);
+                    most -= part;
+                    // SAFETY: Y2.
+                    targets.push(unsafe { Target::from_raw(start, part) });
+                }
+                self.read_file(fd, &mut targets, offset, true)
+            }
+            What::Write(parts) => {
+                self.file_fault(true)?;
+                let all = parts.iter().map(|(_, len)| len).sum();
+                let mut most = match whole(self.shorten(all, Fault::ShortFileWrite)) {
+                    0 => all,
+                    most => most,
+                };
+                let mut slices = Vec::with_capacity(parts.len());
+                for &(start, len) in parts {
+                    let part = len.min(most);
+                    most -= part;
+                    // SAFETY: Y2.
+                    slices.push(unsafe { slice::from_raw_parts(start, part) });
+                }
+                self.write_file(fd, &slices, offset)
+            }
+        }
+    }
+
+    /// Whether direct I/O takes this.
+    fn check_aligned(&self, fd: RawFd, buf: &Buf, len: usize, offset: u64) -> Result<(), i32> {
+        let block = u64::from(BLOCK);
+        let starts =
+            buf.parts().iter().all(|part| (part.as_ptr().addr() as u64).is_multiple_of(block));
+        let direct = self.open_file(fd)?.how.direct;
+        let fits = starts && (offset | len as u64).is_multiple_of(block);
+        if direct && !fits { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
+    fn read_whole(&mut self, fd: RawFd, buf: &mut Buf, offset: u64) -> Result<usize, i32> {
+        self.check_aligned(fd, buf, buf.capacity(), offset)?;
+        self.file_fault(false)?;
+        if !buf.is_list() {
+            let mut to = buf.target(0, usize::MAX);
+            return self.read_file(fd, slice::from_mut(&mut to), offset, true);
+        }
+        let mut targets = Target::nones(buf.parts().len());
+        let count = buf.targets(0, usize::MAX, &mut targets);
+        self.read_file(fd, &mut targets[..count], offset, true)
+    }
+
+    /// Writes all bytes of a buffer; a full disk takes a part of them first. Answers how many.
+    fn write_whole(&mut self, fd: RawFd, buf: &Buf, offset: u64) -> (usize, Result<(), i32>) {
+        let len = buf.len();
+        let checked = self.check_aligned(fd, buf, len, offset);
+        let fault = checked.and_then(|()| self.file_fault(true));
+        let mut most = match fault {
+            Ok(()) => len,
+            Err(libc::ENOSPC) => self.dice.rng.below(len as u64) as usize,
+            Err(_) => 0,
+        };
+        let mut slices: Vec<&[u8]> = Vec::new();
+        for part in buf.parts() {
+            let part = &part[..part.len().min(most)];
+            most -= part.len();
+            slices.push(part);
+        }
+        if fault.is_err() && slices.iter().all(|slice| slice.is_empty()) {
+            return (0, fault);
+        }
+        match self.write_file(fd, &slices, offset) {
+            Ok(moved) => (moved, fault),
+            Err(errno) => (0, Err(errno)),
+        }
+    }
+}
+
+impl Sim {
+    /// Sets the most virtual time that the kernel takes for work on a file that it has started. The
+    /// seed draws each time. Default 100 µs. Work that it hands back takes the time of a
+    /// [job](Sim::set_job_time).
+    pub fn set_file_time(&self, most: Duration) {
+        self.enter().disk.most_ns = clock::ns_of_duration(most);
+    }
+}
+
+fn memory(list: &FileList<'_>) -> Vec<(*mut u8, usize)> {
+    list.parts().collect()
+}
+
+impl<const C: bool> Sim<C> {
+    /// What a driver has to know of a file.
+    pub(super) fn facts_of(&self, fd: RawFd) -> FileFacts {
+        let how = self.enter().open_file(fd).map(|open| open.how).unwrap_or_default();
+        FileFacts::new(how, Some((BLOCK, BLOCK)))
+    }
+
+    /// Reads what the page cache has.
+    pub(super) fn read_cached(&mut self, fd: RawFd, mut to: Target<'_>, offset: u64) -> isize {
+        self.call(Call::Pread, fd, |world| {
+            if world.dice.hits(ANYWHERE, Fault::CacheMiss) {
+                return -(libc::EAGAIN as isize);
+            }
+            code(world.read_file(fd, slice::from_mut(&mut to), offset, false))
+        })
+    }
+
+    /// Starts a request; false where it is left to threads: what direct I/O does not take, what
+    /// appends, and of the writes into the page cache those that the seed says.
+    pub(super) fn begin_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
+        let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
+        if facts.is_refused()
+            || facts.is_direct() && !request.is_aligned(facts)
+            || writes && facts.appends()
+        {
+            return false;
+        }
+        let selector = self.selector;
+        let mut world = self.enter();
+        if writes && !facts.is_direct() && world.dice.rng.chance(0.5) {
+            return false;
+        }
+        let number = world.next_number();
+        let most_ns = world.disk.most_ns.max(1);
+        let delay_ns = 1 + world.dice.rng.below(most_ns);
+        world.try_after(delay_ns, selector, number);
+        drop(world);
+        let FileRequest { key, fd, offset, work } = request;
+        let what = match work {
+            FileWork::Read(mut to) => What::Read(vec![(to.as_mut_ptr(), to.len())]),
+            FileWork::Write(bytes) => What::Write(vec![(bytes.as_ptr(), bytes.len())]),
+            FileWork::ReadList(list) => What::Read(memory(&list)),
+            FileWork::WriteList(list) => {
+                let parts = memory(&list).into_iter();
+                What::Write(parts.map(|(start, len)| (start.cast_const(), len)).collect())
+            }
+            FileWork::SyncAll | FileWork::SyncData => What::Sync,
+        };
+        let request = Request { key, fd, offset, what, stopped: false };
+        self.in_kernel.entries.insert(number, Entry::File(request));
+        true
+    }
+
+    /// Cancels a request that has not been done, unless the cancel comes too late.
+    pub(super) fn stop_request(&mut self, key: u64) {
+        if self.enter().dice.hits(ANYWHERE, Fault::LateCancel) {
+            return;
+        }
+        let number = self.in_kernel.entries.iter_mut().find_map(|(number, entry)| match entry {
+            Entry::File(request) if request.key == key => {
+                request.stopped = true;
+                Some(*number)
+            }
+            _ => None,
+        });
+        if let Some(number) = number {
+            self.enter().try_after(0, self.selector, number);
+        }
+    }
+
+    /// Does the requests whose time has come: their events become those of files.
+    pub(super) fn do_requests(&mut self, events: &mut [(u64, Ready)]) {
+        for event in events {
+            let number = (event.0 >> 32) as u32;
+            if event.0 as u32 != TRY as u32
+                || !matches!(self.in_kernel.entries.get(&number), Some(Entry::File(_)) | None)
+            {
+                continue;
+            }
+            *event = (FILES, Ready::READABLE);
+            let Some(Entry::File(request)) = self.in_kernel.entries.remove(&number) else {
+                continue;
+            };
+            let call = match request.what {
+                What::Read(_) => Call::Pread,
+                What::Write(_) => Call::Pwrite,
+                What::Sync => Call::Fsync,
+            };
+            let moved = self.call(call, request.fd, |world| code(world.perform(&request)));
+            let loses = C && !self.in_kernel.has_lost;
+            if loses && self.enter().dice.hits(ANYWHERE, Fault::LostAnswer) {
+                self.in_kernel.has_lost = true;
+                continue;
+            }
+            self.in_kernel.answers.0.push_back(FileAnswer { key: request.key, moved });
+        }
+    }
+
+    pub(super) fn next_file_answer(&mut self) -> Option<FileAnswer> {
+        self.in_kernel.answers.0.pop_front()
+    }
+
+    pub(super) fn has_answers_of_files(&self) -> bool {
+        !self.in_kernel.answers.0.is_empty()
+    }
+
+    /// Sends bytes of a file over a socket.
+    pub(super) fn send_of_file(
+        &mut self,
+        socket: RawFd,
+        fd: RawFd,
+        offset: u64,
+        len: usize,
+    ) -> isize {
+        let mut bytes = vec![0; len.min(PIECE)];
+        let read = self.call(Call::Pread, fd, |world| {
+            let read = world.file_fault(false).and_then(|()| {
+                world.read_file(fd, &mut [Target::from_slice(&mut bytes)], offset, true)
+            });
+            code(read)
+        });
+        if read <= 0 {
+            return read;
+        }
+        let parts = [std::io::IoSlice::new(&bytes[..read as usize])];
+        self.call(Call::SendFile, socket, |world| world.send(socket, &parts))
+    }
+
+    /// Does what a thread would do with a file.
+    pub(super) fn do_file_work(&mut self, work: WorkItem) -> (Call, Result<Done, Error>) {
+        let plain = |result: Result<(), i32>| {
+            let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);
+            result.map(|()| Done::Finished).map_err(failed)
+        };
+        match work {
+            WorkItem::ReadAt { fd, mut buf, offset } => {
+                let read = self.enter().read_whole(fd, &mut buf, offset);
+                // SAFETY: so many bytes were written from the start.
+                unsafe { buf.set_filled(read.unwrap_or(0)) };
+                let result = match read {
+                    Ok(_) => Ok(Done::Read(buf)),
+                    Err(errno) => Err(Error::new(ErrorKind::Os(errno), 0, buf)),
+                };
+                (Call::Pread, result)
+            }
+            WorkItem::WriteAt { fd, buf, offset } => {
+                let (moved, ended) = self.enter().write_whole(fd, &buf, offset);
+                let bytes = moved as u32;
+                let result = match ended {
+                    Ok(()) => Ok(Done::Written { buf, bytes }),
+                    Err(errno) => Err(Error::new(ErrorKind::Os(errno), bytes, buf)),
+                };
+                (Call::Pwrite, result)
+            }
+            WorkItem::Sync { fd } | WorkItem::DataSync { fd } => {
+                (Call::Fsync, plain(self.enter().sync_or_fail(fd, 0, 0)))
+            }
+            WorkItem::Fetch { fd, offset, len } => {
+                self.enter().warm(fd, offset, len);
+                (Call::Pread, Ok(Done::Finished))
+            }
+            WorkItem::Close(handle) => {
+                drop(handle);
+                (Call::Close, Ok(Done::Closed))
+            }
+            WorkItem::Task { fd, task } => (Call::Job, self.do_file_task(fd, task)),
+        }
+    }
+
+    fn do_file_task(&mut self, fd: RawFd, task: Task) -> Result<Done, Error> {
+        let mut world = self.enter();
+        let unit = |()| Done::Finished;
+        let result = match task {
+            Task::SyncRange { offset, len } => world.sync_or_fail(fd, offset, len).map(unit),
+            Task::Allocate { offset, len } => world
+                .file_fault(true)
+                .and_then(|()| world.set_file_len(fd, offset.saturating_add(len), true))
+                .map(unit),
+            Task::SetLen { len } => world.set_file_len(fd, len, false).map(unit),
+            Task::Open { path, options } => match world.open_path(&path, options) {
+                Ok(fd) => {
+                    drop(world);
+                    let file = Handle::from_virtual(fd, SourceKind::File, None, self.owner());
+                    return Ok(Done::Opened(file));
+                }
+                Err(errno) => Err(errno),
+            },
+            Task::Metadata(file) => {
+                let known = world.file_metadata(match &file {
+                    FileRef::Path(path) | FileRef::Symlink(path) => Ok(path),
+                    FileRef::Source(_) => Err(fd),
+                });
+                known.map(|known| Done::Metadata(Box::new(known)))
+            }
+            Task::Rename { from, to } => world.files.rename(&from, &to).map(unit),
+            Task::RemoveFile { path } => world.files.remove(&path).map(unit),
+            Task::HardLink { from, to } => world.files.link(&from, &to).map(unit),
+            Task::Access { path, .. } => world.file_metadata(Ok(&path)).map(|_| Done::Finished),
+            _ => Err(libc::EOPNOTSUPP),
+        };
+        result.map_err(|errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE))
+    }
+}

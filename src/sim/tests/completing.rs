@@ -1,0 +1,174 @@
+//! A kernel that completes: its answers, and its faults.
+
+use super::*;
+
+/// The faults that only such a kernel has.
+pub(super) const FAULTS: [&str; 6] =
+    ["no_buffer", "multishot_end", "lost_cancel", "late_cancel", "registration_end", "lost_answer"];
+
+fn completing(seed: u64, faults: Faults) -> Sim {
+    let sim = Sim::with_faults(seed, faults);
+    sim.set_completing(true);
+    sim.set_patience(Duration::ZERO);
+    sim
+}
+
+/// Reads that nothing comes for, single and multishot, are cancelled and end; then one reads bytes.
+fn cancel_reads(sim: &Sim) {
+    let mut watcher = watcher(sim);
+    let (here, there) = attach_pair(&mut watcher, sim);
+    let mut done = Completions::new();
+    for round in 0..20 {
+        let op = Op::read(here);
+        let op = if round % 2 == 0 { op.multishot() } else { op };
+        let ticket = watcher.submit(op).unwrap();
+        watcher.wait_timeout(&mut done, Duration::from_micros(50)).unwrap();
+        if !watcher.cancel(ticket) {
+            continue;
+        }
+        while watcher.is_in_flight(ticket).unwrap() {
+            watcher.wait(&mut done).unwrap();
+        }
+    }
+    let heard = sim.injected().lost_answer == 0;
+    watcher.submit(Op::read(here).multishot().token(1)).unwrap();
+    let mut bytes = 0;
+    for _ in 0..20 {
+        watcher.submit(Op::write(there, "ping")).unwrap();
+        watcher.wait_timeout(&mut done, Duration::from_millis(20)).unwrap();
+        for c in done.drain(..).filter(|c| c.token == 1) {
+            match c.result {
+                Ok(Done::Read(data)) => bytes += data.len(),
+                _ => assert!(!heard),
+            }
+        }
+    }
+    let wait = Duration::from_millis(50);
+    while bytes < 80 && watcher.wait_timeout(&mut done, wait).unwrap() > 0 {
+        let reads = done.drain(..).filter(|c| c.token == 1);
+        bytes += reads.map(|c| c.bytes()).sum::<usize>();
+    }
+    assert!(bytes == 80 || !heard, "{bytes}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a mebibyte in small pieces: too slow")]
+fn a_mebibyte_survives_a_kernel_that_completes() {
+    let bytes = pattern(1 << 20);
+    let mut injected = BTreeMap::new();
+    for seed in 0..4 {
+        let sim = completing(seed, Faults::transient(0.2));
+        sim.set_buffer(4096 << seed);
+        assert!(echo(&sim, &bytes, 1 << 20) == bytes, "seed {seed}");
+        let faults = Faults { reset: 0.01, lost_answer: 0.01, ..Faults::all(0.1) };
+        let sim = completing(seed, faults);
+        sim.set_buffer(5000);
+        assert!(echo(&sim, &bytes, 16 << 10) == bytes, "seed {seed}");
+        cancel_reads(&sim);
+        for (name, count) in sim.injected().named() {
+            *injected.entry(name).or_insert(0) += count;
+        }
+    }
+    injected.retain(|fault, _| !OF_BATCHES.contains(fault) && !files::FAULTS.contains(fault));
+    assert!(injected.values().all(|count| *count > 0), "{injected:?}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
+fn every_fault_of_a_kernel_that_completes_happens() {
+    for name in FAULTS {
+        let mut faults = Faults::none();
+        let field = match name {
+            "no_buffer" => &mut faults.no_buffer,
+            "multishot_end" => &mut faults.multishot_end,
+            "lost_cancel" => &mut faults.lost_cancel,
+            "late_cancel" => &mut faults.late_cancel,
+            "registration_end" => &mut faults.registration_end,
+            "lost_answer" => &mut faults.lost_answer,
+            other => panic!("{other}"),
+        };
+        *field = 0.3;
+        let mut total = 0;
+        for seed in 0..10 {
+            let sim = completing(seed, faults.clone());
+            assert!(echo(&sim, &pattern(5000), 500) == pattern(5000), "{name}");
+            cancel_reads(&sim);
+            total += sim.injected().total();
+            for (other, count) in sim.injected().named() {
+                assert!(count == 0 || other == name, "{other} with {name}");
+            }
+        }
+        assert!(total > 0, "{name}");
+    }
+    let sim = completing(1, Faults::none());
+    echo(&sim, &pattern(5000), 500);
+    cancel_reads(&sim);
+    assert_eq!(sim.injected().total(), 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
+fn the_same_seed_is_the_same_run_of_a_kernel_that_completes() {
+    let run = |seed| {
+        let sim = completing(seed, Faults::all(0.05));
+        assert_eq!(echo(&sim, &pattern(50_000), 5000), pattern(50_000));
+        (sim.trace_hash(), sim.now(), sim.injected())
+    };
+    assert_eq!(run(1), run(1));
+    let hashes: BTreeSet<u64> = (0..20).map(|seed| run(seed).0).collect();
+    assert_eq!(hashes.len(), 20);
+}
+
+/// The seed draws the order of answers, also without faults.
+#[test]
+fn answers_come_in_an_order_that_the_seed_draws() {
+    let order = |seed| {
+        let sim = completing(seed, Faults::none());
+        let mut watcher = watcher(&sim);
+        let pairs: Vec<_> = (0..6).map(|_| attach_pair(&mut watcher, &sim)).collect();
+        for &(here, _) in &pairs {
+            watcher.submit(Op::read(here).token(READ)).unwrap();
+        }
+        watcher.wait_timeout(&mut Completions::new(), Duration::from_micros(50)).unwrap();
+        for &(_, there) in &pairs {
+            watcher.submit(Op::write(there, "x")).unwrap();
+        }
+        let mut order = Vec::new();
+        while order.len() < pairs.len() {
+            let done = wait(&mut watcher).into_iter();
+            order.extend(done.filter(|c| c.token == READ).map(|c| c.source));
+        }
+        order
+    };
+    const READ: u64 = 7;
+    assert_eq!(order(1), order(1));
+    let orders: BTreeSet<Vec<Source>> = (0..10).map(order).collect();
+    assert!(orders.len() > 5, "{orders:?}");
+}
+
+/// A read in the kernel that nothing can come for is no event: the wait says so.
+#[test]
+fn a_started_read_does_not_keep_a_wait_from_standing_still() {
+    let sim = completing(1, Faults::none());
+    let mut watcher = watcher(&sim);
+    let (here, _there) = attach_pair(&mut watcher, &sim);
+    watcher.submit(Op::read(here)).unwrap();
+    let error = watcher.wait(&mut Completions::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Deadlock);
+}
+
+/// A cancelled write whose answer is lost may be out: it must not end as one that moved no more
+/// bytes. It ended as cancelled.
+#[test]
+fn a_cancelled_write_whose_answer_is_lost_ends_with_an_error() {
+    let sim = completing(1, Faults::none());
+    let mut watcher = watcher(&sim);
+    let (here, _) = connection(&mut watcher);
+    sim.set_faults(Faults { delayed_readiness: 1.0, ..Faults::none() });
+    let write = watcher.submit(Op::write(here, vec![7; 1500])).unwrap();
+    sim.set_faults(Faults { late_cancel: 1.0, lost_answer: 1.0, latency: HOUR, ..Faults::none() });
+    assert!(watcher.cancel(write));
+    let ended = wait_one(&mut watcher);
+    assert_eq!((ended.ticket(), ended.bytes()), (write, 0));
+    assert_eq!(ended.error_kind(), Some(ErrorKind::Os(libc::EIO)), "{ended:?}");
+}

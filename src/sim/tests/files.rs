@@ -1,0 +1,352 @@
+//! Files: bytes, names, the cache, crashes, and faults; on both kinds of kernels.
+
+use super::*;
+use crate::Priority;
+use crate::file::OpenOptions;
+
+/// The faults of work on files.
+pub(super) const FAULTS: [&str; 6] =
+    ["cache_miss", "handed_back", "short_file_read", "short_file_write", "file_error", "disk_full"];
+
+const EIO: Option<ErrorKind> = Some(ErrorKind::Os(libc::EIO));
+const ENOSPC: Option<ErrorKind> = Some(ErrorKind::Os(libc::ENOSPC));
+
+fn sim(completing: bool, faults: Faults) -> Sim {
+    let sim = Sim::with_faults(1, faults);
+    sim.set_completing(completing);
+    sim
+}
+
+/// Runs one operation to its end.
+fn run(watcher: &mut Simulated, op: Op) -> Completion {
+    watcher.submit(op).unwrap();
+    wait_one(watcher)
+}
+
+fn open(watcher: &mut Simulated, path: &str, options: OpenOptions) -> Source {
+    match run(watcher, Op::open(path, options)).result {
+        Ok(Done::Opened(file)) => watcher.attach(file).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn both() -> OpenOptions {
+    OpenOptions::new().read(true).write(true)
+}
+
+fn read_at(watcher: &mut Simulated, file: Source, len: usize, offset: u64) -> Vec<u8> {
+    match run(watcher, Op::read_at(file, Vec::with_capacity(len), offset)).result {
+        Ok(Done::Read(data)) => data.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn bytes_are_where_they_were_written() {
+    for completing in [false, true] {
+        let sim = sim(completing, Faults::none());
+        let mut watcher = watcher(&sim);
+        let file = open(&mut watcher, "a", both().create(true));
+        assert!(run(&mut watcher, Op::write_at(file, pattern(10_000), 5_000)).result.is_ok());
+        let mut wanted = vec![0; 5_000];
+        wanted.extend(pattern(10_000));
+        assert_eq!(sim.read_file("a").unwrap(), wanted);
+        for (len, offset) in [(20_000, 0), (1, 5_001), (100, 14_950), (100, 15_000), (9, 1 << 40)] {
+            let from = wanted.len().min(offset as usize);
+            let end = wanted.len().min(from + len);
+            assert!(read_at(&mut watcher, file, len, offset) == wanted[from..end]);
+        }
+        // A hole takes no memory.
+        assert!(run(&mut watcher, Op::write_at(file, "far", 1 << 40)).result.is_ok());
+        assert_eq!(read_at(&mut watcher, file, 9, (1 << 40) - 3), b"\0\0\0far");
+        for (len, known) in [(5_001, 5_001), (70_000, 70_000)] {
+            assert!(run(&mut watcher, Op::set_len(file, len)).result.is_ok());
+            let Ok(Done::Metadata(stat)) = run(&mut watcher, Op::metadata(file)).result else {
+                panic!("a file has attributes")
+            };
+            assert_eq!((stat.size, stat.kind()), (known, crate::sys::types::FileKind::File));
+        }
+        wanted.truncate(5_001);
+        wanted.resize(70_000, 0);
+        assert!(read_at(&mut watcher, file, 80_000, 0) == wanted);
+        let log = open(&mut watcher, "log", OpenOptions::new().append(true).create(true));
+        for text in ["one, ", "two"] {
+            assert!(run(&mut watcher, Op::write_at(log, text, 0)).result.is_ok());
+        }
+        assert_eq!(sim.read_file("log").unwrap(), b"one, two");
+        let refused = run(&mut watcher, Op::read_at(log, vec![0; 9], 0)).error_kind();
+        assert_eq!(refused, Some(ErrorKind::Os(libc::EBADF)));
+        assert!(run(&mut watcher, Op::close(file)).result.is_ok());
+        assert_eq!(watcher.counters().sources, 1);
+    }
+}
+
+#[test]
+fn names_come_and_go() {
+    let sim = sim(false, Faults::none());
+    let mut watcher = watcher(&sim);
+    let errno = |c: Completion| match c.error_kind() {
+        Some(ErrorKind::Os(errno)) => errno,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(run(&mut watcher, Op::open("a", both()))), libc::ENOENT);
+    sim.write_file("a", "first");
+    assert_eq!(errno(run(&mut watcher, Op::open("a", both().create_new(true)))), libc::EEXIST);
+    let first = open(&mut watcher, "a", both());
+    sim.write_file("b", "second");
+    assert!(run(&mut watcher, Op::rename("b", "a")).result.is_ok());
+    assert_eq!(sim.read_file("a").unwrap(), b"second");
+    // Who has it open, has it.
+    assert_eq!(read_at(&mut watcher, first, 9, 0), b"first");
+    assert!(run(&mut watcher, Op::hard_link("a", "c")).result.is_ok());
+    assert!(run(&mut watcher, Op::remove_file("a")).result.is_ok());
+    assert_eq!((sim.read_file("a"), sim.read_file("c")), (None, Some(b"second".to_vec())));
+    assert_eq!(errno(run(&mut watcher, Op::remove_file("a"))), libc::ENOENT);
+    open(&mut watcher, "c", both().truncate(true));
+    // A directory can be opened and synced.
+    sim.write_file("data/log", "");
+    assert_eq!(errno(run(&mut watcher, Op::open("data", both()))), libc::EISDIR);
+    for path in ["data", "."] {
+        let directory = open(&mut watcher, path, OpenOptions::new().read(true));
+        assert!(run(&mut watcher, Op::sync_all(directory)).result.is_ok());
+    }
+    assert_eq!(sim.read_file("c").unwrap(), b"");
+}
+
+/// What was read or written is read at once; what is not in the cache takes time.
+#[test]
+fn hot_reads_are_done_at_submission_and_cold_ones_are_not() {
+    for completing in [false, true] {
+        let sim = sim(completing, Faults::none());
+        sim.write_file("a", pattern(20_000));
+        let mut watcher = watcher(&sim);
+        let file = open(&mut watcher, "a", both());
+        for (is_hot, path) in [(false, "cold"), (true, "hot"), (false, "cold again")] {
+            let ticket = watcher.submit(Op::read_at(file, vec![0; 9_000], 100)).unwrap();
+            assert_eq!(ticket.had_ended(), is_hot, "{path}");
+            wait_one(&mut watcher);
+            if is_hot {
+                sim.drop_caches();
+            }
+        }
+        let explain = watcher.explain();
+        let count = |what: &str| {
+            let row = explain.rows.iter().find(|row| row.operation == what);
+            row.map_or(0, |row| row.count)
+        };
+        assert_eq!((count("read_at"), count("read_at, write_at, sync")), (1, 2), "{explain}");
+    }
+}
+
+/// A crash keeps what was synced, by a sync or by the way that the file was opened.
+#[test]
+fn a_crash_keeps_what_was_synced() {
+    let sim = sim(true, Faults::none());
+    sim.write_file("c", pattern(9_000));
+    let mut watcher = watcher(&sim);
+    let a = open(&mut watcher, "a", both().create(true));
+    let b = open(&mut watcher, "b", both().create(true).dsync(true));
+    let c = open(&mut watcher, "c", both());
+    for op in [
+        Op::write_at(a, pattern(10_000), 0),
+        Op::sync_all(a),
+        Op::write_at(a, "lost", 5_000),
+        Op::write_at(b, "kept", 0),
+        Op::set_len(c, 10),
+    ] {
+        assert!(run(&mut watcher, op).result.is_ok());
+    }
+    drop(watcher);
+    sim.crash();
+    assert!(sim.read_file("a").unwrap() == pattern(10_000));
+    assert_eq!(sim.read_file("b").unwrap(), b"kept");
+    assert!(sim.read_file("c").unwrap() == pattern(9_000));
+}
+
+/// fsync(2) says it once: what was dirty when it failed never reaches the disk.
+#[test]
+fn a_sync_that_fails_loses_what_it_was_for() {
+    let sim = sim(false, Faults::none());
+    let mut watcher = watcher(&sim);
+    let file = open(&mut watcher, "a", both().create(true));
+    assert!(run(&mut watcher, Op::write_at(file, "lost", 0)).result.is_ok());
+    sim.set_faults(Faults { file_error: 1.0, ..Faults::none() });
+    assert_eq!(run(&mut watcher, Op::sync_data(file)).error_kind(), EIO);
+    sim.set_faults(Faults::none());
+    assert!(run(&mut watcher, Op::sync_data(file)).result.is_ok());
+    sim.crash();
+    assert_eq!(sim.read_file("a").unwrap(), b"\0\0\0\0");
+}
+
+/// Ranges of files, cold and hot, over a socket.
+#[test]
+fn ranges_of_files_are_sent() {
+    for completing in [false, true] {
+        for faults in [Faults::none(), Faults::transient(0.2)] {
+            let sim = sim(completing, faults);
+            sim.write_file("a", pattern(300_000));
+            let mut watcher = watcher(&sim);
+            let (here, there) = attach_pair(&mut watcher, &sim);
+            let file = open(&mut watcher, "a", both());
+            let mut heard = Vec::new();
+            watcher.submit(Op::write(here, "head")).unwrap();
+            watcher.submit(Op::send_file(here, file, 1_000, 290_000)).unwrap();
+            watcher.submit(Op::write(here, "tail")).unwrap();
+            watcher.submit(Op::read(there).multishot().token(1)).unwrap();
+            while heard.len() < 290_008 {
+                for c in wait(&mut watcher) {
+                    match c.result.unwrap() {
+                        Done::Read(data) => heard.extend_from_slice(&data),
+                        Done::Sent(bytes) => assert_eq!(bytes, 290_000),
+                        _ => {}
+                    }
+                }
+            }
+            assert!(heard[4..290_004] == pattern(300_000)[1_000..291_000]);
+            assert_eq!((&heard[..4], &heard[290_004..]), (&b"head"[..], &b"tail"[..]));
+        }
+    }
+}
+
+/// Writes blocks and reads them again until all is right; counts the errors.
+fn work(sim: &Sim) -> u64 {
+    const BLOCKS: u64 = 20;
+    let mut watcher = watcher(sim);
+    let mut opened = Vec::new();
+    for (path, options) in [("a", both().create(true)), ("b", both().create(true).direct(true))] {
+        opened.push(open(&mut watcher, path, options));
+    }
+    let mut errors = 0;
+    for file in opened {
+        let block = |i: u64| {
+            let bytes: Vec<u8> = pattern(8192).iter().map(|byte| byte ^ i as u8).collect();
+            crate::aligned::AlignedBuf::from_slice(&bytes, 4096)
+        };
+        let mut missing: BTreeSet<u64> = (0..BLOCKS).collect();
+        while !missing.is_empty() {
+            for &i in &missing {
+                let write = Op::write_at(file, block(i), i * 8192).token(i);
+                let write = if i % 3 == 0 { write.priority(Priority::High) } else { write };
+                watcher.submit(write).unwrap();
+            }
+            for _ in 0..missing.len() {
+                for c in wait(&mut watcher) {
+                    match c.result {
+                        Ok(Done::Written { bytes, .. }) => {
+                            assert!(bytes == 8192 && missing.remove(&c.token))
+                        }
+                        Err(error) => {
+                            let kind = Some(error.kind());
+                            assert!(kind == EIO || kind == ENOSPC, "{error:?}");
+                            errors += 1;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+                if watcher.counters().in_flight == 0 {
+                    break;
+                }
+            }
+        }
+        while run(&mut watcher, Op::sync_data(file)).error_kind() == EIO {
+            errors += 1;
+        }
+        for i in 0..BLOCKS {
+            if i % 2 == 0 {
+                sim.drop_caches();
+            }
+            loop {
+                let into = crate::aligned::AlignedBuf::with_capacity(8192, 4096);
+                match run(&mut watcher, Op::read_at(file, into, i * 8192)).result {
+                    Ok(Done::Read(data)) => break assert!(*data == *block(i), "block {i}"),
+                    Err(error) => assert_eq!(Some(error.kind()), EIO),
+                    other => panic!("{other:?}"),
+                }
+                errors += 1;
+            }
+        }
+    }
+    errors
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
+fn every_fault_of_files_happens() {
+    for completing in [false, true] {
+        for name in FAULTS {
+            let mut faults = Faults::none();
+            *match name {
+                "cache_miss" => &mut faults.cache_miss,
+                "handed_back" => &mut faults.handed_back,
+                "short_file_read" => &mut faults.short_file_read,
+                "short_file_write" => &mut faults.short_file_write,
+                "file_error" => &mut faults.file_error,
+                "disk_full" => &mut faults.disk_full,
+                other => panic!("{other}"),
+            } = 0.3;
+            let sim = sim(completing, faults);
+            let errors = work(&sim);
+            assert_eq!(errors > 0, matches!(name, "file_error" | "disk_full"), "{name}");
+            for (other, count) in sim.injected().named() {
+                assert_eq!(count > 0, other == name, "{count} {other} with {name}");
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many runs: too slow")]
+fn the_same_seed_is_the_same_work_on_files() {
+    let run = |seed| {
+        let sim = Sim::with_faults(seed, Faults::all(0.1));
+        sim.set_completing(seed % 2 == 0);
+        let sim_has_no_losses = Faults { lost_answer: 0.0, ..Faults::all(0.1) };
+        sim.set_faults(sim_has_no_losses);
+        (work(&sim), sim.trace_hash(), sim.now(), sim.injected())
+    };
+    for seed in [2, 3] {
+        assert_eq!(run(seed), run(seed));
+    }
+    assert_ne!(run(2), run(4));
+}
+
+/// A lost answer of a file's work: it ends with EIO, and its buffer is left to the kernel.
+#[test]
+fn lost_answers_of_files_end_with_an_error() {
+    let sim = sim(true, Faults::none());
+    sim.write_file("a", pattern(9_000));
+    let mut watcher = watcher(&sim);
+    let file = open(&mut watcher, "a", both());
+    sim.set_faults(Faults { lost_answer: 1.0, ..Faults::none() });
+    let c = run(&mut watcher, Op::read_at(file, vec![0; 9_000], 0));
+    assert_eq!((c.error_kind(), sim.injected().lost_answer), (EIO, 1));
+    sim.set_faults(Faults::none());
+    assert!(read_at(&mut watcher, file, 9_000, 0) == pattern(9_000));
+}
+
+/// Cancels reach requests that are not done, and come too late for others.
+#[test]
+fn cancelled_work_ends_once() {
+    for completing in [false, true] {
+        let faults = Faults { late_cancel: 0.3, handed_back: 0.3, ..Faults::none() };
+        let sim = sim(completing, faults);
+        sim.write_file("a", pattern(90_000));
+        let mut watcher = watcher(&sim);
+        let file = open(&mut watcher, "a", both());
+        let (mut cancelled, mut late) = (0, 0);
+        for i in 0..200 {
+            sim.drop_caches();
+            let ticket = watcher.submit(Op::read_at(file, vec![0; 9_000], 100)).unwrap();
+            sim.advance(Duration::from_micros(i % 150));
+            watcher.cancel(ticket);
+            let c = wait_one(&mut watcher);
+            match c.error_kind() {
+                Some(kind) => assert_eq!((kind, c.bytes()), (ErrorKind::Cancelled, 0)),
+                None => assert_eq!(c.bytes(), 9_000),
+            }
+            cancelled += u32::from(c.error_kind().is_some());
+            late += u32::from(c.is_late());
+        }
+        assert!(cancelled > 50 && late > 10, "{cancelled} {late}");
+    }
+}

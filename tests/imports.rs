@@ -1,0 +1,244 @@
+//! Modules of the crate import each other downward only: checks it, and draws it.
+//!
+//! `WINDLASS_DRAW=1 cargo test --test imports` draws the imports into ARCHITECTURE.md. Without the
+//! variable the drawing there must be the one that it would draw.
+#![allow(missing_docs)] // a test binary has no users
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use scan::{Import, Source};
+
+#[path = "imports/scan.rs"]
+mod scan;
+
+/// The modules of `src`, from bottom to top, in layers. A module imports only modules of the layers
+/// below its own, and those on its left.
+const LAYERS: [(&str, &[&str]); 10] = [
+    ("the system", &["sys"]),
+    ("memory", &["discard", "trace", "region", "aligned", "buf", "leaked", "buf_pool"]),
+    ("words", &["error", "clock", "address", "table", "source", "message", "explain"]),
+    ("threads and files", &["wake_state", "workers", "file"]),
+    (
+        "operations",
+        &["config", "endpoint", "payload", "op", "completion", "parts", "operation", "verbs"],
+    ),
+    ("parts of a driver", &["remote", "batch", "deadline", "quirks"]),
+    ("components", &["reactor", "aio"]),
+    ("drivers", &["driver", "proactor", "ring", "sim", "auto"]),
+    ("programs", &["watcher", "source_map"]),
+    ("public names", &["process", "fd", "fs", "net", "kernel"]),
+];
+
+/// A module with public names of other modules, and its own: code of the crate imports only these
+/// from it.
+const OWN: (&str, &str) = ("driver", "Driver");
+
+/// A component, and modules below it that it must work without.
+const APART: (&str, [&str; 4]) = ("reactor", ["buf", "op", "file", "workers"]);
+
+/// Where the drawing stands in ARCHITECTURE.md.
+const MARKS: (&str, &str) = ("<!-- drawn by tests/imports.rs -->", "<!-- end of the drawing -->");
+
+const COLUMNS: usize = 100;
+
+/// How far up a module stands.
+fn rank(module: &str) -> Option<usize> {
+    LAYERS.iter().flat_map(|(_, modules)| *modules).position(|other| *other == module)
+}
+
+/// What is wrong with an import, if anything is.
+fn fault(import: &Import) -> Option<String> {
+    let Import { from, path, is_public, .. } = import;
+    let to = path.first()?;
+    if *is_public && from == OWN.0 {
+        return None;
+    }
+    let Some(here) = rank(from) else { return Some(format!("{from} has no place in the order")) };
+    let Some(there) = rank(to) else { return Some(format!("no module of the order: {to}")) };
+    if there > here {
+        return Some(format!("{from} imports {to}, which stands above it"));
+    }
+    if to == OWN.0 && path.get(1).is_none_or(|name| name != OWN.1) {
+        return Some(format!("{}: import it from its own module", path.join("::")));
+    }
+    let apart = from == APART.0 && APART.1.contains(&to.as_str());
+    apart.then(|| format!("{from} works without {to}"))
+}
+
+/// Every source file of the crate, but its root.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut left) = (Vec::new(), vec![root.clone()]);
+    while let Some(at) = left.pop() {
+        for entry in std::fs::read_dir(at).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source");
+                let path = path.strip_prefix(&root).expect("below").to_owned();
+                files.push(Source { path, text });
+            }
+        }
+    }
+    files.retain(|file| file.path != Path::new("lib.rs"));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+#[test]
+fn imports_point_downward_only() {
+    let files = sources();
+    let imports = scan::imports(&files);
+    let faults: Vec<String> = imports
+        .iter()
+        .filter_map(|import| {
+            let Import { file, line, .. } = import;
+            Some(format!("src/{}:{line}: {}", file.display(), fault(import)?))
+        })
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(imports.len() > 500, "the search finds nothing any more: {}", imports.len());
+}
+
+#[test]
+fn every_module_has_a_place() {
+    let modules: BTreeSet<String> =
+        sources().iter().filter_map(|file| file.module().into_iter().next()).collect();
+    let placed: Vec<&str> = LAYERS.iter().flat_map(|(_, modules)| *modules).copied().collect();
+    let once: BTreeSet<String> = placed.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(once.len(), placed.len(), "a module stands in two places");
+    // The pages of the guide have no code of the crate.
+    let without: BTreeSet<String> = modules.into_iter().filter(|name| name != "guide").collect();
+    assert_eq!(without, once);
+}
+
+/// The modules from top to bottom, and what each of them imports.
+fn drawing(imports: &[Import]) -> String {
+    let mut of: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for import in imports.iter().filter(|import| !(import.is_public && import.from == OWN.0)) {
+        of.entry(&import.from).or_default().extend(rank(&import.path[0]));
+    }
+    let names: Vec<&str> = LAYERS.iter().flat_map(|(_, modules)| *modules).copied().collect();
+    let mut text = String::from("```text\n");
+    for (layer, modules) in LAYERS.iter().rev() {
+        writeln!(text, "{layer} {}", "─".repeat(COLUMNS - 1 - layer.len())).expect("a string");
+        for module in modules.iter().rev() {
+            let mut line = format!("  {module:<11}");
+            let below = of.get(module).into_iter().flatten().rev();
+            for (i, to) in below.enumerate() {
+                let word = if i == 0 { " ▶ " } else { " " };
+                if line.chars().count() + word.len() + names[*to].len() > COLUMNS {
+                    text += &line;
+                    text.push('\n');
+                    line = " ".repeat(15);
+                }
+                line += word;
+                line += names[*to];
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+    }
+    text + "```"
+}
+
+/// The text with the drawing between its marks.
+fn drawn_into(page: &str, drawing: &str) -> String {
+    let (before, rest) = page.split_once(MARKS.0).expect("the first mark");
+    let (_, after) = rest.split_once(MARKS.1).expect("the last mark");
+    format!("{before}{}\n{drawing}\n{}{after}", MARKS.0, MARKS.1)
+}
+
+#[test]
+fn the_drawing_shows_the_imports() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let now = drawn_into(&page, &drawing(&scan::imports(&sources())));
+    if std::env::var_os("WINDLASS_DRAW").is_some() {
+        std::fs::write(&path, now).expect("the page");
+    } else {
+        assert!(now == page, "draw again: WINDLASS_DRAW=1 cargo test --test imports");
+    }
+}
+
+/// The imports of one file, each as `line path`.
+fn seen(path: &str, text: &str) -> Vec<String> {
+    let file = Source { path: PathBuf::from(path), text: text.to_owned() };
+    let found = scan::imports(&[file]);
+    found.iter().map(|import| format!("{} {}", import.line, import.path.join("::"))).collect()
+}
+
+/// Tests the search for imports.
+#[test]
+fn the_search_sees_every_form() {
+    let nested = "use crate::a::{self, b::{C, D as E}, f::*};\nuse crate::{g, h::I};";
+    let all = ["1 a", "1 a::b::C", "1 a::b::D", "1 a::f", "2 g", "2 h::I"];
+    assert_eq!(seen("x.rs", nested), all);
+    let inline = "fn f(a: crate::b::C) -> bool {\n    crate::d::e::<u8>(a) == $crate::f!()\n}";
+    assert_eq!(seen("x.rs", inline), ["1 b::C", "2 d::e", "2 f"]);
+    assert_eq!(seen("x.rs", "use super::y::Z;\nuse self::w::V;"), ["1 y::Z"]);
+    assert_eq!(seen("x/v.rs", "use super::y::Z;\nuse super::super::{t, u::W};"), ["2 t", "2 u::W"]);
+    assert_eq!(seen("x/mod.rs", "mod w {\n    use super::super::y::Z;\n}"), ["2 y::Z"]);
+    assert_eq!(seen("x.rs", "mod w {\n}\nuse super::y;"), ["3 y"]);
+    assert_eq!(seen("sys/a.rs", "use crate::sys::b;\nuse crate::buf::Buf;"), ["2 buf::Buf"]);
+    assert_eq!(seen("no_aio.rs", "use crate::aio::A;\nuse crate::op::B;"), ["2 op::B"]);
+    assert!(seen("x.rs", "pub(in crate::y) fn f() {}\nuse std::io;\nuse y::Z;").is_empty());
+}
+
+/// Tests that the search leaves out what is no code, and what no build has but that of the tests
+/// and of the documents.
+#[test]
+fn the_search_leaves_out_what_it_should() {
+    for text in [
+        "// use crate::y;\n/* crate::y /* nested */ crate::z */",
+        "const A: &str = \"crate::y\\\" crate::z\";",
+        "const A: &str = r#\"a \" crate::y\"#;",
+        "#[cfg(doc)]\nuse crate::{Y, z::{W}};",
+        "#[cfg(test)]\nmod tests {\n    use crate::y;\n    fn f() {}\n}",
+        "#[cfg(all(test, not(miri)))]\n#[allow(unused)]\nfn f(a: crate::y::Z) { crate::w() }",
+        "struct A {\n    #[cfg(test)]\n    b: crate::y::Z,\n}",
+        "#![cfg(any(test, doctest))]\nuse crate::y;",
+    ] {
+        assert!(seen("x.rs", text).is_empty(), "{text}: {:?}", seen("x.rs", text));
+    }
+    let kept = "#[cfg(not(test))]\nuse crate::y;\n#[cfg(any(unix, test))]\nuse crate::z;\n\
+                #[cfg(test)]\nuse crate::{a};\nfn f<'a>(b: &'a crate::c::D) -> char { '\"' }\n\
+                struct E {\n    #[cfg(test)]\n    f: u8,\n    g: crate::h::I,\n}";
+    assert_eq!(seen("x.rs", kept), ["2 y", "4 z", "7 c::D", "11 h::I"]);
+    let file = |path: &str, text: &str| Source { path: path.into(), text: text.to_owned() };
+    let files = [file("x.rs", "#[cfg(test)]\nmod t;"), file("x/t/u.rs", "use crate::y;")];
+    assert!(scan::imports(&files).is_empty());
+}
+
+/// Tests what counts as a fault.
+#[test]
+fn faults_are_told() {
+    let import = |from: &str, path: &str, is_public| Import {
+        file: PathBuf::new(),
+        line: 1,
+        from: from.to_owned(),
+        path: path.split("::").map(str::to_owned).collect(),
+        is_public,
+    };
+    let is_fault = |from, path, is_public| fault(&import(from, path, is_public)).is_some();
+    assert!(is_fault("sys", "error::Reason", false) && is_fault("sys", "error::Reason", true));
+    assert!(is_fault("aligned", "buf::Buf", false) && !is_fault("buf", "aligned", false));
+    assert!(is_fault("watcher", "fs::Access", false), "a page of public names");
+    assert!(is_fault("watcher", "Op", false), "a name at the root");
+    assert!(is_fault("watcher", "driver::OpCode", false), "a name of another module");
+    assert!(!is_fault("watcher", "driver::Driver", false));
+    assert!(!is_fault("driver", "auto::Auto", true) && is_fault("driver", "auto::Auto", false));
+    assert!(is_fault("reactor", "buf::Buf", false) && !is_fault("reactor", "table", false));
+}
+
+/// Tests the drawing.
+#[test]
+fn the_drawing_has_its_marks() {
+    let page = format!("a\n{}\nold\n{}\nb", MARKS.0, MARKS.1);
+    let new = drawn_into(&page, "new");
+    assert_eq!(new, format!("a\n{}\nnew\n{}\nb", MARKS.0, MARKS.1));
+    assert_eq!(drawn_into(&new, "new"), new);
+}
