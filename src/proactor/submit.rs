@@ -160,7 +160,8 @@ impl<K: Kernel> Proactor<K> {
         Reason::Full { limit: Limit::Operations, count: self.config.max_operations }
     }
 
-    /// Queues a read and tries it if it is worth trying.
+    /// Queues a read. The first of its source is handed to a kernel that completes reads, or tried
+    /// if it is worth trying.
     #[inline(always)]
     pub(super) fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
@@ -171,7 +172,9 @@ impl<K: Kernel> Proactor<K> {
         }
         state.push_read(&mut self.ops.table, ticket.index());
         self.note_read(index);
-        if first {
+        let is_begun =
+            K::COMPLETES && first && self.sources[index].can_read() && self.begin_read(index);
+        if first && !is_begun {
             self.try_reads(index);
         }
         if due_ns != 0 {

@@ -233,7 +233,8 @@ impl<K: Kernel> Proactor<K> {
         }
         self.inbox.is_due = true;
         let start_ns = self.time.now_ns;
-        let count = self.select(timeout_ns).inspect_err(|_| self.wake_up())?;
+        self.before_select();
+        let count = self.kernel.select(timeout_ns).inspect_err(|_| self.wake_up())?;
         if clocked {
             self.time.now_ns = self.kernel.now_ns();
             if self.config.idle_time {
@@ -246,14 +247,13 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(always)]
-    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+    fn before_select(&mut self) {
         if !K::EDGES {
             self.arm_sources();
         }
         if K::COMPLETES {
             self.sched.waits.begun = 0;
         }
-        self.kernel.select(timeout_ns)
     }
 
     /// Tells a selector without edges what every source waits for: what is wanted and not worth
@@ -282,7 +282,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// Asks the selector without blocking.
     fn look(&mut self) -> io::Result<()> {
-        let count = self.select(Some(0))?;
+        self.before_select();
+        let count = self.kernel.select(Some(0))?;
         self.stats.waiting_events += count as u64;
         self.apply(count);
         Ok(())
@@ -294,7 +295,8 @@ impl<K: Kernel> Proactor<K> {
         let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
         let end = self.time.now_ns.saturating_add(span);
         loop {
-            let count = self.select(Some(0))?;
+            self.before_select();
+            let count = self.kernel.select(Some(0))?;
             if count > 0 {
                 self.apply(count);
                 return Ok(true);

@@ -33,8 +33,7 @@ impl<K: Kernel> Proactor<K> {
         source: Source,
         token: u64,
     ) -> Option<Ticket> {
-        if !K::COMPLETES
-            && self.sources.forks.generation == fork::generation()
+        if self.sources.forks.generation == fork::generation()
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
             && state.flags & (BYTES | CLOSING | CONNECTING | INLINE_READ | READS | READABLE | QUIET)
                 == BYTES

@@ -189,7 +189,7 @@ impl<K: Kernel> Submit for Proactor<K> {
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // The operation has no buffer and no address to drop.
                 std::mem::forget(op);
-                let answer = if due_ns == 0 && flags == 0 {
+                let answer = if !K::COMPLETES && due_ns == 0 && flags == 0 {
                     self.submit_plain_read(source, token)
                 } else if flags & op::QUIET != 0 {
                     self.refuse_quiet(Buf::NONE)

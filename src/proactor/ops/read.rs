@@ -17,6 +17,7 @@ use crate::sys::descriptor::VECTORS;
 pub(in crate::proactor) const EMPTY_COST: usize = 1024;
 
 impl<K: Kernel> Proactor<K> {
+    /// Accepts a read without a buffer. If it is refused, the reason is in the outbox.
     #[inline(never)]
     pub(in crate::proactor) fn submit_read(
         &mut self,
@@ -25,41 +26,45 @@ impl<K: Kernel> Proactor<K> {
         due_ns: u64,
         multishot: bool,
     ) -> Option<Ticket> {
-        let answer = self.reader(source).and_then(|index| {
-            let token = self.sources.token(source, token);
-            let state = &mut self.sources[index];
-            if K::COMPLETES || due_ns != 0 || state.has_reads() {
-                return self.queue_read(index, token, due_ns, multishot);
-            }
+        let checked = self.reader(source).and_then(|index| {
             self.check_completions()?;
-            let state = &mut self.sources[index];
+            Ok(index)
+        });
+        let index = match checked {
+            Ok(index) => index,
+            Err(reason) => return self.refuse_read(reason),
+        };
+        let token = self.sources.token(source, token);
+        let state = &mut self.sources[index];
+        if !(K::COMPLETES || due_ns != 0 || state.has_reads()) {
             self.stats.submitted[OpCode::Read as usize] += 1;
             let ticket = state.start_inline(index, token, multishot);
             self.note_read(index);
             self.try_reads(index);
-            Ok(ticket)
-        });
-        answer.map_err(|reason| self.outbox.refusal = (reason, Buf::NONE)).ok()
+            return Some(ticket);
+        }
+        match self.occupy(OpCode::Read, index, token) {
+            Ok(ticket) => {
+                self.ops[ticket.index()].multishot = multishot;
+                Some(self.start_read(index, ticket, due_ns))
+            }
+            Err(reason) => self.refuse_read(reason),
+        }
+    }
+
+    #[cold]
+    fn refuse_read(&mut self, reason: Reason) -> Option<Ticket> {
+        self.outbox.refusal = (reason, Buf::NONE);
+        None
     }
 
     /// Accepts a read that is not to rest in its source.
     pub(super) fn submit_read_in_slot(&mut self, op: &Op) -> Submitted {
         let index = self.reader(op.source)?;
         let token = self.sources.token(op.source, op.token);
-        self.queue_read(index, token, op.deadline_ns, op.is_multishot())
-    }
-
-    /// Accepts a read that needs a place of its own.
-    pub(in crate::proactor) fn queue_read(
-        &mut self,
-        index: u32,
-        token: u64,
-        due_ns: u64,
-        multishot: bool,
-    ) -> Submitted {
         let ticket = self.place(OpCode::Read, index, token)?;
-        self.ops[ticket.index()].multishot = multishot;
-        Ok(self.start_read(index, ticket, due_ns))
+        self.ops[ticket.index()].multishot = op.is_multishot();
+        Ok(self.start_read(index, ticket, op.deadline_ns))
     }
 
     /// Accepts a read into the operation's own buffer.
