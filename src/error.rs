@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 use crate::buf::Buf;
-use crate::sys::step::Step;
+use crate::sys::step::CallError;
 use crate::sys::{os_errno, os_error};
 
 /// The bound that refused a submission.
@@ -220,7 +220,8 @@ impl Reason {
     /// ```
     pub fn of(error: &io::Error) -> Option<Reason> {
         let inner = error.get_ref()?;
-        let of_system = || inner.downcast_ref::<Step>().and_then(Step::errno).map(Reason::Os);
+        let of_system =
+            || inner.downcast_ref::<CallError>().and_then(CallError::errno).map(Reason::Os);
         inner.downcast_ref::<Reason>().copied().or_else(of_system)
     }
 }

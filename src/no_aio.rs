@@ -7,14 +7,14 @@ use crate::completion::Completions;
 use crate::error::Rejected;
 use crate::source::Ticket;
 use crate::sys::fd::{AsFd, BorrowedFd};
-use crate::sys::file_request::{Completed, RawOp};
+use crate::sys::file_request::{FileCompletion, RawOp};
 use crate::verbs::{Complete, Submit, Wait};
 
 /// Programs find nothing of it here.
 pub(crate) mod public {}
 
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct AioCounters {
     pub(crate) submits: u64,
     pub(crate) submitted: u64,
     pub(crate) getevents: u64,
@@ -37,7 +37,7 @@ impl AioFiles<Raw> {
     pub(crate) fn denied(&self) -> Option<i32> {
         match self.0.0 {}
     }
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> AioCounters {
         match self.0.0 {}
     }
     pub(crate) fn setup(&self) -> &str {
@@ -60,9 +60,9 @@ impl Submit for AioFiles<Raw> {
 }
 
 impl Complete for AioFiles<Raw> {
-    type Item = Completed;
+    type Item = FileCompletion;
 
-    fn complete(&mut self, _: Wait, _: &mut Completions<Completed>) -> io::Result<usize> {
+    fn complete(&mut self, _: Wait, _: &mut Completions<FileCompletion>) -> io::Result<usize> {
         match self.0.0 {}
     }
 }

@@ -15,7 +15,7 @@
 //! queue after `unpark`; so a message that is missed by one emptying has notified after it and is
 //! seen by the next.
 
-use crate::sys::waker::{Wake, Waker};
+use crate::sys::waker::{SharedWake, Wake};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU8, Ordering};
@@ -32,12 +32,12 @@ const NOTIFIED: u8 = 2;
 /// Whether the loop sleeps, and what ends its sleep.
 pub(crate) struct WakeState {
     flag: AtomicU8,
-    waker: Waker,
+    waker: SharedWake,
 }
 
 impl WakeState {
     /// Of a loop that is awake; `waker` ends its sleep.
-    pub(crate) fn new(waker: Waker) -> WakeState {
+    pub(crate) fn new(waker: SharedWake) -> WakeState {
         WakeState { flag: AtomicU8::new(AWAKE), waker }
     }
 

@@ -28,9 +28,9 @@ use crate::clock;
 use crate::completion::Completions;
 use crate::error::{Limit, Reason, Rejected};
 use crate::source::Ticket;
-use crate::sys::aio::{Aio, Counters, NOWAIT};
+use crate::sys::aio::{Aio, AioCounters, NOWAIT};
 use crate::sys::fd::{AsFd, BorrowedFd};
-use crate::sys::file_request::{self, Request, is_batch};
+use crate::sys::file_request::{self, EngineRequest, is_batch};
 use crate::verbs::{Complete, Submit, Wait};
 use owned::Owned;
 pub(crate) use store::Raw;
@@ -204,7 +204,7 @@ impl<S: Store> AioFiles<S> {
         self.aio.denied()
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> AioCounters {
         self.aio.counters()
     }
 
@@ -281,7 +281,7 @@ impl<S: Store> Submit for AioFiles<S> {
         let syncs = matches!(request.code, file_request::Code::Fsync | file_request::Code::Fdsync);
         let rw_flags = if syncs { 0 } else { NOWAIT };
         // SAFETY: the store's promise.
-        unsafe { self.aio.push(Request { rw_flags, ..request }) };
+        unsafe { self.aio.push(EngineRequest { rw_flags, ..request }) };
         if is_batch(self.aio.queued(), self.aio.in_kernel(), self.most) {
             self.aio.flush();
             self.store.changed(&mut self.aio);

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Limit, Reason, Rejected};
 use crate::leaked::{PATIENCE_NS, leak};
 use crate::op::OpCode;
 use crate::source::{Source, Ticket};
-use crate::sys::aio::{Aio, Completed, Request};
+use crate::sys::aio::{Aio, EngineRequest, FileCompletion};
 use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::{file_request, fork};
 use crate::table::{self, Entry, NIL, Table, VACANT};
@@ -32,7 +32,7 @@ const MOST_BYTES: usize = i32::MAX as usize;
 /// A table of requests in flight.
 pub struct Owned {
     table: Table<Slot>,
-    taken: Vec<Completed>,
+    taken: Vec<FileCompletion>,
     forks: u32,
 }
 
@@ -86,8 +86,8 @@ impl Owned {
     }
 
     /// Frees the place of a request that has ended; its completion.
-    fn finish(&mut self, completed: Completed) -> Option<Completion> {
-        let Completed { key, result } = completed;
+    fn finish(&mut self, completed: FileCompletion) -> Option<Completion> {
+        let FileCompletion { key, result } = completed;
         let ticket = Ticket::of_key(key);
         let slot = self.table.find(ticket.index(), ticket.generation());
         debug_assert!(slot.is_some(), "the kernel has ended {ticket:?} twice");
@@ -146,7 +146,7 @@ unsafe impl Store for Owned {
         Ok(self.check_fork()?)
     }
 
-    fn keep(&mut self, mut op: AioOp) -> Result<(Ticket, Request), Rejected<AioOp>> {
+    fn keep(&mut self, mut op: AioOp) -> Result<(Ticket, EngineRequest), Rejected<AioOp>> {
         let (index, generation) = match self.place(&op) {
             Ok(place) => place,
             Err(reason) => return Err(Rejected { value: op, reason }),
@@ -170,7 +170,7 @@ unsafe impl Store for Owned {
         slot.buf = op.buf.take();
         slot.file = Some(op.file);
         let key = ticket.key();
-        Ok((ticket, Request { key, code, fd, start, len, offset, rw_flags: 0 }))
+        Ok((ticket, EngineRequest { key, code, fd, start, len, offset, rw_flags: 0 }))
     }
 
     fn cancel(&mut self, ticket: Ticket, aio: &mut Aio) -> bool {

@@ -11,7 +11,7 @@ use std::io;
 use crate::completion::Completions;
 use crate::error::Rejected;
 use crate::source::Ticket;
-use crate::sys::aio::{Aio, Completed, Request};
+use crate::sys::aio::{Aio, EngineRequest, FileCompletion};
 use crate::sys::file_request::RawOp;
 
 /// Where the requests of an [`AioFiles`](super::AioFiles) stay until they have ended.
@@ -36,7 +36,7 @@ pub unsafe trait Store {
     ///
     /// # Errors
     /// The request comes back.
-    fn keep(&mut self, op: Self::Op) -> Result<(Ticket, Request), Rejected<Self::Op>>;
+    fn keep(&mut self, op: Self::Op) -> Result<(Ticket, EngineRequest), Rejected<Self::Op>>;
 
     /// Takes a request back that was not submitted yet; false for a stale ticket.
     fn cancel(&mut self, ticket: Ticket, aio: &mut Aio) -> bool;
@@ -59,7 +59,7 @@ pub(crate) struct Raw;
 // SAFETY: as the maker of each `RawOp` has promised.
 unsafe impl Store for Raw {
     type Op = RawOp;
-    type Item = Completed;
+    type Item = FileCompletion;
 
     #[inline(always)]
     fn check(&self) -> io::Result<()> {
@@ -67,7 +67,7 @@ unsafe impl Store for Raw {
     }
 
     #[inline(always)]
-    fn keep(&mut self, op: RawOp) -> Result<(Ticket, Request), Rejected<RawOp>> {
+    fn keep(&mut self, op: RawOp) -> Result<(Ticket, EngineRequest), Rejected<RawOp>> {
         let request = op.request();
         Ok((Ticket::of_key(request.key), request))
     }
@@ -82,7 +82,7 @@ unsafe impl Store for Raw {
     fn changed(&self, _: &mut Aio) {}
 
     #[inline(always)]
-    fn take(&mut self, aio: &mut Aio, out: &mut Completions<Completed>) -> usize {
+    fn take(&mut self, aio: &mut Aio, out: &mut Completions<FileCompletion>) -> usize {
         let before = out.len();
         aio.take(&mut out.items);
         out.len() - before

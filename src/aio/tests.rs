@@ -25,7 +25,7 @@ fn a_drop_leaves_to_the_kernel_what_does_not_end() {
     let (_, request) = files.store.keep(op).unwrap();
     let start = std::ptr::without_provenance_mut(libc::POLLIN as usize);
     let code = file_request::Code::Poll;
-    let stuck = Request { code, start, len: 0, fd: pipe.as_raw_fd(), ..request };
+    let stuck = EngineRequest { code, start, len: 0, fd: pipe.as_raw_fd(), ..request };
     // SAFETY: a poll names no memory.
     unsafe { files.aio.push(stuck) };
     files.flush();

@@ -32,11 +32,11 @@ impl fmt::Debug for FileList<'_> {
 /// bytes are left out. They are addresses, and good for as long as the list is. The memory of the
 /// vectors can be used again.
 #[derive(Default)]
-pub(crate) struct Vectors(Vec<Vector>);
+pub(crate) struct ListVectors(Vec<Vector>);
 
-impl Vectors {
+impl ListVectors {
     /// Where a read goes.
-    pub(crate) fn of_room(mut self, list: &mut Buf, from: usize) -> Vectors {
+    pub(crate) fn of_room(mut self, list: &mut Buf, from: usize) -> ListVectors {
         self.0.clear();
         list.each_target(from, MOST_BYTES, MOST_VECTORS, |mut target| {
             self.0.push(vector(target.as_mut_ptr(), target.len()));
@@ -45,7 +45,7 @@ impl Vectors {
     }
 
     /// The parts that a write sends.
-    pub(crate) fn of_bytes(mut self, list: &Buf, from: usize) -> Vectors {
+    pub(crate) fn of_bytes(mut self, list: &Buf, from: usize) -> ListVectors {
         self.0.clear();
         each_slice(list.parts(), from, |slice| {
             self.0.push(vector(slice.as_ptr().cast_mut(), slice.len()));
@@ -66,7 +66,7 @@ fn vector(start: *mut u8, len: usize) -> Vector {
 mod tests {
     use super::*;
 
-    fn lens(vectors: &Vectors) -> Vec<usize> {
+    fn lens(vectors: &ListVectors) -> Vec<usize> {
         vectors.list().parts().map(|(_, len)| len).collect()
     }
 
@@ -78,10 +78,10 @@ mod tests {
             [(0, &[3, 5, 4][..]), (2, &[1, 5, 4]), (3, &[5, 4]), (11, &[1]), (12, &[])]
         {
             let wanted = &wanted[..wanted.len().min(MOST_VECTORS)];
-            assert_eq!(lens(&Vectors::default().of_bytes(&list, from)), wanted);
-            assert_eq!(lens(&Vectors::default().of_room(&mut list, from)), wanted);
+            assert_eq!(lens(&ListVectors::default().of_bytes(&list, from)), wanted);
+            assert_eq!(lens(&ListVectors::default().of_room(&mut list, from)), wanted);
         }
-        let vectors = Vectors::default().of_bytes(&list, 4);
+        let vectors = ListVectors::default().of_bytes(&list, 4);
         let (start, _) = vectors.list().parts().next().unwrap();
         assert_eq!(start.cast_const(), &raw const list.parts()[3][1]);
     }
@@ -90,9 +90,9 @@ mod tests {
     fn one_call_takes_so_many() {
         let parts = (0..MOST_VECTORS + 5).map(|_| Buf::from("ab"));
         let list = Buf::list(parts);
-        assert_eq!(lens(&Vectors::default().of_bytes(&list, 1)).len(), MOST_VECTORS);
+        assert_eq!(lens(&ListVectors::default().of_bytes(&list, 1)).len(), MOST_VECTORS);
         assert_eq!(
-            lens(&Vectors::default().of_bytes(&list, 2 * MOST_VECTORS)),
+            lens(&ListVectors::default().of_bytes(&list, 2 * MOST_VECTORS)),
             vec![2; MOST_VECTORS.min(5)]
         );
     }

@@ -37,7 +37,7 @@ pub use directory::{DirPart, DirReader};
 pub use facts::Facts as FileFacts;
 pub use file_ref::FileRef;
 pub use list::FileList;
-pub(crate) use list::Vectors;
+pub(crate) use list::ListVectors;
 pub use options::{Access, CopyOptions, OpenOptions};
 pub(crate) use position::send;
 pub use request::{FileAnswer, FileRequest, FileWork};

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::ops::send_file::Fetch;
-use crate::file::Vectors;
+use crate::file::ListVectors;
 use crate::file::work::WorkItem;
 use crate::workers::{Job, Workers};
 
@@ -24,9 +24,9 @@ pub(super) struct Files {
     /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
     pub(super) parked: VecDeque<u32>,
     /// The vectors of the lists that the kernel has, by place.
-    pub(super) lists: HashMap<u32, Vectors>,
+    pub(super) lists: HashMap<u32, ListVectors>,
     /// Empty vectors, kept for their memory.
-    pub(super) spare_lists: Vec<Vectors>,
+    pub(super) spare_lists: Vec<ListVectors>,
     /// Operations that the kernel has.
     pub(super) in_kernel: u32,
     /// How much work the kernel has instead of threads.
@@ -42,11 +42,11 @@ pub(super) struct Files {
 
 impl Files {
     /// Memory for the vectors of a list.
-    pub(super) fn vectors(&mut self) -> Vectors {
+    pub(super) fn vectors(&mut self) -> ListVectors {
         self.spare_lists.pop().unwrap_or_default()
     }
 
-    pub(super) fn keep_vectors(&mut self, list: Vectors) {
+    pub(super) fn keep_vectors(&mut self, list: ListVectors) {
         const KEPT: usize = 64;
         if self.spare_lists.len() < KEPT {
             self.spare_lists.push(list);

@@ -18,14 +18,14 @@ use crate::file::{FileAnswer, FileFacts, FileRequest};
 use crate::source::{Handle, SourceKind};
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::sys::waker::Waker;
+use crate::sys::waker::SharedWake;
 use crate::sys::{Select, Selector, os_errno};
 use crate::table;
 
 /// The system's kernel, on its own selector or another.
 pub struct Os<S: Select = Selector> {
     selector: S,
-    waker: Waker,
+    waker: SharedWake,
     calls: OsCalls,
     engines: Engines,
 }
@@ -131,7 +131,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
         &mut self.calls
     }
 
-    fn waker(&self) -> Waker {
+    fn waker(&self) -> SharedWake {
         Arc::clone(&self.waker)
     }
 

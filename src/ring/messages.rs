@@ -9,7 +9,7 @@
 
 use std::io::IoSlice;
 
-struct Message {
+struct VectoredWrite {
     header: libc::msghdr,
     parts: Vec<libc::iovec>,
 }
@@ -19,9 +19,9 @@ struct Message {
 #[allow(clippy::vec_box, reason = "the kernel is told their addresses")]
 pub(super) struct Messages {
     /// The messages whose entries are queued.
-    queued: Vec<Box<Message>>,
+    queued: Vec<Box<VectoredWrite>>,
     /// Messages for reuse.
-    spare: Vec<Box<Message>>,
+    spare: Vec<Box<VectoredWrite>>,
 }
 
 impl Messages {
@@ -29,7 +29,7 @@ impl Messages {
     pub(super) fn add(&mut self, parts: &[IoSlice<'_>]) -> *const libc::msghdr {
         let mut message = self.spare.pop().unwrap_or_else(|| {
             // SAFETY: a msghdr of zeros has no name, no parts and no control data.
-            Box::new(Message { header: unsafe { std::mem::zeroed() }, parts: Vec::new() })
+            Box::new(VectoredWrite { header: unsafe { std::mem::zeroed() }, parts: Vec::new() })
         });
         message.parts.clear();
         message.parts.extend(parts.iter().map(|part| libc::iovec {

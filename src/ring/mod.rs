@@ -53,7 +53,7 @@ use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
 use crate::sys::interest::Mode;
 use crate::sys::interest::Ready;
 use crate::sys::os_errno;
-use crate::sys::uring::{Completed, Refused, Uring, release};
+use crate::sys::uring::{Cqe, Uring, UringRefused, release};
 use crate::sys::waker::{Wake, WakeFd};
 use crate::table;
 use buffers::Buffers;
@@ -85,7 +85,7 @@ const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 
 #[derive(Default)]
-struct Counts {
+struct RingCounts {
     polls: u64,
     recvs: u64,
     multishot_recvs: u64,
@@ -109,7 +109,7 @@ pub struct Ring {
     buffers: Option<Buffers>,
     /// What another loop sleeps on, once it was asked for.
     embedded: OnceCell<Embedded>,
-    events: Vec<Completed>,
+    events: Vec<Cqe>,
     most_events: usize,
     messages: Messages,
     /// Whether work on files is for the ring, how much of it the kernel has, and what it has
@@ -120,7 +120,7 @@ pub struct Ring {
     file_batch: u32,
     file_answers: VecDeque<FileAnswer>,
     registered: Registered,
-    counts: Counts,
+    counts: RingCounts,
     quirks: Quirks,
     long_multishot: LongMultishot,
     lost: Lost,
@@ -129,7 +129,7 @@ pub struct Ring {
 
 impl Ring {
     /// Sets the ring up for the calling thread.
-    pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, Refused>> {
+    pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, UringRefused>> {
         let most_events = config.events_per_wait.clamp(1, 1 << 16);
         let quirks = Quirks::new(release(), &config.quirks)?;
         let uring = match Uring::open()? {
@@ -159,7 +159,7 @@ impl Ring {
             file_batch: config.file_batch.max(1),
             file_answers: VecDeque::new(),
             registered,
-            counts: Counts::default(),
+            counts: RingCounts::default(),
             quirks,
             long_multishot: LongMultishot::default(),
             lost: Lost::default(),
@@ -264,7 +264,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
-        let Completed { key: tag, result, flags } = self.events[i];
+        let Cqe { key: tag, result, flags } = self.events[i];
         if i == 0
             && let Some(buffers) = &mut self.buffers
         {

@@ -34,8 +34,8 @@ mod abi;
 use std::fmt;
 use std::io;
 
-pub(crate) use crate::sys::file_request::{Completed, Request};
-use abi::{Event, Iocb, Ring, SIGNALLED};
+pub(crate) use crate::sys::file_request::{EngineRequest, FileCompletion};
+use abi::{AioRing, IoEvent, Iocb, SIGNALLED};
 
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::sys::target::Target;
@@ -51,7 +51,7 @@ const MOST: u32 = 1 << 20;
 
 /// Linux AIO cannot be had here, or must not be used: the step that failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct AioRefused {
     pub(crate) step: &'static str,
     /// `EAGAIN`: `fs.aio-max-nr` is used up; else it is not there, or denied.
     pub(crate) errno: i32,
@@ -59,7 +59,7 @@ pub(crate) struct Refused {
     pub(crate) limits: Option<Limits>,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for AioRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = io::Error::from_raw_os_error(self.errno);
         write!(f, "Linux AIO is not available: {}: {error}", self.step)?;
@@ -67,10 +67,10 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for AioRefused {}
 
-impl From<Refused> for io::Error {
-    fn from(refused: Refused) -> io::Error {
+impl From<AioRefused> for io::Error {
+    fn from(refused: AioRefused) -> io::Error {
         let error = io::Error::from_raw_os_error(refused.errno);
         match refused.limits {
             Some(limits) => crate::sys::step::at_limit(refused.step, error, limits.to_string()),
@@ -102,7 +102,7 @@ impl fmt::Display for Limits {
 
 /// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct AioCounters {
     /// Calls of io_submit(2).
     pub(crate) submits: u64,
     /// Requests that it took.
@@ -120,7 +120,7 @@ pub(crate) struct Counters {
 pub(crate) struct Aio {
     context: usize,
     /// `None` when it is not to be read here: io_getevents(2) is called instead.
-    ring: Option<Ring>,
+    ring: Option<AioRing>,
     event_fd: OwnedFd,
     entries: u32,
     queued: Vec<Iocb>,
@@ -128,13 +128,13 @@ pub(crate) struct Aio {
     addresses: Vec<*mut Iocb>,
     /// What was not submitted because it would not be taken, and what was taken from the ring to
     /// make room in it.
-    ended: Vec<Completed>,
+    ended: Vec<FileCompletion>,
     in_kernel: u32,
     /// What the eventfd has been, or will be, told of completions that were taken, less what was
     /// read from it.
     untold: i64,
     denied: Option<i32>,
-    counters: Counters,
+    counters: AioCounters,
     setup: String,
     forks: u32,
 }
@@ -150,17 +150,17 @@ impl Aio {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That Linux AIO is not there,
     /// or denied, or that other contexts have taken all of `fs.aio-max-nr`, is an answer and no
     /// error.
-    pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, Refused>> {
+    pub(crate) fn open(entries: u32) -> io::Result<Result<Aio, AioRefused>> {
         Aio::open_between(entries.clamp(LEAST, MOST), LEAST)
     }
 
     /// As [`open`](Aio::open), but for no fewer requests.
-    pub(crate) fn open_exactly(entries: u32) -> io::Result<Result<Aio, Refused>> {
+    pub(crate) fn open_exactly(entries: u32) -> io::Result<Result<Aio, AioRefused>> {
         let entries = entries.clamp(LEAST, MOST);
         Aio::open_between(entries, entries)
     }
 
-    fn open_between(asked: u32, least: u32) -> io::Result<Result<Aio, Refused>> {
+    fn open_between(asked: u32, least: u32) -> io::Result<Result<Aio, AioRefused>> {
         // Without this, contexts would pile up.
         let answer = syscall!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
@@ -175,7 +175,7 @@ impl Aio {
             Err(refused) => return Ok(Err(refused)),
         };
         fork::watch();
-        let ring = Ring::of(context);
+        let ring = AioRing::of(context);
         let mut aio = Aio {
             context,
             ring,
@@ -187,7 +187,7 @@ impl Aio {
             in_kernel: 0,
             untold: 0,
             denied: None,
-            counters: Counters::default(),
+            counters: AioCounters::default(),
             setup: describe(asked, entries, ring.is_some()),
             forks: fork::generation(),
         };
@@ -195,10 +195,10 @@ impl Aio {
         if let answer @ ..0 = aio.submit(0) {
             return judge("io_submit(2)", -answer as i32).map(Err);
         }
-        if let (None, answer @ ..0) = (ring, aio.get_events(&mut [Event::NONE])) {
+        if let (None, answer @ ..0) = (ring, aio.get_events(&mut [IoEvent::NONE])) {
             return judge("io_getevents(2)", -answer as i32).map(Err);
         }
-        aio.counters = Counters::default();
+        aio.counters = AioCounters::default();
         Ok(Ok(aio))
     }
 
@@ -236,7 +236,7 @@ impl Aio {
         self.denied
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> AioCounters {
         self.counters
     }
 
@@ -247,7 +247,7 @@ impl Aio {
     /// taken, or for ever if the context is dropped before. No other code uses memory that a
     /// request reads into. An array of `iovec` stays until it has been submitted.
     #[inline]
-    pub(crate) unsafe fn push(&mut self, request: Request) {
+    pub(crate) unsafe fn push(&mut self, request: EngineRequest) {
         self.queued.push(Iocb {
             data: request.key,
             key: 0,
@@ -323,7 +323,7 @@ impl Aio {
     pub(crate) fn withdraw(&mut self, key: u64) -> bool {
         let Some(at) = self.queued.iter().position(|iocb| iocb.data == key) else { return false };
         self.queued.remove(at);
-        self.ended.push(Completed { key, result: -libc::ECANCELED });
+        self.ended.push(FileCompletion { key, result: -libc::ECANCELED });
         true
     }
 
@@ -335,7 +335,7 @@ impl Aio {
     /// Ends a queued request that the kernel would not take.
     #[cold]
     fn fail(&mut self, at: usize, result: i32) {
-        self.ended.push(Completed { key: self.queued[at].data, result });
+        self.ended.push(FileCompletion { key: self.queued[at].data, result });
         self.counters.failed += 1;
     }
 
@@ -415,14 +415,14 @@ impl Aio {
 
     /// Takes the completions that are there, without a system call where the ring is read here.
     #[inline]
-    pub(crate) fn take(&mut self, into: &mut Vec<Completed>) {
+    pub(crate) fn take(&mut self, into: &mut Vec<FileCompletion>) {
         into.append(&mut self.ended);
         self.reap(into);
     }
 
     /// Takes from the kernel; how many.
     #[inline]
-    fn reap(&mut self, into: &mut Vec<Completed>) -> u32 {
+    fn reap(&mut self, into: &mut Vec<FileCompletion>) -> u32 {
         if self.in_kernel == 0 {
             return 0;
         }
@@ -439,8 +439,8 @@ impl Aio {
         count
     }
 
-    fn reap_by_call(&mut self, into: &mut Vec<Completed>) -> u32 {
-        let mut events = [Event::NONE; 64];
+    fn reap_by_call(&mut self, into: &mut Vec<FileCompletion>) -> u32 {
+        let mut events = [IoEvent::NONE; 64];
         let mut total = 0;
         loop {
             match self.get_events(&mut events) {
@@ -462,7 +462,7 @@ impl Aio {
     }
 
     /// Calls io_getevents(2) for the completions that are there.
-    fn get_events(&mut self, events: &mut [Event]) -> Moved {
+    fn get_events(&mut self, events: &mut [IoEvent]) -> Moved {
         self.counters.getevents += 1;
         // Zeros are the same time in every layout that a kernel may expect.
         let now = [0u64; 2];
@@ -512,19 +512,19 @@ fn destroy(context: usize) -> libc::c_long {
 }
 
 /// What an error of `step` means: refused, or an error of the system.
-fn judge(step: &'static str, errno: i32) -> io::Result<Refused> {
+fn judge(step: &'static str, errno: i32) -> io::Result<AioRefused> {
     match errno {
         libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP => {
-            Ok(Refused { step, errno, limits: None })
+            Ok(AioRefused { step, errno, limits: None })
         }
-        libc::EAGAIN => Ok(Refused { step, errno, limits: Limits::read() }),
+        libc::EAGAIN => Ok(AioRefused { step, errno, limits: Limits::read() }),
         _ => Err(crate::sys::step::at(step, io::Error::from_raw_os_error(errno))),
     }
 }
 
 /// Calls io_setup(2), for half as many requests when there is no room for so many, but no fewer
 /// than `least`: the context and its size.
-fn set_up(asked: u32, least: u32) -> io::Result<Result<(usize, u32), Refused>> {
+fn set_up(asked: u32, least: u32) -> io::Result<Result<(usize, u32), AioRefused>> {
     let mut entries = asked;
     loop {
         let mut context = 0usize;

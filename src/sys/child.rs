@@ -135,18 +135,18 @@ use queue::Exit;
 mod queue {
     use super::*;
     use crate::sys::kevent::{Receipt, change, raw};
-    use crate::sys::kqueue::Queue;
+    use crate::sys::kqueue::KqueueFd;
 
     /// A queue with the filter of one process.
     pub(super) struct Exit {
-        queue: Queue,
+        queue: KqueueFd,
         pid: u32,
     }
 
     impl Exit {
         pub(super) fn new(pid: u32) -> Result<Exit, i32> {
             wait(libc::P_PID, pid, libc::WNOHANG | libc::WNOWAIT)?;
-            let exit = Exit { queue: Queue::new().map_err(errno)?, pid };
+            let exit = Exit { queue: KqueueFd::new().map_err(errno)?, pid };
             let flags = raw::EV_ADD | raw::EV_RECEIPT;
             let add = [
                 change(0, raw::EVFILT_USER, flags, 0, 0),

@@ -23,22 +23,22 @@ pub(crate) const MOST: usize = 32;
 
 /// The `mmsghdr` of the system.
 #[repr(C)]
-struct Message {
+struct Mmsghdr {
     header: libc::msghdr,
     /// Bytes that were received.
     len: libc::c_uint,
 }
 
 /// The messages of a call and their vectors, of which only the first ones are filled.
-struct Call {
-    messages: [MaybeUninit<Message>; MOST],
+struct MmsgCall {
+    messages: [MaybeUninit<Mmsghdr>; MOST],
     vectors: [MaybeUninit<libc::iovec>; MOST],
 }
 
-impl Call {
+impl MmsgCall {
     #[inline(always)]
-    fn new() -> Call {
-        Call {
+    fn new() -> MmsgCall {
+        MmsgCall {
             messages: [const { MaybeUninit::uninit() }; MOST],
             vectors: [const { MaybeUninit::uninit() }; MOST],
         }
@@ -54,7 +54,7 @@ impl Call {
         header.msg_iovlen = 1;
         header.msg_name = name.0.cast();
         header.msg_namelen = name.1;
-        self.messages[i].write(Message { header, len: 0 });
+        self.messages[i].write(Mmsghdr { header, len: 0 });
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn recv<A: AsMut<RawAddress>>(
     from: &mut [A],
     mut tell: impl FnMut(usize, usize, bool),
 ) -> Moved {
-    let mut call = Call::new();
+    let mut call = MmsgCall::new();
     let count = to.len().min(from.len()).min(MOST);
     for (i, (target, address)) in to.iter_mut().zip(from.iter_mut()).take(count).enumerate() {
         let (name, len) = address.as_mut().out();
@@ -94,7 +94,7 @@ pub(crate) fn recv<A: AsMut<RawAddress>>(
 /// Sends datagrams, each to its address: how many are out, or `-errno` if not even the first one
 /// is.
 pub(crate) fn send<A: AsRef<RawAddress>>(fd: RawFd, datagrams: &[(&[u8], &A)]) -> Moved {
-    let mut call = Call::new();
+    let mut call = MmsgCall::new();
     let count = datagrams.len().min(MOST);
     for (i, (bytes, to)) in datagrams.iter().take(count).enumerate() {
         let to: &RawAddress = (*to).as_ref();

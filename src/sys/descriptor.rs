@@ -114,7 +114,7 @@ pub(crate) fn read(fd: RawFd, mut to: Target<'_>) -> Moved {
 
 /// readv(2)
 pub(crate) fn read_vectored(fd: RawFd, to: &mut [Target<'_>]) -> Moved {
-    let mut vectors = Vectors::new();
+    let mut vectors = StackVectors::new();
     vectors.fill(to);
     // SAFETY: the vectors name memory of `to`, which is ours to write.
     syscall!(unsafe { libc::readv(fd, vectors.as_ptr(), vectors.len() as i32) })
@@ -229,14 +229,14 @@ pub(crate) fn from_poll(bits: i16) -> Ready {
 pub(crate) const VECTORS: usize = 64;
 
 /// Vectors of a call, on the stack.
-pub(crate) struct Vectors {
+pub(crate) struct StackVectors {
     items: [MaybeUninit<libc::iovec>; VECTORS],
     len: usize,
 }
 
-impl Vectors {
-    pub(crate) fn new() -> Vectors {
-        Vectors { items: [const { MaybeUninit::uninit() }; VECTORS], len: 0 }
+impl StackVectors {
+    pub(crate) fn new() -> StackVectors {
+        StackVectors { items: [const { MaybeUninit::uninit() }; VECTORS], len: 0 }
     }
 
     pub(crate) fn fill(&mut self, targets: &mut [Target<'_>]) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::sys::descriptor::{self, ms_up};
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::sys::waker::{WakeFd, Waker};
+use crate::sys::waker::{SharedWake, WakeFd};
 use crate::sys::{Select, cvt, step};
 
 /// An epoll instance and the events of its last `select`.
@@ -71,7 +71,7 @@ impl Select for Epoll {
     }
 
     /// Every write to it is an edge, so it is never read.
-    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+    fn waker(&mut self, key: u64) -> io::Result<SharedWake> {
         let fd = WakeFd::new()?;
         self.add(fd.raw(), key, Ready::READABLE, Mode::Edge)
             .map_err(|error| step::at("epoll_ctl(2)", error))?;

@@ -40,7 +40,7 @@ pub(crate) enum Code {
 // Systems without an engine make requests, but nothing reads their fields.
 #[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct EngineRequest {
     /// Identifies its completion.
     pub(crate) key: u64,
     pub(crate) code: Code,
@@ -57,7 +57,7 @@ pub(crate) struct Request {
 
 /// A request on memory that its maker keeps. Its key is a ticket's.
 #[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
-pub(crate) struct RawOp(Request);
+pub(crate) struct RawOp(EngineRequest);
 
 impl RawOp {
     /// # Safety
@@ -66,20 +66,20 @@ impl RawOp {
     /// completion is never taken. An array of `iovec`, and the descriptor, stay until the request
     /// was submitted.
     #[inline(always)]
-    pub(crate) unsafe fn new(request: Request) -> RawOp {
+    pub(crate) unsafe fn new(request: EngineRequest) -> RawOp {
         RawOp(request)
     }
 
     #[inline(always)]
     #[cfg_attr(not(all(target_os = "linux", not(windlass_kqueue))), allow(dead_code))]
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> EngineRequest {
         self.0
     }
 }
 
 /// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Completed {
+pub(crate) struct FileCompletion {
     pub(crate) key: u64,
     /// Bytes (0 for a sync), or `-errno`.
     pub(crate) result: i32,

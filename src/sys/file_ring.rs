@@ -22,10 +22,10 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, opcode};
 
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::{Code, Completed, Request};
+use crate::sys::file_request::{Code, EngineRequest, FileCompletion};
 use crate::sys::uring::{
-    CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, Refused, SINGLE_ISSUER, TASKRUN_FLAG, climb,
-    judge, judge_probe,
+    CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, SINGLE_ISSUER, TASKRUN_FLAG, UringRefused,
+    climb, judge, judge_probe,
 };
 use crate::sys::wake_fd::WakeFd;
 
@@ -70,7 +70,7 @@ const ENTER: &str = "io_uring_enter(2)";
 
 /// Counters since the ring was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct FileRingCounters {
     /// Calls of io_uring_enter(2).
     pub(crate) enters: u64,
     /// Requests that the kernel took.
@@ -88,7 +88,7 @@ pub(crate) struct FileRing {
     /// The keys of the entries that were queued when the kernel first denied.
     returned: Vec<u64>,
     denied: Option<i32>,
-    counters: Counters,
+    counters: FileRingCounters,
     setup: String,
 }
 
@@ -97,13 +97,13 @@ impl FileRing {
     ///
     /// # Errors
     /// A shortage of the system (descriptors, memory), with the step. A missing or denied io_uring
-    /// is not an error but `Ok(Err(Refused))`.
-    pub(crate) fn open() -> io::Result<Result<FileRing, Refused>> {
+    /// is not an error but `Ok(Err(UringRefused))`.
+    pub(crate) fn open() -> io::Result<Result<FileRing, UringRefused>> {
         let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
-        let lacking = |step| Ok(Err(Refused::new(step, libc::ENOSYS)));
+        let lacking = |step| Ok(Err(UringRefused::new(step, libc::ENOSYS)));
         let params = ring.params();
         let has_features = params.is_feature_nodrop()
             && params.is_feature_submit_stable()
@@ -128,7 +128,7 @@ impl FileRing {
             most,
             returned: Vec::new(),
             denied: None,
-            counters: Counters::default(),
+            counters: FileRingCounters::default(),
             setup,
         };
         // The first submission shows whether the kernel takes others.
@@ -141,14 +141,16 @@ impl FileRing {
                 let error = io::Error::from_raw_os_error(errno);
                 return judge(ENTER, error).map(Err);
             }
-            (None, [Completed { result: 0, .. }]) => {}
-            (None, [Completed { result, .. }]) => return Ok(Err(Refused::new("a NOP", -result))),
+            (None, [FileCompletion { result: 0, .. }]) => {}
+            (None, [FileCompletion { result, .. }]) => {
+                return Ok(Err(UringRefused::new("a NOP", -result)));
+            }
             _ => return lacking("a NOP"),
         }
         if let Err(error) = this.ring.submitter().register_eventfd(this.event_fd.raw()) {
             return judge(REGISTER, error).map(Err);
         }
-        this.counters = Counters::default();
+        this.counters = FileRingCounters::default();
         Ok(Ok(this))
     }
 
@@ -198,7 +200,7 @@ impl FileRing {
         self.denied
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> FileRingCounters {
         self.counters
     }
 
@@ -209,8 +211,8 @@ impl FileRing {
     /// until the completion with its key has been taken, or for ever if the ring is dropped before.
     /// An array of `iovec` stays valid until the request has been submitted.
     #[inline]
-    pub(crate) unsafe fn push(&mut self, request: Request) {
-        let Request { key, code, fd, start, len, offset, .. } = request;
+    pub(crate) unsafe fn push(&mut self, request: EngineRequest) {
+        let EngineRequest { key, code, fd, start, len, offset, .. } = request;
         let (fd, len) = (Fd(fd), u32::try_from(len).unwrap_or(u32::MAX));
         let entry = match code {
             Code::Read => opcode::Read::new(fd, start, len).offset(offset).build(),
@@ -307,12 +309,12 @@ impl FileRing {
 
     /// Takes the available completions, without a system call.
     #[inline]
-    pub(crate) fn take(&mut self, into: &mut Vec<Completed>) {
+    pub(crate) fn take(&mut self, into: &mut Vec<FileCompletion>) {
         for entry in self.ring.completion() {
             let (key, result) = (entry.user_data(), entry.result());
             if key != CANCEL {
                 self.in_kernel -= 1;
-                into.push(Completed { key, result });
+                into.push(FileCompletion { key, result });
             }
         }
     }

@@ -93,15 +93,15 @@ pub(super) mod raw {
 }
 
 /// A change or an event.
-pub(super) type Event = raw::kevent;
+pub(super) type Kevent = raw::kevent;
 
 /// Builds a change.
-pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u64) -> Event {
+pub(super) fn change(ident: usize, filter: i16, flags: u16, fflags: u32, key: u64) -> Kevent {
     // Keys are handed through where a pointer could stand, and have 64 bits.
     const { assert!(size_of::<*mut libc::c_void>() == 8) };
     // SAFETY: a struct of integers and a pointer that is never followed; all zeroes is one. (It has
     // more members on FreeBSD.)
-    let mut event: Event = unsafe { std::mem::zeroed() };
+    let mut event: Kevent = unsafe { std::mem::zeroed() };
     event.ident = ident;
     event.filter = filter;
     event.flags = flags;
@@ -160,8 +160,8 @@ impl Known {
 /// The changes that make one registration another: what is done now, and what may wait.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) now: Vec<Event>,
-    pub(super) later: Vec<Event>,
+    pub(super) now: Vec<Kevent>,
+    pub(super) later: Vec<Kevent>,
 }
 
 pub(super) fn plan(fd: RawFd, key: u64, from: Known, to: Known) -> Plan {
@@ -198,7 +198,7 @@ pub(super) enum Receipt {
 }
 
 /// Reads the receipt of a change.
-pub(super) fn receipt(change: &Event, answer: &Event) -> Receipt {
+pub(super) fn receipt(change: &Kevent, answer: &Kevent) -> Receipt {
     let errno = answer.data as i32;
     if answer.flags & raw::EV_ERROR == 0 || errno == 0 {
         return Receipt::Done;
@@ -216,7 +216,7 @@ pub(super) fn receipt(change: &Event, answer: &Event) -> Receipt {
 impl Known {
     /// The conditions that an event reports for this descriptor, or `None`. A file's end is not
     /// among them: a read finds it, after the remaining bytes.
-    pub(super) fn conditions(&mut self, event: &Event) -> Option<Ready> {
+    pub(super) fn conditions(&mut self, event: &Kevent) -> Option<Ready> {
         let flags = event.flags;
         let told = if flags & raw::EV_ERROR != 0 {
             // A deferred change has failed: the waiting operation tries, and gets the error.
@@ -255,7 +255,7 @@ impl Known {
 }
 
 /// The key that an event carries.
-pub(super) fn key_of(event: &Event) -> u64 {
+pub(super) fn key_of(event: &Kevent) -> u64 {
     event.udata.addr() as u64
 }
 
@@ -290,10 +290,10 @@ mod tests {
     /// The filters of one kqueue, as the kernel keeps them: adding what is there changes its key
     /// only, deleting what is not is ENOENT.
     #[derive(Default)]
-    struct Kernel(HashMap<(usize, i16), (u16, u64)>);
+    struct FilterTable(HashMap<(usize, i16), (u16, u64)>);
 
-    impl Kernel {
-        fn take(&mut self, change: &Event) -> Event {
+    impl FilterTable {
+        fn take(&mut self, change: &Kevent) -> Kevent {
             let name = (change.ident, change.filter);
             let mut answer = *change;
             answer.flags = raw::EV_ERROR;
@@ -320,7 +320,7 @@ mod tests {
                 1..40,
             ),
         ) {
-            let mut kernel = Kernel::default();
+            let mut kernel = FilterTable::default();
             let mut known: HashMap<i32, Known> = HashMap::new();
             for (fd, on, mode, key, used_up) in steps {
                 let from = known.get(&fd).copied().unwrap_or_default();

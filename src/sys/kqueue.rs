@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::sys::kevent::{Event, GONE, Known, Receipt, change, key_of, merge, plan, raw, receipt};
-use crate::sys::waker::{Wake, WakeFd, Waker};
+use crate::sys::kevent::{GONE, Kevent, Known, Receipt, change, key_of, merge, plan, raw, receipt};
+use crate::sys::waker::{SharedWake, Wake, WakeFd};
 use crate::sys::{Select, cvt, descriptor, fork, step};
 
 /// The most that one wait may take: macOS refuses more than 10^8 seconds. The caller looks at the
@@ -29,12 +29,12 @@ const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
 
 /// A kernel queue, the filters in it, and the events of its last `select`.
 pub struct Kqueue {
-    queue: Arc<Queue>,
+    queue: Arc<KqueueFd>,
     /// By the number of their descriptor.
     known: Vec<Known>,
     /// Changes that wait for the next `select`.
-    later: Vec<Event>,
-    events: Vec<Event>,
+    later: Vec<Kevent>,
+    events: Vec<Kevent>,
     capacity: usize,
     found: Vec<(u64, Ready)>,
     /// Pipes without a reader, which cannot be registered for writes: told by the next `select`.
@@ -54,7 +54,7 @@ impl Select for Kqueue {
 
     fn new(capacity: usize) -> io::Result<Kqueue> {
         Ok(Kqueue {
-            queue: Arc::new(Queue::new()?),
+            queue: Arc::new(KqueueFd::new()?),
             known: Vec::new(),
             later: Vec::new(),
             events: Vec::new(),
@@ -65,7 +65,7 @@ impl Select for Kqueue {
     }
 
     /// An event of the queue's own, or a pipe where there is none (OpenBSD before 7.7).
-    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+    fn waker(&mut self, key: u64) -> io::Result<SharedWake> {
         let flags = raw::EV_ADD | raw::EV_CLEAR | raw::EV_RECEIPT;
         let add = change(0, raw::EVFILT_USER, flags, 0, key);
         match self.queue.make(&[add])?.first() {
@@ -208,17 +208,17 @@ impl AsFd for Kqueue {
 }
 
 /// The queue's descriptor, shared with the wakers that end its waits.
-pub(super) struct Queue {
+pub(super) struct KqueueFd {
     fd: RawFd,
     forks: u32,
 }
 
-impl Queue {
-    pub(super) fn new() -> io::Result<Queue> {
+impl KqueueFd {
+    pub(super) fn new() -> io::Result<KqueueFd> {
         // SAFETY: no memory is passed.
         let made = cvt!(unsafe { raw::kqueue() });
         let fd = made.map_err(|error| step::at("kqueue(2)", error))?;
-        let queue = Queue { fd, forks: fork::generation() };
+        let queue = KqueueFd { fd, forks: fork::generation() };
         descriptor::set_cloexec(fd)?;
         Ok(queue)
     }
@@ -228,7 +228,7 @@ impl Queue {
     }
 
     /// Makes changes at once; each has its receipt.
-    pub(super) fn make(&self, changes: &[Event]) -> io::Result<Vec<Receipt>> {
+    pub(super) fn make(&self, changes: &[Kevent]) -> io::Result<Vec<Receipt>> {
         let mut answers = Vec::new();
         while !self.wait(changes, &mut answers, changes.len(), Some(0))? {}
         Ok(changes.iter().zip(&answers).map(|(change, answer)| receipt(change, answer)).collect())
@@ -237,8 +237,8 @@ impl Queue {
     /// kevent(2), with room for so many events; false when a signal came.
     pub(super) fn wait(
         &self,
-        changes: &[Event],
-        events: &mut Vec<Event>,
+        changes: &[Kevent],
+        events: &mut Vec<Kevent>,
         room: usize,
         timeout_ns: Option<u64>,
     ) -> io::Result<bool> {
@@ -265,7 +265,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for KqueueFd {
     fn drop(&mut self) {
         if self.forks == fork::generation() {
             let _ = descriptor::close(self.fd);
@@ -275,7 +275,7 @@ impl Drop for Queue {
 
 /// An event of the queue's own (EVFILT_USER).
 struct UserEvent {
-    queue: Arc<Queue>,
+    queue: Arc<KqueueFd>,
     key: u64,
 }
 

@@ -183,7 +183,7 @@ pub trait Select: Sized {
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`: no descriptor is left for the event.
-    fn waker(&mut self, key: u64) -> io::Result<waker::Waker>;
+    fn waker(&mut self, key: u64) -> io::Result<waker::SharedWake>;
 
     /// Registers a descriptor.
     ///

@@ -13,7 +13,7 @@
 use std::io::{self, IoSlice};
 
 use crate::sys::addr::RawAddress;
-use crate::sys::descriptor::Vectors;
+use crate::sys::descriptor::StackVectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::socket_option::{SocketOption, seconds};
 use crate::sys::target::Target;
@@ -249,7 +249,7 @@ pub(crate) fn recv_vectored(
     to: &mut [Target<'_>],
     from: Option<&mut RawAddress>,
 ) -> (Moved, i32) {
-    let mut vectors = Vectors::new();
+    let mut vectors = StackVectors::new();
     vectors.fill(to);
     let mut header = header();
     header.msg_iov = vectors.as_ptr().cast_mut();
@@ -338,7 +338,7 @@ pub(crate) fn recv_descriptors(
     descriptors: &mut Vec<OwnedFd>,
 ) -> Moved {
     let mut control = Control([0; 1088]);
-    let mut vectors = Vectors::new();
+    let mut vectors = StackVectors::new();
     vectors.fill(to);
     let mut header = header();
     header.msg_iov = vectors.as_ptr().cast_mut();

@@ -7,33 +7,33 @@ use std::fmt;
 use std::io;
 
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::{Completed, Request};
+use crate::sys::file_request::{EngineRequest, FileCompletion};
 
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct FileRingCounters {
     pub(crate) enters: u64,
     pub(crate) submitted: u64,
 }
 
 /// Why.
 #[derive(Debug)]
-pub(crate) struct Refused;
+pub(crate) struct NoFileRing;
 
-impl fmt::Display for Refused {
+impl fmt::Display for NoFileRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("io_uring is not available: this is not Linux")
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for NoFileRing {}
 
 /// Never exists.
 pub(crate) struct FileRing(Infallible);
 
 #[allow(clippy::unused_self)]
 impl FileRing {
-    pub(crate) fn open() -> io::Result<Result<FileRing, Refused>> {
-        Ok(Err(Refused))
+    pub(crate) fn open() -> io::Result<Result<FileRing, NoFileRing>> {
+        Ok(Err(NoFileRing))
     }
     pub(crate) fn setup(&self) -> &str {
         match self.0 {}
@@ -53,12 +53,12 @@ impl FileRing {
     pub(crate) fn denied(&self) -> Option<i32> {
         match self.0 {}
     }
-    pub(crate) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> FileRingCounters {
         match self.0 {}
     }
     /// # Safety
     /// As in `file_ring.rs`.
-    pub(crate) unsafe fn push(&mut self, _request: Request) {
+    pub(crate) unsafe fn push(&mut self, _request: EngineRequest) {
         match self.0 {}
     }
     pub(crate) fn cancel(&mut self, _key: u64) {
@@ -73,7 +73,7 @@ impl FileRing {
     pub(crate) fn has_completed(&self) -> bool {
         match self.0 {}
     }
-    pub(crate) fn take(&mut self, _into: &mut Vec<Completed>) {
+    pub(crate) fn take(&mut self, _into: &mut Vec<FileCompletion>) {
         match self.0 {}
     }
 }

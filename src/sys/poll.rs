@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use crate::sys::descriptor::{self, PollFd};
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::sys::waker::{WakeFd, Waker};
+use crate::sys::waker::{SharedWake, WakeFd};
 use crate::sys::{Mirror, Select, errno, fork, os_error};
 
 /// How long an edge is held back that may hide a newer one.
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const NOWHERE: u32 = u32::MAX;
 
 /// A registration, beside its `pollfd`.
-struct Entry {
+struct PollEntry {
     fd: RawFd,
     key: u64,
     on: Ready,
@@ -58,7 +58,7 @@ pub struct Poll {
     /// What poll(2) is handed; a disarmed entry has a descriptor below 0, which it passes over.
     fds: Vec<PollFd>,
     /// In the same order.
-    entries: Vec<Entry>,
+    entries: Vec<PollEntry>,
     /// Where a descriptor's entry stands, by its number.
     places: Vec<u32>,
     found: Vec<(u64, Ready)>,
@@ -101,7 +101,7 @@ impl Select for Poll {
     }
 
     /// A level: `select` reads it.
-    fn waker(&mut self, key: u64) -> io::Result<Waker> {
+    fn waker(&mut self, key: u64) -> io::Result<SharedWake> {
         let fd = Arc::new(WakeFd::new()?);
         self.add(fd.raw(), key, Ready::READABLE, Mode::Level)?;
         self.wake = Some(Arc::clone(&fd));
@@ -113,14 +113,14 @@ impl Select for Poll {
             return Err(os_error(libc::EEXIST));
         }
         descriptor::check_pollable(fd)?;
-        self.insert(Entry { fd, key, on, mode, armed: true, held: Ready::NONE });
+        self.insert(PollEntry { fd, key, on, mode, armed: true, held: Ready::NONE });
         Ok(())
     }
 
     fn modify(&mut self, fd: RawFd, key: u64, on: Ready, mode: Mode) -> io::Result<()> {
         let place = self.place(fd).ok_or(os_error(libc::ENOENT))?;
         self.let_go(place);
-        self.entries[place] = Entry { fd, key, on, mode, armed: true, held: Ready::NONE };
+        self.entries[place] = PollEntry { fd, key, on, mode, armed: true, held: Ready::NONE };
         self.show(place);
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Select for Poll {
     }
 
     fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
-        let entry = Entry {
+        let entry = PollEntry {
             fd,
             key,
             on: on.unwrap_or(Ready::NONE),
@@ -207,7 +207,7 @@ impl Select for Poll {
     }
 }
 
-impl Entry {
+impl PollEntry {
     /// What poll(2) is asked for; `None` when nothing may be reported.
     fn shown(&self) -> Option<Ready> {
         let on = asked(self.on).difference(self.held);
@@ -228,7 +228,7 @@ impl Poll {
         (place != NOWHERE).then_some(place as usize)
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: PollEntry) {
         let (fd, place) = (entry.fd as usize, self.entries.len());
         if self.places.len() <= fd {
             self.places.resize(fd + 1, NOWHERE);

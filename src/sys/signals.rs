@@ -17,7 +17,7 @@
 //! # Safety
 //!
 //! The handler makes only async-signal-safe calls: atomics, write(2), and the handler that it has
-//! replaced. `Table` is only touched by the holder of the lock, which fork(2) takes first.
+//! replaced. `HandlerTable` is only touched by the holder of the lock, which fork(2) takes first.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -107,7 +107,7 @@ fn wake(fd: RawFd) {
 }
 
 /// The installed handlers, by signal.
-struct Table {
+struct HandlerTable {
     /// How many `Signals` have the signal.
     users: [u32; LAST + 1],
     /// Our handler is installed, perhaps below one that other code has installed since.
@@ -115,12 +115,12 @@ struct Table {
     replaced: [Option<libc::sigaction>; LAST + 1],
 }
 
-struct Shared(UnsafeCell<Table>);
+struct SharedHandlers(UnsafeCell<HandlerTable>);
 
 // SAFETY: only the holder of the lock touches it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedHandlers {}
 
-static TABLE: Shared = Shared(UnsafeCell::new(Table {
+static TABLE: SharedHandlers = SharedHandlers(UnsafeCell::new(HandlerTable {
     users: [0; LAST + 1],
     ours: [false; LAST + 1],
     replaced: [None; LAST + 1],
@@ -140,7 +140,7 @@ extern "C" fn unlock() {
 }
 
 /// Runs `change` on the table.
-fn with_table<T>(change: impl FnOnce(&mut Table) -> T) -> T {
+fn with_table<T>(change: impl FnOnce(&mut HandlerTable) -> T) -> T {
     struct Unlock;
     impl Drop for Unlock {
         fn drop(&mut self) {
@@ -181,7 +181,7 @@ fn is_function(action: &libc::sigaction) -> bool {
     !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
 }
 
-impl Table {
+impl HandlerTable {
     /// Adds a user of the signal.
     fn join(&mut self, signal: i32) -> Result<(), i32> {
         let at = signal as usize;
@@ -212,14 +212,14 @@ impl Table {
             // A process that ignores SIGCHLD has no zombies (sigaction(2)): keep it so.
             action.sa_flags |= libc::SA_NOCLDWAIT;
         }
-        Table::call_after(at, &now);
+        HandlerTable::call_after(at, &now);
         // SAFETY: all zeroes is a valid `sigaction`.
         let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: the handler is async-signal-safe; both actions live across the call.
         cvt!(unsafe { libc::sigaction(signal, &action, &mut replaced) }).map_err(errno)?;
         if replaced.sa_sigaction != now.sa_sigaction {
             // Another thread has installed this handler meanwhile.
-            Table::call_after(at, &replaced);
+            HandlerTable::call_after(at, &replaced);
         }
         self.replaced[at] = Some(replaced);
         self.ours[at] = true;

@@ -8,28 +8,28 @@ use crate::sys::os_errno;
 
 /// An error of the system, and the call that failed.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct CallError {
     call: &'static str,
     error: io::Error,
     /// The limit that was met, if it is known.
     limit: Option<String>,
 }
 
-impl Step {
+impl CallError {
     /// The errno.
     pub(crate) fn errno(&self) -> Option<i32> {
         os_errno(&self.error)
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.call, self.error)?;
         self.limit.as_ref().map_or(Ok(()), |limit| write!(f, "; {limit}"))
     }
 }
 
-impl Error for Step {
+impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.error)
     }
@@ -39,7 +39,7 @@ impl Error for Step {
 #[cfg_attr(windows, allow(dead_code))] // building a watcher makes no call there that can fail
 #[cold]
 pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), Step { call, error, limit: None })
+    io::Error::new(error.kind(), CallError { call, error, limit: None })
 }
 
 /// As [`at`], and how full the limit is that the call has met.
@@ -47,5 +47,5 @@ pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
 #[cfg_attr(any(not(target_os = "linux"), windlass_kqueue), allow(dead_code))]
 #[cold]
 pub(crate) fn at_limit(call: &'static str, error: io::Error, limit: String) -> io::Error {
-    io::Error::new(error.kind(), Step { call, error, limit: Some(limit) })
+    io::Error::new(error.kind(), CallError { call, error, limit: Some(limit) })
 }

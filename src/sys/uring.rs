@@ -31,22 +31,22 @@ const LEAST: u32 = 64;
 
 /// io_uring cannot be had here, or must not be used: the step that failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct UringRefused {
     pub(crate) step: &'static str,
     pub(crate) errno: i32,
     /// The value of `kernel.io_uring_disabled`, if that denies the setup.
     disabled: Option<u8>,
 }
 
-impl Refused {
-    pub(crate) fn new(step: &'static str, errno: i32) -> Refused {
+impl UringRefused {
+    pub(crate) fn new(step: &'static str, errno: i32) -> UringRefused {
         let number = |text: String| text.trim().parse().ok().filter(|&value: &u8| value > 0);
         let disabled = if errno == libc::EPERM && step == SETUP {
             std::fs::read_to_string(DISABLED).ok().and_then(number)
         } else {
             None
         };
-        Refused { step, errno, disabled }
+        UringRefused { step, errno, disabled }
     }
 }
 
@@ -54,7 +54,7 @@ impl Refused {
 const SETUP: &str = "io_uring_setup(2)";
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
-impl fmt::Display for Refused {
+impl fmt::Display for UringRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = io::Error::from_raw_os_error(self.errno);
         write!(f, "io_uring is not available: {}: {error}", self.step)?;
@@ -63,7 +63,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for UringRefused {}
 
 /// One flag of the setup, and the release that brought it.
 pub(super) struct Flag {
@@ -165,7 +165,7 @@ impl BufReg {
 
 /// The contents of a completion.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Completed {
+pub(crate) struct Cqe {
     pub(crate) key: u64,
     pub(crate) result: i32,
     pub(crate) flags: u32,
@@ -191,18 +191,18 @@ pub(super) fn says_no(errno: i32) -> bool {
 }
 
 /// Sorts an error of `call`: a refusal, or an error of the system.
-pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<Refused> {
+pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<UringRefused> {
     match error.raw_os_error() {
-        Some(errno) if says_no(errno) => Ok(Refused::new(call, errno)),
+        Some(errno) if says_no(errno) => Ok(UringRefused::new(call, errno)),
         _ => Err(step::at(call, error)),
     }
 }
 
 /// Sorts an error of the probe of operations: `EINVAL` means that the kernel has no probe.
-pub(super) fn judge_probe(error: io::Error) -> io::Result<Refused> {
+pub(super) fn judge_probe(error: io::Error) -> io::Result<UringRefused> {
     const PROBE: &str = "io_uring_register(2) of a probe (Linux 5.6)";
     match error.raw_os_error() {
-        Some(errno @ libc::EINVAL) => Ok(Refused::new(PROBE, errno)),
+        Some(errno @ libc::EINVAL) => Ok(UringRefused::new(PROBE, errno)),
         _ => judge(PROBE, error),
     }
 }
@@ -213,12 +213,12 @@ impl Uring {
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there,
     /// or denied, is an answer and no error.
-    pub(crate) fn open() -> io::Result<Result<Uring, Refused>> {
+    pub(crate) fn open() -> io::Result<Result<Uring, UringRefused>> {
         let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
             Ok(found) => found,
             Err(refused) => return Ok(Err(refused)),
         };
-        let lacking = |step| Ok(Err(Refused::new(step, libc::ENOSYS)));
+        let lacking = |step| Ok(Err(UringRefused::new(step, libc::ENOSYS)));
         let params = ring.params();
         if !params.is_feature_nodrop() || !params.is_feature_submit_stable() {
             return lacking("feature NODROP or SUBMIT_STABLE (Linux 5.5)");
@@ -249,8 +249,8 @@ impl Uring {
             return judge("io_uring_enter(2)", error).map(Err);
         }
         match uring.pop() {
-            Some(Completed { result: 0, .. }) => Ok(Ok(uring)),
-            Some(Completed { result, .. }) => Ok(Err(Refused::new("a NOP", -result))),
+            Some(Cqe { result: 0, .. }) => Ok(Ok(uring)),
+            Some(Cqe { result, .. }) => Ok(Err(UringRefused::new("a NOP", -result))),
             None => lacking("a NOP"),
         }
     }
@@ -369,17 +369,17 @@ impl Uring {
 
     /// Takes the next completion.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Completed> {
+    pub(crate) fn pop(&mut self) -> Option<Cqe> {
         let entry = self.ring.completion().next()?;
-        Some(Completed { key: entry.user_data(), result: entry.result(), flags: entry.flags() })
+        Some(Cqe { key: entry.user_data(), result: entry.result(), flags: entry.flags() })
     }
 
     /// Takes at most `most` completions.
     #[inline]
-    pub(crate) fn take(&mut self, into: &mut Vec<Completed>, most: usize) {
+    pub(crate) fn take(&mut self, into: &mut Vec<Cqe>, most: usize) {
         for entry in self.ring.completion().take(most) {
             let (result, flags) = (entry.result(), entry.flags());
-            into.push(Completed { key: entry.user_data(), result, flags });
+            into.push(Cqe { key: entry.user_data(), result, flags });
         }
     }
 
@@ -508,7 +508,7 @@ pub(crate) fn release() -> String {
 pub(super) fn climb(
     ladder: &[&[Flag]],
     mut entries: u32,
-) -> io::Result<Result<(IoUring, String), Refused>> {
+) -> io::Result<Result<(IoUring, String), UringRefused>> {
     let mut step = 0;
     loop {
         // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with
@@ -529,7 +529,7 @@ pub(super) fn climb(
         match error.raw_os_error() {
             Some(libc::EINVAL) if step + 1 < ladder.len() => step += 1,
             Some(errno @ libc::EINVAL) => {
-                return Ok(Err(Refused::new(SETUP, errno)));
+                return Ok(Err(UringRefused::new(SETUP, errno)));
             }
             Some(libc::ENOMEM) if entries > LEAST => entries /= 2,
             _ => return judge(SETUP, error).map(Err),

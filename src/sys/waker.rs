@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub(crate) use crate::sys::wake_fd::WakeFd;
 
 /// Ends the wait that it was made for.
-pub(crate) type Waker = Arc<dyn Wake>;
+pub(crate) type SharedWake = Arc<dyn Wake>;
 
 /// Wakes a loop: how a driver's own wake descriptor is reached from other threads. A function is
 /// one, too.

@@ -7,7 +7,7 @@ use super::stage::Engine;
 use crate::aio::{AioFiles, Raw};
 use crate::completion::Completions;
 use crate::sys::fd::{AsFd, AsRawFd, RawFd};
-use crate::sys::file_request::Completed;
+use crate::sys::file_request::FileCompletion;
 use crate::verbs::{Complete, Wait};
 
 /// Requests that a context is asked to hold.
@@ -28,7 +28,7 @@ impl Engine for AioFiles<Raw> {
 pub(super) fn take(
     aio: &mut AioFiles<Raw>,
     is_named: bool,
-    into: &mut Completions<Completed>,
+    into: &mut Completions<FileCompletion>,
 ) -> usize {
     let start = into.len();
     let taken = aio.complete(Wait::Now, into);

@@ -31,7 +31,7 @@ use crate::file::{FileAnswer, FileBackend, FileFacts, FileList, FileRequest, Fil
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::source::Ticket;
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::{Code, Completed, RawOp, Request};
+use crate::sys::file_request::{Code, EngineRequest, FileCompletion, RawOp};
 use crate::sys::file_ring::release;
 use crate::verbs::Submit;
 use stage::Stage;
@@ -47,7 +47,7 @@ const AIO_WORK: &str = "direct reads; syncs";
 const LEFT_WORK: &str = "direct reads, writes";
 
 pub(crate) struct Engines {
-    ring: Stage<ring::Ring>,
+    ring: Stage<ring::RingEngine>,
     aio: Stage<AioFiles<Raw>>,
     /// The program has named an engine: then its refusals are errors.
     is_named: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Engines {
     /// The most requests that one system call submits.
     most_per_call: u32,
     quirks: Quirks,
-    answers: Completions<Completed>,
+    answers: Completions<FileCompletion>,
     left: Left,
 }
 
@@ -158,7 +158,7 @@ impl Engines {
                     }
                     // An explicit choice never falls back.
                     Some(errno) if self.is_named => {
-                        self.answers.push(Completed { key: words.key, result: -errno });
+                        self.answers.push(FileCompletion { key: words.key, result: -errno });
                         return true;
                     }
                     Some(_) => {}
@@ -267,7 +267,7 @@ impl Engines {
             }
             self.answers.items.reverse();
         }
-        let Completed { key, result } = self.answers.items.pop()?;
+        let FileCompletion { key, result } = self.answers.items.pop()?;
         Some(FileAnswer { key, moved: result as isize })
     }
 
@@ -353,7 +353,7 @@ impl Engines {
 }
 
 /// A request in the form that the engines take.
-fn words_of(request: &mut FileRequest<'_>) -> Request {
+fn words_of(request: &mut FileRequest<'_>) -> EngineRequest {
     let (code, start, len) = match &mut request.work {
         FileWork::Read(to) => (Code::Read, to.as_mut_ptr(), to.len()),
         FileWork::Write(bytes) => (Code::Write, bytes.as_ptr().cast_mut(), bytes.len()),
@@ -364,7 +364,7 @@ fn words_of(request: &mut FileRequest<'_>) -> Request {
     };
     // A sync has no offset.
     let offset = if len > 0 { request.offset } else { 0 };
-    Request { key: request.key, code, fd: request.fd, start, len, offset, rw_flags: 0 }
+    EngineRequest { key: request.key, code, fd: request.fd, start, len, offset, rw_flags: 0 }
 }
 
 /// A request for a list names the list's array of `iovec`.

@@ -8,21 +8,21 @@
 use std::io;
 
 use super::stage::Engine;
-use super::{NOT_BEGUN, Request};
+use super::{EngineRequest, NOT_BEGUN};
 use crate::sys::fd::RawFd;
-use crate::sys::file_request::{Completed, is_batch};
+use crate::sys::file_request::{FileCompletion, is_batch};
 use crate::sys::file_ring::FileRing;
 
-pub(super) struct Ring {
+pub(super) struct RingEngine {
     pub(super) ring: FileRing,
     /// The most requests that one system call submits.
     most: u32,
 }
 
-impl Engine for Ring {
-    fn open(most: u32) -> io::Result<Ring> {
+impl Engine for RingEngine {
+    fn open(most: u32) -> io::Result<RingEngine> {
         let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
-        FileRing::open()?.map(|ring| Ring { ring, most }).map_err(refused)
+        FileRing::open()?.map(|ring| RingEngine { ring, most }).map_err(refused)
     }
 
     fn event_fd(&self) -> RawFd {
@@ -30,9 +30,9 @@ impl Engine for Ring {
     }
 }
 
-impl Ring {
+impl RingEngine {
     /// Takes a request; the ring has room.
-    pub(super) fn start(&mut self, request: Request) {
+    pub(super) fn start(&mut self, request: EngineRequest) {
         // SAFETY: the caller's promise.
         unsafe { self.ring.push(request) };
         if is_batch(self.ring.queued(), self.ring.in_kernel(), self.most) {
@@ -42,12 +42,12 @@ impl Ring {
 
     /// Takes the answers. A request that the kernel denied starts again elsewhere, unless the
     /// program chose the ring by name: then it fails.
-    pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<Completed>) {
+    pub(super) fn take(&mut self, is_named: bool, into: &mut Vec<FileCompletion>) {
         self.ring.take(into);
         if let Some(errno) = self.ring.denied() {
             let result = if is_named { -errno } else { NOT_BEGUN };
             let returned = self.ring.take_returned().into_iter();
-            into.extend(returned.map(|key| Completed { key, result }));
+            into.extend(returned.map(|key| FileCompletion { key, result }));
         }
     }
 

@@ -4,14 +4,14 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! A [`Ring`] is mapped for as long as its context lives; of its header we write the head only, the
-//! kernel the tail.
+//! An [`AioRing`] is mapped for as long as its context lives; of its header we write the head only,
+//! the kernel the tail.
 
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::sys::file_request::Completed;
+use crate::sys::file_request::FileCompletion;
 
 /// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before
 /// nor after does it know the address for more than a name.
@@ -50,7 +50,7 @@ pub(super) const SIGNALLED: u32 = 1;
 /// `struct io_event`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Event {
+pub(super) struct IoEvent {
     data: u64,
     /// The address of the iocb.
     name: u64,
@@ -58,14 +58,14 @@ pub(super) struct Event {
     result2: i64,
 }
 
-const _: () = assert!(size_of::<Event>() == 32);
-const _: () = assert!(offset_of!(Event, result) == 16);
+const _: () = assert!(size_of::<IoEvent>() == 32);
+const _: () = assert!(offset_of!(IoEvent, result) == 16);
 
-impl Event {
-    pub(super) const NONE: Event = Event { data: 0, name: 0, result: 0, result2: 0 };
+impl IoEvent {
+    pub(super) const NONE: IoEvent = IoEvent { data: 0, name: 0, result: 0, result2: 0 };
 
-    pub(super) fn completed(self) -> Completed {
-        Completed { key: self.data, result: self.result as i32 }
+    pub(super) fn completed(self) -> FileCompletion {
+        FileCompletion { key: self.data, result: self.result as i32 }
     }
 }
 
@@ -90,14 +90,14 @@ const _: () = assert!(offset_of!(Header, length) == 28);
 
 /// The ring of completions: the kernel produces, we consume.
 #[derive(Clone, Copy)]
-pub(super) struct Ring {
+pub(super) struct AioRing {
     at: NonNull<Header>,
     pub(super) count: u32,
 }
 
-impl Ring {
+impl AioRing {
     /// The ring at a context's address, if it is one that we know how to read.
-    pub(super) fn of(context: usize) -> Option<Ring> {
+    pub(super) fn of(context: usize) -> Option<AioRing> {
         let at = NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(context))?;
         // SAFETY: io_setup(2) has mapped at least a page there, and written a header to it.
         let header = unsafe { at.as_ref() };
@@ -105,7 +105,7 @@ impl Ring {
             && header.compatible == 1
             && header.incompatible == 0
             && header.length as usize == size_of::<Header>();
-        (known && header.count > 1).then_some(Ring { at, count: header.count })
+        (known && header.count > 1).then_some(AioRing { at, count: header.count })
     }
 
     fn header(&self) -> &Header {
@@ -123,13 +123,13 @@ impl Ring {
     /// Hands out the completions that are there. Returns their number. The kernel counts a slot as
     /// free once the head has passed it. It looks at the head when it is short of slots.
     #[inline]
-    pub(super) fn take(&mut self, into: &mut Vec<Completed>) -> u32 {
+    pub(super) fn take(&mut self, into: &mut Vec<FileCompletion>) -> u32 {
         let header = self.header();
         let mut head = header.head.load(Ordering::Relaxed);
         // Pairs with the barrier between event and tail in aio_complete().
         let tail = header.tail.load(Ordering::Acquire);
         // SAFETY: the events follow the header.
-        let events = unsafe { self.at.add(1) }.cast::<Event>();
+        let events = unsafe { self.at.add(1) }.cast::<IoEvent>();
         let mut count = 0;
         while head != tail {
             // SAFETY: `head` is less than the number of events.

@@ -125,33 +125,33 @@ fn direct(blocks: usize) -> Option<File> {
     }
 }
 
-fn request(code: Code, fd: &File, memory: &[u8], offset: usize, key: u64) -> Request {
+fn request(code: Code, fd: &File, memory: &[u8], offset: usize, key: u64) -> EngineRequest {
     let start = memory.as_ptr().cast_mut();
     let offset = offset as u64;
-    Request { key, code, fd: fd.as_raw_fd(), start, len: memory.len(), offset, rw_flags: 0 }
+    EngineRequest { key, code, fd: fd.as_raw_fd(), start, len: memory.len(), offset, rw_flags: 0 }
 }
 
-fn read(fd: &File, memory: &mut [u8], offset: usize, key: u64) -> Request {
+fn read(fd: &File, memory: &mut [u8], offset: usize, key: u64) -> EngineRequest {
     request(Code::Read, fd, memory, offset, key)
 }
 
-fn write(fd: &File, memory: &[u8], offset: usize, key: u64) -> Request {
+fn write(fd: &File, memory: &[u8], offset: usize, key: u64) -> EngineRequest {
     request(Code::Write, fd, memory, offset, key)
 }
 
-fn sync(code: Code, fd: &File, key: u64) -> Request {
+fn sync(code: Code, fd: &File, key: u64) -> EngineRequest {
     let start = std::ptr::null_mut();
-    Request { key, code, fd: fd.as_raw_fd(), start, len: 0, offset: 0, rw_flags: 0 }
+    EngineRequest { key, code, fd: fd.as_raw_fd(), start, len: 0, offset: 0, rw_flags: 0 }
 }
 
-fn nowait(mut request: Request) -> Request {
+fn nowait(mut request: EngineRequest) -> EngineRequest {
     request.rw_flags = libc::RWF_NOWAIT as u32;
     request
 }
 
 impl Aio {
     /// Pushes what names memory that outlives the test.
-    fn put(&mut self, request: Request) {
+    fn put(&mut self, request: EngineRequest) {
         // SAFETY: tests take every completion, or drop the context, before the memory.
         unsafe { self.push(request) };
     }
@@ -176,7 +176,7 @@ impl Aio {
     }
 
     /// One request: its result, and whether io_submit(2) would not take it.
-    fn one(&mut self, request: Request) -> (i32, bool) {
+    fn one(&mut self, request: EngineRequest) -> (i32, bool) {
         let before = self.counters.failed;
         self.put(request);
         let results = self.finish();
@@ -222,7 +222,7 @@ fn vectors_are_gathered_and_scattered() {
         let vector = |start: *mut u8| libc::iovec { iov_base: start.cast(), iov_len: BLOCK };
         let request = |code, vectors: &[libc::iovec]| {
             let (start, fd) = (vectors.as_ptr().cast_mut().cast(), file.as_raw_fd());
-            Request { key: 7, code, fd, start, len: vectors.len(), offset: 0, rw_flags: 0 }
+            EngineRequest { key: 7, code, fd, start, len: vectors.len(), offset: 0, rw_flags: 0 }
         };
         let out: Vec<_> = blocks.iter().map(|b| vector(b.as_ptr().cast_mut())).collect();
         assert_eq!(aio.one(request(Code::WriteVectored, &out)), (20 * BLOCK as i32, false));
@@ -250,23 +250,23 @@ fn a_bad_request_fails_alone() {
         let (pipe, _writer) = io::pipe().unwrap();
         let mut memory: Vec<_> = (0..32).map(|_| Block::new(BLOCK)).collect();
         let start = memory[31].as_mut_ptr();
-        let good = Request { start, ..read(&file, &mut [0; BLOCK], 0, 0) };
+        let good = EngineRequest { start, ..read(&file, &mut [0; BLOCK], 0, 0) };
         // Wrong in itself: io_submit(2) says so.
         let early = [
-            (Request { fd: -1, ..good }, libc::EBADF),
-            (Request { fd: i32::MAX, ..good }, libc::EBADF),
-            (Request { len: usize::MAX, ..good }, libc::EINVAL),
-            (Request { offset: u64::MAX, ..good }, libc::EINVAL),
-            (Request { rw_flags: 1 << 30, ..good }, libc::EOPNOTSUPP),
-            (Request { code: Code::Fsync, ..good }, libc::EINVAL),
-            (Request { fd: pipe.as_raw_fd(), ..sync(Code::Fsync, &file, 0) }, libc::EINVAL),
+            (EngineRequest { fd: -1, ..good }, libc::EBADF),
+            (EngineRequest { fd: i32::MAX, ..good }, libc::EBADF),
+            (EngineRequest { len: usize::MAX, ..good }, libc::EINVAL),
+            (EngineRequest { offset: u64::MAX, ..good }, libc::EINVAL),
+            (EngineRequest { rw_flags: 1 << 30, ..good }, libc::EOPNOTSUPP),
+            (EngineRequest { code: Code::Fsync, ..good }, libc::EINVAL),
+            (EngineRequest { fd: pipe.as_raw_fd(), ..sync(Code::Fsync, &file, 0) }, libc::EINVAL),
         ];
         // Wrong for the file system: a completion says so.
         let late = [
-            (Request { start: start.wrapping_add(1), ..good }, libc::EINVAL),
-            (Request { len: BLOCK - 1, ..good }, libc::EINVAL),
-            (Request { offset: 1, ..good }, libc::EINVAL),
-            (Request { start: std::ptr::null_mut(), ..good }, libc::EFAULT),
+            (EngineRequest { start: start.wrapping_add(1), ..good }, libc::EINVAL),
+            (EngineRequest { len: BLOCK - 1, ..good }, libc::EINVAL),
+            (EngineRequest { offset: 1, ..good }, libc::EINVAL),
+            (EngineRequest { start: std::ptr::null_mut(), ..good }, libc::EFAULT),
         ];
         for (request, errno) in early {
             assert_eq!(aio.one(request), (-errno, true), "{request:?}");
@@ -278,7 +278,7 @@ fn a_bad_request_fails_alone() {
         let bad: Vec<_> = early.iter().chain(&late).collect();
         let mut expected = HashMap::new();
         for (i, &&(request, errno)) in bad.iter().enumerate() {
-            aio.put(Request { key: 100 + i as u64, ..request });
+            aio.put(EngineRequest { key: 100 + i as u64, ..request });
             expected.insert(100 + i as u64, -errno);
             if i % 3 > 0 {
                 aio.put(read(&file, &mut memory[i], (i % 4) * BLOCK, i as u64));
@@ -299,14 +299,14 @@ fn a_bad_request_fails_alone() {
 fn what_failed_is_there_without_an_edge() {
     both(32, |mut aio| {
         let Ok(file) = file_in(&home(), 0) else { return };
-        aio.put(Request { fd: -1, ..sync(Code::Fsync, &file, 5) });
+        aio.put(EngineRequest { fd: -1, ..sync(Code::Fsync, &file, 5) });
         assert_eq!((aio.queued(), aio.has_completed()), (1, false));
         aio.flush();
         assert_eq!((aio.queued(), aio.in_kernel()), (0, 0));
         assert!(aio.has_completed() && !is_readable(aio.as_fd()));
         let mut taken = Vec::new();
         aio.take(&mut taken);
-        assert_eq!(taken, [Completed { key: 5, result: -libc::EBADF }]);
+        assert_eq!(taken, [FileCompletion { key: 5, result: -libc::EBADF }]);
         assert!(!aio.has_completed());
     });
 }
@@ -318,10 +318,10 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// A poll of a pipe without data: it stays in the kernel.
-fn stuck(pipe: &impl AsRawFd, key: u64) -> Request {
+fn stuck(pipe: &impl AsRawFd, key: u64) -> EngineRequest {
     let start = std::ptr::without_provenance_mut(libc::POLLIN as usize);
     let fd = pipe.as_raw_fd();
-    Request { key, code: Code::Poll, fd, start, len: 0, offset: 0, rw_flags: 0 }
+    EngineRequest { key, code: Code::Poll, fd, start, len: 0, offset: 0, rw_flags: 0 }
 }
 
 /// More than the context holds: the rest stays queued while the kernel is full of what does not
@@ -499,7 +499,7 @@ fn nowait_of_buffered_io() {
         let mut memory = Block::new(BLOCK);
         let known = [BLOCK as i32, -libc::EAGAIN, -libc::EOPNOTSUPP];
         let mut told = Vec::new();
-        let mut one = |what: &str, request: Request| {
+        let mut one = |what: &str, request: EngineRequest| {
             let (result, early) = aio.one(nowait(request));
             assert!(known.contains(&result), "{what}: {result}");
             assert!(result != -libc::EAGAIN || !early, "{what}: EAGAIN of io_submit(2)");
@@ -530,7 +530,7 @@ fn what_blocks_has_ended_at_submission() {
     buffered.sync_all().unwrap();
     // SAFETY: no memory is passed.
     unsafe { libc::posix_fadvise(buffered.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    let at_return = |what: &str, request: Request| {
+    let at_return = |what: &str, request: EngineRequest| {
         let mut aio = open(32).expect("there was one");
         let begun = Instant::now();
         aio.put(request);
@@ -591,7 +591,7 @@ fn dropped_with_everything_in_flight() {
         aio.put(stuck(&pipe, 99));
         aio.flush();
         // Never submitted: nothing comes of it.
-        aio.put(Request { fd: -1, ..stuck(&pipe, 100) });
+        aio.put(EngineRequest { fd: -1, ..stuck(&pipe, 100) });
         let context = aio.context;
         drop(aio);
         drop(writer);

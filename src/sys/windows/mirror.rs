@@ -6,7 +6,7 @@ use std::io;
 use crate::sys::Select;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::sys::waker::Waker;
+use crate::sys::waker::SharedWake;
 
 /// There is never one.
 pub(crate) struct Mirror(Infallible);
@@ -21,7 +21,7 @@ impl Select for Mirror {
     fn new(_: usize) -> io::Result<Mirror> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn waker(&mut self, _: u64) -> io::Result<Waker> {
+    fn waker(&mut self, _: u64) -> io::Result<SharedWake> {
         match self.0 {}
     }
     fn add(&mut self, _: RawFd, _: u64, _: Ready, _: Mode) -> io::Result<()> {

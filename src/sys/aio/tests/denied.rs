@@ -54,7 +54,7 @@ fn what_is_denied_is_told() {
     for (number, step) in calls {
         for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES, libc::EOPNOTSUPP] {
             let found = denied(number, errno, None, || Aio::open(64).unwrap().err());
-            assert_eq!(found, Some(Refused { step, errno, limits: None }));
+            assert_eq!(found, Some(AioRefused { step, errno, limits: None }));
             let text = found.unwrap().to_string();
             let reason = io::Error::from_raw_os_error(errno).to_string();
             assert!(text.contains(step) && text.contains(&reason), "{text}");
