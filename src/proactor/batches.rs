@@ -8,10 +8,10 @@ const FILTER: u32 = 8;
 
 /// The calls in both directions: receives, and sends.
 #[derive(Default)]
-pub(super) struct Batches([Batch; 2]);
+pub(super) struct Batches([DenialCount; 2]);
 
 #[derive(Default)]
-struct Batch {
+struct DenialCount {
     /// Denials in a row.
     row: u32,
     /// Denials in all.

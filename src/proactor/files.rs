@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use super::ops::send_file::Fetch;
 use crate::file::ListVectors;
 use crate::file::work::WorkItem;
-use crate::workers::{Job, Workers};
+use crate::workers::{JobHandle, Workers};
 
 /// Work that was handed over.
 pub(super) enum Hired {
     /// To a thread.
-    Thread(Job<WorkItem>),
+    Thread(JobHandle<WorkItem>),
     /// To a kernel without threads, under this key.
     Kernel(u64),
 }

@@ -60,18 +60,18 @@ enum Clock {
 
 /// The entry of one source.
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct IdleEntry {
     stamp: u16,
     /// The class and one; 0 for a source without a timeout.
     class: u8,
     clock: Clock,
 }
 
-const _: () = assert!(size_of::<Entry>() == 4);
+const _: () = assert!(size_of::<IdleEntry>() == 4);
 
 /// All sources with the same timeout.
 #[derive(Debug)]
-struct Class {
+struct IdleClass {
     timeout_ns: u64,
     unit_ns: u64,
     /// The timeout in units, rounded up.
@@ -90,11 +90,11 @@ struct Class {
     due: bool,
 }
 
-impl Class {
-    fn new(timeout_ns: u64) -> Class {
+impl IdleClass {
+    fn new(timeout_ns: u64) -> IdleClass {
         let allowed_ns = (timeout_ns / PARTS).max(LEAST_STEP_NS);
         let unit_ns = timeout_ns.saturating_add(4 * allowed_ns) / UNITS + 1;
-        Class {
+        IdleClass {
             timeout_ns,
             unit_ns,
             units: timeout_ns.div_ceil(unit_ns),
@@ -126,7 +126,7 @@ impl Class {
     }
 
     /// Whether a running clock has counted the timeout.
-    fn is_over(&self, now_ns: u64, entry: Entry) -> bool {
+    fn is_over(&self, now_ns: u64, entry: IdleEntry) -> bool {
         let since_ns = match entry.clock {
             Clock::Begins => now_ns.saturating_sub(self.began_ns),
             _ => self.gap_ns,
@@ -140,12 +140,12 @@ impl Class {
 /// The idle timeouts of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    classes: Vec<Class>,
+    classes: Vec<IdleClass>,
     #[allow(
         clippy::vec_box,
         reason = "a vector that grows would need twice the memory for a time"
     )]
-    pages: Vec<Box<[Entry; PAGE]>>,
+    pages: Vec<Box<[IdleEntry; PAGE]>>,
     /// How many sources have a timeout.
     sources: u32,
     /// Where the sweep goes on, if one is under way.
@@ -165,7 +165,7 @@ impl Idle {
         self.sources > 0 && self.next_ns <= now_ns
     }
 
-    fn entry(&mut self, index: u32) -> Option<&mut Entry> {
+    fn entry(&mut self, index: u32) -> Option<&mut IdleEntry> {
         let page = self.pages.get_mut(index as usize / PAGE)?;
         Some(&mut page[index as usize % PAGE])
     }
@@ -178,13 +178,13 @@ impl Idle {
             return same;
         }
         if let Some(unused) = self.classes.iter().position(|class| class.sources == 0) {
-            self.classes[unused] = Class::new(timeout_ns);
+            self.classes[unused] = IdleClass::new(timeout_ns);
             return Some(unused);
         }
         if self.classes.len() == CLASSES {
             return None;
         }
-        self.classes.push(Class::new(timeout_ns));
+        self.classes.push(IdleClass::new(timeout_ns));
         Some(self.classes.len() - 1)
     }
 
@@ -192,11 +192,11 @@ impl Idle {
     fn join(&mut self, index: u32, class: usize) {
         let pages = index as usize / PAGE + 1;
         if self.pages.len() < pages {
-            self.pages.resize_with(pages, || Box::new([Entry::default(); PAGE]));
+            self.pages.resize_with(pages, || Box::new([IdleEntry::default(); PAGE]));
         }
         self.sources += 1;
         self.classes[class].sources += 1;
-        let entry = Entry { stamp: 0, class: class as u8 + 1, clock: Clock::Stands };
+        let entry = IdleEntry { stamp: 0, class: class as u8 + 1, clock: Clock::Stands };
         *self.entry(index).expect("its page was just made") = entry;
     }
 
@@ -404,7 +404,7 @@ impl<K: Kernel> Proactor<K> {
         self.wake_for_idle();
     }
 
-    fn look_at_idle(&mut self, index: u32, entry: Entry, now_ns: u64) {
+    fn look_at_idle(&mut self, index: u32, entry: IdleEntry, now_ns: u64) {
         let counts = self.counts_idle(index);
         let number = usize::from(entry.class) - 1;
         let class = &mut self.time.idle.classes[number];

@@ -95,7 +95,7 @@ use operations::Operations;
 use ops::Submitted;
 use ops::race::{ATTEMPT, OF_SOURCE};
 use ops::timer::{absolute, moved_ticket};
-use ops::{EMPTY_COST, Parts, is_nothing, kernel_target, was_inline};
+use ops::{EMPTY_COST, WriteParts, is_nothing, kernel_target, was_inline};
 use outbox::Outbox;
 use rechecks::Ask;
 use report::Stats;
@@ -177,7 +177,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(always)]
-    fn state(&mut self, source: Source) -> Option<&mut State> {
+    fn state(&mut self, source: Source) -> Option<&mut SourceState> {
         let state = self.sources.table.find(source.index(), source.generation())?;
         if (K::COMPLETES || K::FILES) && state.has(ABORTING) { None } else { Some(state) }
     }

@@ -29,8 +29,8 @@ use crate::sys::{datagrams, descriptor, fs, net, os_errno, os_error};
 macro_rules! calls {
     ($($name:ident),*) => {
         #[derive(Default)]
-        pub(crate) struct Counts { $(pub(crate) $name: u64),* }
-        impl Counts {
+        pub(crate) struct SyscallCounts { $(pub(crate) $name: u64),* }
+        impl SyscallCounts {
             fn named(&self) -> Vec<(&'static str, u64)> {
                 let all = [$((stringify!($name), self.$name)),*];
                 all.into_iter().filter(|(_, count)| *count > 0).collect()
@@ -47,7 +47,7 @@ calls!(
 /// The calls of the system.
 #[derive(Default)]
 pub struct OsCalls {
-    pub(crate) counts: Counts,
+    pub(crate) counts: SyscallCounts,
     /// Freed when descriptors run out, to drop a connection.
     spare: Option<OwnedFd>,
     /// Listeners whose connections are neither TCP nor Unix sockets: the kind of each connection is

@@ -8,40 +8,40 @@ use crate::sys::fd::RawFd;
 use crate::sys::signals::Signals;
 
 /// A descriptor of signals or of a child.
-enum Watched {
+enum ProcessFd {
     Signals(Signals),
     Child(Child),
 }
 
 /// The descriptors of signals and children that a kernel has.
 #[derive(Default)]
-pub(super) struct OfProcess(HashMap<RawFd, Watched>);
+pub(super) struct OfProcess(HashMap<RawFd, ProcessFd>);
 
 impl OfProcess {
     pub(super) fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
         let signals = Signals::new(signals)?;
         let fd = signals.raw();
-        self.0.insert(fd, Watched::Signals(signals));
+        self.0.insert(fd, ProcessFd::Signals(signals));
         Ok(fd)
     }
 
     pub(super) fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
         let child = Child::open(pid)?;
         let fd = child.raw();
-        self.0.insert(fd, Watched::Child(child));
+        self.0.insert(fd, ProcessFd::Child(child));
         Ok(fd)
     }
 
     pub(super) fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
         match self.0.get(&fd) {
-            Some(Watched::Signals(signals)) => signals.take().ok_or(libc::EAGAIN),
+            Some(ProcessFd::Signals(signals)) => signals.take().ok_or(libc::EAGAIN),
             _ => Err(libc::EBADF),
         }
     }
 
     pub(super) fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
         match self.0.get_mut(&fd) {
-            Some(Watched::Child(child)) => child.take(),
+            Some(ProcessFd::Child(child)) => child.take(),
             _ => Err(libc::EBADF),
         }
     }
@@ -55,7 +55,7 @@ impl OfProcess {
     /// In a forked child: gives signals descriptors of its own.
     pub(super) fn renew(&mut self) -> Result<(), i32> {
         for watched in self.0.values_mut() {
-            if let Watched::Signals(signals) = watched {
+            if let ProcessFd::Signals(signals) = watched {
                 signals.renew()?;
             }
         }

@@ -22,7 +22,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The state of a source, to look at.
-    pub(super) fn peek(&self, source: Source) -> Option<&State> {
+    pub(super) fn peek(&self, source: Source) -> Option<&SourceState> {
         let state = self.sources.table.look(source.index(), source.generation())?;
         if state.has(ABORTING) { None } else { Some(state) }
     }

@@ -21,7 +21,7 @@ const MOST_GONE: usize = 64;
 
 /// A write with a small lease.
 #[derive(Debug)]
-struct Entry {
+struct QueuedLease {
     slot: u32,
     generation: NonZeroU32,
     /// The turn in which the entry was made.
@@ -31,10 +31,10 @@ struct Entry {
 /// The writes that have small leases, the oldest first. Some may have ended.
 #[derive(Debug, Default)]
 pub(super) struct QueuedLeases {
-    writes: VecDeque<Entry>,
+    writes: VecDeque<QueuedLease>,
     /// Writes that the driver has asked the kernel to give back. The kernel may have sent a part of
     /// such a write, or all of it.
-    asked: VecDeque<Entry>,
+    asked: VecDeque<QueuedLease>,
 }
 
 impl QueuedLeases {
@@ -43,8 +43,8 @@ impl QueuedLeases {
     }
 
     /// Takes an entry for which the time has come.
-    fn next(&mut self, now: u64, patience: u64) -> Option<Entry> {
-        let is_due = |entry: &Entry, patience| entry.turn + patience <= now;
+    fn next(&mut self, now: u64, patience: u64) -> Option<QueuedLease> {
+        let is_due = |entry: &QueuedLease, patience| entry.turn + patience <= now;
         if self.asked.front().is_some_and(|entry| is_due(entry, PATIENCE)) {
             return self.asked.pop_front();
         }
@@ -65,7 +65,7 @@ impl<K: Kernel> Proactor<K> {
         if queued.len() > MOST_GONE + 2 * slots.len() as usize {
             queued.retain(|entry| slots.find(entry.slot, entry.generation).is_some());
         }
-        queued.push_back(Entry { slot, generation, turn: self.stats.turns });
+        queued.push_back(QueuedLease { slot, generation, turn: self.stats.turns });
         self.sched.waits.note();
     }
 
@@ -83,7 +83,7 @@ impl<K: Kernel> Proactor<K> {
                     let key = self.sources[op.source].name(op.source).key();
                     self.kernel.stop(key, true);
                     self.kernel_ops.cancels_pending = true;
-                    self.sched.waits.queued.asked.push_back(Entry { turn: now, ..entry });
+                    self.sched.waits.queued.asked.push_back(QueuedLease { turn: now, ..entry });
                 }
                 // The write ends with the kernel's answer, or its leases were copied before.
                 _ => {}

@@ -77,7 +77,7 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-impl State {
+impl SourceState {
     /// After a read that moved `len` of `room` bytes: whether another is worth trying. A short one
     /// of a stream says that nothing is left, unless the event said more than "readable"; the
     /// selector must know the descriptor, or nothing would say when there is more.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::rechecks::Rechecks;
 use super::resource_waits::ResourceWaits;
-use super::state::{FULL, QUEUED, State};
+use super::state::{FULL, QUEUED, SourceState};
 use crate::source::Source;
 use crate::table::NIL;
 
@@ -60,7 +60,7 @@ impl Scheduler {
     /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran
     /// last, in bulk, and what ended was not its share but the turn's.
     #[inline]
-    pub(super) fn enqueue(&mut self, index: u32, state: &mut State) {
+    pub(super) fn enqueue(&mut self, index: u32, state: &mut SourceState) {
         if !state.has(QUEUED) {
             let full = state.has(FULL);
             state.flags = (state.flags | QUEUED) & !FULL;

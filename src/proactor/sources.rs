@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 use std::ops::{Index, IndexMut};
 
-use super::state::{BYTES, CHANGED, DUPLICATED, PREPARED, State};
+use super::state::{BYTES, CHANGED, DUPLICATED, PREPARED, SourceState};
 use crate::source::Source;
 use crate::sys::fork;
 use crate::table::Table;
 
 /// The sources of a driver, by place.
 pub(super) struct Sources {
-    pub(super) table: Table<State>,
+    pub(super) table: Table<SourceState>,
     /// Tokens, by place; 0 is none. Empty until the first is set.
     tokens: Vec<u64>,
     /// Those whose open file description other code uses: its flags are never changed.
@@ -34,23 +34,23 @@ pub(super) struct Forks {
 }
 
 impl Index<u32> for Sources {
-    type Output = State;
+    type Output = SourceState;
 
     #[inline(always)]
-    fn index(&self, index: u32) -> &State {
+    fn index(&self, index: u32) -> &SourceState {
         &self.table[index]
     }
 }
 
 impl IndexMut<u32> for Sources {
     #[inline(always)]
-    fn index_mut(&mut self, index: u32) -> &mut State {
+    fn index_mut(&mut self, index: u32) -> &mut SourceState {
         &mut self.table[index]
     }
 }
 
 impl Sources {
-    pub(super) fn new(table: Table<State>) -> Sources {
+    pub(super) fn new(table: Table<SourceState>) -> Sources {
         let (generation, events) = (fork::generation(), fork::events());
         Sources {
             table,

@@ -69,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
         if is_nothing(state, &self.ops[state.writes.head]) {
             return false;
         }
-        let parts = Parts::of_writes(&self.ops.table, state.writes.head, usize::MAX);
+        let parts = WriteParts::of_writes(&self.ops.table, state.writes.head, usize::MAX);
         let key = state.name(index).key();
         // SAFETY: K1: the operations keep their slots and their buffers until the answer.
         if unsafe { self.kernel.start_send(state.fd, key, parts.as_slice()) } != Started::Yes {

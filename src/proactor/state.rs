@@ -153,13 +153,13 @@ pub(super) const INLINE_TICKET: u32 = 1 << 31;
 
 /// A first-in-first-out list of operations, linked through their places.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
+pub(super) struct OpQueue {
     pub(super) head: u32,
     tail: u32,
 }
 
-impl Queue {
-    const EMPTY: Queue = Queue { head: NIL, tail: NIL };
+impl OpQueue {
+    const EMPTY: OpQueue = OpQueue { head: NIL, tail: NIL };
 
     /// Puts an operation ahead of all others.
     fn push_front(&mut self, slots: &mut Table<Operation>, slot: u32) {
@@ -238,12 +238,12 @@ fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
 /// Most sources wait with one plain read pending: it takes no place in the table of operations but
 /// rests here, as a flag, a token and a generation for its ticket.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SourceState {
     generation: NonZeroU32,
     pub(super) fd: RawFd,
     /// While vacant, its head is the next vacant place.
-    pub(super) reads: Queue,
-    pub(super) writes: Queue,
+    pub(super) reads: OpQueue,
+    pub(super) writes: OpQueue,
     /// The head of the operations without an order: polls, drains, file work, timers.
     pub(super) polls: u32,
     pub(super) flags: u32,
@@ -254,15 +254,15 @@ pub(super) struct State {
     pub(super) read_token: u64,
 }
 
-const _: () = assert!(size_of::<State>() <= 48);
+const _: () = assert!(size_of::<SourceState>() <= 48);
 
-impl Default for State {
-    fn default() -> State {
-        State {
+impl Default for SourceState {
+    fn default() -> SourceState {
+        SourceState {
             generation: VACANT,
             fd: -1,
-            reads: Queue::EMPTY,
-            writes: Queue::EMPTY,
+            reads: OpQueue::EMPTY,
+            writes: OpQueue::EMPTY,
             polls: NIL,
             flags: 0,
             read_generation: 0,
@@ -272,7 +272,7 @@ impl Default for State {
     }
 }
 
-impl Entry for State {
+impl Entry for SourceState {
     #[inline(always)]
     fn generation(&self) -> NonZeroU32 {
         self.generation
@@ -295,7 +295,7 @@ impl Entry for State {
     }
 }
 
-impl State {
+impl SourceState {
     /// A fresh source in an occupied place. Its kind is known, or asked at its first operation;
     /// until then nothing is worth trying.
     pub(super) fn open(&mut self, fd: RawFd, kind: SourceKind, flags: u32) {
@@ -305,8 +305,8 @@ impl State {
         if !matches!(kind, SourceKind::Unknown | SourceKind::Pollable | SourceKind::Listener) {
             self.prepare(kind);
         }
-        self.reads = Queue::EMPTY;
-        self.writes = Queue::EMPTY;
+        self.reads = OpQueue::EMPTY;
+        self.writes = OpQueue::EMPTY;
         self.polls = NIL;
         self.read_token = 0;
     }
@@ -477,7 +477,7 @@ impl State {
     }
 
     /// Remembers what the selector has reported; answers the flags as they then are. (Polls are
-    /// told by [`note_polls`](State::note_polls).)
+    /// told by [`note_polls`](SourceState::note_polls).)
     #[inline]
     pub(super) fn apply(&mut self, ready: Ready) -> u32 {
         if PLAIN.contains(ready) {

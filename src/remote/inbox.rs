@@ -20,7 +20,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A queue with many producers and one consumer.
-pub(super) trait Queue<T> {
+pub(super) trait MpscQueue<T> {
     /// Adds an item, or hands it back if there is no room.
     fn try_push(&self, item: T) -> Result<(), T>;
     /// Takes the oldest item. It never misses an item whose `try_push` has returned.
@@ -45,7 +45,7 @@ impl<T> Channel<T> {
     }
 }
 
-impl<T> Queue<T> for Channel<T> {
+impl<T> MpscQueue<T> for Channel<T> {
     fn try_push(&self, item: T) -> Result<(), T> {
         // `self` has the other end, so "no room" is the only refusal.
         self.sender.try_send(item).map_err(|refused| refused.into_inner())
@@ -56,7 +56,7 @@ impl<T> Queue<T> for Channel<T> {
     }
 }
 
-impl<T> Inbox<Channel<T>> {
+impl<T> InboxQueues<Channel<T>> {
     /// Whether a refusable request would be accepted now.
     pub(super) fn has_room(&self) -> bool {
         self.behind.load(Ordering::SeqCst) == 0 && !self.queue.sender.is_full()
@@ -69,22 +69,22 @@ impl<T> Inbox<Channel<T>> {
 }
 
 /// The two queues.
-pub(super) struct Inbox<Q> {
+pub(super) struct InboxQueues<Q> {
     pub(super) queue: Q,
     overflow: Q,
     /// Overflow entries that were not handed out yet.
     behind: AtomicUsize,
 }
 
-impl<Q> Inbox<Q> {
-    pub(super) fn new(queue: Q, overflow: Q) -> Inbox<Q> {
-        Inbox { queue, overflow, behind: AtomicUsize::new(0) }
+impl<Q> InboxQueues<Q> {
+    pub(super) fn new(queue: Q, overflow: Q) -> InboxQueues<Q> {
+        InboxQueues { queue, overflow, behind: AtomicUsize::new(0) }
     }
 
     /// Queues a refusable item, or hands it back.
     pub(super) fn send<T>(&self, item: T) -> Result<(), T>
     where
-        Q: Queue<T>,
+        Q: MpscQueue<T>,
     {
         match self.behind.load(Ordering::SeqCst) {
             0 => self.queue.try_push(item),
@@ -95,7 +95,7 @@ impl<Q> Inbox<Q> {
     /// Queues an item that must not be refused.
     pub(super) fn insist<T>(&self, item: T)
     where
-        Q: Queue<T>,
+        Q: MpscQueue<T>,
     {
         if let Err(item) = self.send(item) {
             self.behind.fetch_add(1, Ordering::SeqCst);
@@ -107,7 +107,7 @@ impl<Q> Inbox<Q> {
     /// Takes the next item. `held` is the item that has left the overflow and waits for its turn.
     pub(super) fn take<T>(&self, held: &mut Option<T>) -> Option<T>
     where
-        Q: Queue<T>,
+        Q: MpscQueue<T>,
     {
         loop {
             if let Some(item) = self.queue.try_pop() {
@@ -140,7 +140,7 @@ mod loom_tests {
         }
     }
 
-    impl Queue<u32> for Shelf {
+    impl MpscQueue<u32> for Shelf {
         fn try_push(&self, item: u32) -> Result<(), u32> {
             let mut items = self.items.lock().unwrap();
             if items.len() == self.room {
@@ -157,7 +157,7 @@ mod loom_tests {
 
     /// Takes items until `last` has come, and then the rest.
     fn take_until(
-        inbox: &Inbox<Shelf>,
+        inbox: &InboxQueues<Shelf>,
         last: u32,
         join: impl FnOnce() -> bool,
     ) -> (Vec<u32>, bool) {
@@ -173,10 +173,11 @@ mod loom_tests {
         (taken, answer)
     }
 
-    fn explore(body: impl Fn(Arc<Inbox<Shelf>>) + Sync + Send + 'static) {
+    fn explore(body: impl Fn(Arc<InboxQueues<Shelf>>) + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(4);
-        model.check(move || body(Arc::new(Inbox::new(Shelf::new(1), Shelf::new(usize::MAX)))));
+        model
+            .check(move || body(Arc::new(InboxQueues::new(Shelf::new(1), Shelf::new(usize::MAX)))));
     }
 
     /// I1: an abort after an attach finds the queue filled by another thread.
@@ -229,7 +230,7 @@ mod tests {
     /// A channel that lets other threads run between two looks of the consumer.
     struct Slow(Channel<u64>);
 
-    impl Queue<u64> for Slow {
+    impl MpscQueue<u64> for Slow {
         fn try_push(&self, item: u64) -> Result<(), u64> {
             self.0.try_push(item)
         }
@@ -250,7 +251,7 @@ mod tests {
         let count = crate::seeds::races(500);
         /// The requests with which the other thread fills the queue.
         const FILLER: u64 = u64::MAX;
-        let inbox = Inbox::new(Slow(Channel::bounded(1)), Slow(Channel::unbounded()));
+        let inbox = InboxQueues::new(Slow(Channel::bounded(1)), Slow(Channel::unbounded()));
         let (inbox, over) = (Arc::new(inbox), Arc::new(AtomicBool::new(false)));
         let pairs = std::thread::spawn({
             let inbox = inbox.clone();

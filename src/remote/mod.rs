@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use self::inbox::{Channel, Inbox};
+use self::inbox::{Channel, InboxQueues};
 use self::names::Names;
 use self::room::Room;
 pub use self::submitter::{SourceGuard, Submitter};
@@ -64,13 +64,13 @@ impl fmt::Debug for Request {
 }
 
 /// The state that the loop and its submitters share.
-struct Shared {
+struct RemoteShared {
     wake: Arc<WakeState>,
     /// Threads inside `send`, and the CLOSED bit.
     gate: AtomicUsize,
     /// The queued requests. The overflow takes requests that cannot be refused while the queue is
     /// full: aborts, and returns of unused ids.
-    inbox: Inbox<Channel<Request>>,
+    inbox: InboxQueues<Channel<Request>>,
     /// Ids in reserve.
     sources: Channel<Source>,
     tickets: Channel<Ticket>,
@@ -88,7 +88,7 @@ const MOST_QUEUED: usize = 1 << 20;
 /// The largest reserve of a kind.
 const MOST_RESERVED: usize = 1 << 16;
 
-impl Shared {
+impl RemoteShared {
     /// Whether this process is a fork of the loop's process.
     fn is_forked(&self) -> bool {
         self.forks != fork::generation()
@@ -105,7 +105,7 @@ struct Aside {
 
 /// The loop's end.
 pub struct Remote {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteShared>,
     /// Requests that were looked through: the next to be taken.
     aside: RefCell<Aside>,
     /// Whether a submitter was ever given out; until then nothing is reserved.
@@ -120,10 +120,10 @@ impl Remote {
     pub fn new(queue: usize, sources: u32, tickets: u32, waker: Arc<dyn Wake>) -> Remote {
         fork::watch();
         let queue = Channel::bounded(queue.clamp(1, MOST_QUEUED));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RemoteShared {
             wake: Arc::new(WakeState::new(waker)),
             gate: AtomicUsize::new(0),
-            inbox: Inbox::new(queue, Channel::unbounded()),
+            inbox: InboxQueues::new(queue, Channel::unbounded()),
             sources: Channel::bounded(MOST_RESERVED.min(sources as usize)),
             tickets: Channel::bounded(MOST_RESERVED.min(tickets as usize)),
             names: Names::default(),
@@ -257,7 +257,7 @@ impl Remote {
         if !self.in_use {
             return false;
         }
-        let Shared { sources, tickets, names, room, .. } = &*self.shared;
+        let RemoteShared { sources, tickets, names, room, .. } = &*self.shared;
         while !sources.sender.is_full() {
             let Some(id) = source() else { break };
             names.reserve(id);

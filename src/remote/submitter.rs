@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use super::room::Runs;
-use super::{CLOSED, Request, Shared};
+use super::{CLOSED, RemoteShared, Request};
 use crate::clock::Deadline;
 use crate::error::{Limit, Reason, Rejected};
 use crate::op::{Op, due_ns};
@@ -56,7 +56,7 @@ const GRACE: Duration = Duration::from_millis(if cfg!(miri) { 10_000 } else { 10
 /// ```
 #[derive(Clone)]
 pub struct Submitter {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RemoteShared>,
 }
 
 impl fmt::Debug for Submitter {
@@ -66,7 +66,7 @@ impl fmt::Debug for Submitter {
 }
 
 impl Submitter {
-    pub(super) fn new(shared: Arc<Shared>) -> Submitter {
+    pub(super) fn new(shared: Arc<RemoteShared>) -> Submitter {
         Submitter { shared }
     }
 

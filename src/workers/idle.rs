@@ -58,7 +58,7 @@ pub(super) enum Pick {
     Grow,
 }
 
-struct Tokens {
+struct WakeTokens {
     count: usize,
     closed: bool,
 }
@@ -66,7 +66,7 @@ struct Tokens {
 pub(super) struct IdleWorkers {
     state: AtomicU64,
     limit: u64,
-    tokens: Mutex<Tokens>,
+    tokens: Mutex<WakeTokens>,
     come: Condvar,
 }
 
@@ -76,7 +76,7 @@ impl IdleWorkers {
         IdleWorkers {
             state: AtomicU64::new(0),
             limit: limit as u64,
-            tokens: Mutex::new(Tokens { count: 0, closed: false }),
+            tokens: Mutex::new(WakeTokens { count: 0, closed: false }),
             come: Condvar::new(),
         }
     }

@@ -19,11 +19,11 @@ use super::Work;
 use crate::discard::{discard, discard_payload};
 
 /// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
-pub(crate) struct Job<W: Work>(pub(super) Arc<JobSlot<W>>);
+pub(crate) struct JobHandle<W: Work>(pub(super) Arc<JobSlot<W>>);
 
-impl<W: Work> fmt::Debug for Job<W> {
+impl<W: Work> fmt::Debug for JobHandle<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Job({})", self.0.key)
+        write!(f, "JobHandle({})", self.0.key)
     }
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Panic {
     }
 }
 
-enum State<W: Work> {
+enum JobState<W: Work> {
     Vacant,
     Waiting(W),
     Running,
@@ -75,60 +75,60 @@ enum State<W: Work> {
 /// Where the work of one job is, and then its result.
 pub(super) struct JobSlot<W: Work> {
     key: u64,
-    state: Mutex<State<W>>,
+    state: Mutex<JobState<W>>,
 }
 
 impl<W: Work> JobSlot<W> {
     pub(super) fn new(key: u64, work: W) -> JobSlot<W> {
-        JobSlot { key, state: Mutex::new(State::Waiting(work)) }
+        JobSlot { key, state: Mutex::new(JobState::Waiting(work)) }
     }
 
     /// Uses a slot again that has no other owner.
     pub(super) fn reuse(&mut self, key: u64, work: W) {
         self.key = key;
-        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(work);
+        *self.state.get_mut().unwrap_or_else(PoisonError::into_inner) = JobState::Waiting(work);
     }
 
     /// No foreign code runs under the lock, so it is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, State<W>> {
+    fn lock(&self) -> MutexGuard<'_, JobState<W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, then: State<W>) -> Option<W> {
+    fn take(&self, then: JobState<W>) -> Option<W> {
         let mut state = self.lock();
-        if !matches!(*state, State::Waiting(_)) {
+        if !matches!(*state, JobState::Waiting(_)) {
             return None;
         }
         match mem::replace(&mut *state, then) {
-            State::Waiting(work) => Some(work),
+            JobState::Waiting(work) => Some(work),
             _ => None,
         }
     }
 
     /// A worker takes the work to run it; `None` when it was withdrawn.
     pub(super) fn start(&self) -> Option<W> {
-        self.take(State::Running)
+        self.take(JobState::Running)
     }
 
     /// The loop takes the work back; `None` when it was started.
     pub(super) fn withdraw(&self) -> Option<W> {
-        self.take(State::Vacant)
+        self.take(JobState::Vacant)
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(*self.lock(), State::Waiting(_))
+        matches!(*self.lock(), JobState::Waiting(_))
     }
 
     /// Runs the work that was taken, and keeps the result.
     pub(super) fn run(&self, work: W) {
         let result = catch_unwind(AssertUnwindSafe(|| work.run())).map_err(Panic::from_payload);
-        *self.lock() = State::Ended(result);
+        *self.lock() = JobState::Ended(result);
     }
 
     /// The loop takes the result of a job that has ended.
     pub(super) fn finish(&self) -> Option<Finished<W::Output>> {
-        match mem::replace(&mut *self.lock(), State::Vacant) {
-            State::Ended(result) => Some(Finished { key: self.key, result }),
+        match mem::replace(&mut *self.lock(), JobState::Vacant) {
+            JobState::Ended(result) => Some(Finished { key: self.key, result }),
             _ => None,
         }
     }
@@ -139,7 +139,9 @@ impl<W: Work> Drop for JobSlot<W> {
     /// stop the worker or the loop.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let work @ (State::Waiting(_) | State::Ended(_)) = mem::replace(state, State::Vacant) {
+        if let work @ (JobState::Waiting(_) | JobState::Ended(_)) =
+            mem::replace(state, JobState::Vacant)
+        {
             discard(work);
         }
     }

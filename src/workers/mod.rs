@@ -28,14 +28,14 @@ use crate::error::{Limit, Reason, Rejected};
 use crate::sys::fork;
 use crate::wake_state::WakeState;
 
-pub(crate) use job::{Finished, Job, Panic};
-pub(crate) use queues::{Class, Lane};
+pub(crate) use job::{Finished, JobHandle, Panic};
+pub(crate) use queues::{JobClass, Lane};
 
 use idle::IdleWorkers;
 use job::JobSlot;
 use queues::Queues;
 use strand::Strand;
-use worker::Shared;
+use worker::WorkersShared;
 
 /// The most workers that there may be.
 pub(crate) const MOST_THREADS: usize = 1024;
@@ -60,7 +60,7 @@ pub(crate) trait Work: Send + 'static {
 /// How many jobs are where. Those in the present change while they are read; those of the past are
 /// the loop's own and exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct JobCounts {
     /// Accepted and not yet started.
     pub(crate) queued: u64,
     /// Being run.
@@ -80,7 +80,7 @@ pub(crate) struct Counts {
 /// Threads are made when there is a job and no thread is idle, up to the limit, and stay until the
 /// end; they are named `windlass-0`, `windlass-1`, …
 pub(crate) struct Workers<W: Work> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<WorkersShared<W>>,
     done: Receiver<Arc<JobSlot<W>>>,
     /// Disconnected when no thread is left.
     threads: Receiver<Infallible>,
@@ -109,7 +109,13 @@ impl<W: Work> Workers<W> {
         fork::watch();
         let queues = Queues::new(queue, limit);
         Workers {
-            shared: Arc::new(Shared::new(queues, IdleWorkers::new(limit), open, done_in, wake)),
+            shared: Arc::new(WorkersShared::new(
+                queues,
+                IdleWorkers::new(limit),
+                open,
+                done_in,
+                wake,
+            )),
             done,
             threads,
             slots: VecDeque::new(),
@@ -135,17 +141,17 @@ impl<W: Work> Workers<W> {
         &mut self,
         key: u64,
         lane: Lane,
-        class: Class,
+        class: JobClass,
         work: W,
-    ) -> Result<Job<W>, Rejected<W>> {
+    ) -> Result<JobHandle<W>, Rejected<W>> {
         if let Err(reason) = self.ready() {
             return Err(Rejected { value: work, reason });
         }
         let slot = self.slot(key, work);
-        let job = Job(Arc::clone(&slot));
-        let slow = class == Class::Slow;
+        let job = JobHandle(Arc::clone(&slot));
+        let slow = class == JobClass::Slow;
         let mut is_next = true;
-        if let Class::Strand(number) = class {
+        if let JobClass::Strand(number) = class {
             let strand = self.strand(number, lane);
             is_next = strand.push(slot);
             if is_next {
@@ -206,14 +212,14 @@ impl<W: Work> Workers<W> {
             vacant.reuse(key, work);
             return slot;
         }
-        // Other code keeps its `Job`.
+        // Other code keeps its `JobHandle`.
         self.slots.push_back(slot);
         Arc::new(JobSlot::new(key, work))
     }
 
     /// Takes the work back if it was not started: no completion follows. `None` when it was: its
     /// completion comes, or has come already. `job` must be of these workers.
-    pub(crate) fn cancel(&mut self, job: &Job<W>) -> Option<W> {
+    pub(crate) fn cancel(&mut self, job: &JobHandle<W>) -> Option<W> {
         let work = job.0.withdraw()?;
         self.withdrawn();
         Some(work)
@@ -245,9 +251,9 @@ impl<W: Work> Workers<W> {
     }
 
     /// How many jobs are where.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> JobCounts {
         let (started, ended) = self.shared.tally();
-        Counts {
+        JobCounts {
             queued: (self.accepted - self.cancelled).saturating_sub(started),
             running: started - ended,
             done: self.ended,

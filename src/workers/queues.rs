@@ -40,9 +40,9 @@ pub(crate) enum Lane {
 type Ends<T> = (Sender<T>, Receiver<T>);
 
 /// The waiting jobs, in the order in which they came. Made when the first one comes.
-struct Queue<T>(OnceLock<Ends<Arc<T>>>);
+struct JobQueue<T>(OnceLock<Ends<Arc<T>>>);
 
-impl<T> Queue<T> {
+impl<T> JobQueue<T> {
     #[inline]
     fn is_empty(&self) -> bool {
         self.0.get().is_none_or(|(_, receiver)| receiver.is_empty())
@@ -53,7 +53,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<W: Work> Queue<Strand<W>> {
+impl<W: Work> JobQueue<Strand<W>> {
     /// A worker pushes; the strand comes back when there is no room.
     fn try_push(&self, strand: Arc<Strand<W>>, room: usize) -> Result<(), Arc<Strand<W>>> {
         let (sender, _) = self.0.get_or_init(|| crossbeam_channel::bounded(room));
@@ -74,23 +74,23 @@ impl<W: Work> Queue<Strand<W>> {
     }
 
     /// The next job of the next strand that has one, started.
-    fn start(&self) -> Option<Started<W>> {
+    fn start(&self) -> Option<StartedJob<W>> {
         loop {
             let strand = self.pop()?;
             if let Some((slot, work)) = strand.start() {
-                return Some(Started { slot, work, slow: false, strand: Some(strand) });
+                return Some(StartedJob { slot, work, slow: false, strand: Some(strand) });
             }
         }
     }
 }
 
-impl<W: Work> Queue<JobSlot<W>> {
+impl<W: Work> JobQueue<JobSlot<W>> {
     /// The next job that was not withdrawn, started.
-    fn start(&self, slow: bool) -> Option<Started<W>> {
+    fn start(&self, slow: bool) -> Option<StartedJob<W>> {
         loop {
             let slot = self.pop()?;
             if let Some(work) = slot.start() {
-                return Some(Started { slot, work, slow, strand: None });
+                return Some(StartedJob { slot, work, slow, strand: None });
             }
         }
     }
@@ -117,7 +117,7 @@ impl<W: Work> Queue<JobSlot<W>> {
 
 /// The kind of a job in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum JobClass {
     Quick,
     /// It runs on half of the workers at most.
     Slow,
@@ -132,9 +132,9 @@ const SLOW: u8 = 2;
 const KINDS: u8 = 3;
 
 struct Kinds<W: Work> {
-    quick: Queue<JobSlot<W>>,
-    strands: Queue<Strand<W>>,
-    slow: Queue<JobSlot<W>>,
+    quick: JobQueue<JobSlot<W>>,
+    strands: JobQueue<Strand<W>>,
+    slow: JobQueue<JobSlot<W>>,
     /// Whose turn it is.
     turn: AtomicU8,
     /// How many jobs of higher queues went before the one that waits here.
@@ -144,9 +144,9 @@ struct Kinds<W: Work> {
 impl<W: Work> Kinds<W> {
     fn new() -> Kinds<W> {
         Kinds {
-            quick: Queue(OnceLock::new()),
-            strands: Queue(OnceLock::new()),
-            slow: Queue(OnceLock::new()),
+            quick: JobQueue(OnceLock::new()),
+            strands: JobQueue(OnceLock::new()),
+            slow: JobQueue(OnceLock::new()),
             turn: AtomicU8::new(QUICK),
             passed: AtomicU32::new(0),
         }
@@ -162,7 +162,7 @@ impl<W: Work> Kinds<W> {
 }
 
 /// A job that a worker has started.
-pub(super) struct Started<W: Work> {
+pub(super) struct StartedJob<W: Work> {
     pub(super) slot: Arc<JobSlot<W>>,
     pub(super) work: W,
     /// Whether it counts as slow: [`Queues::slow_ended`] is due.
@@ -228,7 +228,7 @@ impl<W: Work> Queues<W> {
 
     /// Starts the next job.
     #[inline]
-    pub(super) fn start(&self) -> Option<Started<W>> {
+    pub(super) fn start(&self) -> Option<StartedJob<W>> {
         let is_aged = |lane: &usize| self.queues[*lane].passed.load(Ordering::Relaxed) >= AGEING;
         let aged = [2, 1].into_iter().find(is_aged);
         let order = aged.into_iter().chain((0..3).filter(|lane| Some(*lane) != aged));
@@ -253,7 +253,7 @@ impl<W: Work> Queues<W> {
         }
     }
 
-    fn start_from(&self, kinds: &Kinds<W>) -> Option<Started<W>> {
+    fn start_from(&self, kinds: &Kinds<W>) -> Option<StartedJob<W>> {
         let turn = kinds.turn.load(Ordering::Relaxed);
         for kind in (turn..KINDS).chain(0..turn) {
             let started = match kind {
@@ -273,7 +273,7 @@ impl<W: Work> Queues<W> {
         None
     }
 
-    fn start_slow(&self, kinds: &Kinds<W>) -> Option<Started<W>> {
+    fn start_slow(&self, kinds: &Kinds<W>) -> Option<StartedJob<W>> {
         if !self.enter_slow() {
             return None;
         }

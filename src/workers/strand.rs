@@ -17,15 +17,15 @@ use super::queues::Lane;
 
 pub(super) struct Strand<W: Work> {
     pub(super) lane: Lane,
-    state: Mutex<State<W>>,
+    state: Mutex<StrandState<W>>,
 }
 
-struct State<W: Work> {
+struct StrandState<W: Work> {
     slots: VecDeque<Arc<JobSlot<W>>>,
     held: bool,
 }
 
-impl<W: Work> State<W> {
+impl<W: Work> StrandState<W> {
     fn drop_withdrawn(&mut self) {
         self.slots.retain(|slot| slot.is_waiting());
     }
@@ -33,11 +33,11 @@ impl<W: Work> State<W> {
 
 impl<W: Work> Strand<W> {
     pub(super) fn new(lane: Lane) -> Strand<W> {
-        Strand { lane, state: Mutex::new(State { slots: VecDeque::new(), held: false }) }
+        Strand { lane, state: Mutex::new(StrandState { slots: VecDeque::new(), held: false }) }
     }
 
     /// No foreign code runs under the lock, so it is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, State<W>> {
+    fn lock(&self) -> MutexGuard<'_, StrandState<W>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

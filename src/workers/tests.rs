@@ -51,8 +51,8 @@ impl Pool {
         Pool { workers: Workers::new(threads, queue, Arc::clone(&wake)), wake, rung }
     }
 
-    fn submit(&mut self, key: u64, lane: Lane, work: Call) -> Job<Call> {
-        self.workers.submit(key, lane, Class::Quick, work).expect("there is room")
+    fn submit(&mut self, key: u64, lane: Lane, work: Call) -> JobHandle<Call> {
+        self.workers.submit(key, lane, JobClass::Quick, work).expect("there is room")
     }
 
     fn next(&mut self) -> Finished<u64> {
@@ -151,7 +151,7 @@ fn threads_are_made_when_no_worker_is_idle() {
     }
     gate.started();
     assert_eq!(pool.threads(), 4);
-    let expected = Counts { queued: 6, running: 4, done, threads: 4, ..Counts::default() };
+    let expected = JobCounts { queued: 6, running: 4, done, threads: 4, ..JobCounts::default() };
     assert_eq!(pool.workers.counts(), expected);
     gate.open(10);
     pool.keys(10);
@@ -188,7 +188,7 @@ fn a_full_queue_names_its_bound() {
     for key in 0..3 {
         pool.submit(key, Lane::Normal, gate.work(key));
     }
-    let refused = pool.workers.submit(3, Lane::High, Class::Quick, call(|| 33)).unwrap_err();
+    let refused = pool.workers.submit(3, Lane::High, JobClass::Quick, call(|| 33)).unwrap_err();
     assert_eq!(refused.reason, Reason::Full { limit: Limit::Jobs, count: 3 });
     assert!(refused.to_string().contains("3 jobs"), "{refused}");
     assert_eq!(refused.value.run(), 33);
@@ -254,7 +254,7 @@ fn slow_and_quick_jobs_of_a_lane_take_turns() {
     pool.submit(0, Lane::Normal, gate.work(0));
     gate.started();
     for key in 0..4 {
-        drop(pool.workers.submit(20 + key, Lane::Normal, Class::Slow, call(|| 0)).unwrap());
+        drop(pool.workers.submit(20 + key, Lane::Normal, JobClass::Slow, call(|| 0)).unwrap());
     }
     for key in 0..4 {
         pool.submit(10 + key, Lane::Normal, call(|| 0));
@@ -270,7 +270,7 @@ fn slow_jobs_leave_workers_for_others() {
         let mut pool = Pool::new(threads, 100);
         let gate = Gate::new();
         for key in 0..8 {
-            drop(pool.workers.submit(key, Lane::High, Class::Slow, gate.work(key)).unwrap());
+            drop(pool.workers.submit(key, Lane::High, JobClass::Slow, gate.work(key)).unwrap());
         }
         let mut started: HashSet<u64> = (0..cap).map(|_| gate.started()).collect();
         if threads > cap {
@@ -326,7 +326,7 @@ fn stop_drops_what_waits_and_lets_the_rest_end() {
     assert!(!pool.workers.stop(Duration::ZERO), "two run");
     assert_eq!(drops.load(Ordering::SeqCst), 8);
     assert_eq!((pool.workers.in_flight(), pool.workers.counts().cancelled), (2, 8));
-    let refused = pool.workers.submit(10, Lane::High, Class::Quick, call(|| 10)).unwrap_err();
+    let refused = pool.workers.submit(10, Lane::High, JobClass::Quick, call(|| 10)).unwrap_err();
     assert_eq!(refused.reason, Reason::Closed);
     gate.open(2);
     pool.keys(2);
@@ -360,7 +360,7 @@ fn a_thread_that_cannot_be_made() {
         pool.workers.shared.threads.lock().unwrap().stack_bytes = bytes;
     };
     stack(&pool, Some(1 << 48));
-    let refused = pool.workers.submit(0, Lane::Normal, Class::Quick, call(|| 7)).unwrap_err();
+    let refused = pool.workers.submit(0, Lane::Normal, JobClass::Quick, call(|| 7)).unwrap_err();
     assert!(matches!(refused.reason, Reason::Os(_)), "{refused:?}");
     assert_eq!((refused.value.run(), pool.threads(), pool.workers.in_flight()), (7, 0, 0));
     stack(&pool, None);
@@ -387,9 +387,9 @@ fn no_wake_is_lost() {
             let count = (random >> 33) % 6;
             for key in 0..count {
                 let class = match random >> (40 + 3 * key) & 7 {
-                    0..3 => Class::Quick,
-                    3..5 => Class::Slow,
-                    number => Class::Strand(number as u32),
+                    0..3 => JobClass::Quick,
+                    3..5 => JobClass::Slow,
+                    number => JobClass::Strand(number as u32),
                 };
                 drop(pool.workers.submit(key, Lane::Normal, class, call(|| 0)).unwrap());
             }
@@ -425,15 +425,15 @@ fn cells_are_used_again() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { lane: Lane, class: Class, panics: bool },
+    Submit { lane: Lane, class: JobClass, panics: bool },
     Cancel(usize),
     Take,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let lane = prop_oneof![Just(Lane::High), Just(Lane::Normal), Just(Lane::Low)];
-    let strand = (0u32..3).prop_map(Class::Strand);
-    let class = prop_oneof![1 => Just(Class::Quick), 1 => Just(Class::Slow), 2 => strand];
+    let strand = (0u32..3).prop_map(JobClass::Strand);
+    let class = prop_oneof![1 => Just(JobClass::Quick), 1 => Just(JobClass::Slow), 2 => strand];
     let submit = (lane, class, prop::bool::weighted(0.05));
     prop_oneof![
         3 => submit.prop_map(|(lane, class, panics)| Step::Submit { lane, class, panics }),
@@ -533,7 +533,7 @@ fn jobs_per_second() {
         let start = Instant::now();
         while submitted < 32 {
             submitted += 1;
-            drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
+            drop(workers.submit(submitted, Lane::Normal, JobClass::Quick, Nothing).unwrap());
         }
         while taken < count {
             wake.unpark();
@@ -541,7 +541,9 @@ fn jobs_per_second() {
                 taken += 1;
                 if submitted < count {
                     submitted += 1;
-                    drop(workers.submit(submitted, Lane::Normal, Class::Quick, Nothing).unwrap());
+                    drop(
+                        workers.submit(submitted, Lane::Normal, JobClass::Quick, Nothing).unwrap(),
+                    );
                 }
             }
             if taken < count && wake.prepare_park() {

@@ -11,7 +11,7 @@ use crossbeam_channel::Sender;
 use super::Work;
 use super::idle::{IdleWorkers, Pick};
 use super::job::JobSlot;
-use super::queues::{Queues, Started};
+use super::queues::{Queues, StartedJob};
 use crate::sys::{affinity, os_errno};
 use crate::wake_state::WakeState;
 
@@ -45,7 +45,7 @@ pub(super) struct Roster {
     pub(super) stack_bytes: Option<usize>,
 }
 
-pub(super) struct Shared<W: Work> {
+pub(super) struct WorkersShared<W: Work> {
     pub(super) queues: Queues<W>,
     pub(super) idle: IdleWorkers,
     pub(super) threads: Mutex<Roster>,
@@ -53,17 +53,17 @@ pub(super) struct Shared<W: Work> {
     wake: Arc<WakeState>,
 }
 
-impl<W: Work> Shared<W> {
+impl<W: Work> WorkersShared<W> {
     pub(super) fn new(
         queues: Queues<W>,
         idle: IdleWorkers,
         open: Sender<Infallible>,
         done: Sender<Arc<JobSlot<W>>>,
         wake: Arc<WakeState>,
-    ) -> Shared<W> {
+    ) -> WorkersShared<W> {
         let (handles, tallies) = (Vec::new(), Vec::new());
         let threads = Roster { handles, tallies, open: Some(open), stack_bytes: None };
-        Shared { queues, idle, threads: Mutex::new(threads), done, wake }
+        WorkersShared { queues, idle, threads: Mutex::new(threads), done, wake }
     }
 
     /// Makes sure that a worker looks at the queues, if there is one left. The error is the errno
@@ -171,8 +171,8 @@ impl<W: Work> Shared<W> {
     }
 
     /// Runs a job, and what there is of its strand as long as nothing else waits.
-    fn run(self: &Arc<Self>, started: Started<W>, tally: &Tally) {
-        let Started { mut slot, mut work, slow, strand } = started;
+    fn run(self: &Arc<Self>, started: StartedJob<W>, tally: &Tally) {
+        let StartedJob { mut slot, mut work, slow, strand } = started;
         let Some(mut strand) = strand else {
             self.run_one(&slot, work, tally);
             if slow {

@@ -16,7 +16,7 @@ use crate::operation::InFlight;
 use crate::parts;
 use crate::proactor::files::Hired;
 use crate::source::SourceKind;
-use crate::workers::{Class, DEFAULT_THREADS, Finished, Lane, Workers};
+use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
 
 fn lane_of(flags: u8) -> Lane {
     match flags & (HIGH | LOW) {
@@ -46,7 +46,7 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].push_poll(&mut self.ops.table, slot);
             fd = self.sources[index].fd;
         }
-        let class = if task.is_slow() { Class::Slow } else { Class::Quick };
+        let class = if task.is_slow() { JobClass::Slow } else { JobClass::Quick };
         let work = WorkItem::Task { fd, task };
         if let Err((work, reason)) = self.submit_work(slot, lane_of(op.flags), class, work) {
             let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
@@ -115,7 +115,7 @@ impl<K: Kernel> Proactor<K> {
         self.ops[slot].code = OpCode::Task;
         let handle = self.kernel.release(fd, SourceKind::File);
         let work = WorkItem::Close(handle);
-        if let Err((work, _)) = self.submit_work(slot, Lane::Normal, Class::Quick, work) {
+        if let Err((work, _)) = self.submit_work(slot, Lane::Normal, JobClass::Quick, work) {
             // The system gives no thread.
             self.job_done(slot, work.run(), false);
         }
@@ -138,8 +138,8 @@ impl<K: Kernel> Proactor<K> {
         let lane = lane_of(op.count as u8);
         let state = &self.sources[op.source];
         let class = match op.code {
-            OpCode::WriteAt if state.facts().writes_in_a_row() => Class::Strand(op.source),
-            _ => Class::Quick,
+            OpCode::WriteAt if state.facts().writes_in_a_row() => JobClass::Strand(op.source),
+            _ => JobClass::Quick,
         };
         self.submit_work(slot, lane, class, work).map_err(|(work, reason)| {
             self.ops[slot].buf = work.into_buf();
@@ -152,7 +152,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         slot: u32,
         lane: Lane,
-        class: Class,
+        class: JobClass,
         work: WorkItem,
     ) -> Result<(), (WorkItem, Reason)> {
         let job = self.submit_job(self.ticket(slot).key(), lane, class, work)?;
@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         key: u64,
         lane: Lane,
-        class: Class,
+        class: JobClass,
         work: WorkItem,
     ) -> Result<Hired, (WorkItem, Reason)> {
         if K::TASKS {
@@ -181,7 +181,7 @@ impl<K: Kernel> Proactor<K> {
         match workers.submit(key, lane, class, work) {
             Ok(job) => {
                 self.files.counts.jobs += 1;
-                self.files.counts.in_a_row += u64::from(matches!(class, Class::Strand(_)));
+                self.files.counts.in_a_row += u64::from(matches!(class, JobClass::Strand(_)));
                 Ok(Hired::Thread(job))
             }
             Err(rejected) => Err((rejected.value, rejected.reason)),

@@ -25,7 +25,7 @@ use file::NewReadAt;
 
 pub(super) use datagram::Expected;
 pub(super) use read::{EMPTY_COST, kernel_target, was_inline};
-pub(super) use write::{NewWrite, Parts, is_nothing};
+pub(super) use write::{NewWrite, WriteParts, is_nothing};
 
 /// When an operation is tried that may block.
 const TRIED: &str = "tried at submission; what would block waits for the edge";

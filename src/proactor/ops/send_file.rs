@@ -16,7 +16,7 @@ use crate::error::ErrorKind;
 use crate::file::Arguments;
 use crate::file::work::WorkItem;
 use crate::proactor::files::Hired;
-use crate::workers::{Class, Lane};
+use crate::workers::{JobClass, Lane};
 use submit::MOST_BYTES;
 
 /// So far apart are the bytes that are asked for: the page cache loses and gets its pages by larger
@@ -175,7 +175,9 @@ impl<K: Kernel> Proactor<K> {
         let key = u64::from(serial) << 32 | u64::from(FETCH | index);
         let fd = self.sources[file.index()].fd;
         let work = WorkItem::Fetch { fd, offset, len };
-        let Ok(job) = self.submit_job(key, Lane::Normal, Class::Quick, work) else { return false };
+        let Ok(job) = self.submit_job(key, Lane::Normal, JobClass::Quick, work) else {
+            return false;
+        };
         let end = offset.saturating_add(len as u64);
         self.files.fetches.insert(index, Fetch { op, end, serial, job: Some(job) });
         self.files.reading.insert(serial, file.index());

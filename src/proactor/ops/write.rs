@@ -236,7 +236,7 @@ impl<K: Kernel> Proactor<K> {
             self.stats.copied_bytes += whole.len() as u64;
             (self.kernel.calls_mut().send(state.fd, state.kind(), &whole), whole.len())
         } else if op.buf.is_list() && !op.buf.is_empty() {
-            let parts = Parts::of(&op.buf, from);
+            let parts = WriteParts::of(&op.buf, from);
             let moved =
                 self.kernel.calls_mut().send_vectored(state.fd, state.kind(), parts.as_slice());
             (moved, parts.bytes)
@@ -329,7 +329,7 @@ impl<K: Kernel> Proactor<K> {
     /// and `left` take.
     fn run_write_queue(&mut self, index: u32, left: &mut usize) {
         let state = &mut self.sources[index];
-        let parts = Parts::of_writes(&self.ops.table, state.writes.head, *left);
+        let parts = WriteParts::of_writes(&self.ops.table, state.writes.head, *left);
         let offered = parts.bytes;
         let moved = match parts.as_slice() {
             [one] => self.kernel.calls_mut().send(state.fd, state.kind(), one),
@@ -349,7 +349,7 @@ impl<K: Kernel> Proactor<K> {
 
 /// Whether a write has nothing to send: it is empty, and not a message.
 #[inline]
-pub(in crate::proactor) fn is_nothing(state: &State, write: &Operation) -> bool {
+pub(in crate::proactor) fn is_nothing(state: &SourceState, write: &Operation) -> bool {
     write.buf.is_empty() && !state.kind().is_message()
 }
 
@@ -360,16 +360,16 @@ fn gather(list: &Buf) -> Vec<u8> {
 }
 
 /// The bytes that one call takes, as slices of the buffers they stand in.
-pub(in crate::proactor) struct Parts<'a> {
+pub(in crate::proactor) struct WriteParts<'a> {
     items: [IoSlice<'a>; VECTORS],
     count: usize,
     /// How many bytes they are.
     pub(in crate::proactor) bytes: usize,
 }
 
-impl<'a> Parts<'a> {
-    fn none() -> Parts<'a> {
-        Parts { items: [IoSlice::new(&[]); VECTORS], count: 0, bytes: 0 }
+impl<'a> WriteParts<'a> {
+    fn none() -> WriteParts<'a> {
+        WriteParts { items: [IoSlice::new(&[]); VECTORS], count: 0, bytes: 0 }
     }
 
     pub(in crate::proactor) fn as_slice(&self) -> &[IoSlice<'a>] {
@@ -397,8 +397,8 @@ impl<'a> Parts<'a> {
     }
 
     /// The parts of a list from byte `from` on.
-    fn of(buf: &'a Buf, from: usize) -> Parts<'a> {
-        let mut parts = Parts::none();
+    fn of(buf: &'a Buf, from: usize) -> WriteParts<'a> {
+        let mut parts = WriteParts::none();
         parts.add(buf, from, usize::MAX);
         parts
     }
@@ -408,8 +408,8 @@ impl<'a> Parts<'a> {
         slots: &'a Table<Operation>,
         head: u32,
         most: usize,
-    ) -> Parts<'a> {
-        let mut parts = Parts::none();
+    ) -> WriteParts<'a> {
+        let mut parts = WriteParts::none();
         let mut slot = head;
         while slot != NIL && slots[slot].code == OpCode::Write {
             let op = &slots[slot];

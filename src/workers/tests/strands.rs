@@ -17,7 +17,7 @@ fn a_strand_runs_one_job_at_a_time_in_order() {
             running.fetch_sub(1, Ordering::SeqCst);
             key
         });
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), work).unwrap());
+        drop(pool.workers.submit(key, Lane::Normal, JobClass::Strand(7), work).unwrap());
     }
     for _ in 0..count {
         pool.next().result.unwrap();
@@ -31,7 +31,7 @@ fn jobs_of_a_strand_come_back_in_their_order() {
     let mut pool = Pool::new(4, 1000);
     let (count, other) = (if cfg!(miri) { 12 } else { 400 }, u64::MAX);
     for key in 0..count {
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), call(|| 0)).unwrap());
+        drop(pool.workers.submit(key, Lane::Normal, JobClass::Strand(7), call(|| 0)).unwrap());
         pool.submit(other, Lane::Normal, call(|| 0));
     }
     let mut keys = pool.keys(2 * count as usize);
@@ -45,7 +45,7 @@ fn jobs_of_a_strand_come_back_in_their_order() {
 fn a_strand_is_let_go_after_its_jobs_were_delivered() {
     let mut pool = Pool::new(2, 100);
     for key in 0..if cfg!(miri) { 12 } else { 2000 } {
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(7), call(|| 0)).unwrap());
+        drop(pool.workers.submit(key, Lane::Normal, JobClass::Strand(7), call(|| 0)).unwrap());
         let strand = pool.workers.strand(7, Lane::Normal);
         let mut looks = 0_u32;
         while strand.is_held() {
@@ -65,7 +65,7 @@ fn strands_run_beside_each_other_and_beside_all_else() {
     for key in 0..4 {
         for strand in 0..2 {
             let work = gate.work(10 * u64::from(strand) + key);
-            drop(pool.workers.submit(0, Lane::Normal, Class::Strand(strand), work).unwrap());
+            drop(pool.workers.submit(0, Lane::Normal, JobClass::Strand(strand), work).unwrap());
         }
     }
     pool.submit(0, Lane::Normal, gate.work(20));
@@ -84,8 +84,8 @@ fn a_long_strand_delays_no_other_job() {
     pool.submit(0, Lane::Normal, gate.work(0));
     gate.started();
     for key in 0..4 {
-        drop(pool.workers.submit(key, Lane::Normal, Class::Strand(1), call(|| 0)).unwrap());
-        drop(pool.workers.submit(10 + key, Lane::Normal, Class::Strand(2), call(|| 0)).unwrap());
+        drop(pool.workers.submit(key, Lane::Normal, JobClass::Strand(1), call(|| 0)).unwrap());
+        drop(pool.workers.submit(10 + key, Lane::Normal, JobClass::Strand(2), call(|| 0)).unwrap());
         pool.submit(20 + key, Lane::Normal, call(|| 0));
     }
     pool.submit(30, Lane::High, call(|| 0));
@@ -100,7 +100,7 @@ fn jobs_of_a_strand_are_given_back() {
     let mut pool = Pool::new(1, 8);
     let gate = Gate::new();
     let strand = |pool: &mut Pool, key, work| {
-        pool.workers.submit(key, Lane::Low, Class::Strand(5), work).unwrap()
+        pool.workers.submit(key, Lane::Low, JobClass::Strand(5), work).unwrap()
     };
     drop(strand(&mut pool, 0, gate.work(0)));
     gate.started();
@@ -117,7 +117,7 @@ fn jobs_of_a_strand_are_given_back() {
     pool.until_all_are_idle();
     // Strands without a job are forgotten.
     for number in 100..100 + many as u32 {
-        drop(pool.workers.submit(0, Lane::Low, Class::Strand(number), call(|| 0)).unwrap());
+        drop(pool.workers.submit(0, Lane::Low, JobClass::Strand(number), call(|| 0)).unwrap());
         pool.next();
     }
     assert!(pool.workers.strands.len() < 100, "{}", pool.workers.strands.len());
@@ -140,7 +140,7 @@ fn withdrawn_strands_take_no_room() {
     pool.submit(0, Lane::Normal, gate.work(0));
     gate.started();
     let submit = |pool: &mut Pool, key, number| {
-        pool.workers.submit(key, Lane::Normal, Class::Strand(number), call(|| 1)).unwrap()
+        pool.workers.submit(key, Lane::Normal, JobClass::Strand(number), call(|| 1)).unwrap()
     };
     drop(submit(&mut pool, 1, 7));
     for number in 0..100 {
