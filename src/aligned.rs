@@ -63,7 +63,7 @@ pub struct AlignedBuf {
 }
 
 /// Whose memory that of an `AlignedBuf` is, in a word whose lowest three bits are 0.
-pub(crate) enum Owner {
+pub(crate) enum PackedOwner {
     /// Its own.
     Own(Packed),
     /// A region's: from `Box::into_raw`.
@@ -174,12 +174,12 @@ impl AlignedBuf {
     }
 
     /// Takes it apart: where it starts, its length, the rest.
-    pub(crate) fn into_packed(self) -> (*mut u8, usize, Owner) {
+    pub(crate) fn into_packed(self) -> (*mut u8, usize, PackedOwner) {
         let mut this = ManuallyDrop::new(self);
         let log = this.align.trailing_zeros() as usize;
         let owner = match this.piece.take() {
-            Some(piece) => Owner::Region(Box::into_raw(piece)),
-            None => Owner::Own(this.capacity | log << SHIFT),
+            Some(piece) => PackedOwner::Region(Box::into_raw(piece)),
+            None => PackedOwner::Own(this.capacity | log << SHIFT),
         };
         (this.start.as_ptr(), this.len, owner)
     }
@@ -189,15 +189,15 @@ impl AlignedBuf {
     /// # Safety
     /// The parts come from [`into_packed`](AlignedBuf::into_packed), once; `len` may be any up to
     /// the capacity.
-    pub(crate) unsafe fn from_packed(start: *mut u8, len: usize, owner: Owner) -> AlignedBuf {
+    pub(crate) unsafe fn from_packed(start: *mut u8, len: usize, owner: PackedOwner) -> AlignedBuf {
         match owner {
-            Owner::Own(packed) => {
+            PackedOwner::Own(packed) => {
                 // SAFETY: it was a `NonNull`.
                 let start = unsafe { NonNull::new_unchecked(start) };
                 let align = 1 << ((packed & (LEAST - 1)) >> SHIFT);
                 AlignedBuf { start, len, capacity: packed_capacity(packed), align, piece: None }
             }
-            Owner::Region(piece) => {
+            PackedOwner::Region(piece) => {
                 // SAFETY: from `Box::into_raw`, once.
                 let piece = unsafe { Box::from_raw(piece) };
                 let mut buf = AlignedBuf::from_piece(piece);

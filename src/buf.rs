@@ -198,8 +198,8 @@ impl Buf {
     /// As for `vec`, with one of these tags.
     unsafe fn aligned(&self) -> ManuallyDrop<AlignedBuf> {
         let owner = match self.tag() {
-            PIECE => aligned::Owner::Region(self.untagged()),
-            _ => aligned::Owner::Own(self.owner.addr() & !TAG),
+            PIECE => aligned::PackedOwner::Region(self.untagged()),
+            _ => aligned::PackedOwner::Own(self.owner.addr() & !TAG),
         };
         // SAFETY: B1.
         let aligned = unsafe { AlignedBuf::from_packed(self.start.cast_mut(), self.len, owner) };
@@ -534,8 +534,8 @@ impl From<AlignedBuf> for Buf {
     fn from(aligned: AlignedBuf) -> Buf {
         let (start, len, owner) = aligned.into_packed();
         let owner = match owner {
-            aligned::Owner::Own(packed) => ptr::without_provenance_mut(packed | ALIGNED),
-            aligned::Owner::Region(piece) => tagged(piece, PIECE),
+            aligned::PackedOwner::Own(packed) => ptr::without_provenance_mut(packed | ALIGNED),
+            aligned::PackedOwner::Region(piece) => tagged(piece, PIECE),
         };
         Buf { start, len, owner }
     }

@@ -64,7 +64,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::aligned::AlignedBuf;
 use crate::buf::Buf;
-use sizes::{Memory, Sizes};
+use sizes::{PoolMemory, Sizes};
 use tracer::Tracer;
 
 pub use sizes::{PoolCounters, SizeClass};
@@ -89,9 +89,9 @@ const MOST: usize = 1 << 30;
 ///
 /// The default has classes up to 64 KiB, keeps 16 MiB, and is not traced.
 #[derive(Clone)]
-pub struct BufPool(Arc<Shared>);
+pub struct BufPool(Arc<BufPoolShared>);
 
-struct Shared {
+struct BufPoolShared {
     largest: usize,
     keep: usize,
     kept: Mutex<Kept>,
@@ -133,7 +133,7 @@ impl BufPool {
         let largest = largest.clamp(LEAST, MOST).next_power_of_two();
         let kept =
             Kept { vectors: Sizes::new(LEAST, largest), aligned: Sizes::new(BLOCK, largest) };
-        BufPool(Arc::new(Shared { largest, keep, kept: Mutex::new(kept), tracer }))
+        BufPool(Arc::new(BufPoolShared { largest, keep, kept: Mutex::new(kept), tracer }))
     }
 
     /// The size of the largest class, in bytes.
@@ -313,14 +313,14 @@ impl BufPool {
     }
 
     #[track_caller]
-    fn trace_taken(&self, memory: &impl Memory) {
+    fn trace_taken(&self, memory: &impl PoolMemory) {
         if let Some(tracer) = &self.0.tracer {
             let mut tracer = tracer.lock().unwrap_or_else(PoisonError::into_inner);
             tracer.taken(memory.start(), memory.bytes(), Location::caller());
         }
     }
 
-    fn trace_given(&self, memory: &impl Memory) {
+    fn trace_given(&self, memory: &impl PoolMemory) {
         if let Some(tracer) = &self.0.tracer {
             tracer.lock().unwrap_or_else(PoisonError::into_inner).given(memory.start());
         }

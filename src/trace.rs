@@ -62,14 +62,14 @@ impl fmt::Display for Held {
 }
 
 /// By address.
-type Table = HashMap<usize, Held, BuildHasherDefault<DefaultHasher>>;
+type HeldBuffers = HashMap<usize, Held, BuildHasherDefault<DefaultHasher>>;
 
-static TABLE: Mutex<Table> = Mutex::new(HashMap::with_hasher(BuildHasherDefault::new()));
+static TABLE: Mutex<HeldBuffers> = Mutex::new(HashMap::with_hasher(BuildHasherDefault::new()));
 
 /// The shared placeholder for a disabled backtrace, so that an entry does not allocate.
 static NOWHERE: LazyLock<Arc<Backtrace>> = LazyLock::new(|| Arc::new(Backtrace::disabled()));
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> MutexGuard<'static, HeldBuffers> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -15,7 +15,7 @@ use std::ptr;
 use super::{Buf, LIST, Target, tagged};
 use crate::discard::drop_each;
 
-type Parts = Vec<Buf>;
+type ListParts = Vec<Buf>;
 
 /// A thread keeps vectors with room for at most so many parts: longer ones cost much memory.
 const MOST_PARTS: usize = 8;
@@ -25,18 +25,18 @@ const MOST_SPARE: usize = 1024;
 thread_local! {
     /// Empty vectors of lists that were dropped.
     #[allow(clippy::vec_box, reason = "a list owns its boxed vector, which goes back as it is")]
-    static SPARE: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Box<ListParts>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty vector, with room for some parts if this thread has kept one.
-fn empty() -> Box<Parts> {
+fn empty() -> Box<ListParts> {
     // The thread may be ending.
     let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
     spare.ok().flatten().unwrap_or_default()
 }
 
 /// Keeps a vector that was emptied.
-fn keep(parts: Box<Parts>) {
+fn keep(parts: Box<ListParts>) {
     debug_assert!(parts.is_empty());
     if !(1..=MOST_PARTS).contains(&parts.capacity()) {
         return;
@@ -74,14 +74,14 @@ impl Buf {
     }
 
     /// The parts of a `LIST`.
-    fn as_list(&self) -> Option<&Parts> {
+    fn as_list(&self) -> Option<&ListParts> {
         // SAFETY: B1: the pointer comes from `Box::into_raw` and is freed when `self` drops.
-        self.is_list().then(|| unsafe { &*self.untagged::<Parts>() })
+        self.is_list().then(|| unsafe { &*self.untagged::<ListParts>() })
     }
 
-    fn as_list_mut(&mut self) -> Option<&mut Parts> {
+    fn as_list_mut(&mut self) -> Option<&mut ListParts> {
         // SAFETY: as above, and `self` is borrowed exclusively.
-        self.is_list().then(|| unsafe { &mut *self.untagged::<Parts>() })
+        self.is_list().then(|| unsafe { &mut *self.untagged::<ListParts>() })
     }
 
     /// The parts of a list, to change.
@@ -159,7 +159,7 @@ impl Buf {
     /// The buffer is a list and is not used again.
     pub(super) unsafe fn release_list(&mut self) {
         // SAFETY: B1, and the caller's promise.
-        let mut parts = unsafe { Box::from_raw(self.untagged::<Parts>()) };
+        let mut parts = unsafe { Box::from_raw(self.untagged::<ListParts>()) };
         drop_each(parts.drain(..));
         keep(parts);
     }
@@ -171,7 +171,7 @@ struct IntoParts {
 }
 
 impl IntoParts {
-    fn parts(&mut self) -> &mut Parts {
+    fn parts(&mut self) -> &mut ListParts {
         self.list.as_list_mut().expect("it was made of a list")
     }
 }

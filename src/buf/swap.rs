@@ -57,7 +57,7 @@ struct Chunk {
     tokens: Tokens,
     size: u32,
     next: AtomicPtr<Chunk>,
-    pool: Arc<Shared>,
+    pool: Arc<SwapShared>,
     /// The key of the source that alone uses the chunk while it is leased; 0 if none.
     owner: AtomicU64,
     /// The chunk counts as lent to a kernel.
@@ -71,7 +71,7 @@ const HEADER: usize = size_of::<Chunk>();
 const _: () = assert!(HEADER == ALIGN);
 
 /// The state that the pool and its leases on other threads share.
-struct Shared {
+struct SwapShared {
     /// Chunks whose last lease has dropped: pushed by anyone, taken as a whole by the loop.
     returned: AtomicPtr<Chunk>,
     /// Set while a read waits for a chunk.
@@ -116,7 +116,7 @@ unsafe fn free_chunk(chunk: NonNull<Chunk>) {
 
 impl Chunk {
     /// A chunk for `size` bytes, all zero, with so many tokens.
-    fn allocate(pool: &Arc<Shared>, size: u32, tokens: u32, alone: bool) -> NonNull<Chunk> {
+    fn allocate(pool: &Arc<SwapShared>, size: u32, tokens: u32, alone: bool) -> NonNull<Chunk> {
         let layout = layout(size);
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc_zeroed(layout) };
@@ -136,7 +136,7 @@ impl Chunk {
     }
 
     /// A copy of `parts`, one behind the other, in a chunk of its own outside the pool.
-    fn alone(pool: &Arc<Shared>, parts: &[&[u8]]) -> LeaseMut {
+    fn alone(pool: &Arc<SwapShared>, parts: &[&[u8]]) -> LeaseMut {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let size = u32::try_from(len).expect("a lease and what is read behind it are small");
         let chunk = Chunk::allocate(pool, size, 1, true);
@@ -151,7 +151,7 @@ impl Chunk {
     }
 }
 
-impl Shared {
+impl SwapShared {
     /// Takes the whole return stack and gives every chunk on it to `each`.
     fn drain(&self, mut each: impl FnMut(NonNull<Chunk>)) {
         let mut head = self.returned.swap(ptr::null_mut(), Ordering::SeqCst);
@@ -217,7 +217,7 @@ unsafe fn release(chunk: *mut Chunk) {
 
 /// The swap buffers of one driver.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<SwapShared>,
     /// The chunk at hand; `no_chunk` when there is none.
     current: NonNull<Chunk>,
     /// Where its next lease starts.
@@ -249,7 +249,7 @@ impl Pool {
         let chunk_size = chunk_size.clamp(ALIGN as u32, 1 << 30).next_multiple_of(ALIGN as u32);
         let least_room = (chunk_size / 2).max(ALIGN as u32);
         Pool {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SwapShared {
                 returned: AtomicPtr::new(ptr::null_mut()),
                 starving: AtomicBool::new(false),
                 closed: AtomicBool::new(false),

@@ -63,7 +63,7 @@ pub struct SizeClass {
 }
 
 /// Memory that a pool hands out.
-pub(super) trait Memory {
+pub(super) trait PoolMemory {
     /// Where it starts.
     fn start(&self) -> usize;
     /// Its capacity.
@@ -74,7 +74,7 @@ pub(super) trait Memory {
     fn clear(&mut self);
 }
 
-impl Memory for Vec<u8> {
+impl PoolMemory for Vec<u8> {
     fn start(&self) -> usize {
         self.as_ptr().addr()
     }
@@ -89,7 +89,7 @@ impl Memory for Vec<u8> {
     }
 }
 
-impl Memory for AlignedBuf {
+impl PoolMemory for AlignedBuf {
     fn start(&self) -> usize {
         self.as_ptr().addr()
     }
@@ -112,32 +112,32 @@ pub(super) fn rounded(len: usize, least: usize, largest: usize) -> usize {
 /// The kept buffers of one kind.
 pub(super) struct Sizes<M> {
     /// Of each class, the smallest first.
-    classes: Vec<Class<M>>,
+    classes: Vec<FreeList<M>>,
     least: usize,
     /// Of buffers that no class has.
     other: PoolCounters,
     kept_bytes: usize,
 }
 
-struct Class<M> {
+struct FreeList<M> {
     /// Its buffers have so many bytes at least, and less than twice as many.
     size: usize,
     kept: Vec<M>,
     counters: PoolCounters,
 }
 
-impl<M: Memory> Sizes<M> {
+impl<M: PoolMemory> Sizes<M> {
     /// Classes from `least` to `largest`, both powers of two; none if `least` is the larger one.
     pub(super) fn new(least: usize, largest: usize) -> Sizes<M> {
         let count = if least > largest { 0 } else { 1 + (largest / least).ilog2() };
         let counters = PoolCounters::default();
-        let class = |index| Class { size: least << index, kept: Vec::new(), counters };
+        let class = |index| FreeList { size: least << index, kept: Vec::new(), counters };
         let classes = (0..count).map(class).collect();
         Sizes { classes, least, other: counters, kept_bytes: 0 }
     }
 
     /// The class of buffers with at least `size` bytes and less than twice as many.
-    fn class(&mut self, size: usize) -> Option<&mut Class<M>> {
+    fn class(&mut self, size: usize) -> Option<&mut FreeList<M>> {
         let index = (size / self.least).checked_ilog2()?;
         self.classes.get_mut(index as usize)
     }
@@ -201,7 +201,7 @@ impl<M: Memory> Sizes<M> {
     /// Its classes, the smallest first.
     pub(super) fn classes(&self, is_aligned: bool) -> impl Iterator<Item = SizeClass> {
         self.classes.iter().map(move |class| {
-            let kept_bytes = class.kept.iter().map(Memory::bytes).sum();
+            let kept_bytes = class.kept.iter().map(PoolMemory::bytes).sum();
             let kept = class.kept.len() as u64;
             let counters = PoolCounters { kept, kept_bytes, ..class.counters };
             SizeClass { size: class.size, is_aligned, counters }

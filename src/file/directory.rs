@@ -16,9 +16,9 @@ pub(crate) const MOST_ENTRIES: usize = 65_536;
 /// It holds the directory open from the first part on, at the next name; dropping it closes the
 /// directory. Each name that exists throughout comes once. A name that is created or removed
 /// meanwhile may come or not.
-pub struct DirReader(Place);
+pub struct DirReader(DirPosition);
 
-enum Place {
+enum DirPosition {
     Start(PathBuf),
     Open(Box<ReadDir>),
 }
@@ -36,17 +36,17 @@ pub struct DirPart {
 impl DirReader {
     /// A reader at the start of a directory. Reading the first part opens the directory.
     pub fn new(path: impl Into<PathBuf>) -> DirReader {
-        DirReader(Place::Start(path.into()))
+        DirReader(DirPosition::Start(path.into()))
     }
 
     /// Reads at most `most` names, and fewer only at the end.
     pub(crate) fn read(self, most: usize) -> io::Result<DirPart> {
         let mut names = match self.0 {
-            Place::Start(path) => Box::new(fs::read_dir(path)?),
-            Place::Open(names) => names,
+            DirPosition::Start(path) => Box::new(fs::read_dir(path)?),
+            DirPosition::Open(names) => names,
         };
         let entries: Vec<_> = names.by_ref().take(most).map(entry).collect::<io::Result<_>>()?;
-        let rest = (entries.len() == most).then_some(DirReader(Place::Open(names)));
+        let rest = (entries.len() == most).then_some(DirReader(DirPosition::Open(names)));
         Ok(DirPart { entries, rest })
     }
 }
@@ -54,8 +54,8 @@ impl DirReader {
 impl fmt::Debug for DirReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Start(path) => write!(f, "DirReader(before {path:?})"),
-            Place::Open(names) => write!(f, "DirReader(inside {names:?})"),
+            DirPosition::Start(path) => write!(f, "DirReader(before {path:?})"),
+            DirPosition::Open(names) => write!(f, "DirReader(inside {names:?})"),
         }
     }
 }

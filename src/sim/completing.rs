@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use super::Sim;
 use super::faults::{ANYWHERE, Fault};
-use super::file_work::{FileAnswers, Request};
+use super::file_work::{FileAnswers, SimFileRequest};
 use super::kernel::Call;
 use super::schedule::TRY;
 use super::world::{REGISTERED, World};
@@ -72,7 +72,7 @@ impl Completing {
 /// What the kernel of one watcher has, by number.
 #[derive(Default)]
 pub(super) struct InKernel {
-    pub(super) entries: BTreeMap<u32, Entry>,
+    pub(super) entries: BTreeMap<u32, KernelEntry>,
     pub(super) answers: FileAnswers,
     /// The swap buffer that receives without memory fill, piece by piece.
     lent: Option<Lent>,
@@ -90,11 +90,11 @@ impl InKernel {
     }
 }
 
-pub(super) enum Entry {
+pub(super) enum KernelEntry {
     /// A receive or a send.
     Begun(Begun),
     /// Work on a file.
-    File(Request),
+    File(SimFileRequest),
     /// What the kernel has to say of a source; `late` if it is a cancel that has come late.
     Word { key: u64, write: bool, word: isize, late: bool },
 }
@@ -102,11 +102,11 @@ pub(super) enum Entry {
 pub(super) struct Begun {
     key: u64,
     fd: RawFd,
-    what: What,
+    what: SimStreamOp,
     stopped: bool,
 }
 
-enum What {
+enum SimStreamOp {
     /// Into this memory, or a buffer of the pool; again and again if multishot.
     Recv {
         to: Option<(*mut u8, usize)>,
@@ -119,7 +119,7 @@ enum What {
 
 impl Begun {
     fn is_write(&self) -> bool {
-        matches!(self.what, What::Send { .. })
+        matches!(self.what, SimStreamOp::Send { .. })
     }
 
     fn answer(&self, moved: isize) -> Answer {
@@ -231,7 +231,7 @@ impl<const C: bool> Sim<C> {
         let place = world.sockets[begun.fd as usize].place;
         world.try_by_chance_later(0, selector, number, place);
         drop(world);
-        self.in_kernel.entries.insert(number, Entry::Begun(begun));
+        self.in_kernel.entries.insert(number, KernelEntry::Begun(begun));
         Started::Yes
     }
 
@@ -247,12 +247,12 @@ impl<const C: bool> Sim<C> {
             return if can_lend(pool) { Started::Starved } else { Started::No };
         }
         let to = to.map(|mut to| (to.as_mut_ptr(), to.len()));
-        self.begin(Begun { key, fd, what: What::Recv { to, multishot }, stopped: false })
+        self.begin(Begun { key, fd, what: SimStreamOp::Recv { to, multishot }, stopped: false })
     }
 
     pub(super) fn begin_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
         let parts = parts.iter().map(|part| (part.as_ptr(), part.len())).collect();
-        self.begin(Begun { key, fd, what: What::Send { parts }, stopped: false })
+        self.begin(Begun { key, fd, what: SimStreamOp::Send { parts }, stopped: false })
     }
 
     /// Something that the kernel says in `delay_ns`.
@@ -262,14 +262,14 @@ impl<const C: bool> Sim<C> {
         let number = world.next_number();
         world.try_after(delay_ns, selector, number);
         drop(world);
-        self.in_kernel.entries.insert(number, Entry::Word { key, write, word, late });
+        self.in_kernel.entries.insert(number, KernelEntry::Word { key, write, word, late });
     }
 
     /// The entry of a source's read or write.
     fn entry_of(&self, key: u64, write: bool) -> Option<u32> {
         let mut entries = self.in_kernel.entries.iter();
         let found = entries.find(|(_, entry)| {
-            matches!(entry, Entry::Begun(begun) if begun.key == key && begun.is_write() == write)
+            matches!(entry, KernelEntry::Begun(b) if b.key == key && b.is_write() == write)
         });
         found.map(|(number, _)| *number)
     }
@@ -294,7 +294,9 @@ impl<const C: bool> Sim<C> {
     }
 
     fn stop_now(&mut self, number: u32) {
-        let Some(Entry::Begun(begun)) = self.in_kernel.entries.get_mut(&number) else { return };
+        let Some(KernelEntry::Begun(begun)) = self.in_kernel.entries.get_mut(&number) else {
+            return;
+        };
         begun.stopped = true;
         self.enter().try_after(0, self.selector, number);
     }
@@ -322,15 +324,15 @@ impl<const C: bool> Sim<C> {
         let number = (key >> 32) as u32;
         let answer = match self.in_kernel.entries.remove(&number) {
             // Files are done with before.
-            Some(Entry::File(_)) | None => None,
-            Some(Entry::Word { key, write, word, late }) => match self.entry_of(key, write) {
+            Some(KernelEntry::File(_)) | None => None,
+            Some(KernelEntry::Word { key, write, word, late }) => match self.entry_of(key, write) {
                 Some(entry) if late => {
                     self.stop_now(entry);
                     None
                 }
                 _ => Some(Answer { key, write, moved: word, ..nothing() }),
             },
-            Some(Entry::Begun(begun)) => self.attempt(number, begun, pool),
+            Some(KernelEntry::Begun(begun)) => self.attempt(number, begun, pool),
         };
         Some(answer.unwrap_or_else(nothing))
     }
@@ -350,7 +352,7 @@ impl<const C: bool> Sim<C> {
             // The bytes that are there win over the cancel.
             world.try_after(0, selector, number);
             drop(world);
-            self.in_kernel.entries.insert(number, Entry::Begun(begun));
+            self.in_kernel.entries.insert(number, KernelEntry::Begun(begun));
             return None;
         }
         if again {
@@ -361,7 +363,7 @@ impl<const C: bool> Sim<C> {
                 world.completing.waiting.insert((fd as u32, write), (selector, number));
             }
             drop(world);
-            self.in_kernel.entries.insert(number, Entry::Begun(begun));
+            self.in_kernel.entries.insert(number, KernelEntry::Begun(begun));
             return None;
         }
         if !self.in_kernel.has_lost && world.dice.hits(place, Fault::LostAnswer) {
@@ -369,7 +371,7 @@ impl<const C: bool> Sim<C> {
             self.in_kernel.has_lost = true;
             return None;
         }
-        let multishot = matches!(begun.what, What::Recv { multishot: true, .. });
+        let multishot = matches!(begun.what, SimStreamOp::Recv { multishot: true, .. });
         let more = multishot
             && moved > 0
             && !begun.stopped
@@ -380,7 +382,7 @@ impl<const C: bool> Sim<C> {
         drop(world);
         let answer = Answer { data, more, ..begun.answer(moved) };
         if more {
-            self.in_kernel.entries.insert(number, Entry::Begun(begun));
+            self.in_kernel.entries.insert(number, KernelEntry::Begun(begun));
         }
         Some(answer)
     }
@@ -388,7 +390,7 @@ impl<const C: bool> Sim<C> {
     fn move_bytes(&mut self, begun: &mut Begun, pool: &mut Pool) -> (isize, Buf) {
         let fd = begun.fd;
         match &begun.what {
-            What::Send { parts } => {
+            SimStreamOp::Send { parts } => {
                 // SAFETY: Y1.
                 let part = |&(start, len): &(*const u8, usize)| unsafe {
                     IoSlice::new(slice::from_raw_parts(start, len))
@@ -396,13 +398,13 @@ impl<const C: bool> Sim<C> {
                 let parts: Vec<IoSlice<'_>> = parts.iter().map(part).collect();
                 (self.call(Call::SendMsg, fd, |world| world.send(fd, &parts)), Buf::NONE)
             }
-            &What::Recv { to: Some((start, len)), .. } => {
+            &SimStreamOp::Recv { to: Some((start, len)), .. } => {
                 // SAFETY: Y1.
                 let mut to = unsafe { Target::from_raw(start, len) };
                 let to = slice::from_mut(&mut to);
                 (self.call(Call::Recv, fd, |world| world.recv(fd, to)).moved, Buf::NONE)
             }
-            What::Recv { to: None, .. } => self.receive_into_pool(fd, pool),
+            SimStreamOp::Recv { to: None, .. } => self.receive_into_pool(fd, pool),
         }
     }
 
@@ -445,9 +447,9 @@ impl<const C: bool> Sim<C> {
         let selector = self.selector;
         self.enter().end_registrations(selector);
         // The answers of work on files come by themselves.
-        self.in_kernel.entries.retain(|_, entry| !matches!(entry, Entry::Word { .. }));
+        self.in_kernel.entries.retain(|_, entry| !matches!(entry, KernelEntry::Word { .. }));
         let entries = self.in_kernel.entries.iter();
-        let begun = entries.filter(|(_, entry)| matches!(entry, Entry::Begun(_)));
+        let begun = entries.filter(|(_, entry)| matches!(entry, KernelEntry::Begun(_)));
         let begun: Vec<u32> = begun.map(|(number, _)| *number).collect();
         for &number in &begun {
             self.stop_now(number);

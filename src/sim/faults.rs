@@ -180,7 +180,7 @@ impl Default for Faults {
 pub(super) const ANYWHERE: u16 = 0;
 
 /// The probabilities of faults at a place, and the counts of those that happened.
-struct Place {
+struct FaultPlace {
     faults: Faults,
     injected: Injected,
 }
@@ -191,7 +191,7 @@ pub(super) struct Dice {
     /// Whether anything can go wrong: asked first, on every attempt.
     pub(super) on: bool,
     /// `ANYWHERE`, then the places with addresses.
-    places: Vec<Place>,
+    places: Vec<FaultPlace>,
     addresses: BTreeMap<Name, u16>,
     /// Whether the history needs names of faults, and the names of the faults in this call.
     pub(super) names_hits: bool,
@@ -214,7 +214,7 @@ impl Dice {
     }
 
     fn add_place(&mut self) -> u16 {
-        let place = Place { faults: Faults::none(), injected: Injected::default() };
+        let place = FaultPlace { faults: Faults::none(), injected: Injected::default() };
         self.places.push(place);
         self.places.len() as u16 - 1
     }

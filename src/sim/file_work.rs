@@ -13,7 +13,7 @@ use std::slice;
 use std::time::Duration;
 
 use super::Sim;
-use super::completing::Entry;
+use super::completing::KernelEntry;
 use super::faults::{ANYWHERE, Fault};
 use super::files::BLOCK;
 use super::kernel::Call;
@@ -49,15 +49,15 @@ impl Default for Disk {
 }
 
 /// A request that the kernel has.
-pub(super) struct Request {
+pub(super) struct SimFileRequest {
     key: u64,
     fd: RawFd,
     offset: u64,
-    what: What,
+    what: SimFileOp,
     stopped: bool,
 }
 
-enum What {
+enum SimFileOp {
     Read(Vec<(*mut u8, usize)>),
     Write(Vec<(*const u8, usize)>),
     Sync,
@@ -100,8 +100,8 @@ impl World {
     }
 
     /// Does what a request asks for; short, where a fault says so.
-    fn perform(&mut self, request: &Request) -> Result<usize, i32> {
-        let Request { fd, offset, .. } = *request;
+    fn perform(&mut self, request: &SimFileRequest) -> Result<usize, i32> {
+        let SimFileRequest { fd, offset, .. } = *request;
         if request.stopped {
             return Err(libc::ECANCELED);
         }
@@ -113,8 +113,8 @@ impl World {
         let whole =
             |count: usize| if direct { count / BLOCK as usize * BLOCK as usize } else { count };
         match &request.what {
-            What::Sync => self.sync_or_fail(fd, 0, 0).map(|()| 0),
-            What::Read(parts) => {
+            SimFileOp::Sync => self.sync_or_fail(fd, 0, 0).map(|()| 0),
+            SimFileOp::Read(parts) => {
                 self.file_fault(false)?;
                 let all = parts.iter().map(|(_, len)| len).sum();
                 let mut most = match whole(self.shorten(all, Fault::ShortFileRead)) {
@@ -130,7 +130,7 @@ impl World {
                 }
                 self.read_file(fd, &mut targets, offset, true)
             }
-            What::Write(parts) => {
+            SimFileOp::Write(parts) => {
                 self.file_fault(true)?;
                 let all = parts.iter().map(|(_, len)| len).sum();
                 let mut most = match whole(self.shorten(all, Fault::ShortFileWrite)) {
@@ -249,17 +249,17 @@ impl<const C: bool> Sim<C> {
         drop(world);
         let FileRequest { key, fd, offset, work } = request;
         let what = match work {
-            FileWork::Read(mut to) => What::Read(vec![(to.as_mut_ptr(), to.len())]),
-            FileWork::Write(bytes) => What::Write(vec![(bytes.as_ptr(), bytes.len())]),
-            FileWork::ReadList(list) => What::Read(memory(&list)),
+            FileWork::Read(mut to) => SimFileOp::Read(vec![(to.as_mut_ptr(), to.len())]),
+            FileWork::Write(bytes) => SimFileOp::Write(vec![(bytes.as_ptr(), bytes.len())]),
+            FileWork::ReadList(list) => SimFileOp::Read(memory(&list)),
             FileWork::WriteList(list) => {
                 let parts = memory(&list).into_iter();
-                What::Write(parts.map(|(start, len)| (start.cast_const(), len)).collect())
+                SimFileOp::Write(parts.map(|(start, len)| (start.cast_const(), len)).collect())
             }
-            FileWork::SyncAll | FileWork::SyncData => What::Sync,
+            FileWork::SyncAll | FileWork::SyncData => SimFileOp::Sync,
         };
-        let request = Request { key, fd, offset, what, stopped: false };
-        self.in_kernel.entries.insert(number, Entry::File(request));
+        let request = SimFileRequest { key, fd, offset, what, stopped: false };
+        self.in_kernel.entries.insert(number, KernelEntry::File(request));
         true
     }
 
@@ -269,7 +269,7 @@ impl<const C: bool> Sim<C> {
             return;
         }
         let number = self.in_kernel.entries.iter_mut().find_map(|(number, entry)| match entry {
-            Entry::File(request) if request.key == key => {
+            KernelEntry::File(request) if request.key == key => {
                 request.stopped = true;
                 Some(*number)
             }
@@ -285,18 +285,18 @@ impl<const C: bool> Sim<C> {
         for event in events {
             let number = (event.0 >> 32) as u32;
             if event.0 as u32 != TRY as u32
-                || !matches!(self.in_kernel.entries.get(&number), Some(Entry::File(_)) | None)
+                || !matches!(self.in_kernel.entries.get(&number), Some(KernelEntry::File(_)) | None)
             {
                 continue;
             }
             *event = (FILES, Ready::READABLE);
-            let Some(Entry::File(request)) = self.in_kernel.entries.remove(&number) else {
+            let Some(KernelEntry::File(request)) = self.in_kernel.entries.remove(&number) else {
                 continue;
             };
             let call = match request.what {
-                What::Read(_) => Call::Pread,
-                What::Write(_) => Call::Pwrite,
-                What::Sync => Call::Fsync,
+                SimFileOp::Read(_) => Call::Pread,
+                SimFileOp::Write(_) => Call::Pwrite,
+                SimFileOp::Sync => Call::Fsync,
             };
             let moved = self.call(call, request.fd, |world| code(world.perform(&request)));
             let loses = C && !self.in_kernel.has_lost;

@@ -135,13 +135,13 @@ pub(super) struct OpenFile {
 
 /// All files.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct SimFiles {
     names: BTreeMap<PathBuf, u64>,
     files: BTreeMap<u64, File>,
     last: u64,
 }
 
-impl Files {
+impl SimFiles {
     fn find(&self, path: &Path) -> Result<u64, i32> {
         self.names.get(path).copied().ok_or(libc::ENOENT)
     }

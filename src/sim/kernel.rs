@@ -102,43 +102,43 @@ impl Call {
 }
 
 /// An answer, as the trace takes it.
-pub(super) trait Answer {
+pub(super) trait TracedAnswer {
     fn code(&self) -> i64;
 }
 
-impl Answer for () {
+impl TracedAnswer for () {
     fn code(&self) -> i64 {
         0
     }
 }
 
-impl Answer for i32 {
+impl TracedAnswer for i32 {
     fn code(&self) -> i64 {
         i64::from(*self)
     }
 }
 
-impl Answer for isize {
+impl TracedAnswer for isize {
     #[inline(always)]
     fn code(&self) -> i64 {
         *self as i64
     }
 }
 
-impl Answer for Received {
+impl TracedAnswer for Received {
     #[inline(always)]
     fn code(&self) -> i64 {
         self.moved as i64
     }
 }
 
-impl Answer for Ready {
+impl TracedAnswer for Ready {
     fn code(&self) -> i64 {
         i64::from(self.bits())
     }
 }
 
-impl<T> Answer for Result<T, i32> {
+impl<T> TracedAnswer for Result<T, i32> {
     fn code(&self) -> i64 {
         self.as_ref().err().map_or(0, |errno| -i64::from(*errno))
     }
@@ -147,7 +147,7 @@ impl<T> Answer for Result<T, i32> {
 impl<const C: bool> Sim<C> {
     /// Counts a call on `fd`, makes it in the world, and traces it with its answer.
     #[inline(always)]
-    pub(super) fn call<A: Answer>(
+    pub(super) fn call<A: TracedAnswer>(
         &mut self,
         call: Call,
         fd: RawFd,

@@ -15,25 +15,25 @@ use crate::sys::fd::RawFd;
 
 #[derive(Default)]
 pub(super) struct Outside {
-    news: Mutex<News>,
+    news: Mutex<OutsideEvents>,
     bell: Condvar,
     /// So that an attempt, of which there are many, need not lock to find nothing.
     flagged: AtomicBool,
 }
 
 #[derive(Default)]
-struct News {
+struct OutsideEvents {
     closed: Vec<RawFd>,
     woken: Vec<u32>,
 }
 
 impl Outside {
-    fn lock(&self) -> MutexGuard<'_, News> {
+    fn lock(&self) -> MutexGuard<'_, OutsideEvents> {
         // Plain lists are whole whatever became of the thread that held them.
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, write: impl FnOnce(&mut News)) {
+    fn tell(&self, write: impl FnOnce(&mut OutsideEvents)) {
         write(&mut self.lock());
         self.flagged.store(true, Ordering::Release);
         self.bell.notify_all();
@@ -58,7 +58,7 @@ impl Outside {
 
     /// Blocks, in real time, until there is news; false when `patience` is over.
     pub(super) fn wait(&self, patience: Duration) -> bool {
-        let quiet = |news: &mut News| news.closed.is_empty() && news.woken.is_empty();
+        let quiet = |news: &mut OutsideEvents| news.closed.is_empty() && news.woken.is_empty();
         let waited = self.bell.wait_timeout_while(self.lock(), patience, quiet);
         let (news, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(news);
@@ -73,12 +73,12 @@ impl VirtualDescriptor for Outside {
 }
 
 /// Wakes one watcher.
-struct Waker {
+struct SimWaker {
     outside: Arc<Outside>,
     selector: u32,
 }
 
-impl Wake for Waker {
+impl Wake for SimWaker {
     fn wake(&self) {
         self.outside.tell(|news| news.woken.push(self.selector));
     }
@@ -90,6 +90,6 @@ impl<const C: bool> Sim<C> {
     }
 
     pub(super) fn make_waker(&self) -> Arc<dyn Wake> {
-        Arc::new(Waker { outside: Arc::clone(&self.outside), selector: self.selector })
+        Arc::new(SimWaker { outside: Arc::clone(&self.outside), selector: self.selector })
     }
 }

@@ -30,7 +30,7 @@ impl Processes {
 }
 
 /// The role of a source of a child.
-pub(super) struct Watched {
+pub(super) struct WatchedChild {
     pid: u32,
     /// The status, or the errno of the look at it, once the child has ended.
     pub(super) ended: Option<Result<ExitStatus, i32>>,
@@ -98,7 +98,7 @@ impl World {
         if !self.processes.children.iter().any(|child| child.pid == pid) {
             return Err(libc::ECHILD);
         }
-        let role = Role::Child(Box::new(Watched { pid, ended: None }));
+        let role = Role::Child(Box::new(WatchedChild { pid, ended: None }));
         Ok(self.open(role, Name::None, Name::None) as RawFd)
     }
 
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-impl Watched {
+impl WatchedChild {
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }

@@ -7,7 +7,7 @@ const LEAST: usize = 256;
 
 /// A bounded queue of bytes. Its memory is a power of two and grows with need, so that idle
 /// connections cost none.
-pub(super) struct Ring {
+pub(super) struct RingBuffer {
     bytes: Vec<u8>,
     head: usize,
     len: usize,
@@ -16,9 +16,9 @@ pub(super) struct Ring {
     limit: usize,
 }
 
-impl Ring {
-    pub(super) const fn new(limit: usize) -> Ring {
-        Ring { bytes: Vec::new(), head: 0, len: 0, hidden: 0, limit }
+impl RingBuffer {
+    pub(super) const fn new(limit: usize) -> RingBuffer {
+        RingBuffer { bytes: Vec::new(), head: 0, len: 0, hidden: 0, limit }
     }
 
     /// How many bytes it holds, including those that have not arrived yet.
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn it_is_a_queue_of_bytes() {
         let mut rng = Rng::new(1);
-        let mut ring = Ring::new(1000);
+        let mut ring = RingBuffer::new(1000);
         let (mut next_in, mut next_out) = (0u8, 0u8);
         let mut memory = [0; 1000];
         for _ in 0..if cfg!(miri) { 50 } else { 10_000 } {

@@ -21,7 +21,7 @@ const REMEMBERED: usize = 16;
 pub(super) const TRY: u64 = 1 << 31;
 
 /// What a selector has to report.
-enum News {
+enum SelectorReport {
     /// A socket has something new: it is in the queue once.
     Socket(u32),
     /// The kernel tries what it has begun under this number.
@@ -32,7 +32,7 @@ enum News {
 #[derive(Default)]
 pub(super) struct Selector {
     /// What there is to report, in its order.
-    ready: VecDeque<News>,
+    ready: VecDeque<SelectorReport>,
     /// Another thread ends the next wait.
     pub(super) woken: bool,
     /// A job of the watcher makes a step: this ends the next wait.
@@ -50,7 +50,7 @@ impl Selector {
 
 /// An event of the agenda.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SimEvent {
     /// The selector reports the socket, if its place has this generation.
     Report { socket: u32, generation: u32 },
     /// A packet arrives at the socket, if its place has this generation.
@@ -68,7 +68,7 @@ pub(super) struct Schedule {
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
     /// The events by time. The running number keeps the order of events at the same time.
-    late: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    late: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
     number: u64,
 }
 
@@ -111,30 +111,30 @@ impl Schedule {
 
     #[inline]
     pub(super) fn report(&mut self, selector: u32, socket: u32) {
-        self.selectors[selector as usize].ready.push_back(News::Socket(socket));
+        self.selectors[selector as usize].ready.push_back(SelectorReport::Socket(socket));
     }
 
     pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
         let at_ns = self.now_ns.saturating_add(delay_ns);
-        self.add(at_ns, Event::Report { socket, generation });
+        self.add(at_ns, SimEvent::Report { socket, generation });
     }
 
     /// Adds the arrival of a packet at a socket.
     pub(super) fn arrive_at(&mut self, at_ns: u64, socket: u32, generation: u32) {
-        self.add(at_ns, Event::Arrive { socket, generation });
+        self.add(at_ns, SimEvent::Arrive { socket, generation });
     }
 
     /// Adds a step of a job, which ends a wait of this watcher.
     pub(super) fn wake_at(&mut self, at_ns: u64, selector: u32) {
-        self.add(at_ns, Event::Job { selector });
+        self.add(at_ns, SimEvent::Job { selector });
     }
 
     /// Adds a try of what the kernel of this watcher has begun under this number.
     pub(super) fn try_at(&mut self, at_ns: u64, selector: u32, number: u32) {
-        self.add(at_ns, Event::Try { selector, number });
+        self.add(at_ns, SimEvent::Try { selector, number });
     }
 
-    fn add(&mut self, at_ns: u64, event: Event) {
+    fn add(&mut self, at_ns: u64, event: SimEvent) {
         self.number += 1;
         self.late.push(Reverse((at_ns, self.number, event)));
     }
@@ -226,20 +226,20 @@ impl World {
         {
             self.schedule.late.pop();
             match event {
-                Event::Report { socket, generation } => {
+                SimEvent::Report { socket, generation } => {
                     if self.sockets[socket as usize].generation == generation {
                         self.report(socket);
                     }
                 }
-                Event::Arrive { socket, generation } => self.arrive(socket, generation),
-                Event::Job { selector } => {
+                SimEvent::Arrive { socket, generation } => self.arrive(socket, generation),
+                SimEvent::Job { selector } => {
                     let selector = &mut self.schedule.selectors[selector as usize];
                     selector.job_due = selector.in_use;
                 }
-                Event::Try { selector, number } => {
+                SimEvent::Try { selector, number } => {
                     let selector = &mut self.schedule.selectors[selector as usize];
                     if selector.in_use {
-                        selector.ready.push_back(News::Try(number));
+                        selector.ready.push_back(SelectorReport::Try(number));
                     }
                 }
             }
@@ -269,8 +269,8 @@ impl World {
             && let Some(news) = self.schedule.selectors[selector as usize].ready.pop_front()
         {
             let index = match news {
-                News::Socket(index) => index,
-                News::Try(number) => {
+                SelectorReport::Socket(index) => index,
+                SelectorReport::Try(number) => {
                     events.push((u64::from(number) << 32 | TRY, Ready::NONE));
                     continue;
                 }

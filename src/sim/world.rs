@@ -13,13 +13,13 @@ use super::completing::Completing;
 use super::datagram::Mailbox;
 use super::faults::{Dice, Fault, Faults};
 use super::file_work::Disk;
-use super::files::{Files, OpenFile};
+use super::files::{OpenFile, SimFiles};
 use super::history::History;
 use super::jobs::Resolver;
 use super::links::{Links, Packet};
 use super::names::{self, Listener, Name, os};
-use super::process::{Processes, Watched};
-use super::ring::Ring;
+use super::process::{Processes, WatchedChild};
+use super::ring::RingBuffer;
 use super::rng::Rng;
 use super::schedule::Schedule;
 use crate::address::Address;
@@ -73,7 +73,7 @@ pub(super) enum Role {
         wanted: u64,
         pending: u64,
     },
-    Child(Box<Watched>),
+    Child(Box<WatchedChild>),
     File(OpenFile),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Socket {
     pub(super) flags: u16,
     /// The other end while `CONNECTED` and not `GONE`.
     pub(super) peer: u32,
-    pub(super) ring: Ring,
+    pub(super) ring: RingBuffer,
     pub(super) selector: u32,
     pub(super) key: u64,
     /// How often the place was used before.
@@ -119,7 +119,7 @@ pub(super) struct World {
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
     pub(super) completing: Completing,
-    pub(super) files: Files,
+    pub(super) files: SimFiles,
     pub(super) disk: Disk,
 }
 
@@ -147,7 +147,7 @@ impl World {
             numbers: Rng::new(seed ^ NUMBERS),
             time_limit: None,
             completing: Completing::default(),
-            files: Files::default(),
+            files: SimFiles::default(),
             disk: Disk::default(),
         }
     }
@@ -177,7 +177,7 @@ impl World {
             self.sockets.push(Socket {
                 flags: 0,
                 peer: NIL,
-                ring: Ring::new(0),
+                ring: RingBuffer::new(0),
                 selector: NIL,
                 key: 0,
                 generation: 0,
@@ -194,7 +194,7 @@ impl World {
         let internet = matches!(local, Name::Ip(_));
         let socket = &mut self.sockets[index as usize];
         socket.flags = if internet { INTERNET } else { 0 };
-        socket.ring = Ring::new(self.buffer);
+        socket.ring = RingBuffer::new(self.buffer);
         socket.place = self.dice.place_of(&local, &remote);
         (socket.role, socket.local, socket.remote) = (role, local, remote);
         index
@@ -324,7 +324,7 @@ impl World {
         socket.error = 0;
         socket.line = NIL;
         socket.on_way = VecDeque::new();
-        socket.ring = Ring::new(0);
+        socket.ring = RingBuffer::new(0);
         socket.remote = Name::None;
         socket.generation = socket.generation.wrapping_add(1);
         match role {

@@ -38,7 +38,7 @@ pub struct Lease {
 const _: () = assert!(size_of::<Lease>() <= 16 && size_of::<Option<Lease>>() <= 16);
 
 // SAFETY: leases only read the bytes (S1), the count is atomic, and the pool is reached through the
-// atomics of `Shared`.
+// atomics of `SwapShared`.
 unsafe impl Send for Lease {}
 // SAFETY: as above.
 unsafe impl Sync for Lease {}

@@ -75,12 +75,12 @@ mod loom_tests {
     use loom::thread;
 
     /// A chunk with bytes for two leases; `UnsafeCell` reports two accesses that race.
-    struct Chunk {
+    struct LoomChunk {
         tokens: Tokens,
         bytes: [UnsafeCell<u8>; 2],
     }
 
-    impl Chunk {
+    impl LoomChunk {
         fn write(&self, i: usize, byte: u8) {
             self.bytes[i].with_mut(|at| {
                 // SAFETY: loom stops the test if something else has access.
@@ -94,9 +94,9 @@ mod loom_tests {
         }
     }
 
-    fn filled() -> Arc<Chunk> {
+    fn filled() -> Arc<LoomChunk> {
         let bytes = [UnsafeCell::new(1), UnsafeCell::new(2)];
-        let chunk = Arc::new(Chunk { tokens: Tokens::new(FULL), bytes });
+        let chunk = Arc::new(LoomChunk { tokens: Tokens::new(FULL), bytes });
         chunk.tokens.refill();
         chunk
     }
@@ -149,7 +149,7 @@ mod loom_tests {
             let chunk = filled();
             chunk.tokens.add();
             let rest = FULL - 1;
-            let own = |chunk: &Chunk| {
+            let own = |chunk: &LoomChunk| {
                 chunk.write(0, 9);
                 chunk.write(1, 9);
             };
