@@ -10,6 +10,8 @@ use skip::Needs;
 mod labels;
 #[path = "common/skip.rs"]
 mod skip;
+#[path = "house/type_names.rs"]
+mod type_names;
 
 /// The sources below `at`, by their path from `root`.
 fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
@@ -30,6 +32,12 @@ fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     walk(&root, &root, &mut files);
     files
+}
+
+/// Whether a source of `src` holds tests only.
+fn is_test(file: &Path) -> bool {
+    let in_tests = file.components().any(|part| part.as_os_str() == "tests");
+    in_tests || file.ends_with("tests.rs") || file.ends_with("sim/soak.rs")
 }
 
 /// Lines that ask for a platform, in a `cfg` of any form, and the line behind each.
@@ -158,12 +166,9 @@ fn an_operation_is_in_three_files() {
         .filter_map(|name| name.strip_prefix("OpCode::")?.strip_suffix(","))
         .collect();
     assert!(names.len() > 20, "the search finds nothing any more");
-    let is_test = |file: &Path| {
-        file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs")
-    };
     let files: Vec<(PathBuf, String)> = sources()
         .into_iter()
-        .filter(|(file, _)| !is_test(file) && !file.ends_with("sim/soak.rs"))
+        .filter(|(file, _)| !is_test(file))
         .map(|(file, text)| (file, code_of(&text)))
         .collect();
     for name in names.into_iter().filter(|name| !SHORTCUTS.contains(name)) {

@@ -1,0 +1,113 @@
+//! Names of types: each in one file, so that a reader cannot take one type for another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+const NO_AIO: &str = "stands for Linux AIO where there is none";
+const NO_FILE_RING: &str = "stands for the ring where there is no io_uring";
+const NO_TRACE: &str = "stands for the table of buffers without the feature `trace-buffers`";
+const WINDOWS: &str = "takes the place of the one for Unix";
+
+/// Types that replace each other, of which one build has one: their name, their files, the reason.
+const TWINS: [(&str, [&str; 2], &str); 12] = [
+    ("AioCounters", ["no_aio.rs", "sys/aio.rs"], NO_AIO),
+    ("AioFiles", ["aio/mod.rs", "no_aio.rs"], NO_AIO),
+    ("Child", ["sys/child.rs", "sys/windows/child.rs"], WINDOWS),
+    ("FileRing", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
+    ("FileRingCounters", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
+    ("Kind", ["no_trace.rs", "trace.rs"], NO_TRACE),
+    ("Listen", ["sys/net.rs", "sys/windows/net.rs"], WINDOWS),
+    ("Mirror", ["sys/mod.rs", "sys/windows/mirror.rs"], WINDOWS),
+    ("Raw", ["aio/store.rs", "no_aio.rs"], NO_AIO),
+    ("Signals", ["sys/signals.rs", "sys/windows/signals.rs"], WINDOWS),
+    ("Vector", ["sys/fs.rs", "sys/windows/fs.rs"], WINDOWS),
+    ("WakeFd", ["sys/wake_fd.rs", "sys/windows/wake_fd.rs"], WINDOWS),
+];
+
+/// The name of the type that a line defines.
+fn defined(line: &str) -> Option<&str> {
+    let code = line.trim_start();
+    let is_public = code.starts_with("pub ") || code.starts_with("pub(");
+    let mut words = code.split_whitespace().skip_while(|word| {
+        // Words of `pub`, `pub(crate)` and `pub(in crate::proactor)`, and `unsafe`.
+        word.starts_with("pub") || word.ends_with(')') || *word == "unsafe"
+    });
+    let is_type = match words.next()? {
+        "struct" | "enum" | "trait" | "union" => true,
+        // A `type` further in, without `pub`, belongs to an `impl` or a trait.
+        "type" => is_public || !line.starts_with(' '),
+        _ => false,
+    };
+    let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let name = words.next()?.split(is_end).next()?;
+    (is_type && !name.is_empty()).then_some(name)
+}
+
+/// The types that a source defines outside of its modules of tests.
+fn types(text: &str) -> Vec<&str> {
+    let (mut found, mut previous, mut in_tests) = (Vec::new(), "", false);
+    for line in text.lines() {
+        let of_tests = previous == "#[cfg(test)]" || previous.starts_with("#[cfg(all(test,");
+        if of_tests && line.starts_with("mod ") && line.ends_with('{') {
+            in_tests = true;
+        }
+        if !in_tests {
+            found.extend(defined(line));
+        }
+        in_tests &= line != "}";
+        previous = line;
+    }
+    found
+}
+
+/// Two types that a reader could confuse do not share a name.
+#[test]
+fn a_type_name_has_one_file() {
+    let files: Vec<_> =
+        super::sources().into_iter().filter(|(file, _)| !super::is_test(file)).collect();
+    let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (file, text) in &files {
+        for name in types(text) {
+            of.entry(name).or_default().insert(file.to_str().expect("a name"));
+        }
+    }
+    assert!(of.len() > 300, "the search finds nothing any more: {}", of.len());
+    for (name, twins, reason) in TWINS {
+        let found = of.remove(name);
+        assert_eq!(found, Some(BTreeSet::from(twins)), "{name}, which {reason}");
+    }
+    of.retain(|_, files| files.len() > 1);
+    assert!(of.is_empty(), "names of types in several files: {of:#?}");
+}
+
+/// Tests the search for types.
+#[test]
+fn the_search_for_types_sees_what_it_should() {
+    let text = "
+pub struct A<T>(T);
+enum B {
+    C(D),
+}
+pub(crate) unsafe trait E: F {
+    type G = H;
+}
+/// struct I
+mod raw {
+    pub(super) type J = u8;
+    union K {}
+}
+pub(in crate::proactor) type L = M;
+type N = O;
+struct $name;
+let type_name = 1;
+#[cfg(all(test, loom))]
+mod loom_tests {
+    struct P;
+}
+struct Q;
+#[cfg(test)]
+mod tests {
+    struct R;
+}
+";
+    assert_eq!(types(text), ["A", "B", "E", "J", "K", "L", "N", "Q"]);
+}
