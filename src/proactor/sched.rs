@@ -22,7 +22,7 @@ pub(super) struct Scheduler {
     pub(super) bulk: VecDeque<Source>,
     /// Sources whose reads wait for a lease or whose accepts wait for room.
     pub(super) waits: ResourceWaits,
-    /// Unix streams whose last short read may have stopped before the end of what is there.
+    /// Unix streams that are read once more, as a short read may have left bytes behind.
     pub(super) rechecks: Rechecks,
     /// The last `select` took as many events as one call takes: there may be more.
     pub(super) select_was_full: bool,
