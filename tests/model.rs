@@ -1,10 +1,9 @@
 //! Random programs against a plain model of the contract (`windlass::driver`), on every kernel.
 //!
 //! A program is a list of steps: submissions of every kind, cancels, deadlines, aborts, waits,
-//! leases that are held and dropped, files, jobs, calls of
-//! other threads. The model knows no kernel: it
-//! remembers what was accepted, and says of every completion whether it may be. At the end both
-//! sides of every connection are compared byte by byte, and so is every file with what the
+//! leases that are held and dropped, files, jobs, calls of other threads. The model knows no
+//! kernel: it remembers what was accepted, and says of every completion whether it may be. At the
+//! end both sides of every connection are compared byte by byte, and so is every file with what the
 //! completions say of it. Descriptors are counted.
 //!
 //! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
@@ -15,8 +14,12 @@ use std::collections::BTreeMap;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngSeed, TestRng, TestRunner};
 
+#[path = "common/counts.rs"]
+mod counts;
 #[path = "common/programs.rs"]
 mod programs;
+#[path = "common/random_jobs.rs"]
+mod random_jobs;
 #[path = "common/seeds.rs"]
 mod seeds;
 mod model {
@@ -32,6 +35,7 @@ mod model {
 }
 mod worlds;
 
+use counts::Counts;
 use model::draw::case;
 use model::state::Model;
 use model::steps::{Case, Ending};
@@ -41,8 +45,6 @@ use worlds::{Completed, Virtual, World, alone, descriptors};
 
 /// The most steps of a program.
 const STEPS: usize = 120;
-
-type Counts = BTreeMap<String, u64>;
 
 /// Runs a program; answers how often what has happened, and which faults were injected.
 fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
@@ -79,14 +81,12 @@ fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
 
 /// Runs many programs; returns the sums of their counts.
 fn explore<W: World>(fixed: u32, fresh: u32) -> Counts {
-    let counts = std::cell::RefCell::new(Counts::new());
+    let counts = std::cell::RefCell::new(Counts::default());
     random(&format!("model, {}", W::NAME), fixed, fresh, &case(STEPS), |case| {
         let before = descriptors_of::<W>();
         let (new, _) = run::<W>(&case);
         assert_eq!(descriptors_of::<W>(), before, "descriptors were lost");
-        for (what, count) in new {
-            *counts.borrow_mut().entry(what).or_insert(0) += count;
-        }
+        counts.borrow_mut().join(new);
         Ok(())
     });
     counts.into_inner()
@@ -159,16 +159,7 @@ const HAPPENS_IN_FILES: [&str; 13] = [
 ];
 
 fn expect_all(counts: &Counts) {
-    for (what, count) in counts {
-        println!("{count:8}  {what}");
-    }
-    if seeds::setting::<u32>("WINDLASS_PROGRAMS").is_some_and(|programs| programs < 400) {
-        // Too few of them.
-        return;
-    }
-    for what in HAPPENS.iter().chain(&HAPPENS_IN_FILES) {
-        assert!(counts.contains_key(*what), "it never happened: {what}");
-    }
+    counts.expect(400, HAPPENS.into_iter().chain(HAPPENS_IN_FILES));
 }
 
 /// Stamps the tests of found defects for one kernel.

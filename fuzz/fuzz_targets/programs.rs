@@ -9,6 +9,12 @@ use arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use windlass::sim::Faults;
 
+#[path = "../../tests/common/counts.rs"]
+mod counts;
+#[path = "../../tests/common/random_jobs.rs"]
+mod random_jobs;
+#[path = "../../tests/common/seeds.rs"]
+mod seeds;
 #[allow(dead_code, unreachable_pub)] // the model also serves tests of single steps
 #[path = "../../tests/model"]
 mod model {

@@ -4,8 +4,6 @@
 //! beside a change of the length. A read sees of each byte what it was at one moment between its
 //! submission and its completion.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
@@ -16,6 +14,7 @@ use super::check::same;
 use super::run::{Plan, Sort};
 use super::state::*;
 use super::steps::How;
+use crate::random_jobs::Job;
 use crate::worlds::World;
 
 /// How many files there are.
@@ -25,8 +24,6 @@ pub const SPAN: usize = 16 << 10;
 /// The most sources of files that a program makes.
 const SOURCES: usize = 6;
 static ZEROES: [u8; SPAN] = [0; SPAN];
-/// What a job says when it panics.
-const PANIC: &str = "a job of the model";
 
 /// What an operation does, beside the sockets.
 #[derive(Clone, Debug)]
@@ -49,10 +46,7 @@ pub enum Work {
     },
     /// Of a file: a thread does it.
     Close,
-    Job {
-        ran: Arc<AtomicU32>,
-        panics: bool,
-    },
+    Job(Job),
 }
 
 /// What is known of a file.
@@ -167,7 +161,7 @@ impl<W: World> Model<W> {
             | Work::Read { file, .. }
             | Work::Write { file, .. }
             | Work::SetLen { file, .. } => file == wanted,
-            Work::Sync | Work::Close | Work::Job { .. } => false,
+            Work::Sync | Work::Close | Work::Job(_) => false,
         })
     }
 
@@ -287,24 +281,11 @@ impl<W: World> Model<W> {
     }
 
     pub fn job(&mut self, us: u8, panics: bool, how: How) {
-        let ran = Arc::new(AtomicU32::new(0));
-        let (inside, token) = (Arc::clone(&ran), self.ops.len() as u64);
         // Where jobs run on the loop's thread, time is virtual.
         let busy = Duration::from_micros(if W::REAL { us.into() } else { 0 });
-        let job = move || {
-            let end = Instant::now() + busy;
-            while Instant::now() < end {
-                std::thread::yield_now();
-            }
-            inside.fetch_add(1, Ordering::Relaxed);
-            if panics {
-                // As a panic, but nothing is printed.
-                std::panic::resume_unwind(Box::new(PANIC));
-            }
-            token
-        };
-        let mut plan = Plan::new(Op::run(job).priority(self.priority()), None);
-        plan.work = Some(Work::Job { ran, panics });
+        let (job, op) = Job::new(self.ops.len() as u64, busy, panics);
+        let mut plan = Plan::new(op.priority(self.priority()), None);
+        plan.work = Some(Work::Job(job));
         self.submit(plan, how);
     }
 
@@ -342,9 +323,7 @@ impl<W: World> Model<W> {
                 *bytes as usize == record.payload.len() && same(buf, &record.payload)
             }
             (Work::Sync | Work::SetLen { .. }, Ok(Done::Finished)) => true,
-            (Work::Job { ran, panics: false }, Ok(Done::Returned(_))) => {
-                ran.load(Ordering::Relaxed) == 1
-            }
+            (Work::Job(job), _) => job.fits(c),
             (_, Ok(_)) => false,
             // The kernel may have the buffer for ever.
             (Work::Write { .. } | Work::Read { .. }, Err(error)) if self.is_left(error) => true,
@@ -354,13 +333,6 @@ impl<W: World> Model<W> {
             }
             (Work::Write { .. }, Err(error)) => {
                 c.bytes() < record.payload.len() && same(error.buf(), &record.payload)
-            }
-            (Work::Job { ran, panics }, Err(error)) => {
-                let did = error.kind() == ErrorKind::Panicked;
-                // A closure that never ran was dropped.
-                let dropped = did || Arc::strong_count(ran) == 1;
-                let told = !did || **error.buf() == *PANIC.as_bytes();
-                ran.load(Ordering::Relaxed) == u32::from(did) && did <= *panics && dropped && told
             }
             (_, Err(_)) => c.bytes() == 0,
         }
@@ -395,9 +367,8 @@ impl<W: World> Model<W> {
             Work::SetLen { file, len } if end == End::Done => self.disks[file].set_len(len),
             _ => {}
         }
-        if let Work::Job { ran, panics } = work {
-            let ran = ran.load(Ordering::Relaxed) == 1;
-            self.count(match (ran, panics) {
+        if let Work::Job(job) = work {
+            self.count(match (job.has_run(), job.panics()) {
                 (true, false) => "jobs, returned",
                 (true, true) => "jobs, panicked",
                 (false, _) => "jobs, never run",

@@ -1,7 +1,7 @@
 //! What the model knows: operations, ends of connections, connections, and what was requested from
 //! elsewhere and not yet taken by the loop.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use windlass::{
 
 use super::files::{Disk, FILES, Work};
 use super::steps::{Case, Due, Limits};
+use crate::counts::Counts;
 use crate::worlds::World;
 
 /// Tokens of messages from elsewhere count from here.
@@ -253,7 +254,7 @@ pub struct Model<W: World> {
     pub delivered: u64,
     /// Quiet writes that are known to have succeeded.
     pub quiet_done: u64,
-    pub counts: BTreeMap<String, u64>,
+    pub counts: Counts,
 }
 
 impl<W: World> Model<W> {
@@ -293,12 +294,12 @@ impl<W: World> Model<W> {
             posts: 0,
             delivered: 0,
             quiet_done: 0,
-            counts: BTreeMap::new(),
+            counts: Counts::default(),
         }
     }
 
     pub fn count(&mut self, what: impl Into<String>) {
-        *self.counts.entry(what.into()).or_insert(0) += 1;
+        self.counts.add(what);
     }
 
     /// The operations that have not ended, as far as completions have told.
