@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use windlass::driver::{Auto, Driver};
+use windlass::fs::FileBackend;
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Builder, DriverKind, Handle, Watcher};
 
@@ -65,6 +66,8 @@ pub trait World: Sized {
     fn injected(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// How long a wait for other threads may take in real time, where waits take none.
+    fn set_patience(&self, _patience: Duration) {}
     /// Makes the kernel's buffers of an attached socket small, if it lets itself be told.
     fn narrow(&self, _watcher: &mut Watcher<Self::Driver>, _source: windlass::Source) {}
 }
@@ -72,8 +75,10 @@ pub trait World: Sized {
 const SELECTOR: u8 = 0;
 const RING: u8 = 1;
 const POLL: u8 = 2;
+const THREADS: u8 = 3;
 
-/// The system's kernel, through its own selector, io_uring, or poll(2).
+/// The system's kernel, through its own selector, io_uring, or poll(2); or through its selector and
+/// with threads for files.
 pub struct Os<const BY: u8> {
     /// Bound, but not listening.
     silent: socket2::Socket,
@@ -86,6 +91,7 @@ pub struct Os<const BY: u8> {
 pub type Real = Os<SELECTOR>;
 pub type Ring = Os<RING>;
 pub type Poll = Os<POLL>;
+pub type Threads = Os<THREADS>;
 
 /// Whether the system's selector is kqueue.
 const KQUEUE: bool =
@@ -118,6 +124,10 @@ impl<const BY: u8> World for Os<BY> {
             POLL => DriverKind::Poll,
             _ if KQUEUE => DriverKind::Kqueue,
             _ => DriverKind::Epoll,
+        };
+        let builder = match BY {
+            THREADS => builder.file_backend(FileBackend::Pool),
+            _ => builder,
         };
         builder.driver(kind).build().expect("it is there")
     }
@@ -213,6 +223,10 @@ impl World for Virtual {
         self.sim.read_file(self.file(number))
     }
 
+    fn set_patience(&self, patience: Duration) {
+        self.sim.set_patience(patience);
+    }
+
     fn pair(&self) -> (Handle, Handle) {
         self.sim.pair()
     }
@@ -279,6 +293,10 @@ impl World for Completed {
 
     fn contents(&self, number: usize) -> Option<Vec<u8>> {
         self.sim.contents(number)
+    }
+
+    fn set_patience(&self, patience: Duration) {
+        self.sim.set_patience(patience);
     }
 
     fn pair(&self) -> (Handle, Handle) {
