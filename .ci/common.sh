@@ -65,6 +65,17 @@ need_tools() {
     cargo --version
 }
 
+# Makes a kqueue of epoll. `kqueue` has the variables that let a build use its selector, for env(1).
+make_kqueue() {
+    local at=${CARGO_TARGET_DIR:-$target}/kqueue
+    mkdir -p "$at/lib"
+    # Optimised a little, or the tests with thousands of connections take their time.
+    limit 60 cc -shared -fPIC -O2 -Wall -Wextra -Werror -o "$at/lib/libkqueue.so" .ci/kqueue.c \
+        -lpthread
+    kqueue=(CARGO_TARGET_DIR="$at" LD_LIBRARY_PATH="$at/lib"
+        RUSTFLAGS="--cfg windlass_kqueue -L native=$at/lib")
+}
+
 declare -A installing=()
 
 # Begins to install a subcommand of cargo that is missing. It compiles for minutes and is needed
