@@ -343,6 +343,33 @@ fn work_is_told_to_end_once() {
     b.expect_all_ended();
 }
 
+/// The ring has 1024 requests at a time: threads do what comes beyond them, and `explain` says so.
+#[test]
+fn what_a_full_ring_cannot_take_is_done_by_threads() {
+    const MOST: u64 = 1024;
+    const BEYOND: u64 = 40;
+    let directory = Directory::new();
+    let mut b = bench(epoll().file_backend(FileBackend::Uring));
+    let file = b.open_file(directory.at("a"), DIRECT);
+    let all = pattern(16 << 10, 1);
+    b.write_at(file, AlignedBuf::from_slice(&all, 4096), 0);
+    let taken = row(&b, RING).2;
+    // Without a wait in between, no answer makes room.
+    let read = |i| Op::read_at(file, page(), i % 4 * 4096).token(i);
+    let open: Vec<_> = (0..MOST + BEYOND).map(|i| b.submit(read(i))).collect();
+    let rows = b.watcher.explain().rows;
+    let full = "the kernel already had the most requests at a time";
+    let beyond = rows.iter().find(|row| row.reason == full).expect("there is a row");
+    assert_eq!((beyond.mechanism.as_str(), beyond.count), ("threads", BEYOND));
+    for ticket in open {
+        let c = b.end(ticket);
+        let at = c.token as usize % 4 * 4096;
+        expect_same(&expect_read(c), &all[at..at + 4096]);
+    }
+    assert_eq!(row(&b, RING).2, taken + MOST);
+    b.expect_all_ended();
+}
+
 /// A ring that is denied while its queue is full: what was about to be queued fails as well.
 #[test]
 fn a_named_ring_that_is_full_is_not_replaced_either() {

@@ -494,3 +494,6 @@ unsafe impl Calls for OsCalls {
         Some(descriptor::borrow(fd))
     }
 }
+
+#[cfg(test)]
+mod tests;
