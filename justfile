@@ -9,6 +9,10 @@ gate:
 nightly minutes="300":
     MINUTES={{minutes}} .ci/nightly
 
+# A shard of mutants: today's, or one such as 7/200
+mutants shard="":
+    .ci/mutants {{shard}}
+
 # The raw loops and the peers beside windlass: echo, files, memory, all
 compare suite="echo":
     cargo run --release --manifest-path bench/Cargo.toml -- {{suite}}
