@@ -19,7 +19,7 @@ struct DenialCount {
 }
 
 impl Batches {
-    /// Whether a filter denies the call: datagrams go one by one.
+    /// Whether a filter denies the call. Then datagrams are received and sent one by one.
     pub(super) fn are_denied(&self, sends: bool) -> bool {
         self.0[usize::from(sends)].row >= FILTER
     }

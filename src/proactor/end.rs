@@ -1,4 +1,5 @@
-//! Ends: how operations leave their queues, and sources the table.
+//! Ends of operations and sources: an operation leaves its queue with a completion, a source leaves
+//! the table.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -12,8 +13,8 @@ use crate::source::SourceKind;
 use crate::table::Entry;
 
 impl<K: Kernel> Proactor<K> {
-    /// Delivers the result of the head of the reads: the final one, or with `more` if the operation
-    /// goes on.
+    /// Delivers a result of the read at the head of the queue. The result is final unless the read
+    /// is multishot.
     #[inline(always)]
     pub(super) fn finish_read(&mut self, index: u32, slot: u32, result: Result<Done, Error>) {
         let op = &mut self.ops[slot];
@@ -69,13 +70,14 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends an operation that does not end well, with the bytes that it has moved.
+    /// Ends an operation with the error `kind` and the bytes that it has moved. If the kernel or a
+    /// thread has the operation and it cannot be taken back, this only asks for its end.
     #[cold]
     #[inline(never)]
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
         let op = &self.ops[slot];
         if op.in_flight != InFlight::No {
-            // The kernel is asked once: it answers each time.
+            // The kernel answers every request to stop, so it is asked only once.
             let told = op.in_flight.ending().is_some();
             if told || !op.code.is_file() || !self.withdraw(slot) {
                 return self.stop(slot, kind);
@@ -110,10 +112,11 @@ impl<K: Kernel> Proactor<K> {
             Family::Connect => self.close_source(index),
             Family::Close => self.close_failed(index, code),
             _ if code.tears() && moved > 0 && !ends_source(kind) => {
-                // A hole in the stream: the writes queued behind it must not go out.
+                // The stream has a hole now: the writes queued behind it must not go out.
                 while self.sources[index].writes.head != NIL {
                     let head = self.sources[index].writes.head;
-                    // The kernel has answered: the operation ends as it was told to.
+                    // The kernel has answered for all writes of the message, so none of them is in
+                    // flight.
                     self.ops[head].in_flight = InFlight::No;
                     self.fail(head, ErrorKind::Torn);
                 }
@@ -125,7 +128,7 @@ impl<K: Kernel> Proactor<K> {
         if code.is_read() {
             self.note_pause(index);
         }
-        // A range that a thread reads for has kept those behind it waiting.
+        // The writes behind a `send_file` had to wait while a thread read for it.
         let freed = code.family() == Family::SendFile && self.sources[index].can_write();
         let is_write = code.queues() || code.family() == Family::Close;
         if is_write && self.need_no_room(index) || freed {
@@ -150,7 +153,8 @@ impl<K: Kernel> Proactor<K> {
         needs_none
     }
 
-    /// A read that waited for a lease may be gone; what is behind it may need none.
+    /// Ends the wait for a lease: the read that waited may be gone, and the next read may need no
+    /// lease.
     #[cold]
     pub(super) fn stop_waiting(&mut self, index: u32) {
         if index == NIL || !self.sources[index].has(WAITING) {
@@ -163,7 +167,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Bytes of queued writes are out, or will never be.
+    /// Subtracts `bytes` of queued writes, which were sent or never will be.
     #[inline]
     pub(super) fn unqueue(&mut self, index: u32, bytes: u32) {
         let state = &mut self.sources[index];
@@ -174,22 +178,21 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The time of an operation has come.
+    /// The time of an operation has come: a timer fires, any other operation ends.
     pub(super) fn expire(&mut self, slot: u32) {
         let op = &self.ops[slot];
         match op.code.family() {
             Family::Connect if op.count == OF_SOURCE => self.expire_connect(slot),
-            // Its own time, not its deadline.
+            // This is the timer's own time, not its deadline.
             Family::Timer if op.count == 0 => self.fire(slot),
             _ if self.ends_in_last_try(slot) => {}
             _ => self.fail(slot, ErrorKind::Deadline),
         }
     }
 
-    /// Tries an operation whose time has come once more where what it waits for may be there
-    /// already: its source stands in the ready queue but the turn's share was used up before it,
-    /// the selector had more to tell than one wait takes, or bytes may stand behind passed
-    /// descriptors. True when the operation has ended.
+    /// Tries an overdue operation once more if what it waits for may already be there: its source
+    /// is in the ready queue, but the turn's bytes ran out first; or the last wait was full of
+    /// events; or bytes may stand behind passed descriptors. True if the operation has ended.
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
         let op = &self.ops[slot];
         let (index, generation) = (op.source, op.generation());
@@ -222,8 +225,8 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
-    /// Serves the queue if it may hold the submission of this ticket: another thread may have
-    /// handed the ticket to the program before the loop took the request.
+    /// Takes the requests of other threads if the submission of this ticket may be among them:
+    /// another thread may have told the program the ticket before the loop took the request.
     pub(super) fn take_submitted(&mut self, ticket: Ticket) {
         let kept = self.ops.table.find(ticket.index(), ticket.generation());
         if !self.inbox.serving && kept.is_some_and(|op| op.reserved) {
@@ -277,7 +280,7 @@ impl<K: Kernel> Proactor<K> {
         count
     }
 
-    /// Ends every operation of a source, each queue in its order; its connect first.
+    /// Ends every operation of a source: first its connect, then each queue in its order.
     pub(super) fn end_operations(&mut self, index: u32, kind: ErrorKind) {
         let connects = self.sources[index].fd < 0;
         let failed = if connects { self.end_connect_of(index, kind) } else { None };
@@ -290,12 +293,13 @@ impl<K: Kernel> Proactor<K> {
     /// Ends the operations in the queues of a source, each queue in its order.
     pub(super) fn end_queues(&mut self, index: u32, kind: ErrorKind) {
         self.fail_reads(index, kind);
-        // Drains before the writes: with these nothing is queued, but nothing has drained.
+        // Operations that wait for a drain end before the writes: once the writes have ended no
+        // bytes are queued, but nothing was drained.
         let mut slot = self.sources[index].polls;
         while slot != NIL {
             // Work on a file that has begun stays.
             let next = self.ops[slot].next;
-            // A timer of a source whose connect has failed goes on: it has waited for a time only.
+            // A timer outlives the failed connect of its source, because it waits only for a time.
             let is_timer = self.ops[slot].code.family() == Family::Timer;
             let stays = matches!(kind, ErrorKind::Os(_)) && is_timer;
             if !stays {
@@ -349,15 +353,16 @@ impl<K: Kernel> Proactor<K> {
         self.close_source(index);
     }
 
-    /// Whether kernel or workers have something of a source, so that its descriptor must stay.
+    /// Whether the kernel or a worker has an operation of the source. Then its descriptor must stay
+    /// open.
     fn is_in_kernel(&self, index: u32) -> bool {
         let state = &self.sources[index];
         state.has(READ_BUSY | WRITE_BUSY)
             || state.kind() == SourceKind::File && self.is_at_work(index)
     }
 
-    /// Whether nothing of a source is left to do, here or in the kernel: it can be closed at once.
-    /// (To close a file may take long.)
+    /// Whether a source can be closed at once: it has no operations, here or in the kernel, and is
+    /// no file. (Closing a file may take long.)
     #[inline]
     pub(super) fn is_done_with(&self, index: u32) -> bool {
         const LEFT: u32 = INLINE_READ | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
@@ -365,14 +370,14 @@ impl<K: Kernel> Proactor<K> {
         !state.has(LEFT) && state.polls == NIL && state.kind() != SourceKind::File
     }
 
-    /// Closes the descriptor of a source without operations and vacates its place.
+    /// Closes the descriptor of a source without operations and vacates its slot.
     pub(super) fn close_source(&mut self, index: u32) {
         self.sources.observe_forks();
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
-            // Closing the last descriptor ends the registration; a duplicate, also another
-            // process's, would keep it alive, and so does a kernel that holds the file.
+            // Closing the last descriptor ends the registration. A duplicate, also one in another
+            // process, keeps it alive, and so does a kernel that holds the file.
             let kept = K::COMPLETES || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
@@ -404,7 +409,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let sources: Vec<u32> = self.sources.table.occupied().collect();
         for &index in &sources {
-            // A connect's source vacates its place when the operation ends.
+            // The source of a connect vacates its slot when the operation ends.
             self.end_operations(index, ErrorKind::Closed);
         }
         if self.kernel_ops.busy > 0 {
@@ -437,7 +442,8 @@ impl<K: Kernel> Proactor<K> {
         let sources: Vec<u32> = self.sources.table.occupied().collect();
         for index in sources {
             if self.sources[index].kind() == SourceKind::File && self.is_at_work(index) {
-                // A thread is still at it: the number must not become another file's.
+                // A thread still uses the descriptor, so its number must not be given to another
+                // file.
                 continue;
             }
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
@@ -452,13 +458,13 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// Whether this end of an operation is that of its source.
+/// Whether an operation that ends this way ends because its source does.
 fn ends_source(kind: ErrorKind) -> bool {
     use ErrorKind::{Aborted, Closed, Forked, Overflow};
     matches!(kind, Aborted | Closed | Forked | Overflow)
 }
 
-/// Bytes of a write that are not out.
+/// The bytes of a write that were not sent.
 fn unsent(op: &Operation) -> u32 {
     match op.code.family() {
         Family::SendFile => op.count - op.moved,

@@ -1,21 +1,22 @@
-//! Events of a selector: they are applied to their sources, and the usual one runs at once.
+//! Events of a selector: each event is applied to its source, and the usual one runs its source at
+//! once.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
 //! The number of bytes that a kernel reports becomes the length of a lease: implementers of
-//! `Kernel` promise that it is right. The usual read puts its completion where room was made for it
-//! before.
+//! `Kernel` promise that it is right. The usual read writes its completion into room that the batch
+//! has reserved.
 
 use super::*;
 use crate::source::SourceKind;
 
-/// Most events that a selector takes in one wait, whatever it is told.
+/// The most events that a selector takes in one wait, whatever the setting is.
 pub(super) const MOST_EVENTS: usize = 1 << 16;
 
 impl<K: Kernel> Proactor<K> {
-    /// Applies the events of a select. The usual source (P3: it has its event now) runs at once,
-    /// other sources enter the ready queue.
+    /// Applies the events of a select. The usual source (P3: its event is applied first) runs at
+    /// once; other sources enter the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
         self.stats.events += count as u64;
         self.sched.select_was_full = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
@@ -31,8 +32,8 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             }
             let (key, ready) = self.kernel.event(i);
-            // SAFETY: room for as many completions as there are events was made, and is made again
-            // by what adds others.
+            // SAFETY: the batch has reserved room for one completion per event. Code that adds
+            // other completions reserves this room again.
             if !unsafe { self.run_inline_read(key, ready) } {
                 self.enqueue_ready(key);
             }
@@ -67,8 +68,8 @@ impl<K: Kernel> Proactor<K> {
         }
         state.flags |= QUEUED;
         if state.kind() == SourceKind::Listener {
-            // Connections first, or a storm of them meets retransmissions; the others keep their
-            // order.
+            // Listeners run first, so that a storm of connections does not end in retransmissions.
+            // Other sources keep their order.
             self.sched.ready.push_front(source);
         } else {
             self.sched.ready.push_back(source);

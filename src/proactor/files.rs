@@ -1,4 +1,4 @@
-//! What a driver knows of the work on files, and of jobs: what kernel and threads have.
+//! The bookkeeping of file work and jobs: which of them threads have, and which the kernel has.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use crate::file::ListVectors;
 use crate::file::work::WorkItem;
 use crate::workers::{JobHandle, Workers};
 
-/// Work that was handed over.
+/// A job that a thread or the kernel has.
 pub(super) enum Hired {
     /// To a thread.
     Thread(JobHandle<WorkItem>),
@@ -19,23 +19,24 @@ pub(super) enum Hired {
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) workers: Option<Workers<WorkItem>>,
-    /// What workers have, or the kernel instead of them, by place.
+    /// The jobs that workers have, or the kernel instead of workers, by slot.
     pub(super) jobs: HashMap<u32, Hired>,
-    /// Places whose kernel would have had to wait, while the workers had as many jobs as may be.
+    /// The slots of operations that the kernel handed back while the workers had the most jobs that
+    /// they may have.
     pub(super) parked: VecDeque<u32>,
-    /// The vectors of the lists that the kernel has, by place.
+    /// The vectors of the lists that the kernel has, by slot.
     pub(super) lists: HashMap<u32, ListVectors>,
     /// Empty vectors, kept for their memory.
     pub(super) spare_lists: Vec<ListVectors>,
-    /// Operations that the kernel has.
+    /// The number of operations that the kernel has.
     pub(super) in_kernel: u32,
-    /// How much work the kernel has instead of threads.
+    /// The number of tasks that the kernel has instead of threads.
     pub(super) tasks: usize,
-    /// What threads read for sockets, by the sockets' places.
+    /// What threads read ahead for `send_file`, by the slot of the socket.
     pub(super) fetches: HashMap<u32, Fetch>,
-    /// The files, by place, whose descriptors threads have for that, by the number of the fetch.
+    /// For each number of a fetch, the slot of the file whose descriptor its thread uses.
     pub(super) reading: HashMap<u32, u32>,
-    /// The last such number.
+    /// The number of the last fetch.
     pub(super) serial: u32,
     pub(super) counts: FileCounts,
 }
@@ -61,15 +62,17 @@ pub(super) struct FileCounts {
     /// Operations that were given to the kernel, and those that it handed back.
     pub(super) started: u64,
     pub(super) handed_back: u64,
-    /// Operations and tasks that were given to workers, and writes among them that go one by one.
+    /// Operations and tasks that were given to workers; and those of them that run one after the
+    /// other for each file.
     pub(super) jobs: u64,
     pub(super) in_a_row: u64,
-    /// Pieces of files that were read before they were sent.
+    /// Pieces of files that threads read before they were sent.
     pub(super) fetches: u64,
 }
 
 impl Files {
-    /// Operations that threads have or wait for, or the kernel has instead of them.
+    /// The number of operations that threads have, that wait for a thread, or that the kernel has
+    /// instead of threads.
     pub(super) fn at_work(&self) -> usize {
         self.jobs.len() + self.parked.len()
     }

@@ -1,5 +1,5 @@
-//! A forked child: what the kernel, threads and the selector knew was the parent's, and begins
-//! anew.
+//! Rebuilding the driver in a forked child. The parent keeps its kernel object, its threads and
+//! their work; the child begins with new ones.
 
 use super::*;
 use crate::deadline::Deadlines;
@@ -26,7 +26,7 @@ const KEPT: u32 = CLOSING
     | KIND_MASK;
 
 impl<K: Kernel> Proactor<K> {
-    /// Makes a forked child's copy its own; nothing where there was no fork.
+    /// Makes the driver usable in a forked child. Does nothing if the process was not forked.
     pub(super) fn renew(&mut self) -> io::Result<()> {
         if self.check_fork().is_ok() {
             return Ok(());
@@ -62,8 +62,8 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Ends what the parent has submitted, in the order of its queues, and gives up the ids that
-    /// its other threads had.
+    /// Ends the operations that the parent has submitted, in the order of their queues, and vacates
+    /// the ids that were reserved for the parent's other threads.
     fn end_parents(&mut self, mut parents: Remote) {
         for index in self.sources.table.occupied().collect::<Vec<_>>() {
             self.sources[index].flags &= KEPT;
@@ -87,7 +87,7 @@ impl<K: Kernel> Proactor<K> {
                 self.ops.table.vacate(slot);
                 continue;
             }
-            // An operation that was told to end does so, in the way that it was told.
+            // An operation that was already told to end ends for that reason.
             let ending = std::mem::replace(&mut op.in_flight, InFlight::No).ending();
             ended.extend(ending.map(|kind| (slot, op.generation(), kind)));
         }
@@ -101,7 +101,8 @@ impl<K: Kernel> Proactor<K> {
                 self.vacate_source(index);
                 continue;
             }
-            // A connect's source vacates its place when the operation ends: then it has no flags.
+            // The source of a connect vacates its slot when the operation ends, and then has no
+            // flags.
             self.end_operations(index, ErrorKind::Forked);
             // The parent's children are not this process's.
             let is_child = self.sources[index].kind() == SourceKind::Child;
@@ -117,14 +118,15 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// What other threads of the parent had queued: their sources are there, their operations end.
+    /// Serves a request that another thread of the parent had queued: a source is attached, an
+    /// operation ends.
     fn inherit(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
                 self.vacate_reserved(ticket);
                 self.refuse_reserved(ticket, op, Reason::Forked);
             }
-            // It ends anyway.
+            // The operation that this request names ends anyway.
             Request::Cancel(_) | Request::Reschedule(..) => {}
             request => self.serve(request),
         }

@@ -27,19 +27,19 @@ use super::*;
 use crate::clock::ns_of_duration;
 use crate::error::ErrorKind;
 
-/// How many parts of a timeout a source may be late by, and the least that it may be late by.
+/// A timeout may be late by a sixteenth of it, or by `LEAST_STEP_NS` if that is more.
 const PARTS: u64 = 16;
 const LEAST_STEP_NS: u64 = 100_000_000;
 /// The shortest timeout.
 const SHORTEST_NS: u64 = 1_000_000;
 /// The longest one: 292 years.
 const LONGEST_NS: u64 = i64::MAX as u64;
-/// A class counts in units of which a stamp can tell apart so many: those of a timeout and four
-/// steps.
+/// The number of units that a timeout and four steps take up at most. A stamp can tell twice as
+/// many apart.
 const UNITS: u64 = 1 << 15;
-/// When the last look was so many units ago, a stamp may have wrapped.
+/// If the last look was so many units ago, a stamp may have wrapped.
 const MOST_UNITS: u64 = UNITS * 9 / 10;
-/// The most sources that one turn looks at, and the most places among which it looks for them.
+/// The most sources that one turn looks at, and the most slots in which it looks for them.
 const LOOKS: u32 = 1024;
 const PLACES: u32 = 32 << 10;
 /// The number of classes.
@@ -81,12 +81,12 @@ struct IdleClass {
     sources: u32,
     /// When the sweep looks next, or `ASLEEP`.
     next_ns: u64,
-    /// When it began to look last, and for how long it had not.
+    /// When the last look began, and how long after the look before it.
     looked_ns: u64,
     gap_ns: u64,
     /// When the last clock began to run.
     began_ns: u64,
-    /// The sweep that is under way looks at it.
+    /// The current sweep looks at this class.
     due: bool,
 }
 
@@ -131,7 +131,7 @@ impl IdleClass {
             Clock::Begins => now_ns.saturating_sub(self.began_ns),
             _ => self.gap_ns,
         };
-        // After so long a time a stamp says nothing any more.
+        // After so long a gap a stamp may have wrapped: only the gap counts.
         let long = self.gap_ns / self.unit_ns >= MOST_UNITS && since_ns >= self.timeout_ns;
         long || u64::from(self.idle(now_ns, entry.stamp)) >= self.units
     }
@@ -200,7 +200,7 @@ impl Idle {
         *self.entry(index).expect("its page was just made") = entry;
     }
 
-    /// A source has no timeout any more, if it had one.
+    /// Removes a source from its class, if it has a timeout.
     #[inline]
     pub(super) fn leave(&mut self, index: u32) {
         if self.sources > 0 {
@@ -225,7 +225,7 @@ impl Idle {
         }
     }
 
-    /// The sweep that is under way, or begins: from which place it goes on.
+    /// Begins a sweep, or continues the one under way. Returns the slot at which it goes on.
     fn begin(&mut self, now_ns: u64) -> u32 {
         if let Some(cursor) = self.cursor {
             return cursor;
@@ -243,7 +243,7 @@ impl Idle {
         0
     }
 
-    /// When the sweep is due: now, while it is under way.
+    /// When the sweep is due: now, if one is under way.
     fn due_ns(&self, now_ns: u64) -> u64 {
         let next = self.classes.iter().map(|class| class.next_ns).min().unwrap_or(ASLEEP);
         if self.cursor.is_some() { now_ns } else { next }
@@ -267,7 +267,8 @@ impl<K: Kernel> Proactor<K> {
             None => None,
         };
         if let Some(class) = class {
-            // Before it leaves its old class, which may be the same.
+            // Count the source before it leaves its old class, which may be the same: a class
+            // without sources has no next look.
             self.time.idle.sources += 1;
             self.time.idle.classes[class].sources += 1;
             self.time.idle.leave(index);
@@ -289,7 +290,7 @@ impl<K: Kernel> Proactor<K> {
         state.has_reads() && !state.has(WAITING)
     }
 
-    /// A read was submitted, or waits for a lease no more.
+    /// A read was submitted, or no longer waits for a lease.
     #[inline]
     pub(super) fn note_read(&mut self, index: u32) {
         if self.sources[index].has(QUIET) {
@@ -373,7 +374,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends the loop's sleep when the sweep is due: a pause of no source.
+    /// Ends the loop's sleep when the sweep is due, by a pause that belongs to no source.
     pub(super) fn wake_for_idle(&mut self) {
         let next_ns = self.time.idle.next_ns;
         self.time.paused.retain(|pause| !pause.source.is_none());
@@ -419,7 +420,7 @@ impl<K: Kernel> Proactor<K> {
         } else if entry.clock == Clock::Stands {
             return;
         } else if class.is_over(now_ns, entry) {
-            // Bytes may be there after all.
+            // The last attempt may find bytes: then the class needs another look.
             class.next_ns = next_ns;
             return self.end_idle(index);
         } else {
@@ -433,7 +434,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The reads of a source that was idle for too long end, unless bytes are there after all.
+    /// Ends the reads of a source that was idle for too long, unless a last attempt moves bytes.
     fn end_idle(&mut self, index: u32) {
         let name = self.sources[index].name(index);
         let state = &mut self.sources[index];

@@ -5,7 +5,8 @@ use crate::remote::Remote;
 /// The requests of other threads to a driver.
 pub(super) struct Inbox {
     pub(super) remote: Remote,
-    /// The next turn begins with requests: other threads take the loop for asleep, or wait for ids.
+    /// The next turn takes requests first: other threads believe that the loop sleeps, or wait for
+    /// ids.
     pub(super) is_due: bool,
     /// A request is being served.
     pub(super) serving: bool,

@@ -1,5 +1,5 @@
-//! Recovery when a kernel has lost answers: the driver takes everything back, and ends the
-//! operations that the kernel no longer knows.
+//! Recovery when a kernel has lost answers: the driver takes all operations back, and ends those
+//! that the kernel no longer knows.
 //!
 //! ```text
 //!   apply ──has_lost──▶ recall, until nothing is left ──▶ what was never answered ends with EIO
@@ -96,7 +96,8 @@ impl<K: Kernel> Proactor<K> {
                     op.moved = 0;
                     self.leave(slot);
                 }
-                // A cancelled write that may be out must not look like one that moved nothing.
+                // A cancelled write may have been sent. It must not complete like a write that
+                // moved nothing.
                 let ending = told.ending().filter(|_| kind == ErrorKind::Torn);
                 self.fail(slot, ending.unwrap_or(kind));
                 if left {

@@ -4,17 +4,17 @@ use super::ops::Expected;
 use crate::address::Address;
 use crate::buf::swap::Pool;
 
-/// Addresses that are kept for their memory, at most.
+/// The most addresses that are kept for their memory.
 const KEPT: usize = 64;
 
 /// Swap buffers, and memory for what comes beside bytes.
 pub(super) struct Memory {
     pub(super) pool: Pool,
-    /// Takes what of a message does not fit into the swap buffer at hand.
+    /// Takes the part of a message that does not fit into the current swap buffer.
     pub(super) spill: Vec<u8>,
-    /// What the next call for several datagrams is likely to find.
+    /// How many datagrams, and how long ones, the next call is likely to find.
     pub(super) expected: Expected,
-    /// Memory of addresses that have served.
+    /// Addresses that are unused, kept for their memory.
     pub(super) addresses: Vec<Address>,
 }
 

@@ -1,6 +1,6 @@
-//! Completions on readiness: an operation is tried at once, unless nothing speaks for its success;
-//! what would block waits in its source's queue until the selector says that it is worth another
-//! try.
+//! Completions on a readiness selector. An operation is tried at submission if it may succeed. One
+//! that would block waits in the queue of its source until the selector reports that another
+//! attempt is worthwhile.
 //!
 //! ```text
 //!   submit ──▶ attempt ──done──────────────────────────────▶ batch ──▶ complete
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants: (P1) an operation is in exactly one queue of its source (or none, for timers and
-//! nops) from its acceptance until its final completion is put into the batch, and its place is
+//! nops) from its acceptance until its final completion is put into the batch, and its slot is
 //! vacated at that moment; (P2) a direction that has operations but is not worth trying has a
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
@@ -106,7 +106,7 @@ use submit::{MOST_BYTES, check_len, check_most};
 use time::{Pause, Time};
 use waits::MEMORY_PAUSE_NS;
 
-/// What one source writes, or reads from the page cache, before others have their turn, at most:
+/// The most bytes that one source writes, or reads from the page cache, before other sources run:
 /// some tens of microseconds of copying.
 const MOST_COPIED: usize = 256 << 10;
 
@@ -122,7 +122,7 @@ pub struct Proactor<K: Kernel> {
     ops: Operations,
     /// Which source runs next, and which one waits for memory or room.
     sched: Scheduler,
-    /// The clock, and what a time ends besides operations.
+    /// The clock, pauses and idle timeouts.
     time: Time,
     /// Memory for what is received.
     memory: Memory,
@@ -139,7 +139,8 @@ pub struct Proactor<K: Kernel> {
 
 /// The handle by which other threads reach a proactor on this kernel.
 fn remote<K: Kernel>(config: &Config, kernel: &K) -> Remote {
-    // What is kept for other threads is not there for this one: the largest part of a table stays.
+    // The loop itself cannot use ids that are reserved for other threads, so it keeps most of each
+    // table.
     let share =
         |limit: u32| config.id_reserve.min(limit as usize / 4).max(1).min(limit as usize - 1);
     let (sources, tickets) =
@@ -242,7 +243,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(source)
     }
 
-    /// Puts a handle of this kernel into an occupied place.
+    /// Puts a handle of this kernel into an occupied slot.
     fn open(&mut self, index: u32, handle: Handle, flags: u32) {
         self.sources.observe_forks();
         // A descriptor that no driver has made may have duplicates.
@@ -270,7 +271,7 @@ impl<K: Kernel> Complete for Proactor<K> {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// Delivers all that is done.
+    /// Delivers all completions.
     #[inline]
     fn deliver(&mut self, out: &mut Completions) -> usize {
         self.outbox.delivered_accepts = self.outbox.accepted;
@@ -333,7 +334,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
-        // Before anything is bound.
+        // Check before the kernel binds the address.
         self.check_room()?;
         let handle = self.kernel.calls_mut().listen(address, options)?;
         Ok(self.adopt(handle, 0)?)
@@ -412,7 +413,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         if let Some(reason) = state.why_no_descriptor() {
             return Err(reason);
         }
-        // Code that has the descriptor can duplicate it.
+        // Code that has the descriptor may duplicate it.
         state.flags |= DUPLICATED;
         let fd = state.fd;
         self.kernel.calls().borrow(fd).ok_or(Reason::NoDescriptor)
@@ -498,10 +499,10 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn next_timeout(&mut self) -> Option<Duration> {
         if !self.sched.waits.is_empty() && self.check_fork().is_ok() {
-            // The program may have made room, or given memory back, since the last turn.
+            // The program may have vacated slots or returned memory since the last turn.
             self.retry_between_turns();
         }
-        // The next wait learns what became of the connections that were delivered.
+        // The next wait learns whether the program has attached the connections delivered last.
         let settles = self.outbox.delivered_accepts > 0 && self.sched.waits.has_accepts();
         let quiet = self.outbox.batch.is_empty() && !self.sched.has_ready() && !settles;
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
@@ -551,18 +552,18 @@ impl<K: Kernel> Driver for Proactor<K> {
 
 impl<K: Kernel> Drop for Proactor<K> {
     fn drop(&mut self) {
-        // Where nothing is in the kernel, memory can go at once.
+        // If neither the kernel nor a thread has work, memory can be freed at once.
         let at_work =
             self.kernel_ops.busy as usize + self.files.at_work() + self.files.reading.len();
         let begun = K::COMPLETES || at_work > 0;
         let last = Last { is_ours: self.check_fork().is_ok(), begun, proactor: self };
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
-            // One second for all of them together.
+            // One second for all steps together.
             let until_ns = proactor.kernel.now_ns().saturating_add(crate::leaked::PATIENCE_NS);
             proactor.close_all();
             if proactor.kernel_ops.busy > 0 {
-                // What has ended since it was closed.
+                // Takes the answers of operations that have ended since.
                 proactor.reap();
             }
             let left_ns = until_ns.saturating_sub(proactor.kernel.now_ns());
@@ -583,7 +584,7 @@ impl<K: Kernel> Drop for Last<'_, K> {
         let proactor = &mut *self.proactor;
         match (self.begun, self.is_ours) {
             (true, true) if proactor.kernel_ops.busy > 0 => proactor.leak(),
-            // The parent's kernel object and all that it writes to are the parent's.
+            // The kernel object and the memory that it writes to belong to the parent.
             (true, false) => proactor.kernel.abandon(),
             _ => {}
         }

@@ -17,11 +17,12 @@ pub(super) struct Operations {
     pub(super) deadlines: Deadlines,
     /// Connects that make sources, by slot.
     pub(super) races: HashMap<u32, Race>,
-    /// How many attempts of them the tables hold.
+    /// The number of entries that their attempts take in the tables.
     pub(super) attempts: u32,
-    /// The ticket that another thread has for the operation being submitted: its slot is kept.
+    /// The operation being submitted is another thread's, which has this ticket: its slot is
+    /// reserved.
     pub(super) given: Option<Ticket>,
-    /// The write being submitted exceeds its source's bound, and ends the source.
+    /// The write being submitted exceeds its source's bound and ends the source.
     pub(super) exceeds: bool,
 }
 

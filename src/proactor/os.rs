@@ -80,7 +80,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
     #[inline]
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls.counts.wait += 1;
-        // What failed at submission makes no event.
+        // A request that failed when it was submitted makes no event, so this wait must not block.
         let timeout_ns = if self.engines.flush() { Some(0) } else { timeout_ns };
         self.selector.select(timeout_ns)
     }
@@ -92,7 +92,7 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
         if !S::EDGES {
-            // The selector is told before each wait.
+            // `arm` tells the selector before each wait.
             return Ok(());
         }
         self.calls.counts.register += 1;
@@ -100,8 +100,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
         let on = if writes { on | Ready::WRITABLE } else { on };
         let errno = |e: io::Error| os_errno(&e).unwrap_or(libc::EIO);
         match self.selector.add(fd, key, on, Mode::Edge).map_err(errno) {
-            // Writes are added; or the number was registered and closed while a duplicate kept the
-            // registration alive.
+            // The descriptor is registered for reads already. Or a duplicate has kept alive the
+            // registration of a closed descriptor with the same number.
             Err(libc::EEXIST) => {
                 self.calls.counts.register += 1;
                 self.selector.modify(fd, key, on, Mode::Edge).map_err(errno)

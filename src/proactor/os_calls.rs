@@ -48,13 +48,14 @@ calls!(
 #[derive(Default)]
 pub struct OsCalls {
     pub(crate) counts: SyscallCounts,
-    /// Freed when descriptors run out, to drop a connection.
+    /// Closed when descriptors run out, so that a connection can be accepted and dropped.
     spare: Option<OwnedFd>,
     /// Listeners whose connections are neither TCP nor Unix sockets: the kind of each connection is
     /// queried.
     odd_listeners: Vec<RawFd>,
     batches: Batches,
-    /// In a cell, because a forked child takes them out of the kernel of before the fork.
+    /// In a cell, because a forked child moves them out of the parent's kernel, which it only
+    /// borrows.
     of_process: RefCell<OfProcess>,
 }
 
@@ -81,7 +82,7 @@ impl OsCalls {
             SourceKind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
         };
-        // One that blocks again is made ready anew where it is attached next.
+        // A descriptor that blocks again must be prepared anew when it is attached next.
         let ready = net::FLAGS_PER_CALL || descriptor::is_nonblocking(fd).unwrap_or(false);
         let kind = if ready { kind } else { SourceKind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
@@ -200,8 +201,8 @@ unsafe impl Calls for OsCalls {
                 Ok((kind, true))
             }
             (SourceKind::Pollable, true) => Ok((SourceKind::SharedPollable, false)),
-            // accept4(2) knows no flag like MSG_DONTWAIT: connections cannot be taken, only waited
-            // for.
+            // accept4(2) has no flag like MSG_DONTWAIT, so the driver can only wait for
+            // connections, not take them.
             (SourceKind::Listener, true) => Ok((SourceKind::SharedPollable, false)),
             // macOS does not know that flag either.
             (_, true) => Err(Reason::Unsupported),
@@ -386,7 +387,7 @@ unsafe impl Calls for OsCalls {
             Some(socket) => {
                 let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::ENOTSOCK);
                 net::quiet(socket.as_raw_fd());
-                // It may be of any kind.
+                // The program's socket may be of any kind.
                 let kind = descriptor::kind_of(socket.as_raw_fd()).map_err(errno)?;
                 descriptor::set_nonblocking(socket.as_raw_fd(), true).map_err(errno)?;
                 (socket, kind)
@@ -405,9 +406,10 @@ unsafe impl Calls for OsCalls {
         self.counts.connect += 1;
         match -net::connect(fd, to.raw()) as i32 {
             0 => Ok(Connecting::Done),
-            // A signal came: the connection goes on as if EINPROGRESS had been said (connect(2)).
+            // A signal came. The connection goes on, as after EINPROGRESS (connect(2)).
             libc::EINPROGRESS | libc::EINTR => Ok(Connecting::GoesOn),
-            // The backlog is full (unix(7)); internet sockets say it when ports have run out.
+            // On a Unix socket this means that the backlog is full (unix(7)); on an internet
+            // socket, that ports have run out.
             libc::EAGAIN if to.raw().is_unix() => Ok(Connecting::Full),
             errno => Err(errno),
         }

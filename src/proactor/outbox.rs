@@ -1,4 +1,4 @@
-//! What a driver has for its program: completions that wait for delivery, and the last refusal.
+//! What a driver hands to its program: completions that wait for delivery, and the last refusal.
 
 use std::num::NonZeroU32;
 
@@ -13,15 +13,15 @@ const PLACELESS: u32 = ENDED;
 /// The completions of a driver that wait for delivery.
 pub(super) struct Outbox {
     pub(super) batch: Batch,
-    /// Connections that need places for their sources: those in the batch, and those delivered
-    /// last.
+    /// The number of accepted connections that need slots for their sources: those in the batch,
+    /// and those delivered last.
     pub(super) accepted: usize,
     /// How many of them were delivered last.
     pub(super) delivered_accepts: usize,
     /// Numbers the tickets of operations that ended at once.
     placeless: u32,
-    /// Why the last read or write was refused, and its buffer: their answers travel in one
-    /// register.
+    /// The reason of the last refused read or write, and its buffer. They stand here so that the
+    /// answer of the submission fits into one register.
     pub(super) refusal: (Reason, Buf),
 }
 
@@ -43,7 +43,7 @@ impl Outbox {
         Ticket::from_parts(PLACELESS, NonZeroU32::new(self.placeless | 1).expect("odd"))
     }
 
-    /// Connections that were delivered are attached by now, or never will be.
+    /// Forgets the connections delivered last: the program has attached them by now, or never will.
     pub(super) fn forget_delivered(&mut self) {
         self.accepted -= std::mem::take(&mut self.delivered_accepts);
     }

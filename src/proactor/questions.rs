@@ -9,7 +9,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(super) fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Reason> {
         self.check_fork()?;
-        // Under a name that is kept for another thread nothing is queued yet.
+        // Nothing is queued yet on a source whose name is reserved for another thread.
         self.peek(source).map(|_| 0).ok_or(self.stale())
     }
 
@@ -27,7 +27,7 @@ impl<K: Kernel> Proactor<K> {
         if state.has(ABORTING) { None } else { Some(state) }
     }
 
-    /// Asks the kernel about a source: also about one that another thread has attached, whose
+    /// Asks the kernel about a source, also about one that another thread has attached and whose
     /// request the loop has not taken yet.
     pub(super) fn ask(
         &self,
@@ -51,7 +51,7 @@ impl<K: Kernel> Proactor<K> {
         answer.ok_or(self.stale())?.map_err(Reason::from_io)
     }
 
-    /// Whether the connect of this source has failed, or goes on.
+    /// Whether the connect of this source has failed or goes on.
     pub(super) fn is_unconnected(&self, source: Source) -> bool {
         let state = self.peek(source).filter(|state| !state.has(RESERVED | CONNECTING));
         state.is_some_and(|state| state.fd < 0)

@@ -42,7 +42,7 @@ impl QueuedLeases {
         self.writes.is_empty() && self.asked.is_empty()
     }
 
-    /// Takes an entry for which the time has come.
+    /// Takes an entry that is due.
     fn next(&mut self, now: u64, patience: u64) -> Option<QueuedLease> {
         let is_due = |entry: &QueuedLease, patience| entry.turn + patience <= now;
         if self.asked.front().is_some_and(|entry| is_due(entry, PATIENCE)) {
@@ -69,8 +69,8 @@ impl<K: Kernel> Proactor<K> {
         self.sched.waits.note();
     }
 
-    /// Copies the small leases of writes that have waited for `PATIENCE` turns, or if `pressing`,
-    /// of all writes: then reads wait for a swap buffer.
+    /// Copies the small leases of writes that have waited for `PATIENCE` turns. If `pressing`,
+    /// copies those of all writes, because reads wait for a swap buffer.
     #[cold]
     pub(super) fn copy_queued_leases(&mut self, pressing: bool) {
         let patience = if pressing { 0 } else { PATIENCE };

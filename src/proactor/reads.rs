@@ -1,4 +1,4 @@
-//! Reads: attempts of what takes bytes, datagrams or connections.
+//! Reads of a source: attempts of the operations that receive bytes, datagrams or connections.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -12,12 +12,12 @@ use crate::error::ErrorKind;
 use crate::source::SourceKind;
 use waits::MEMORY_PAUSE_NS;
 
-/// A read of so many bytes is one of bulk.
+/// A read of at least so many bytes suggests that its source has bulk data.
 const MUCH: u32 = 16 << 10;
 
 impl<K: Kernel> Proactor<K> {
-    /// Tries the reads of a source, once or for as long as they are worth trying and `left` bytes
-    /// and the turn allow.
+    /// Tries the reads of a source once, then again while they are worth trying and neither `left`
+    /// nor the turn's bytes are used up.
     pub(super) fn run_reads(&mut self, index: u32, left: &mut usize) {
         let mut first = true;
         while *left > 0 && (std::mem::take(&mut first) || self.sched.turn_bytes > 0) {
@@ -46,19 +46,20 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// An attempt to read answered `-errno`: blocked, paused, to be repeated, or an error.
+    /// Handles an attempt to read that answered `-errno`. The read waits for the selector, pauses,
+    /// or is tried again; only other errors are returned.
     pub(super) fn read_blocked(&mut self, index: u32, moved: isize) -> Option<ErrorKind> {
         match -moved as i32 {
             libc::EAGAIN => self.block_read(index),
             libc::EINTR => {}
-            // The kernel's memory, not the connection's.
+            // The kernel is out of memory. The connection is not at fault.
             libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS),
             errno => return Some(ErrorKind::Os(errno)),
         }
         None
     }
 
-    /// An attempt to read moved nothing: the end of the file, or `-errno`.
+    /// Handles an attempt to read that moved nothing: the end of the file, or `-errno`.
     #[inline(never)]
     pub(super) fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
         if moved < 0 {
@@ -67,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
             }
             return;
         }
-        // The end of the file; of a datagram socket that is not one: an empty datagram.
+        // 0 bytes are the end of the file. On a datagram socket, they are an empty datagram.
         if self.sources[index].kind().is_message() {
             self.sources[index].settle(index, 0, 0, false, &mut self.sched.rechecks);
             self.note_bytes(index);
@@ -78,9 +79,9 @@ impl<K: Kernel> Proactor<K> {
 }
 
 impl SourceState {
-    /// After a read that moved `len` of `room` bytes: whether another is worth trying. A short one
-    /// of a stream says that nothing is left, unless the event said more than "readable"; the
-    /// selector must know the descriptor, or nothing would say when there is more.
+    /// Notes a read that moved `len` of `room` bytes, and whether another one is worth trying. A
+    /// short read of a stream proves that no bytes are left, unless the event said more than
+    /// "readable". The descriptor must be registered, or nothing would report the next bytes.
     #[inline(always)]
     pub(super) fn settle(
         &mut self,
@@ -104,9 +105,8 @@ impl SourceState {
         }
     }
 
-    /// A short read of a Unix stream may have stopped at passed descriptors with more behind them
-    /// (unix(7)). Only recvmsg(2) says so, which would cost every read a tenth of an echo: instead
-    /// the loop reads the source once more (`rechecks`).
+    /// Queues a Unix stream for a recheck after a short read, which may have stopped at passed
+    /// descriptors with more bytes behind them (see `rechecks`).
     #[cold]
     #[inline(never)]
     pub(super) fn queue_recheck(&mut self, index: u32, rechecks: &mut Rechecks) {

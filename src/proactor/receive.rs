@@ -1,4 +1,5 @@
-//! Memory for what is received: a swap buffer, what does not fit into it, and leases on both.
+//! Memory that the driver receives into: a swap buffer, a spill for what does not fit, and leases
+//! on both.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -53,7 +54,8 @@ impl<K: Kernel> Proactor<K> {
             let (start, room) = own.room();
             return Some(Space { start, room, own: Some(own) });
         }
-        // The rest of the current chunk: the turns resume what waits as long as it has room.
+        // Reads share the rest of the current chunk. Each turn resumes reads that wait while the
+        // chunk has room.
         let shared = self.memory.pool.space().map(|(start, room)| Space { start, room, own: None });
         if shared.is_none() {
             self.wait_for_lease(index);
@@ -69,8 +71,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Memory for a message: the space at hand and, where that is less than a swap buffer, memory
-    /// behind it, because what does not fit is lost.
+    /// The targets of a message: the space that the pool has lent and, if that is less than a swap
+    /// buffer, a spill behind it. The kernel drops the part of a message that does not fit.
     pub(super) fn message_targets<'a>(
         spill: &'a mut Vec<u8>,
         pool: &Pool,
@@ -86,8 +88,8 @@ impl<K: Kernel> Proactor<K> {
         [first, unsafe { Target::from_raw(spill.as_mut_ptr(), rest) }]
     }
 
-    /// Receives into the `room` bytes at `start` that the pool has lent; of a message also what
-    /// does not fit there.
+    /// Receives into the `room` bytes at `start` that the pool has lent. The rest of a message that
+    /// does not fit there goes into the spill.
     #[inline]
     pub(super) fn receive(&mut self, index: u32, start: *mut u8, room: u32) -> Received {
         let state = &self.sources[index];
@@ -101,11 +103,11 @@ impl<K: Kernel> Proactor<K> {
         self.kernel.calls_mut().recv(state.fd, state.kind(), target)
     }
 
-    /// The `len` bytes that were received into the `room` bytes that the pool has lent and, beyond
-    /// them, into the spill; or into a chunk of the read's own.
+    /// A lease on `len` received bytes: they stand in the `room` bytes that the pool has lent and,
+    /// beyond these, in the spill; or in a chunk of the read's own.
     ///
     /// # Safety
-    /// They were, and nothing was asked of the pool since.
+    /// The bytes were received there, and the pool was not used since.
     #[inline]
     pub(super) unsafe fn lease(&mut self, len: u32, room: u32, own: Option<Lent>) -> Buf {
         if let Some(mut own) = own {

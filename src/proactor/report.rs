@@ -6,7 +6,7 @@ use super::*;
 pub(super) struct Stats {
     /// What `explain` says of the choice of the driver.
     pub(super) reason: String,
-    /// By code; of writes, those that were not out at once.
+    /// By code. Of writes, only those that were not sent at submission.
     pub(super) submitted: [u64; OpCode::COUNT],
     pub(super) messages: u64,
     pub(super) completed: u64,
@@ -30,8 +30,8 @@ pub(super) struct Stats {
     pub(super) lateness: [u64; 8],
     /// Completions after which the operation continued.
     pub(super) went_on: u64,
-    /// Sources in the table that the program does not own: in reserve for other threads, or aborted
-    /// but still occupied.
+    /// Sources in the table that the program does not own: reserved for other threads, or aborted
+    /// but still in the table.
     pub(super) hidden: u32,
     /// Bytes that the driver copied in addition to the kernel's copy.
     pub(super) copied_bytes: u64,
@@ -121,7 +121,7 @@ impl<K: Kernel> Proactor<K> {
         (in_flight as u64, sources as u64)
     }
 
-    /// The operations in flight: code, source and token of each.
+    /// The code, the source and the token of each operation in flight.
     pub(crate) fn pending(&self) -> Vec<(OpCode, Source, u64)> {
         let resting = self.sources.table.occupied().filter_map(|index| {
             let state = &self.sources[index];

@@ -1,4 +1,4 @@
-//! Requests of other threads: their handles, operations and messages become the loop's own.
+//! Requests of other threads: the loop takes their handles, operations and messages over.
 
 use std::any::Any;
 
@@ -11,14 +11,14 @@ use crate::source::SourceKind;
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;
 
-/// Marks that a request is being served, until dropped: a kernel written outside the crate may
-/// panic.
+/// Marks that a request is being served. Dropping it ends the mark even after a panic, which a
+/// kernel from outside the crate may cause.
 struct Serving<'a, K: Kernel>(&'a mut Proactor<K>);
 
 impl<K: Kernel> Drop for Serving<'_, K> {
     fn drop(&mut self) {
         self.0.inbox.serving = false;
-        // Only a panic leaves it: the next operation must not have the other thread's ticket.
+        // A ticket is left here only by a panic. The next operation must not take it.
         if let Some(ticket) = self.0.ops.given {
             self.0.settle_given(ticket);
         }
@@ -59,8 +59,8 @@ impl<K: Kernel> Proactor<K> {
         self.fill_reserve();
     }
 
-    /// Takes what other threads have queued if that attaches this source: they may have told this
-    /// thread its name before the queue did.
+    /// Takes the requests of other threads if one of them may attach this source: another thread
+    /// may have told the program the source before the loop took the request.
     pub(super) fn take_arrived(&mut self, source: Source) {
         if !self.inbox.serving
             && self.check_fork().is_ok()
@@ -103,7 +103,7 @@ impl<K: Kernel> Proactor<K> {
                 self.cancel_ticket(ticket);
             }
             Request::Reschedule(ticket, due_ns) => {
-                // It may have ended meanwhile.
+                // The operation may have ended meanwhile.
                 let _ = self.move_deadline(ticket, due_ns);
             }
             Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
@@ -115,7 +115,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// A ticket that was kept for another thread has done its service.
+    /// Vacates a slot that was reserved for another thread's ticket.
     pub(super) fn vacate_reserved(&mut self, ticket: Ticket) {
         let op = &mut self.ops[ticket.index()];
         debug_assert!(op.reserved);
@@ -128,7 +128,7 @@ impl<K: Kernel> Proactor<K> {
         debug_assert!(self.ops[ticket.index()].reserved);
         let is_cancelled = self.ops[ticket.index()].count != 0;
         if is_cancelled && op.code.family() == Family::Write {
-            // The cancel was accepted, so it is answered.
+            // The cancel was accepted, so the write must make a completion.
             op.flags &= !crate::op::QUIET;
         }
         match self.submit_in(ticket, op) {
@@ -163,12 +163,13 @@ impl<K: Kernel> Proactor<K> {
         self.stats.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);
         let error = Error::new(kind, 0, op.buf.take());
-        // A job's closure, which no completion returns.
+        // No completion returns a job's closure, so the driver drops it.
         discard(op);
         self.outbox.batch.push(Completion::new(code, source, ticket, token, Err(error)));
     }
 
-    /// The requests that other threads had queued when the watcher closed end like everything else.
+    /// Ends a request that was still queued when the watcher closed. A message is delivered all the
+    /// same.
     pub(super) fn refuse_closed(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
@@ -223,7 +224,7 @@ impl<K: Kernel> Proactor<K> {
             || {
                 let (slot, generation) = ops.table.occupy()?;
                 ops[slot].reserved = true;
-                // Not cancelled.
+                // A reserved operation is not cancelled: its `count` is 0.
                 ops[slot].count = 0;
                 Some(Ticket::from_parts(slot, generation))
             },

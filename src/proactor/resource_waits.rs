@@ -1,5 +1,5 @@
-//! Sources that wait for a resource: memory for a read, a share of it, or room in the table. And
-//! writes that hold such memory while they wait (see `queued_leases.rs`).
+//! Sources that wait for a resource: memory for a read, a share of that memory, or a slot in the
+//! table. Also the writes that hold such memory while they wait (see `queued_leases.rs`).
 //!
 //! Each resource has a first-come, first-served queue. A turn resumes as many sources as it has
 //! resources for, never all: the others would only wait again. A queue holds names of sources; it
@@ -25,7 +25,7 @@ pub(super) struct ResourceWaits {
     /// The number of reads started since the last `select`: the kernel's number of free buffers
     /// does not reflect them yet.
     pub(super) begun: usize,
-    /// Accepts that wait for a place in the table of sources.
+    /// Accepts that wait for a slot in the table of sources.
     pub(super) places: WaitQueue,
     /// Multishot reads that wait because they hold their share of the swap buffers.
     pub(super) shares: Shares,
@@ -62,7 +62,7 @@ impl ResourceWaits {
         self.begun > 0 && !self.buffers.is_empty()
     }
 
-    /// Whether accepts wait for a place.
+    /// Whether accepts wait for a slot.
     pub(super) fn has_accepts(&self) -> bool {
         !self.places.is_empty()
     }

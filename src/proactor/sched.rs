@@ -1,4 +1,4 @@
-//! Which source runs next: the queues of sources that are worth trying, and the shares of a turn.
+//! The scheduler: which source runs next, and how much a turn and each source may do.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use super::state::{FULL, QUEUED, SourceState};
 use crate::source::Source;
 use crate::table::NIL;
 
-/// Completions that are delivered, while there are some, before the kernel is asked again.
+/// After so many completions without a `select`, a turn asks the kernel for events.
 const EVENT_INTERVAL: usize = 64;
 
-/// So many bytes of bulk count like a completion towards asking the kernel again.
+/// So many bytes of bulk data count as one completion towards the next `select`.
 const BULK_BYTES: usize = 8 << 10;
 
-/// The queues of sources, and what is left of a turn.
+/// The queues of sources, and the rest of a turn's bytes.
 pub(super) struct Scheduler {
     /// Sources with something worth trying, by name, each at most once.
     pub(super) ready: VecDeque<Source>,
-    /// Those of which more of the same is to be read, in bulk: they run when the others have.
+    /// Sources whose last read was large and perhaps left bytes. They run after the others.
     pub(super) bulk: VecDeque<Source>,
-    /// Sources whose reads wait for a lease or whose accepts wait for room.
+    /// Sources whose reads wait for a lease, or whose accepts wait for a slot.
     pub(super) waits: ResourceWaits,
     /// Unix streams that are read once more, as a short read may have left bytes behind.
     pub(super) rechecks: Rechecks,
@@ -30,9 +30,9 @@ pub(super) struct Scheduler {
     completions_since_select: usize,
     /// Bytes that this turn may still move before it delivers.
     pub(super) turn_bytes: isize,
-    /// The source that ran last in bulk, and what is left of its share.
+    /// The source that ran last from `bulk`, and the rest of its share.
     current_bulk: (u32, usize),
-    /// The last turn that had completions to deliver left bulk alone: the next such one does not.
+    /// The last turn that had completions to deliver skipped `bulk`. The next such turn runs it.
     skipped_bulk: bool,
 }
 
@@ -51,14 +51,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a source stands in a queue.
+    /// Whether any source is queued.
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || !self.bulk.is_empty()
     }
 
-    /// Puts a source that is worth trying into its queue: at the end, or at the head if it ran
-    /// last, in bulk, and what ended was not its share but the turn's.
+    /// Puts a source that is worth trying into its queue, at the end. A source with bulk data goes
+    /// to the head if it ran last and the turn's bytes were used up before its share was.
     #[inline]
     pub(super) fn enqueue(&mut self, index: u32, state: &mut SourceState) {
         if !state.has(QUEUED) {
@@ -78,10 +78,11 @@ impl Scheduler {
         }
     }
 
-    /// The next source with bulk, and its share: a new one, unless it ran last and has some left.
+    /// Takes the next source with bulk data. It gets a new share, unless it ran last and has some
+    /// of its share left.
     pub(super) fn next_bulk(&mut self, source_budget: usize, turn_budget: usize) -> Option<Bulk> {
         let source = self.bulk.pop_front()?;
-        // The kernel is asked in between: others may have something.
+        // Bulk data brings the next `select` closer, because other sources may have events.
         self.completions_since_select += turn_budget / BULK_BYTES;
         if self.current_bulk.0 != source.index() || self.current_bulk.1 == 0 {
             self.current_bulk = (source.index(), source_budget);
@@ -89,25 +90,25 @@ impl Scheduler {
         Some(Bulk { source, share: self.current_bulk.1 })
     }
 
-    /// The source that ran last in bulk has this much of its share left.
+    /// Notes how much of its share the source that ran last from `bulk` has left.
     pub(super) fn keep_share(&mut self, left: usize) {
         self.current_bulk.1 = left;
     }
 
-    /// Whether this turn runs the sources with bulk: every second one of those that have
-    /// completions to deliver does not.
+    /// Whether this turn runs the sources with bulk data. Of the turns with completions to deliver,
+    /// every second one does not.
     pub(super) fn runs_bulk(&mut self, has_completions: bool) -> bool {
         self.skipped_bulk = has_completions && !self.skipped_bulk;
         !self.skipped_bulk
     }
 
-    /// Whether so many completions were delivered that it is time for the next `select`.
+    /// Whether so many completions were delivered that a `select` is due.
     #[inline]
     pub(super) fn select_is_due(&self) -> bool {
         self.completions_since_select >= EVENT_INTERVAL
     }
 
-    /// The next `select` follows.
+    /// Notes that a `select` follows.
     #[inline]
     pub(super) fn note_select(&mut self) {
         self.completions_since_select = 0;
@@ -128,7 +129,7 @@ impl Scheduler {
     }
 }
 
-/// A source that runs in bulk, and the bytes that it may move.
+/// A source with bulk data, and the bytes that it may move.
 pub(super) struct Bulk {
     pub(super) source: Source,
     pub(super) share: usize,

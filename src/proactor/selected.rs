@@ -1,5 +1,5 @@
-//! Waits for a number of completions, or for the completion of one operation; and completions that
-//! come back.
+//! Waits for a number of completions, or for the completion of one operation. Also completions that
+//! the program gives back.
 
 use super::*;
 use crate::source::SourceKind;
@@ -45,7 +45,8 @@ impl<K: Kernel> Proactor<K> {
             }
             // New completions are added behind those that this loop has searched.
             seen = self.outbox.batch.len();
-            // The program may have returned the lease or the place meanwhile: try one turn first.
+            // The program may have returned the lease or vacated the slot meanwhile: try one turn
+            // first.
             tried = held_up.is_some();
             let wait = if tried { Wait::Now } else { Wait::Forever };
             if self.sources.closed {
@@ -56,26 +57,26 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Takes completions back that were delivered last: the next delivery begins with them.
+    /// Puts completions back that were delivered last. The next delivery begins with them.
     pub(crate) fn put_back(&mut self, left: Vec<Completion>) {
         self.stats.completed -= left.len() as u64;
         let is_connection = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
         let connections = left.iter().filter(is_connection).count();
-        // They need their places again, unless they count still.
+        // The connections need slots again, unless they are still counted.
         let counted = connections.min(self.outbox.delivered_accepts);
         self.outbox.delivered_accepts -= counted;
         self.outbox.accepted += connections - counted;
         self.outbox.batch.put_back(left);
     }
 
-    /// Whether undelivered completions may hold the leases or the places for connections that
+    /// Whether undelivered completions may hold the leases, or the slots for connections, that
     /// operations wait for.
     pub(super) fn may_hold_up(&self) -> bool {
         !self.outbox.batch.is_empty()
             && (self.sched.waits.reads_wait() || self.sched.waits.has_accepts())
     }
 
-    /// The limit that an operation waits at, if undelivered completions may hold its resource.
+    /// The limit at which an operation waits, if undelivered completions may hold its resource.
     fn why_held_up(&mut self, ticket: Ticket) -> Option<Reason> {
         if !self.may_hold_up() {
             return None;

@@ -1,7 +1,7 @@
-//! The sources of a driver: their states by place, and what few of them have.
+//! The sources of a driver: their states by slot, and beside them what only few sources have.
 //!
-//! A source with a token lacks the flag `BYTES`, so that the usual reads and writes, which look for
-//! it, need not look for a token.
+//! A source with a token lacks the flag `BYTES`. The usual reads and writes need this flag, so they
+//! need not look for a token.
 
 use std::collections::HashSet;
 use std::ops::{Index, IndexMut};
@@ -11,12 +11,13 @@ use crate::source::Source;
 use crate::sys::fork;
 use crate::table::Table;
 
-/// The sources of a driver, by place.
+/// The sources of a driver, by slot.
 pub(super) struct Sources {
     pub(super) table: Table<SourceState>,
-    /// Tokens, by place; 0 is none. Empty until the first is set.
+    /// Tokens, by slot; 0 is none. Empty until the first is set.
     tokens: Vec<u64>,
-    /// Those whose open file description other code uses: its flags are never changed.
+    /// The slots of sources whose open file description other code uses. The driver never changes
+    /// its flags.
     pub(super) shared: HashSet<u32>,
     pub(super) forks: Forks,
     /// The driver is closed: every source has ended, and no more come.
@@ -29,7 +30,7 @@ pub(super) struct Forks {
     pub(super) generation: u32,
     /// How many forks the process had seen at the last look.
     events: u32,
-    /// Sources, by place, that another process has open as well, since a fork.
+    /// The slots of sources that another process has open as well, since a fork.
     inherited: HashSet<u32>,
 }
 
@@ -88,14 +89,15 @@ impl Sources {
         self.tokens[index] = token;
     }
 
-    /// A source is prepared: if it has a token, its operations take the longer way.
+    /// Notes that a source is prepared. If it has a token, its operations take the longer path.
     pub(super) fn mark_token(&mut self, index: u32) {
         if self.tokens.get(index as usize).is_some_and(|&token| token != 0) {
             self.table[index].flags &= !BYTES;
         }
     }
 
-    /// After a fork another process may keep open what is open here, and use it as non-blocking.
+    /// Notes a fork since the last look. The other process may keep the same descriptors open, and
+    /// rely on O_NONBLOCK.
     #[inline]
     pub(super) fn observe_forks(&mut self) {
         if self.forks.events != fork::events() {
@@ -113,20 +115,20 @@ impl Sources {
         }
     }
 
-    /// Whether another process may have the source in this place open as well. (A name that was
-    /// kept for another thread as the process forked counts: its handle may have stood in the
-    /// queue.)
+    /// Whether another process may have the source in this slot open as well. (A name that was
+    /// reserved for another thread at the fork counts: its handle may have been in the queue.)
     pub(super) fn is_inherited(&self, index: u32) -> bool {
         !self.forks.inherited.is_empty() && self.forks.inherited.contains(&index)
     }
 
-    /// The mark of a source whose flags were changed: none where another process may go by them.
+    /// The flag for a source whose descriptor was made non-blocking: `CHANGED`, or 0 if another
+    /// process may rely on that.
     pub(super) fn changed(&mut self, index: u32) -> u32 {
         self.observe_forks();
         if self.is_inherited(index) { 0 } else { CHANGED }
     }
 
-    /// Vacates a place, whose next source has nothing of this one.
+    /// Vacates a slot. The next source in it inherits nothing of this one.
     pub(super) fn vacate(&mut self, index: u32) {
         if !self.forks.inherited.is_empty() {
             self.forks.inherited.remove(&index);

@@ -1,29 +1,31 @@
 //! Operations that the kernel completes by itself: at most one read and one write of a source.
 //!
-//! They are started where the proactor would else try them, keep their place and their memory until
-//! the kernel's last answer, and end by it: a cancellation, a deadline, an abort are requests.
+//! The driver starts them where it would otherwise try them. They keep their slot and their memory
+//! until the kernel's last answer, which ends them. A cancel, a deadline or an abort is only a
+//! request.
 
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (K1) What is started keeps its place, and so its buffer, until its last answer. (K2) The kernel
-//! answers with the number of bytes that it has written.
+//! (K1) A started operation keeps its slot, and so its buffer, until its last answer. (K2) The
+//! kernel answers with the number of bytes that it has written.
 
 use super::*;
 use crate::error::ErrorKind;
 use crate::leaked::{PATIENCE_NS, leak};
 use crate::operation::InFlight;
 
-/// How often an operation that the kernel does not find is asked to end in one turn. (The kernel
-/// tries one that is told ready and is not 128 times before it gives it to a thread.)
+/// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
+/// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
+/// operation to a thread.)
 const MOST_STOPS: usize = 160;
 /// How long, and how often, a turn waits for threads of the kernel to end cancelled operations.
 const MOMENT_NS: u64 = 100_000;
 const MOMENTS: u32 = 20;
 
 impl<K: Kernel> Proactor<K> {
-    /// Starts the read at the head of the queue, if the kernel completes such; false when it is to
-    /// be tried.
+    /// Starts the read at the head of the queue, if the kernel completes such reads. False if the
+    /// loop must try it.
     pub(super) fn begin_read(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let slot = state.reads.head;
@@ -44,9 +46,9 @@ impl<K: Kernel> Proactor<K> {
                 self.sched.waits.begun += 1;
                 true
             }
-            // It must not wait for memory: it holds a lease.
+            // A read behind a lease must not wait for memory, because it holds some.
             Started::Starved if op.buf.is_unique_lease() => false,
-            // There is room in the swap buffer that the loop keeps for itself.
+            // The loop's own swap buffer has room.
             Started::Starved if self.memory.pool.available(false) > 0 => false,
             Started::Starved => {
                 self.wait_for_buffer(index);
@@ -56,8 +58,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Starts the writes at the head of the queue, as many as one message takes; false when they
-    /// are to be tried.
+    /// Starts the writes at the head of the queue, as many as one message takes. False if the loop
+    /// must try them.
     pub(super) fn begin_write(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         if !state.has(STREAM) || self.ops[state.writes.head].code.family() != Family::Write {
@@ -88,7 +90,7 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// The kernel has answered.
+    /// Applies an answer of the kernel.
     #[inline]
     pub(super) fn answered(&mut self, answer: Answer) {
         let index = answer.key as u32;
@@ -113,7 +115,7 @@ impl<K: Kernel> Proactor<K> {
             let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
-                // Not for a newer operation that was not told to end.
+                // The operation may be a newer one, which was not told to end.
                 if self.is_any_told(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.kernel_ops.cancels_pending = true;
@@ -174,7 +176,7 @@ impl<K: Kernel> Proactor<K> {
     fn write_answered(&mut self, index: u32, moved: isize) {
         let mut slot = self.sources[index].writes.head;
         while slot != NIL && self.ops[slot].in_flight != InFlight::No {
-            // A mark stays: its operation ends below.
+            // An operation that was told to end keeps its mark, and ends below.
             if self.ops[slot].in_flight == InFlight::Started {
                 self.ops[slot].in_flight = InFlight::No;
             }
@@ -198,7 +200,8 @@ impl<K: Kernel> Proactor<K> {
         self.go_on(index);
     }
 
-    /// Ends operations that were told to end while another one of their queue was in the kernel.
+    /// Ends the operations that were told to end while the kernel had another operation of their
+    /// queue.
     pub(super) fn end_marked(&mut self, head: u32) {
         let mut slot = head;
         while slot != NIL {
@@ -214,15 +217,15 @@ impl<K: Kernel> Proactor<K> {
             let tears = op.code.tears() && op.moved > 0 && !whole;
             self.fail(slot, kind);
             if tears {
-                // It has taken those behind it with it.
+                // This end has torn the writes behind it, so none is left.
                 return;
             }
             slot = next;
         }
     }
 
-    /// Both directions of a source are looked at again: the next operations start, or a source that
-    /// was aborted meanwhile goes.
+    /// Continues both directions of a source: starts the next operations, or closes a source that
+    /// was aborted meanwhile.
     pub(super) fn go_on(&mut self, index: u32) {
         let state = &mut self.sources[index];
         if state.has(ABORTING) {
@@ -244,7 +247,7 @@ impl<K: Kernel> Proactor<K> {
         }
         op.in_flight = InFlight::of(kind);
         self.ops.deadlines.remove(slot);
-        // What concerns a file was asked for when it was tried to take it back.
+        // `withdraw` has already asked the kernel to end work on a file.
         if self.ops[slot].code.is_file() {
             return;
         }
@@ -274,7 +277,7 @@ impl<K: Kernel> Proactor<K> {
         told
     }
 
-    /// Ends a queue whose head the kernel has: all of it, when the answer comes.
+    /// Ends a queue whose head the kernel has: all of its operations end when the answer comes.
     pub(super) fn stop_queue(&mut self, head: u32, kind: ErrorKind) {
         let first = head;
         let mut slot = head;
@@ -288,8 +291,8 @@ impl<K: Kernel> Proactor<K> {
         self.stop(first, kind);
     }
 
-    /// Whether one of those that the kernel has from the head on is told to end: writes that go out
-    /// in one message are several.
+    /// Whether an operation that the kernel has was told to end, from `head` on. The kernel has
+    /// several if they go out in one message.
     fn is_any_told(&self, head: u32) -> bool {
         let mut slot = head;
         while slot != NIL && self.ops[slot].in_flight != InFlight::No {
@@ -301,7 +304,7 @@ impl<K: Kernel> Proactor<K> {
         false
     }
 
-    /// How many operations of a source are told to end and have not.
+    /// The number of operations of a source that were told to end and have not ended.
     pub(super) fn count_told(&self, index: u32) -> usize {
         let state = &self.sources[index];
         let mut count = 0;
@@ -314,9 +317,9 @@ impl<K: Kernel> Proactor<K> {
         count
     }
 
-    /// Gives the kernel the chance to end what was just told to end. One that is between two states
-    /// is not found and asked again. A kernel thread is given a moment; if it needs longer, the
-    /// answer comes in a later turn.
+    /// Enters the kernel, so that operations that were just told to end can end. The kernel does
+    /// not find one that is between two states, and is asked again. A thread of the kernel gets a
+    /// moment; if it needs longer, the answer comes in a later turn.
     pub(super) fn reap(&mut self) {
         let mut moments = MOMENTS;
         self.kernel_ops.stopping = false;
@@ -342,8 +345,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Waits for answers of kernel threads that were told to stop, for so many moments; how many
-    /// are left.
+    /// Waits at most `moments` for answers of kernel threads that were told to stop. Returns the
+    /// moments left.
     #[cold]
     fn await_threads(&mut self, mut moments: u32) -> u32 {
         while moments > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
@@ -356,7 +359,7 @@ impl<K: Kernel> Proactor<K> {
         moments
     }
 
-    /// Whether the kernel has something that was told to end.
+    /// Whether the kernel has an operation that was told to end.
     fn is_any_ending(&self) -> bool {
         let mut slots = self.ops.table.occupied();
         slots.any(|slot| self.ops[slot].in_flight.ending().is_some())
@@ -384,7 +387,7 @@ impl<K: Kernel> Proactor<K> {
         leak(buf);
     }
 
-    /// An operation that the kernel has not ended keeps its memory for ever.
+    /// Leaves the memory of all operations that the kernel has not ended to the kernel, for ever.
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
         std::mem::forget(std::mem::take(&mut self.files.lists));

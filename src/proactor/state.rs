@@ -52,23 +52,23 @@ pub(super) const UNSETTLED: u32 = 1 << 1;
 pub(super) const WRITABLE: u32 = 1 << 2;
 /// The selector knows the descriptor.
 pub(super) const REGISTERED: u32 = 1 << 3;
-/// It stands in the ready queue.
+/// The source is in the ready queue or in the bulk queue.
 pub(super) const QUEUED: u32 = 1 << 4;
-/// A close operation is accepted: nothing more is.
+/// A close operation was accepted. The source accepts no other operations.
 pub(super) const CLOSING: u32 = 1 << 5;
-/// The name is kept for another thread and has no descriptor yet.
+/// The name is reserved for another thread and has no descriptor yet.
 pub(super) const RESERVED: u32 = 1 << 6;
 /// It has an idle timeout, and no byte has moved since the sweep looked at it last (see `idle.rs`).
 pub(super) const QUIET: u32 = 1 << 7;
-/// We have set O_NONBLOCK.
+/// The driver has set O_NONBLOCK.
 pub(super) const CHANGED: u32 = 1 << 8;
 /// There may be duplicates, so that closing does not end the registration.
 pub(super) const DUPLICATED: u32 = 1 << 9;
-/// Its reads wait for a lease, or its accepts for room.
+/// Its reads wait for a lease, or its accepts for a slot.
 pub(super) const WAITING: u32 = 1 << 10;
-/// Reads (accepts) are not tried until a time has come.
+/// Reads (accepts) are not tried until a pause has ended.
 pub(super) const READ_PAUSED: u32 = 1 << 11;
-/// Writes are not tried until a time has come.
+/// Writes are not tried until a pause has ended.
 pub(super) const WRITE_PAUSED: u32 = 1 << 12;
 /// An event has come for its polls.
 pub(super) const POLLED: u32 = 1 << 13;
@@ -76,22 +76,23 @@ pub(super) const POLLED: u32 = 1 << 13;
 pub(super) const CONNECTING: u32 = 1 << 14;
 /// The kind of the source is known, and its calls do not block.
 pub(super) const PREPARED: u32 = 1 << 15;
-/// The usual way is open to its reads and writes: it is prepared, takes bytes (so it is no listener
-/// and no file), and has no token (see `sources.rs`).
+/// Reads and writes of bytes may take the usual path: the source is prepared, takes bytes (so it is
+/// no listener and no file), and has no token (see `sources.rs`).
 pub(super) const BYTES: u32 = 1 << 16;
 /// The kernel has the source's read, and will answer.
 pub(super) const READ_BUSY: u32 = 1 << 17;
 /// The kernel has the source's write, and will answer.
 pub(super) const WRITE_BUSY: u32 = 1 << 18;
-/// There are operations without an order: polls, drains, file work. (Timers alone do not set it.)
+/// The source has operations without an order: polls, drains, file work. (Timers alone do not set
+/// it.)
 pub(super) const POLLS: u32 = 1 << 19;
-/// Its last read took much and left perhaps more: it is run with those that have bulk.
+/// The last read was large and perhaps left bytes: the source runs with those that have bulk data.
 pub(super) const FULL: u32 = 1 << 20;
 /// Reads are queued.
 pub(super) const READS: u32 = 1 << 21;
 /// Writes are queued.
 pub(super) const WRITES: u32 = 1 << 22;
-/// The selector knows that writes may wait.
+/// The selector watches the descriptor for writes, too.
 pub(super) const WRITES_REGISTERED: u32 = 1 << 27;
 /// The source waits for a recheck after a short read.
 pub(super) const TO_RECHECK: u32 = 1 << 28;
@@ -99,10 +100,10 @@ pub(super) const TO_RECHECK: u32 = 1 << 28;
 pub(super) const INLINE_READ: u32 = 1 << 29;
 /// The inline read is multishot.
 pub(super) const INLINE_MULTISHOT: u32 = 1 << 30;
-/// It is aborted, and goes when the kernel has answered.
+/// The source is aborted, and closes when the kernel has answered.
 pub(super) const ABORTING: u32 = 1 << 31;
 
-/// Where the source's kind stands.
+/// The bit at which the source's kind begins.
 const KIND_SHIFT: u32 = 23;
 pub(super) const KIND_MASK: u32 = 15 << KIND_SHIFT;
 /// A stream socket: a short read proves that nothing is left. No other kind of source that takes
@@ -145,13 +146,13 @@ const _: () = {
 const _: () = assert!(READABLE == Ready::READABLE.bits() as u32);
 const _: () = assert!(WRITABLE == Ready::WRITABLE.bits() as u32);
 
-/// The conditions whose bits are flags.
+/// The conditions of events that are also flags, with the same bits.
 pub(super) const PLAIN: Ready = Ready::from_bits(READABLE as u16 | WRITABLE as u16);
 
-/// Marks the tickets of inline reads: the rest of the index is the source's.
+/// Marks the ticket of an inline read. The rest of its index is the source's slot.
 pub(super) const INLINE_TICKET: u32 = 1 << 31;
 
-/// A first-in-first-out list of operations, linked through their places.
+/// A first-in-first-out list of operations, linked through their slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpQueue {
     pub(super) head: u32,
@@ -183,7 +184,7 @@ impl OpQueue {
         self.tail = slot;
     }
 
-    /// Takes the head out, given the operation behind it.
+    /// Takes the head out. `next` is the operation behind it.
     #[inline(always)]
     fn pop(&mut self, slots: &mut Table<Operation>, next: u32) {
         self.head = next;
@@ -235,21 +236,21 @@ fn take_out(head: &mut u32, slots: &mut Table<Operation>, slot: u32) {
 
 /// A source.
 ///
-/// Most sources wait with one plain read pending: it takes no place in the table of operations but
-/// rests here, as a flag, a token and a generation for its ticket.
+/// Most sources wait with one plain read pending. Such a read takes no slot in the table of
+/// operations. It rests here, as a flag, a token and a generation for its ticket.
 #[derive(Debug)]
 pub(super) struct SourceState {
     generation: NonZeroU32,
     pub(super) fd: RawFd,
-    /// While vacant, its head is the next vacant place.
+    /// While vacant, its head is the next vacant slot.
     pub(super) reads: OpQueue,
     pub(super) writes: OpQueue,
     /// The head of the operations without an order: polls, drains, file work, timers.
     pub(super) polls: u32,
     pub(super) flags: u32,
-    /// Counts inline reads in odd numbers, over all uses of the place.
+    /// Counts inline reads in odd numbers, over all uses of the slot.
     pub(super) read_generation: u32,
-    /// Bytes of writes that are queued and not out.
+    /// Bytes of queued writes that were not sent.
     pub(super) queued_bytes: u32,
     pub(super) read_token: u64,
 }
@@ -296,8 +297,8 @@ impl Entry for SourceState {
 }
 
 impl SourceState {
-    /// A fresh source in an occupied place. Its kind is known, or asked at its first operation;
-    /// until then nothing is worth trying.
+    /// Opens a fresh source in an occupied slot. If its kind is not known, its first operation asks
+    /// for it, and until then nothing is worth trying.
     pub(super) fn open(&mut self, fd: RawFd, kind: SourceKind, flags: u32) {
         self.fd = fd;
         self.flags = flags | (kind as u32) << KIND_SHIFT;
@@ -318,7 +319,7 @@ impl SourceState {
         self.flags |= if self.takes_bytes() { BYTES } else { 0 };
     }
 
-    /// A connect of the source has ended well: both directions are worth trying.
+    /// Notes that a connect of the source has succeeded: both directions are worth trying.
     pub(super) fn connected(&mut self, fd: RawFd, kind: SourceKind) {
         self.fd = fd;
         self.flags &= !(KIND_MASK | READ_PAUSED | WRITE_PAUSED);
@@ -326,15 +327,17 @@ impl SourceState {
         self.flags |= if self.has(POLLS) { POLLED } else { 0 };
     }
 
-    /// Its connect has failed: it takes no operations any more, and answers with the errno, which
-    /// stands in the word of the read that cannot rest there.
+    /// Notes that the connect of the source has failed. The source takes no more operations, and
+    /// answers with the errno. The errno stands in `read_token`, because no read can rest in such a
+    /// source.
     pub(super) fn fail(&mut self, errno: i32) {
         const WORTH: u32 = READABLE | WRITABLE | READ_PAUSED | WRITE_PAUSED;
         self.flags &= !(PREPARED | BYTES | WORTH);
         self.read_token = errno as u64;
     }
 
-    /// Why it has no descriptor (it is not reserved): its connect goes on, or how that failed.
+    /// Why a source that is not reserved has no descriptor: its connect goes on, or has failed with
+    /// an errno.
     pub(super) fn why_no_descriptor(&self) -> Option<Reason> {
         match self.fd {
             0.. => None,
@@ -373,7 +376,7 @@ impl SourceState {
         Ticket::from_parts(INLINE_TICKET | index, generation)
     }
 
-    /// Lets a read rest here: nothing is queued and none rests yet.
+    /// Lets a read rest in the source, which has no other reads.
     #[inline(always)]
     pub(super) fn start_inline(&mut self, index: u32, token: u64, multishot: bool) -> Ticket {
         self.flags |= if multishot { INLINE_READ | INLINE_MULTISHOT } else { INLINE_READ };
@@ -399,7 +402,7 @@ impl SourceState {
         self.reads.push_front(slots, slot);
     }
 
-    /// A timer that the source owns stands beside the polls, but no event concerns it.
+    /// A timer that the source owns is in the same list as the polls, but no event concerns it.
     pub(super) fn push_timer(&mut self, slots: &mut Table<Operation>, slot: u32) {
         push_front(&mut self.polls, slots, slot);
     }
@@ -409,7 +412,7 @@ impl SourceState {
         push_front(&mut self.polls, slots, slot);
     }
 
-    /// Takes the head of the reads out, given the operation behind it.
+    /// Takes the head of the reads out. `next` is the operation behind it.
     #[inline]
     pub(super) fn pop_read(&mut self, slots: &mut Table<Operation>, next: u32) {
         self.reads.pop(slots, next);
@@ -455,13 +458,13 @@ impl SourceState {
         self.flags & (WRITABLE | WRITE_PAUSED | WRITE_BUSY | WRITES) == WRITABLE | WRITES
     }
 
-    /// What is known of a file: in the word of the read that cannot rest there.
+    /// What is known of a file. It stands in `read_token`, because no read rests in a file.
     #[inline(always)]
     pub(super) fn facts(&self) -> FileFacts {
         FileFacts::from_bits(self.read_token)
     }
 
-    /// A file that takes operations, and of which is known what there is to know.
+    /// Whether the source is a file that takes operations, and whose facts are known.
     #[inline]
     pub(super) fn is_known_file(&self) -> bool {
         const FILE: u32 = (SourceKind::File as u32) << KIND_SHIFT | PREPARED;
@@ -476,8 +479,8 @@ impl SourceState {
         !self.has(INLINE_READ | READS | WRITES) && self.polls == NIL
     }
 
-    /// Remembers what the selector has reported; answers the flags as they then are. (Polls are
-    /// told by [`note_polls`](SourceState::note_polls).)
+    /// Adds to the flags what the selector has reported, and returns them. (For polls, see
+    /// [`note_polls`](SourceState::note_polls).)
     #[inline]
     pub(super) fn apply(&mut self, ready: Ready) -> u32 {
         if PLAIN.contains(ready) {
@@ -488,7 +491,7 @@ impl SourceState {
         self.flags
     }
 
-    /// An event has come: its polls are worth another look.
+    /// An event has come: the polls are tried again.
     #[inline]
     pub(super) fn note_polls(&mut self) {
         if self.has(POLLS) {
@@ -496,8 +499,8 @@ impl SourceState {
         }
     }
 
-    /// Conditions other than "readable" and "writable" let both be tried, as far as they concern
-    /// them.
+    /// Applies conditions other than "readable" and "writable": each makes the directions that it
+    /// concerns worth trying.
     #[cold]
     #[inline(never)]
     fn apply_more(&mut self, ready: Ready) {

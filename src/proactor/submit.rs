@@ -6,12 +6,12 @@ use crate::error::ErrorKind;
 /// Most bytes that one operation moves.
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;
 
-/// Whether one operation moves so many bytes: some, and not too many.
+/// Checks that one operation may move `len` bytes: at least 1, and not too many.
 pub(super) fn check_len(len: usize) -> Result<(), Reason> {
     if len == 0 { Err(Reason::EmptyBuffer) } else { check_most(len) }
 }
 
-/// Whether one operation moves so many bytes, or none.
+/// Checks that one operation may move `len` bytes: not too many; 0 is allowed.
 pub(super) fn check_most(len: usize) -> Result<(), Reason> {
     if len > MOST_BYTES { Err(Reason::TooLong) } else { Ok(()) }
 }
@@ -52,13 +52,13 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// The index of a source that takes reads and writes of bytes.
+    /// The slot of a source that takes reads and writes of bytes.
     pub(super) fn reader(&mut self, source: Source) -> Result<u32, Reason> {
         let index = self.usable(source)?;
         if self.sources[index].takes_bytes() { Ok(index) } else { Err(Reason::Unsupported) }
     }
 
-    /// The index of a source that takes operations, made ready for its first one.
+    /// The slot of a source that takes operations. Prepares the source for its first one.
     #[inline]
     pub(super) fn usable(&mut self, source: Source) -> Result<u32, Reason> {
         self.check_fork()?;
@@ -92,7 +92,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(source.index())
     }
 
-    /// Takes a place for an operation, unless too many completions wait.
+    /// Takes a slot for an operation, unless too many completions wait.
     #[inline(always)]
     pub(super) fn place(
         &mut self,
@@ -107,7 +107,7 @@ impl<K: Kernel> Proactor<K> {
     /// Whether the completions have room for an operation that ends at submission.
     #[inline(always)]
     pub(super) fn check_completions(&mut self) -> Result<(), Reason> {
-        // What another thread has a ticket for was accepted before.
+        // An operation whose ticket another thread has was accepted before.
         if self.outbox.batch.is_full() && self.ops.given.is_none() {
             return Err(self.full_of_completions());
         }
@@ -167,7 +167,7 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         let first = !state.has_reads();
         if K::COMPLETES && first {
-            // Another operation may succeed where this one could not.
+            // This read may succeed where the last one blocked.
             state.flags |= READABLE;
         }
         state.push_read(&mut self.ops.table, ticket.index());
@@ -183,9 +183,9 @@ impl<K: Kernel> Proactor<K> {
         ticket
     }
 
-    /// Tries a read that was just submitted, or has it tried in the next turn if this one has read
-    /// what it may and the source has bulk: so that what is read is dealt with while it is in the
-    /// cache.
+    /// Tries a read that was just submitted. If this turn has moved its bytes and the source has
+    /// bulk data, the next turn tries the read, so that the program handles what was read while it
+    /// is in the cache.
     #[inline(always)]
     pub(super) fn try_reads(&mut self, index: u32) {
         if self.sources[index].can_read() {

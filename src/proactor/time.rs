@@ -1,4 +1,4 @@
-//! The clock as a driver has read it, and what a time ends besides operations.
+//! The clock of a driver, and times that end something other than operations.
 
 use std::cell::Cell;
 
@@ -9,9 +9,9 @@ use crate::source::Source;
 pub(super) struct Time {
     /// The clock as it was last read in this turn.
     pub(super) now_ns: u64,
-    /// The time that the program has read since the last turn; 0 if it has read none.
+    /// The time that the program was told since the last turn; 0 if it has not asked.
     pub(super) told_ns: Cell<u64>,
-    /// Directions that are tried again when a time has come.
+    /// Directions that are tried again after a pause.
     pub(super) paused: Vec<Pause>,
     /// The idle timeouts of sources.
     pub(super) idle: Idle,

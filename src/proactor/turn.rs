@@ -7,7 +7,7 @@ use crate::clock::{ns_of, ns_of_duration};
 /// number of sources.
 const MOST_GONE: usize = 64;
 
-/// The earlier of two times that may not be.
+/// The earlier of two times, either of which may be missing.
 fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -63,7 +63,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// What kernel and workers have when the driver is closed still ends.
+    /// A turn of a closed driver, in which operations that the kernel and workers have still end.
     pub(super) fn turn_closed(&mut self, wait: Wait) -> io::Result<()> {
         if self.inbox.remote.is_notified() {
             self.wake_up();
@@ -87,7 +87,8 @@ impl<K: Kernel> Proactor<K> {
         if timed {
             self.time.now_ns = self.kernel.now_ns();
         }
-        // The kernel is asked before a deadline ends an operation, so that data that is there wins.
+        // The kernel is asked before a deadline ends an operation, so that data that has arrived
+        // wins.
         let overdue = timed && self.due_ns().is_some_and(|due| due <= self.time.now_ns);
         // Completions that wait are delivered before more bytes are read.
         let forced = self.outbox.batch.len() >= least;
@@ -105,7 +106,8 @@ impl<K: Kernel> Proactor<K> {
             let (queued, events) = (self.sched.has_ready(), self.stats.events);
             self.poll(wait, timed || rechecks, least)?;
             if queued {
-                // Those that events have brought have not used up everything.
+                // The inline reads of these events may have used up the turn's bytes. At least one
+                // source that was queued before them must run.
                 self.sched.turn_bytes = self.sched.turn_bytes.max(1);
             }
             if ask != Ask::Nothing {
@@ -123,7 +125,8 @@ impl<K: Kernel> Proactor<K> {
                 self.run_bulk();
             }
             if K::COMPLETES && wait == Wait::Now && self.outbox.batch.is_empty() {
-                // Submits the entries of those operations: an embedding loop may sleep now.
+                // Submits the entries of operations that were just started: an embedding loop may
+                // sleep now.
                 self.look()?;
             }
         }
@@ -191,7 +194,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// When something happens by itself: the next deadline, the end of a pause, or a recheck.
+    /// When something is due without an event: a deadline, the end of a pause, or a recheck.
     pub(super) fn next_ns(&self) -> Option<u64> {
         earlier(self.due_ns(), self.sched.rechecks.next_ns())
     }
@@ -201,10 +204,10 @@ impl<K: Kernel> Proactor<K> {
         earlier(self.ops.deadlines.next_ns(), self.time.next_pause_ns())
     }
 
-    /// Asks the selector, for as long as `wait` and what happens by itself allow, and applies what
-    /// it reports. The clock, which costs a fiftieth of a small message, is read before a wait that
-    /// may block, and after the wait only if deadlines or settings need it; `timed` says that it
-    /// was read just now.
+    /// Asks the selector for events and applies them. It waits until an event comes, `wait` is over
+    /// or a time is due. The clock, which costs a fiftieth of a small message, is read before a
+    /// wait that may block, and after the wait only if deadlines or settings need it; `timed` says
+    /// that it was read just now.
     fn poll(&mut self, wait: Wait, timed: bool, least: usize) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),
@@ -224,7 +227,7 @@ impl<K: Kernel> Proactor<K> {
             if self.spin(timeout_ns, least)? {
                 return Ok(());
             }
-            // It has taken its time.
+            // The spin has taken some of the time.
             timeout_ns = until_ns.map(|until| until.saturating_sub(self.time.now_ns));
         }
         if !self.inbox.remote.prepare_park() {
@@ -256,8 +259,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Tells a selector without edges what every source waits for: what is wanted and not worth
-    /// trying (P2).
+    /// Tells a selector without edges what to wait for on every source: the directions that have
+    /// operations but are not worth trying (P2).
     #[inline(never)]
     fn arm_sources(&mut self) {
         for index in self.sources.table.occupied() {
@@ -289,7 +292,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Asks the selector again and again before it blocks; true when something has come.
+    /// Asks the selector again and again before it blocks. True if there is something to do.
     #[cold]
     fn spin(&mut self, timeout_ns: Option<u64>, least: usize) -> io::Result<bool> {
         let span = ns_of_duration(self.config.busy_poll).min(timeout_ns.unwrap_or(u64::MAX));
@@ -317,8 +320,9 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs the sources that are ready, each for its share of a turn; those behind the turn's share
-    /// stay at the head of the queue, those that have more to do go to its end.
+    /// Runs the sources that are ready, each for its share of a turn. When the turn's bytes are
+    /// used up, the others stay at the head of the queue. A source with more to do goes to the end
+    /// of its queue.
     fn run_ready(&mut self) {
         for _ in 0..self.sched.ready.len() {
             if self.sched.turn_bytes <= 0 {
@@ -331,7 +335,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs those that have bulk, one at least.
+    /// Runs the sources with bulk data, at least one.
     #[inline(never)]
     fn run_bulk(&mut self) {
         for ran in 0..self.sched.bulk.len() {
@@ -347,7 +351,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Runs a source for at most `left` bytes; what is left of them, or `None` for one that is
+    /// Runs a source for at most `left` bytes. Returns the rest of them, or `None` if the source is
     /// gone.
     #[inline(never)]
     fn run_source(&mut self, source: Source, mut left: usize) -> Option<usize> {
@@ -357,7 +361,8 @@ impl<K: Kernel> Proactor<K> {
         if state.has(POLLED) {
             self.run_polls(index);
         }
-        // A write may end the source; a vacant place has no operations and is harmless to look at.
+        // A write may end the source. Its vacant slot has no operations, so the reads find nothing
+        // to do.
         let write_share = left.min(MOST_COPIED);
         let mut write_left = write_share;
         self.run_writes(index, &mut write_left);
@@ -396,7 +401,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The loop is awake: takes the requests of other threads.
+    /// Notes that the loop is awake, and takes the requests of other threads.
     #[cold]
     #[inline(never)]
     fn wake_up(&mut self) {

@@ -1,4 +1,4 @@
-//! The waits of a direction that is not ready: for the selector, a time, a lease; and polls.
+//! Waits of a direction that is not ready: for the selector, for a time, for a lease. Also polls.
 
 use super::resource_waits::{ResourceWaits, WaitQueue};
 use super::*;
@@ -35,7 +35,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Lets the selector know the source, and that `writes` wait.
+    /// Tells the selector to watch the source, for writes too if `writes`.
     ///
     /// On Linux a TCP socket reports room only after a write found none, so one registration serves
     /// both directions. kqueue reports room at each acknowledgement (`sowwakeup`); Unix and
@@ -73,14 +73,14 @@ impl<K: Kernel> Proactor<K> {
         self.wait_in(index, |waits| &mut waits.leases);
     }
 
-    /// A read of the source that the kernel will do waits until the kernel holds a swap buffer.
+    /// A read of the source, which the kernel is to do, waits until the kernel holds a swap buffer.
     #[cold]
     pub(super) fn wait_for_buffer(&mut self, index: u32) {
         self.stats.lease_waits += 1;
         self.wait_in(index, |waits| &mut waits.buffers);
     }
 
-    /// An accept of the source waits for room in the table.
+    /// An accept of the source waits for a slot in the table.
     #[cold]
     pub(super) fn wait_for_place(&mut self, index: u32) {
         self.stats.table_waits += 1;
@@ -109,7 +109,7 @@ impl<K: Kernel> Proactor<K> {
         let ahead = self.sched.ready.len() + self.sched.bulk.len();
         if !self.sched.waits.places.is_empty() {
             let vacant = self.sources.table.limit().saturating_sub(self.sources.table.len());
-            // Accepted sockets in the batch need places, too.
+            // Accepted sockets in the batch need slots, too.
             let room = (vacant as usize).saturating_sub(self.outbox.accepted);
             self.resume_waiting(room, ahead, |waits| &mut waits.places);
         }
@@ -125,7 +125,7 @@ impl<K: Kernel> Proactor<K> {
         self.sched.waits.settle();
     }
 
-    /// Retries what waits while the loop does not run.
+    /// Resumes waiting sources between two turns.
     #[cold]
     pub(super) fn retry_between_turns(&mut self) {
         self.retry_waiting();
@@ -135,8 +135,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The number of swap buffers for reads that the kernel would do. If it holds none, and can get
-    /// none, those of the loop, which then does such reads.
+    /// The number of swap buffers for reads that the kernel would do. If the kernel holds none and
+    /// can get none, the number that the loop has: then the loop does these reads.
     pub(super) fn buffers_of_kernel_or_loop(&mut self) -> usize {
         match self.kernel.buffers(&mut self.memory.pool) {
             0 => self.memory.pool.available(false),
@@ -157,7 +157,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Retries a waiting source; false if it does not wait any more.
+    /// Resumes a waiting source. False if it does not wait any more.
     fn resume(&mut self, source: Source) -> bool {
         let waits = self.state(source).filter(|state| state.has(WAITING));
         let Some(state) = waits else { return false };

@@ -1,4 +1,5 @@
-//! Writes: attempts of what sends bytes or datagrams, connects, shuts down or closes.
+//! Writes of a source: attempts of the operations that send bytes or datagrams, connect, shut down
+//! or close.
 
 use super::*;
 use crate::error::ErrorKind;
