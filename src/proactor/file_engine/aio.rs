@@ -1,4 +1,4 @@
-//! Linux AIO: the component that programs have too, with the proactor's own operations.
+//! Linux AIO as a file engine: the component `AioFiles`, with requests of the proactor's own.
 
 use std::io;
 

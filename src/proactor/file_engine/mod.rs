@@ -149,7 +149,7 @@ impl Engines {
             let _ = self.ring.open(self.most_per_call, &mut watch);
             self.note_open();
             if let Some(ring) = self.ring.get_mut() {
-                // First: it may be denied where it makes room.
+                // Ask first: making room submits requests, and the kernel may deny them.
                 let has_room = ring.ring.has_room();
                 match ring.ring.denied() {
                     None if has_room => {

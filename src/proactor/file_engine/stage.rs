@@ -1,4 +1,4 @@
-//! How far an engine has come: unused, then open or refused.
+//! The state of a file engine: unused, then open or refused.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(super) trait Engine: Sized {
     /// `Unsupported` with the refused step; the errno of a shortage (`EMFILE`, `ENOMEM` …).
     fn open(most: u32) -> io::Result<Self>;
 
-    /// Becomes readable with each answer. Watch it for edges.
+    /// A descriptor that becomes readable with each answer. Watch it for edges.
     fn event_fd(&self) -> RawFd;
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Stage<E> {
     NotWanted,
     Unused,
     Open(Box<E>),
-    /// Why.
+    /// The reason of the refusal.
     Refused(String),
 }
 

@@ -6,8 +6,8 @@ use crate::sys::net;
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 
-/// What one accept counts for in a source's share of a turn, at least, and how many make up a
-/// share.
+/// The least that one accept counts for in a source's share of a turn, and how many accepts make up
+/// a share.
 const ACCEPT_COST: usize = 1024;
 
 const MOST_ACCEPTS: usize = 256;
@@ -18,7 +18,8 @@ const ERRORS_PER_PAUSE: u32 = 16;
 /// Pauses with the same error after which the accept ends with it: about a second.
 const PAUSES_BEFORE_END: u32 = 50;
 
-/// The same for errors that peers can cause: a whole backlog may have them.
+/// Errors in a row after which accepts pause, if peers can cause such errors: a whole backlog may
+/// have them.
 const ABORTS_PER_PAUSE: u32 = 1024;
 
 impl<K: Kernel> Proactor<K> {
@@ -36,7 +37,7 @@ impl<K: Kernel> Proactor<K> {
 
     pub(super) fn run_accept(&mut self, index: u32, slot: u32, left: &mut usize) {
         *left = left.saturating_sub(ACCEPT_COST.max(self.config.source_budget / MOST_ACCEPTS));
-        // Every connection needs a place for its source.
+        // Every connection needs a slot for its source.
         let vacant = self.sources.table.limit() - self.sources.table.len();
         if self.outbox.accepted >= vacant as usize {
             return self.wait_for_place(index);

@@ -12,7 +12,7 @@ use crate::buf::Target;
 use crate::buf::swap::LeaseMut;
 
 impl<K: Kernel> Proactor<K> {
-    /// Whether a read of this source can go behind the bytes of a buffer.
+    /// Checks that a read of this source can go behind the bytes of a buffer.
     pub(in crate::proactor) fn check_append(&self, index: u32, buf: &Buf) -> Result<(), Reason> {
         // A datagram is not the continuation of another one.
         if self.sources[index].kind().is_message() || buf.is_list() {
@@ -26,7 +26,7 @@ impl<K: Kernel> Proactor<K> {
         check_most(buf.len())
     }
 
-    /// One attempt.
+    /// One attempt of a read behind the bytes of a buffer.
     pub(in crate::proactor) fn run_append(&mut self, index: u32, slot: u32, left: &mut usize) {
         let op = &mut self.ops[slot];
         let state = &mut self.sources[index];
@@ -74,8 +74,9 @@ impl<K: Kernel> Proactor<K> {
         self.finish_read(index, slot, Ok(Done::Appended { buf, bytes }));
     }
 
-    /// One attempt at the pool's limit. It does not wait for a lease: that could be the one that it
-    /// holds. Both together get memory of their own.
+    /// One attempt at the pool's limit. The read must not wait until a lease comes back, because
+    /// that could be the lease that it holds itself. The lease and the new bytes get memory of
+    /// their own.
     #[cold]
     fn run_append_alone(&mut self, index: u32, slot: u32, lease: LeaseMut, left: &mut usize) {
         let state = &mut self.sources[index];
@@ -102,7 +103,8 @@ impl<K: Kernel> Proactor<K> {
         self.finish_read(index, slot, Ok(Done::Appended { buf, bytes }));
     }
 
-    /// The kernel has received `bytes` behind those of a vector, or for a lease into `data`.
+    /// The kernel has received `bytes` bytes, behind those of a vector or, for a read behind a
+    /// lease, into `data`.
     pub(in crate::proactor) fn append_answered(
         &mut self,
         index: u32,

@@ -3,7 +3,7 @@
 use super::*;
 
 impl<K: Kernel> Proactor<K> {
-    /// A close of a source with nothing left to do ends at once.
+    /// Accepts a close. It ends at once if the source has nothing left to do.
     #[inline(never)]
     pub(in crate::proactor) fn submit_close(
         &mut self,
@@ -21,7 +21,7 @@ impl<K: Kernel> Proactor<K> {
             if !has_failed && !self.is_done_with(index) {
                 return self.submit_after_writes(OpCode::Close, source, token, due_ns);
             }
-            // Checked before the close changes anything.
+            // Check before the close changes anything.
             self.check_completions()?;
             self.end_timers(index);
             self.stats.submitted[OpCode::Close as usize] += 1;

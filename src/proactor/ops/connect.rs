@@ -13,7 +13,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Unsupported);
         }
         if op.count != 0 {
-            // The program's socket is of another kernel.
+            // The program's socket belongs to another kernel.
             return Err(Reason::NoDescriptor);
         }
         let Some((index, _)) = self.sources.table.occupy() else {
@@ -28,7 +28,7 @@ impl<K: Kernel> Proactor<K> {
         };
         let mut to = op.payload.take_address().expect("looked at above");
         let prepared = to.take_descriptors().pop();
-        // Of a socket of the program's there may be duplicates.
+        // A socket that the program has made may have duplicates.
         let duplicated = if prepared.is_some() { DUPLICATED } else { 0 };
         let slot = ticket.index();
         match self.kernel.calls_mut().connect(&to, prepared) {
@@ -52,7 +52,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// A connect is done, goes on, or is to be tried again.
+    /// Handles the outcome of a connect: done, in progress, or to be tried again.
     pub(in crate::proactor) fn connecting(&mut self, index: u32, slot: u32, how: Connecting) {
         if how == Connecting::Full {
             return self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
@@ -74,13 +74,13 @@ impl<K: Kernel> Proactor<K> {
             self.kernel.deregister(fd, key);
         }
         let handle = self.kernel.release(fd, kind);
-        // The descriptor is the handle's now.
+        // The handle owns the descriptor now.
         self.sources[index].fd = -1;
         self.finish_write(index, slot, Ok(Done::Connected(handle)));
         self.vacate_source(index);
     }
 
-    /// One attempt to end a connect that goes on.
+    /// One attempt to end a connect that is in progress.
     pub(in crate::proactor) fn run_connect(&mut self, index: u32, slot: u32) {
         let fd = self.sources[index].fd;
         if let Some(to) = &self.ops[slot].address {
@@ -92,7 +92,7 @@ impl<K: Kernel> Proactor<K> {
         }
         match self.kernel.calls_mut().connect_result(fd) {
             0 => self.connected(index, slot),
-            // The report was not about this: the connection goes on.
+            // The event was not about the connect, which is still in progress.
             libc::EINPROGRESS => self.block_write(index),
             errno => self.fail(slot, ErrorKind::Os(errno)),
         }

@@ -15,21 +15,22 @@ use crate::buf::{Buf, Target};
 use crate::source::SourceKind;
 use receive::Space;
 
-/// Most datagrams that one call takes here.
+/// The most datagrams that one call takes.
 const MOST: usize = 32;
-/// How many a call offers room for at least: most calls find one datagram or none.
+/// The least number of datagrams that a call has room for: most calls find one datagram or none.
 const LEAST: usize = 2;
-/// The datagrams of a call start at different lines of the cache's sets.
+/// The buffers of a call are so much further apart than their size, so that the datagrams start in
+/// different sets of the cache.
 const SKEW: usize = 192;
 
 /// Most memory that one call offers for datagrams without a buffer of their own.
 const MOST_MEMORY: usize = 4 << 20;
 
-/// What the next call for several datagrams is likely to find.
+/// How many datagrams, and how long ones, the next call is likely to find.
 pub(in crate::proactor) struct Expected {
-    /// How many it offers room for.
+    /// How many datagrams the next call has room for.
     count: usize,
-    /// The longest one of the last call, in bytes.
+    /// The length of the longest datagram of the last call, in bytes.
     len: usize,
 }
 
@@ -64,7 +65,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn submit_recv_from(&mut self, index: u32, op: &mut Op, token: u64) -> Submitted {
-        // The count says that it has a buffer of its own.
+        // A count other than 0 says that the operation has a buffer of its own.
         if op.count != 0 && op.buf.capacity() == 0 {
             return Err(Reason::EmptyBuffer);
         }
@@ -84,7 +85,7 @@ impl<K: Kernel> Proactor<K> {
         if deferred && due_ns != 0 {
             let now_ns = self.kernel.now_ns();
             due_ns = absolute(due_ns, now_ns);
-            // One that has passed wants its try now.
+            // A send whose deadline has passed is tried now.
             deferred = due_ns > now_ns;
         }
         if deferred {
@@ -141,7 +142,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let len = got.moved as usize;
         let data = match memory {
-            // An empty datagram takes nothing of a buffer that is its source's alone.
+            // An empty datagram needs nothing of a chunk of its own.
             Some(space @ Space { own: Some(_), .. }) if len == 0 => {
                 self.give_back(space);
                 Buf::NONE
@@ -161,19 +162,19 @@ impl<K: Kernel> Proactor<K> {
         self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
     }
 
-    /// One call for the receives at the head of the queue, or for a multishot one as often as it is
-    /// likely to find a datagram. False if they are to be tried one by one.
+    /// One call for the receives at the head of the queue, or for a multishot one with room for as
+    /// many datagrams as the call is likely to find. False if they must be tried one by one.
     #[inline(never)]
     fn receive_many(&mut self, index: u32, head: u32, left: &mut usize) -> bool {
         let most = self.kernel.calls().datagrams_per_call(false).min(MOST);
-        // No call takes much more than the source's share.
+        // No call takes many more bytes than the source's share.
         let asked = most.min(self.memory.expected.count).min(*left / self.memory.expected.len);
-        // While memory is scarce, a source has a share of it.
+        // While the pool is scarce, a source may hold only its share of it.
         if asked < LEAST || self.ops[head].multishot && self.memory.pool.is_scarce() {
             return false;
         }
         let chunk = self.memory.pool.chunk_bytes();
-        // The fewer, the larger the buffers are: a datagram takes at most 64 KiB of one.
+        // The larger the buffers are, the fewer a call has. A datagram takes at most 64 KiB of one.
         let room = (MOST_MEMORY / (chunk + SKEW)).min(MOST);
         let free = self.memory.pool.free_chunks().min(room);
         let mut slots = [NIL; MOST];
@@ -245,7 +246,7 @@ impl<K: Kernel> Proactor<K> {
                 // SAFETY: the kernel has written `len` bytes of this target, in the spill.
                 let bytes = unsafe { std::slice::from_raw_parts(to[i].as_mut_ptr(), len) };
                 self.stats.copied_bytes += len as u64;
-                // There is a chunk for each of them.
+                // A chunk is free for each datagram of the call.
                 self.memory
                     .pool
                     .copy_whole(bytes)
@@ -275,7 +276,7 @@ impl<K: Kernel> Proactor<K> {
         self.sent_or_paused(index, slot, is_unix, moved);
     }
 
-    /// Sends the datagrams at the head of the queue, of which there are several, or the first one.
+    /// Sends the datagrams at the head of the queue: several with one call, or else the first one.
     #[inline(never)]
     pub(in crate::proactor) fn run_sends(&mut self, index: u32, left: &mut usize) {
         if self.send_many(index, left) {
@@ -291,8 +292,8 @@ impl<K: Kernel> Proactor<K> {
         self.sent_or_paused(index, head, is_unix, moved);
     }
 
-    /// One call for the datagrams at the head of the queue. False if there is one only, or they are
-    /// to be tried one by one.
+    /// One call for the datagrams at the head of the queue. False if there is only one, or if they
+    /// must be tried one by one.
     fn send_many(&mut self, index: u32, left: &mut usize) -> bool {
         let state = &self.sources[index];
         let most = self.kernel.calls().datagrams_per_call(true).min(MOST);
@@ -307,8 +308,9 @@ impl<K: Kernel> Proactor<K> {
         let mut slot = head;
         while count < most && slot != NIL && bytes < *left {
             let op = &self.ops[slot];
-            // The first unsent datagram's error is lost, and met again when it is tried again. The
-            // error that an earlier datagram left on a connected socket is not met again.
+            // The error of the first unsent datagram is lost here, and comes again when that
+            // datagram is tried again. The error that an earlier datagram left on a connected
+            // socket does not come again.
             let Some(to) = op.address.as_ref().filter(|to| to.raw().len() > 0) else { break };
             if op.code != OpCode::SendTo {
                 break;
@@ -351,8 +353,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Leaves a datagram to the next turn, which sends all that its source has then. One that
-    /// exceeds the source's bound ends the source at once, as others do.
+    /// Leaves a datagram to the next turn, which sends all that its source has queued by then. One
+    /// that exceeds the source's bound ends the source at once, as other writes do.
     pub(in crate::proactor) fn defer_send(&mut self, index: u32, ticket: Ticket) {
         if self.ops.exceeds {
             return self.finish_write_start(index, ticket, 0);
@@ -363,8 +365,8 @@ impl<K: Kernel> Proactor<K> {
         self.note_queued_lease(ticket);
     }
 
-    /// Makes room for another deferred datagram of `len` bytes: those before it go out if it would
-    /// be refused because of them.
+    /// Makes room for another deferred datagram of `len` bytes: if the queued ones would cause its
+    /// refusal, they are sent first.
     pub(in crate::proactor) fn make_room(&mut self, index: u32, len: usize) {
         let state = &self.sources[index];
         let queued = state.queued_bytes as usize;
@@ -421,7 +423,7 @@ mod tests {
             let mut done = Completions::new();
             let mut heard = Vec::new();
             watcher.submit(Op::recv_from(here).multishot()).unwrap();
-            // The first ones teach it that the next call finds several.
+            // The first datagrams teach the driver to expect several at a time.
             for at in 0..DATAGRAMS {
                 watcher.submit(Op::send_to(there, vec![7; at as usize], to.clone())).unwrap();
                 if at % 8 > 0 {

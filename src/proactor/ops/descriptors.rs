@@ -9,8 +9,8 @@
 use super::*;
 
 impl<K: Kernel> Proactor<K> {
-    /// Whether messages of a source can carry descriptors: other datagram sockets than Unix ones
-    /// send the bytes and drop the descriptors without a word.
+    /// Whether messages of a source can carry descriptors. Datagram sockets other than Unix ones
+    /// send the bytes and silently drop the descriptors.
     fn passes_descriptors(&mut self, index: u32) -> bool {
         let state = &self.sources[index];
         match state.kind() {
@@ -50,7 +50,7 @@ impl<K: Kernel> Proactor<K> {
             return self.wait_for_lease(index);
         };
         let mut to = Self::message_targets(&mut self.memory.spill, &self.memory.pool, start, room);
-        // A stream keeps what does not fit.
+        // A stream keeps the bytes that do not fit.
         let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
         let mut received = Vec::new();
         let moved =

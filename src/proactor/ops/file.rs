@@ -1,8 +1,8 @@
-//! Files: what the page cache has is read at once; what the kernel does without waiting it is
-//! given; threads do the rest (`jobs`).
+//! Operations on files. Bytes in the page cache are read at submission; the kernel gets the work
+//! that it does without waiting; threads do the rest (see `job.rs`).
 //!
 //! ```text
-//!   submit ──▶ read_now ──done──▶ batch          (no place, no queue)
+//!   submit ──▶ read_now ──done──▶ batch          (no slot, no queue)
 //!                 │ would wait
 //!                 ▼
 //!              start_file ──answer──▶ batch
@@ -11,7 +11,7 @@
 //!              workers ──completion, wake──▶ batch
 //! ```
 //!
-//! Invariant: (F1) an operation that the kernel has keeps its place and its buffer until the kernel
+//! Invariant: (F1) an operation that the kernel has keeps its slot and its buffer until the kernel
 //! has answered.
 
 #![allow(unsafe_code)]
@@ -28,8 +28,8 @@ use crate::source::SourceKind;
 use crate::sys::fs::MOST_VECTORS;
 use submit::check_len;
 
-/// Whether an operation can move so many bytes at this offset: what could not be carried is the
-/// largest.
+/// Checks that an operation can move `len` bytes at this offset. `MOST_OFFSET` also stands for all
+/// larger offsets, which an operation cannot carry.
 fn check_range(offset: u64, len: usize) -> Result<(), Reason> {
     if offset >= Payload::MOST_OFFSET { Err(Reason::Os(libc::EINVAL)) } else { check_len(len) }
 }
@@ -45,7 +45,7 @@ pub(in crate::proactor) struct NewReadAt {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// The index of a file, of which is known what there is to know.
+    /// The slot of a file that takes operations. Its facts are known afterwards.
     #[inline]
     pub(in crate::proactor) fn file(&mut self, source: Source) -> Result<u32, Reason> {
         if self.sources.forks.generation == fork::generation()
@@ -85,11 +85,11 @@ impl<K: Kernel> Proactor<K> {
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
             && state.is_known_file()
             && state.facts().may_read_now()
-            // 1 byte to the most; a list has no target.
+            // From 1 byte to the most; a list has no target.
             && room.wrapping_sub(1) < self.config.source_budget.min(MOST_COPIED)
             && read.offset < Payload::MOST_OFFSET
             && self.outbox.batch.has_room()
-            // Another thread has a ticket for it, but not this path.
+            // An operation whose ticket another thread has needs its slot.
             && self.ops.given.is_none()
         {
             let moved = self.kernel.calls_mut().read_now(state.fd, target, read.offset);
@@ -155,7 +155,7 @@ impl<K: Kernel> Proactor<K> {
         let is_list = buf.is_list();
         let most = self.config.source_budget.min(MOST_COPIED);
         if room > most || is_list && buf.parts().len() > MOST_VECTORS {
-            // Copying it would keep the other sources waiting: a thread does.
+            // Copying so many bytes would keep the other sources waiting, so a thread does it.
             return None;
         }
         let mut moved = 0;
@@ -208,7 +208,7 @@ impl<K: Kernel> Proactor<K> {
         self.begin_file(code, index, token, due_ns, offset, flags, &mut op.buf)
     }
 
-    /// Accepts work on a file, and gives it to kernel or workers.
+    /// Accepts work on a file, and gives it to the kernel or to workers.
     #[allow(clippy::too_many_arguments)] // the parts of an operation; none is built twice
     fn begin_file(
         &mut self,
@@ -240,7 +240,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Has the kernel do what an operation has still to do; false when it is not for it.
+    /// Gives the kernel the rest of an operation. False if the kernel does not do it.
     fn start_in_kernel(&mut self, slot: u32) -> bool {
         let ticket = self.ticket(slot);
         let op = &mut self.ops[slot];
@@ -252,7 +252,7 @@ impl<K: Kernel> Proactor<K> {
             && !state.facts().is_direct()
             && op.buf.capacity() > self.config.source_budget.min(MOST_COPIED)
         {
-            // What of it is cached would be copied right here.
+            // The loop itself would copy what the page cache has of these bytes.
             return false;
         }
         let moved = op.moved as usize;
@@ -348,14 +348,15 @@ impl<K: Kernel> Proactor<K> {
         }
         if moved < 0 {
             return match (-moved as i32, ending) {
-                // Nothing was done.
+                // The kernel has done nothing.
                 (libc::ECANCELED | libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP, Some(kind)) => {
                     self.fail(slot, kind)
                 }
                 (libc::EAGAIN | libc::EOPNOTSUPP | libc::ECANCELED | libc::EINTR, None) => {
                     self.hand_back(slot, -moved as i32);
                 }
-                // What a kernel without such a sync says (AIO before 4.18), and a file without any.
+                // A kernel without this kind of sync answers so (AIO before 4.18), and so does a
+                // file that cannot be synced.
                 (libc::EINVAL, None) if matches!(op.code, OpCode::SyncAll | OpCode::SyncData) => {
                     self.hand_back(slot, libc::EINVAL);
                 }
@@ -376,7 +377,7 @@ impl<K: Kernel> Proactor<K> {
         if (op.moved as usize) < total && !ended {
             return match ending {
                 Some(kind) => self.fail_file(slot, kind, false),
-                // The rest of it.
+                // The kernel continues with the rest.
                 None if moved > 0 && self.start_in_kernel(slot) => {}
                 None => self.hand_back(slot, 0),
             };
@@ -395,7 +396,8 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, result, ending.is_some());
     }
 
-    /// The kernel would have had to wait, or cannot do it: workers do it again from its start.
+    /// Hands an operation to workers, which do it again from its start: the kernel would have had
+    /// to wait, or cannot do it.
     #[cold]
     fn hand_back(&mut self, slot: u32, errno: i32) {
         self.files.counts.handed_back += 1;
@@ -411,7 +413,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends an operation that kernel or workers had with an error and the bytes that it has moved.
+    /// Ends an operation that the kernel or workers had, with an error and the bytes that it has
+    /// moved.
     #[cold]
     pub(in crate::proactor) fn fail_file(&mut self, slot: u32, kind: ErrorKind, is_late: bool) {
         let op = &mut self.ops[slot];
@@ -446,13 +449,13 @@ impl<K: Kernel> Proactor<K> {
         self.file_left(index);
     }
 
-    /// Whether kernel or workers have work on a file.
+    /// Whether the kernel or workers have work on a file.
     pub(in crate::proactor) fn is_at_work(&self, index: u32) -> bool {
         self.sources[index].polls != NIL
             || self.files.reading.values().any(|&reading| reading == index)
     }
 
-    /// Work on a file has ended: a close that waits for it may go on, or an aborted source go.
+    /// Work on a file has ended: a close that waits for it is tried, or an aborted source closes.
     pub(in crate::proactor) fn file_left(&mut self, index: u32) {
         if index == NIL || self.is_at_work(index) {
             return;
@@ -464,14 +467,14 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Takes back what workers have not begun, or asks the kernel to stop; true when the operation
-    /// is the caller's again, its buffer in its place.
+    /// Takes back an operation that workers have not begun, or asks the kernel to stop it. True if
+    /// it was taken back and its slot has its buffer again.
     pub(in crate::proactor) fn withdraw(&mut self, slot: u32) -> bool {
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
             files.parked.remove(at);
         } else if let Some(job) = files.jobs.remove(&slot) {
-            // What closes a descriptor has it: there is no way back.
+            // A task that closes a file owns the descriptor, and cannot be taken back.
             let source = self.ops[slot].source;
             let closes = source != NIL && self.sources[source].fd < 0;
             let Some(task) = (if closes { None } else { self.take_back(&job) }) else {
@@ -479,7 +482,7 @@ impl<K: Kernel> Proactor<K> {
                 return false;
             };
             if !self.files.parked.is_empty() {
-                // There is room for one of them.
+                // A parked operation may become a job now.
                 self.inbox.remote.wake();
             }
             self.ops[slot].buf = task.into_buf();

@@ -14,8 +14,8 @@
 //! # Safety
 //!
 //! The number of bytes that a kernel reports becomes the length of a lease: implementers of
-//! `Kernel` promise that it is right. The usual read puts its completion where room was made for it
-//! before.
+//! `Kernel` promise that it is right. The usual read writes its completion into room that the batch
+//! has reserved.
 
 use super::*;
 use crate::buf::swap::Lent;
@@ -44,9 +44,9 @@ impl<K: Kernel> Proactor<K> {
         self.submit_read(source, token, 0, false)
     }
 
-    /// Applies an event, and if it is the usual one (a stream socket whose inline read finds
-    /// bytes, and nothing else to be done) runs the source. False when it is not that: then the
-    /// event has been applied and nothing else done.
+    /// Applies an event. If it is the usual one (a stream socket whose inline read finds bytes, and
+    /// nothing else to be done), runs the source. False for any other event: then the event was
+    /// applied, and nothing else was done.
     ///
     /// # Safety
     /// There is room in the batch for a completion of each event that is still to come; there still
@@ -125,7 +125,7 @@ impl<K: Kernel> Proactor<K> {
             self.inline_read_done(index, got, room, None);
         }
         self.requeue(index);
-        // More than a wait takes are never behind.
+        // At most so many events are still to come.
         self.outbox.batch.reserve(self.config.events_per_wait.min(MOST_EVENTS));
         true
     }

@@ -1,5 +1,5 @@
-//! What threads do: tasks, and work on files that the kernel does not do without waiting. A kernel
-//! that runs jobs by itself, as the simulated one, gets the tasks instead of threads.
+//! Work for threads: tasks, and work on files that the kernel does not do without waiting. A kernel
+//! that runs jobs by itself, as the simulated one does, gets the tasks instead of threads.
 //!
 //! Invariants: (J1) an operation that threads have keeps its slot until they have answered; its
 //! buffer is theirs. (K4) A task in the kernel keeps its slot until the kernel has answered, or has
@@ -30,7 +30,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_task(&mut self, op: &mut Op, token: u64) -> Submitted {
         let Some(Arguments::Task(task)) = op.payload.take_arguments().map(|boxed| *boxed) else {
-            // The program has put it together from parts without one.
+            // The program has built the operation from parts without a task.
             return Err(Reason::Unsupported);
         };
         let (index, ticket) = match self.place_task(op.source, token, &task) {
@@ -56,7 +56,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// Frees the place of a refused task, and puts the task back into its operation.
+    /// Vacates the slot of a refused task, and puts the task back into its operation.
     #[cold]
     fn refuse_task(
         &mut self,
@@ -72,7 +72,7 @@ impl<K: Kernel> Proactor<K> {
         reason
     }
 
-    /// Takes a place for a task: the index of its file, if it has one, and its ticket.
+    /// Takes a slot for a task. Returns the index of its file, if it has one, and its ticket.
     fn place_task(
         &mut self,
         source: Source,
@@ -95,16 +95,16 @@ impl<K: Kernel> Proactor<K> {
         Ok((index, self.place(OpCode::Task, index, token)?))
     }
 
-    /// Has a thread close a file when nothing else is at work on it: close(2) may have much to free
-    /// on the disk. The source is gone for its users, and vacates its place when the thread has
-    /// answered.
+    /// Has a thread close a file once no other work on it is left: close(2) may have much to free
+    /// on the disk. The program cannot use the source any more, whose slot is vacated when the
+    /// thread has answered.
     #[cold]
     pub(in crate::proactor) fn close_file(&mut self, index: u32, slot: u32) {
         self.end_timers(index);
         let busy = self.is_at_work(index);
         let state = &mut self.sources[index];
         if busy {
-            // That ends first, and says so.
+            // The work on the file ends first, and then has the close tried again.
             state.flags &= !WRITABLE;
             return;
         }
@@ -116,13 +116,13 @@ impl<K: Kernel> Proactor<K> {
         let handle = self.kernel.release(fd, SourceKind::File);
         let work = WorkItem::Close(handle);
         if let Err((work, _)) = self.submit_work(slot, Lane::Normal, JobClass::Quick, work) {
-            // The system gives no thread.
+            // The system has no thread for it, so the loop closes the file.
             self.job_done(slot, work.run(), false);
         }
     }
 
-    /// Has workers do an operation, from its start. What the kernel has written of it stays
-    /// counted: it is in the file, even if no worker begins.
+    /// Gives an operation to workers, which do it from its start. Bytes that the kernel has written
+    /// stay counted, because they are in the file even if no worker begins.
     pub(in crate::proactor) fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
         let op = &mut self.ops[slot];
         let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
@@ -147,7 +147,7 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
-    /// Gives a task to the workers, which are hired at the first one.
+    /// Gives a task to the workers, which are created for the first one.
     fn submit_work(
         &mut self,
         slot: u32,
@@ -217,7 +217,7 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// Hands over what waited for room among the jobs.
+    /// Gives the workers the parked operations for which there is room among the jobs.
     fn unpark_files(&mut self) {
         while let Some(slot) = self.files.parked.pop_front() {
             if !self.give_back_to_workers(slot) {
@@ -226,7 +226,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Takes work back that was not begun; `None` if it was.
+    /// Takes back work that has not begun; `None` if it has.
     pub(in crate::proactor) fn take_back(&mut self, job: &Hired) -> Option<WorkItem> {
         match job {
             Hired::Thread(job) => self.files.workers.as_mut()?.cancel(job),
@@ -238,8 +238,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Has workers do what the kernel has handed back; false when they have as many jobs as may be.
-    /// An operation that no thread can be made for fails.
+    /// Gives workers an operation that the kernel has handed back. False if they have the most jobs
+    /// that they may have. If no thread can be created for it, the operation fails.
     pub(in crate::proactor) fn give_back_to_workers(&mut self, slot: u32) -> bool {
         match self.give_to_workers(slot) {
             Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
@@ -249,7 +249,8 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Lets threads end what they do, for a bounded time, and takes it, so that their files close.
+    /// Lets threads end their work, for a bounded time, and takes the results, so that their files
+    /// close.
     pub(in crate::proactor) fn stop_workers(&mut self, patience: Duration) {
         if let Some(workers) = &mut self.files.workers {
             workers.stop(patience);
@@ -258,7 +259,7 @@ impl<K: Kernel> Proactor<K> {
         self.files.workers = None;
     }
 
-    /// A task has come to its end.
+    /// A task has ended.
     fn job_done(&mut self, slot: u32, outcome: Outcome, is_late: bool) {
         let Outcome { result, buf, bytes } = outcome;
         let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -271,7 +272,7 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, result, is_late);
     }
 
-    /// Has the kernel do what a thread would do.
+    /// Gives the kernel a task instead of a thread.
     fn give_to_kernel(&mut self, key: u64, work: WorkItem) -> Result<Hired, (WorkItem, Reason)> {
         let most = self.config.max_jobs.max(1);
         if self.files.tasks >= most {
@@ -308,7 +309,8 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// A write that fails also counts what the kernel had written before a thread began anew.
+    /// If a write fails, also counts the bytes that the kernel had written before a thread began
+    /// anew.
     fn count_written(&self, slot: u32, result: Result<Done, Error>) -> Result<Done, Error> {
         let op = &self.ops[slot];
         result.map_err(|error| match op.code {

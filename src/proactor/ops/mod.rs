@@ -1,5 +1,5 @@
-//! The operations: each file has the submission, the attempts and the ends of those that belong
-//! together. Here is which file serves which operation.
+//! The operations: each file has the submission, the attempts and the ends of operations that
+//! belong together. This file says which file serves which operation.
 
 mod accept;
 mod append;
@@ -39,7 +39,7 @@ impl<K: Kernel> Proactor<K> {
         self.ops.given = Some(ticket);
         let is_quiet = op.flags & op::QUIET != 0;
         let answer = match op.code {
-            // These would need no slot, and so not take the ticket.
+            // Without this case these might end without a slot, and leave the ticket untaken.
             OpCode::Read if !is_quiet => self.submit_read_in_slot(&op),
             OpCode::Write => self.submit_write_in_slot(&mut op),
             _ => return self.submit_given(ticket, op),
@@ -54,7 +54,8 @@ impl<K: Kernel> Proactor<K> {
         answer.map(|accepted| debug_assert_eq!(accepted, ticket))
     }
 
-    /// Vacates the slot of another thread's operation, if it ended at once or was refused.
+    /// Vacates the slot of another thread's operation if the operation ended at once or was
+    /// refused.
     pub(super) fn settle_given(&mut self, ticket: Ticket) {
         self.ops.given = None;
         let op = self.ops.table.find(ticket.index(), ticket.generation());
@@ -63,7 +64,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Accepts an operation that is none of those that `submit` serves by itself.
+    /// Accepts an operation that `submit` does not serve by itself.
     #[inline(never)]
     fn submit_other(&mut self, mut op: Op) -> Result<Ticket, Rejected<Op>> {
         if op.flags & op::QUIET != 0 {
@@ -242,7 +243,7 @@ impl<K: Kernel> Submit for Proactor<K> {
             OpCode::Close => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
-                // As a read.
+                // As for a read: no buffer and no address to drop.
                 std::mem::forget(op);
                 let answer = if flags & op::QUIET != 0 {
                     self.refuse_quiet(Buf::NONE)

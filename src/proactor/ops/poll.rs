@@ -1,4 +1,4 @@
-//! Waits for readiness, and for a queue of writes that is short.
+//! Polls, which wait for readiness, and operations that wait until a queue of writes is short.
 
 use super::*;
 
@@ -41,14 +41,14 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn run_polls(&mut self, index: u32) {
         self.sources[index].flags &= !POLLED;
         if self.sources[index].fd < 0 {
-            // It connects: they begin when it has.
+            // The source is not connected yet. Its polls begin when it is.
             return;
         }
         let mut slot = self.sources[index].polls;
         let mut pending = false;
         while slot != NIL {
             let next = self.ops[slot].next;
-            // Drains stand in the same list.
+            // The list also has operations that wait for a drain.
             if self.ops[slot].code == OpCode::Poll {
                 let interest = Ready::from_bits(self.ops[slot].count as u16);
                 match self.kernel.calls_mut().poll(self.sources[index].fd, interest) {
@@ -75,7 +75,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(in crate::proactor) fn run_drains(&mut self, index: u32) {
         if self.sources[index].fd < 0 {
-            // It connects: they wait for that.
+            // The source is not connected yet. These operations wait until it is.
             return;
         }
         let mut slot = self.sources[index].polls;

@@ -1,4 +1,5 @@
-//! Sources that a connect makes: attempts at their addresses, and operations that wait for one.
+//! Connects that make a source: the attempts at its addresses, and the operations that wait until
+//! one of them succeeds.
 //!
 //! ```text
 //!   connect ──▶ a source without a descriptor: its connect, then what is submitted behind it
@@ -28,23 +29,23 @@ pub(in crate::proactor) const OF_SOURCE: u32 = 1;
 /// In the `count` of a connect: it is one attempt of such a connect.
 pub(in crate::proactor) const ATTEMPT: u32 = 2;
 
-/// The time of what never happens.
+/// A time that never comes.
 const NEVER: u64 = u64::MAX;
 /// Attempts begin at least so far apart: RFC 8305, section 5.
 const LEAST_DELAY_NS: u64 = 10_000_000;
 
-/// The connect of a source, by the place of its operation.
+/// The connect of a source, by the slot of its operation.
 pub(in crate::proactor) struct Race {
     addresses: Vec<Address>,
     /// The first address that was not tried.
     next: usize,
-    /// The places of the attempts that go on.
+    /// The slots of the sources of the attempts in progress.
     attempts: Vec<u32>,
     delay_ns: u64,
     /// When the next attempt begins.
     next_ns: u64,
     due_ns: u64,
-    /// How the last attempt that has failed did.
+    /// The errno of the last attempt that has failed.
     errno: i32,
     nodelay: bool,
 }
@@ -168,8 +169,8 @@ impl<K: Kernel> Proactor<K> {
         self.set_connect_timer(slot);
     }
 
-    /// The kernel goes on with an attempt, which gets a place: beyond the limits of the tables,
-    /// which are for what programs have.
+    /// Begins an attempt that is in progress in the kernel. Its entries do not count towards the
+    /// limits of the tables, which are for the program's own.
     fn begin_attempt(
         &mut self,
         main: u32,
@@ -191,7 +192,7 @@ impl<K: Kernel> Proactor<K> {
             self.kernel.close(fd);
             return Err(libc::ENOBUFS);
         };
-        // It is no operation of the program's.
+        // The attempt is no operation of the program.
         self.stats.submitted[OpCode::Connect as usize] -= 1;
         let slot = ticket.index();
         let race = self.ops.races.get_mut(&main).expect("it has begun this");
@@ -214,7 +215,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// The tables have room for what programs may have, and for the attempts.
+    /// Sets the limits of the tables: what the program may have, and the attempts.
     pub(in crate::proactor) fn set_limits(&mut self) {
         self.sources.table.set_limit(self.config.max_sources.saturating_add(self.ops.attempts));
         self.ops.table.set_limit(self.config.max_operations.saturating_add(self.ops.attempts));
@@ -256,7 +257,7 @@ impl<K: Kernel> Proactor<K> {
             let key = state.name(index).key();
             self.kernel.deregister(fd, key);
         }
-        // The descriptor is the other source's now.
+        // The source that connects owns the descriptor now.
         self.sources[index].fd = -1;
         self.end_attempt(index);
         self.win(main, which, fd, kind);
@@ -266,7 +267,7 @@ impl<K: Kernel> Proactor<K> {
     fn win(&mut self, slot: u32, which: usize, fd: RawFd, kind: SourceKind) {
         self.end_race(slot, |this, mut race| {
             if race.nodelay && kind == SourceKind::Stream {
-                // A socket that does without goes on without.
+                // If the socket does not take the option, the connection goes on without it.
                 let _ = this.kernel.calls_mut().set_option(fd, SocketOption::Nodelay(true));
             }
             let index = this.ops[slot].source;
@@ -289,7 +290,7 @@ impl<K: Kernel> Proactor<K> {
         then(self, race);
     }
 
-    /// Ends a connect of a source, or one of its attempts, that does not end well.
+    /// Ends a connect of a source, or one of its attempts, with an error.
     pub(in crate::proactor) fn fail_connect(&mut self, slot: u32, kind: ErrorKind) {
         let op = &self.ops[slot];
         let index = op.source;
@@ -341,7 +342,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn expire_connect(&mut self, slot: u32) {
         let attempts = self.ops.races.get(&slot).map(|race| race.attempts.clone());
         for index in attempts.unwrap_or_default() {
-            // It may have ended unseen, as what `ends_in_last_try` looks at.
+            // The attempt may have ended without an event, as in `ends_in_last_try`.
             let goes_on =
                 self.ops.races.get(&slot).is_some_and(|race| race.attempts.contains(&index));
             if goes_on && self.sched.select_was_full {
@@ -361,8 +362,8 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// The errno that a source has, and that what is queued ends with, when its connect ends this way;
-/// none where the source itself ends.
+/// The errno that a source and its queued operations get when its connect ends this way; none if
+/// the source itself ends.
 fn errno_of(kind: ErrorKind) -> Option<i32> {
     match kind {
         ErrorKind::Os(errno) => Some(errno),

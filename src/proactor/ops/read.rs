@@ -58,7 +58,7 @@ impl<K: Kernel> Proactor<K> {
         None
     }
 
-    /// Accepts a read that is not to rest in its source.
+    /// Accepts a read that takes a slot instead of resting in its source.
     pub(super) fn submit_read_in_slot(&mut self, op: &Op) -> Submitted {
         let index = self.reader(op.source)?;
         let token = self.sources.token(op.source, op.token);
@@ -82,7 +82,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let ticket = self.place(op.code, index, token)?;
         let entry = &mut self.ops[ticket.index()];
-        // Of a read behind bytes: how many these are.
+        // For a read behind the bytes of a buffer, `count` says how many these are.
         entry.count = if op.code == OpCode::ReadAppend { op.buf.len() as u32 } else { op.count };
         entry.buf = op.buf.take();
         Ok(self.start_read(index, ticket, op.deadline_ns))
@@ -98,8 +98,9 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// The kernel has received bytes for the read at the head of a source's queue, into `data`
-    /// where it has chosen the buffer. `more`: it goes on; `ending`: how it is to end.
+    /// The kernel has received bytes for the read at the head of a source's queue: into `data` if
+    /// the kernel has chosen the buffer. `more` says that the read goes on, `ending` how it is to
+    /// end.
     pub(in crate::proactor) fn read_op_answered(
         &mut self,
         index: u32,
@@ -116,7 +117,7 @@ impl<K: Kernel> Proactor<K> {
                 let goes_on = op.multishot;
                 self.finish_read(index, slot, Ok(Done::Read(data)));
                 if more && self.memory.pool.is_scarce() && ending.is_none() {
-                    // From now on the loop reads: the kernel knows no shares.
+                    // The kernel does not know the shares, so from now on the loop reads.
                     let key = self.sources[index].name(index).key();
                     self.kernel.stop(key, false);
                 }
@@ -161,7 +162,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// A read without a buffer that has a place: behind another, or with a deadline.
+    /// A read without a buffer that has a slot: behind another, or with a deadline.
     pub(super) fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
         let multishot = self.ops[slot].multishot;
         let Some(memory) = self.memory(index, multishot) else { return };
@@ -180,7 +181,7 @@ impl<K: Kernel> Proactor<K> {
         self.finish_read(index, slot, Ok(Done::Read(data)));
     }
 
-    /// `ReadInto` and `ReadExact`.
+    /// One attempt of a `ReadInto` or a `ReadExact`.
     fn run_read_into(&mut self, index: u32, slot: u32, left: &mut usize) {
         let state = &mut self.sources[index];
         let op = &mut self.ops[slot];
@@ -235,7 +236,7 @@ pub(in crate::proactor) fn kernel_target(
     is_scarce: bool,
 ) -> Option<Option<Target<'_>>> {
     match op.code {
-        // The kernel knows no shares.
+        // The kernel does not know the shares.
         OpCode::Read if op.multishot && is_scarce => None,
         OpCode::Read => Some(None),
         // Into a buffer of the kernel's: an idle source holds none.
@@ -265,7 +266,8 @@ fn check_exact(count: usize, buf: &Buf) -> Result<(), Reason> {
     if count == 0 || count > buf.capacity() { Err(Reason::BadCount) } else { Ok(()) }
 }
 
-/// Receives one message into more targets than a call takes: in one piece, then dealt out.
+/// Receives one message into more targets than a call takes: first into one buffer, then copied to
+/// the targets.
 #[cold]
 fn recv_whole<C: Calls>(
     calls: &mut C,

@@ -1,4 +1,4 @@
-//! A range of a file over a stream socket.
+//! Operations that send a range of a file over a stream socket.
 //!
 //! ```text
 //!   run_send_file ──what is next is in the page cache──▶ sendfile(2)
@@ -7,8 +7,8 @@
 //!       fetch: a thread reads it there ──completion──▶ fetched
 //! ```
 //!
-//! The loop would wait for the disk in sendfile(2). Where the system does not say what the page
-//! cache has it does; so it does for what was fetched and is gone again.
+//! Without a fetch, the loop would wait for the disk in sendfile(2). It still does if the system
+//! cannot say what the page cache has, or if the cache has dropped what was fetched.
 
 use super::*;
 use crate::buf::Target;
@@ -19,26 +19,26 @@ use crate::proactor::files::Hired;
 use crate::workers::{JobClass, Lane};
 use submit::MOST_BYTES;
 
-/// So far apart are the bytes that are asked for: the page cache loses and gets its pages by larger
-/// pieces.
+/// The distance between the bytes that the driver looks for in the page cache, which loads and
+/// drops its pages in larger pieces.
 const APART: u64 = 64 << 10;
 
-/// Marks the keys of fetches among those of jobs: the rest is the socket's place, and the fetch's
-/// number.
+/// Marks the keys of fetches among those of jobs. The rest of such a key is the slot of the socket
+/// and the number of the fetch.
 pub(in crate::proactor) const FETCH: u32 = INLINE_TICKET;
 
 /// The bytes that a thread reads, or has read, for the range at the head of a socket's writes.
 pub(in crate::proactor) struct Fetch {
     op: Ticket,
-    /// Where in the file it ends.
+    /// The offset in the file at which it ends.
     end: u64,
     serial: u32,
-    /// `None` when it is done.
+    /// `None` when the thread is done.
     job: Option<Hired>,
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// A range of a file stands among the writes of a stream socket.
+    /// Accepts a `send_file`, which is queued among the writes of a stream socket.
     #[inline(never)]
     pub(in crate::proactor) fn submit_send_file(&mut self, op: &mut Op, token: u64) -> Submitted {
         let Some(arguments) = op.payload.take_arguments() else {
@@ -55,8 +55,8 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn begin_send_file(&mut self, op: &Op, token: u64, file: Source, offset: u64) -> Submitted {
-        // Last, because the other may let requests of other threads in, after which an index says
-        // nothing.
+        // The socket is looked up last: looking up the file may take requests of other threads,
+        // after which an index may be another source's.
         self.file(file)?;
         let index = self.reader(op.source)?;
         let count = op.count;
@@ -82,7 +82,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// One attempt to send of a file.
+    /// One attempt to send the next bytes of a range.
     pub(in crate::proactor) fn run_send_file(&mut self, index: u32, slot: u32, left: &mut usize) {
         let op = &self.ops[slot];
         let (file, socket) = (op.file, self.sources[index].fd);
@@ -124,8 +124,8 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far
-    /// as the system says; `None` when a thread reads them first: the socket's writes pause until
-    /// it has.
+    /// as the system says. `None` if a thread reads them first: then the socket's writes pause
+    /// until it has.
     fn at_hand(
         &mut self,
         index: u32,
@@ -161,13 +161,13 @@ impl<K: Kernel> Proactor<K> {
                 0.. => break,
                 _ => {}
             }
-            // The last byte as well.
+            // Look for the last byte, too.
             at = if at + 1 == end { end } else { (at + APART).min(end - 1) };
         }
         Some(len)
     }
 
-    /// Has a thread read a range of a file for a socket; false when there is none to be had.
+    /// Has a thread read a range of a file for a socket. False if no thread is free for it.
     #[cold]
     fn fetch(&mut self, index: u32, op: Ticket, file: Source, offset: u64, len: usize) -> bool {
         self.files.serial = self.files.serial.wrapping_add(1);
@@ -201,8 +201,7 @@ impl<K: Kernel> Proactor<K> {
         self.let_go(serial);
     }
 
-    /// A range leaves the queue: nothing is read for it any more, and what is behind it need not
-    /// wait for that.
+    /// A range leaves the queue: its fetch ends, and the writes behind it need not wait for that.
     #[cold]
     pub(in crate::proactor) fn drop_fetch(&mut self, index: u32, slot: u32) {
         let op = self.ticket(slot);
@@ -218,7 +217,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// No fetch uses the descriptor any more: its file may close.
+    /// No fetch uses the descriptor any more, so the file may close.
     fn let_go(&mut self, serial: u32) {
         if let Some(file) = self.files.reading.remove(&serial) {
             self.file_left(file);

@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 use crate::op::RELATIVE;
 use crate::operation::InFlight;
 
-/// The ticket of a read that has rested in the source at `index`, and has a place of its own since
+/// The ticket of a read that has rested in the source at `index`, and has a slot of its own since
 /// its deadline was set: the operation's `count` is the generation of the ticket.
 #[inline]
 pub(in crate::proactor) fn moved_ticket(index: u32, generation: u32) -> Ticket {
@@ -22,7 +22,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(Reason::Closed);
         }
         if due_ns == 0 {
-            // It was put together from parts without its time.
+            // The program has built the operation from parts without a time.
             return Err(Reason::Unsupported);
         }
         let index = if op.source.is_none() { NIL } else { self.usable(op.source)? };
@@ -30,7 +30,7 @@ impl<K: Kernel> Proactor<K> {
         if index != NIL {
             self.sources[index].push_timer(&mut self.ops.table, ticket.index());
         }
-        // The field that file operations use for the offset.
+        // A timer keeps its deadline in this field, which file operations use for the offset.
         self.ops[ticket.index()].offset = 0;
         if limit_ns == 0 {
             self.set_deadline(ticket, due_ns);
@@ -112,7 +112,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Gives the inline read of a source a place of its own, at the head of the queue. The read
+    /// Gives the inline read of a source a slot of its own, at the head of the queue. The read
     /// keeps its ticket.
     fn give_place(&mut self, index: u32) -> Result<u32, Reason> {
         // The read is accepted already, so no limit of the table refuses it.
@@ -135,7 +135,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(slot)
     }
 
-    /// The place of a read that has rested in its source when it was submitted.
+    /// The slot of a read that rested in its source when it was submitted.
     pub(in crate::proactor) fn moved_read(&self, ticket: Ticket) -> Option<u32> {
         // It stays ahead of all reads that come after it.
         let state = self

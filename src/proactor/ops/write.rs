@@ -185,7 +185,8 @@ impl<K: Kernel> Proactor<K> {
         quiet: bool,
     ) -> Submitted {
         let offered = buf.len();
-        // What is out in part cannot be refused: it goes beyond the limit, once for each source.
+        // A write that is partly sent cannot be refused. It may exceed the bound, once for each
+        // source.
         let ticket = self.push_write(OpCode::Write, index, token, buf, moved > 0)?;
         self.ops[ticket.index()].quiet = quiet;
         if moved != 0 {
@@ -197,15 +198,15 @@ impl<K: Kernel> Proactor<K> {
         }
         self.finish_write_start(index, ticket, due_ns);
         if !exceeds && self.ops.table.find(ticket.index(), ticket.generation()).is_none() {
-            // It was out at once: a list, or one on no stream.
+            // The write was sent at submission after all: it is a list, or its source is no stream.
             self.stats.submitted[OpCode::Write as usize] -= 1;
             self.stats.inline_writes += 1;
         }
         Ok(ticket)
     }
 
-    /// Queues a write, if the source's bound allows it; its bytes count as queued until they are
-    /// out.
+    /// Queues a write, if the source's bound allows it. Its bytes count as queued until they are
+    /// sent.
     pub(super) fn push_write(
         &mut self,
         code: OpCode,
@@ -271,7 +272,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// `moved` more bytes of a write are out; true when that were all, and it is done.
+    /// Notes that `moved` more bytes of a write were sent. True if the write is done.
     pub(in crate::proactor) fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
         if moved > 0 {
             self.note_bytes(index);
@@ -304,7 +305,7 @@ impl<K: Kernel> Proactor<K> {
         buf.discard();
     }
 
-    /// `moved` more bytes of the writes at the head of the queue are out.
+    /// Notes that `moved` more bytes of the writes at the head of the queue were sent.
     pub(in crate::proactor) fn advance_queue(&mut self, index: u32, moved: u32) {
         let mut rest = moved;
         while rest > 0 {
@@ -376,8 +377,8 @@ impl<'a> WriteParts<'a> {
         &self.items[..self.count]
     }
 
-    /// Adds a buffer from byte `from` on, up to `most` bytes in all; false when that, or the
-    /// places, are used up.
+    /// Adds a buffer from byte `from` on, up to `most` bytes in all. False when these bytes or the
+    /// entries are used up.
     fn add(&mut self, buf: &'a Buf, mut from: usize, most: usize) -> bool {
         for part in buf.parts() {
             let bytes = &part.as_slice()[from.min(part.len())..];
