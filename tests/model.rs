@@ -32,6 +32,7 @@ mod model {
     pub mod run;
     pub mod state;
     pub mod steps;
+    pub mod submit;
 }
 mod worlds;
 

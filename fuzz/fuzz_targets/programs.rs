@@ -25,6 +25,7 @@ mod model {
     pub mod run;
     pub mod state;
     pub mod steps;
+    pub mod submit;
 }
 #[path = "../../tests/worlds/mod.rs"]
 mod worlds;

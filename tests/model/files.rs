@@ -11,9 +11,9 @@ use windlass::fs::OpenOptions;
 use windlass::{Buf, Completion, Done, Error, ErrorKind, Handle, Op, Priority};
 
 use super::check::same;
-use super::run::{Plan, Sort};
 use super::state::*;
 use super::steps::How;
+use super::submit::{Plan, Sort};
 use crate::random_jobs::Job;
 use crate::worlds::World;
 

@@ -2,9 +2,9 @@
 
 use windlass::driver::OpCode;
 
-use super::run::Plan;
 use super::state::*;
 use super::steps::*;
+use super::submit::Plan;
 use crate::worlds::World;
 
 const PLAIN: How = How { due: Due::Never, remote: false, quiet: false };

@@ -1,65 +1,18 @@
 //! Steps: the calls of the program, and their possible answers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use windlass::driver::OpCode;
-use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source, Submitter};
+use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source};
 
-use super::files::{Work, is_work};
+use super::files::Work;
 use super::state::*;
 use super::steps::*;
+use super::submit::{Plan, Sort, full};
 use crate::worlds::World;
 
 /// The most sources that a program makes.
 const PORTS: usize = 14;
-
-/// An operation to be submitted, and what the model needs to know of it.
-pub struct Plan {
-    op: Op,
-    port: Option<usize>,
-    pub payload: Vec<u8>,
-    prefix: Vec<u8>,
-    pub wanted: usize,
-    target: Option<usize>,
-    pub work: Option<Work>,
-    times: Option<(Option<Instant>, Option<Duration>)>,
-}
-
-impl Plan {
-    pub fn new(op: Op, port: Option<usize>) -> Plan {
-        let (payload, prefix) = (Vec::new(), Vec::new());
-        Plan { op, port, payload, prefix, wanted: 0, target: None, work: None, times: None }
-    }
-}
-
-/// The sorts of sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    Stream,
-    Listener,
-    File,
-}
-
-impl Sort {
-    fn is(port: &Port) -> Sort {
-        match (port.stream, port.file) {
-            (Some(_), _) => Sort::Stream,
-            (None, Some(_)) => Sort::File,
-            (None, None) => Sort::Listener,
-        }
-    }
-
-    /// A listener once in so many times, else a stream.
-    fn of(on: u8, every: u8) -> Sort {
-        if on.is_multiple_of(every) { Sort::Listener } else { Sort::Stream }
-    }
-
-    /// As `of`, and as often a file.
-    fn any(on: u8, every: u8) -> Sort {
-        if on % every == 1 { Sort::File } else { Sort::of(on, every) }
-    }
-}
 
 /// Bytes with an owner of another type.
 struct Owned(Vec<u8>);
@@ -70,231 +23,7 @@ impl AsRef<[u8]> for Owned {
     }
 }
 
-fn full(reason: Reason, limit: Limit) -> Option<u32> {
-    match reason {
-        Reason::Full { limit: which, count } if which == limit => Some(count),
-        _ => None,
-    }
-}
-
 impl<W: World> Model<W> {
-    /// A call of another thread.
-    fn elsewhere<T: Send>(&self, call: impl FnOnce(&Submitter) -> T + Send) -> T {
-        let submitter = self.submitter.clone();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || call(&submitter));
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-
-    /// Whether the queue is surely full: each surely queued abort takes a place, or exceeds the
-    /// bound.
-    fn is_full(&self) -> bool {
-        let doubtful = |request: &&Request| matches!(request, Request::Abort { sure: false, .. });
-        self.requests.len() - self.requests.iter().filter(doubtful).count() >= self.limits.queue
-    }
-
-    /// Whether the queue may be full, counting all requests that may be queued.
-    fn may_be_full(&self) -> bool {
-        self.requests.len() >= self.limits.queue
-    }
-
-    /// An abort from another thread. An abort of an aborted source, or of a source with a queued
-    /// abort, is not queued. For an aborted source only the loop knows whether its place has a new
-    /// source.
-    fn ask_to_abort(&mut self, port: usize) {
-        let is_asked =
-            |request: &Request| matches!(*request, Request::Abort { port: at, .. } if at == port);
-        if !self.closed && !self.requests.iter().any(is_asked) {
-            let sure = self.is_open(port);
-            self.requests.push_back(Request::Abort { port, sure });
-        }
-    }
-
-    /// The loop takes the requests of other threads.
-    pub fn flush(&mut self) {
-        self.taken = 0;
-        while let Some(request) = self.requests.pop_front() {
-            match request {
-                Request::Attach(port) => self.ports[port].reserved = false,
-                Request::Submit(op) => self.enter(op),
-                Request::Cancel(op) => {
-                    let call = self.call;
-                    self.ops[op].cancelled_at.get_or_insert(call);
-                }
-                Request::Abort { port, .. } => self.aborted(port),
-                Request::Post => {}
-            }
-        }
-    }
-
-    /// An operation takes its place behind those before it.
-    fn enter(&mut self, op: usize) {
-        let record = &mut self.ops[op];
-        record.queued = false;
-        record.accepted_at = self.call;
-        let Some(port) = record.end else { return };
-        let code = record.code;
-        record.place = self.ports[port].next_place;
-        self.ports[port].next_place += 1;
-        if let Some(direction) = direction(code) {
-            self.ports[port].lists[direction].push(op);
-        }
-        match code {
-            OpCode::Close => {
-                self.ports[port].ending = true;
-                self.disturb(port);
-            }
-            OpCode::Shutdown => self.ports[port].shut_asked = true,
-            _ => {}
-        }
-    }
-
-    /// A source is gone, or is about to be.
-    pub fn aborted(&mut self, port: usize) {
-        let state = &mut self.ports[port];
-        state.aborted = true;
-        state.ending = true;
-        state.reserved = false;
-        self.disturb(port);
-    }
-
-    /// Submits, and checks the answer; the record's place if it was accepted.
-    pub fn submit(&mut self, plan: Plan, how: How) -> Option<usize> {
-        self.call += 1;
-        let (at, timeout) = match plan.times {
-            Some(times) => times,
-            None => self.when(how.due),
-        };
-        let index = self.ops.len();
-        let mut op = plan.op.token(index as u64);
-        if plan.times.is_none() {
-            op = match (at, timeout) {
-                (Some(at), _) => op.deadline(at),
-                (None, Some(timeout)) => op.timeout(timeout),
-                (None, None) => op,
-            };
-        }
-        let memory = Memory::of(op.buf());
-        let (code, source, lease) = (op.code(), op.source(), op.buf().is_lease());
-        let multishot = plan.wanted == usize::MAX;
-        let interest = plan.wanted as u16;
-        if !how.remote && plan.port.is_some_and(|port| self.ports[port].reserved) {
-            // The loop looks at the queue before it reports a stale name.
-            self.flush();
-        }
-        let must_meet_the_bound = how.remote && self.is_full();
-        let before = self.watcher.update_now();
-        let answer = match how.remote {
-            // From another thread, or from this one.
-            true if index.is_multiple_of(3) => self.elsewhere(|other| other.submit(op)),
-            true => self.submitter.submit(op),
-            false => self.watcher.submit(op),
-        };
-        let after = self.watcher.update_now();
-        let ticket = match answer {
-            Ok(ticket) => ticket,
-            Err(rejected) => {
-                assert_eq!(rejected.value.code(), code, "another operation came back");
-                assert_eq!(rejected.value.source(), source);
-                assert_eq!(Memory::of(rejected.value.buf()), memory, "other memory came back");
-                self.check_refusal(rejected.reason, code, plan.port, how.remote);
-                self.count(format!("refused {:?}", rejected.reason));
-                return None;
-            }
-        };
-        assert!(!self.closed, "a closed watcher has accepted {code:?}");
-        assert!(!must_meet_the_bound, "the queue took more than its bound");
-        if let Some(port) = plan.port
-            && !how.remote
-        {
-            assert!(!self.ports[port].aborted, "an aborted source has accepted {code:?}");
-        }
-        self.accepted += 1;
-        self.ops.push(Record {
-            code,
-            source,
-            end: plan.port,
-            ticket,
-            multishot,
-            quiet: how.quiet && code == OpCode::Write,
-            must_answer: false,
-            remote: how.remote,
-            queued: how.remote,
-            place: u64::MAX,
-            payload: plan.payload,
-            lease,
-            prefix: plan.prefix,
-            wanted: plan.wanted,
-            interest,
-            target: plan.target,
-            work: plan.work,
-            memory,
-            due: at.or(timeout.map(|timeout| before + timeout)),
-            overdue: match how.remote {
-                true => at,
-                false => at.or(timeout.map(|timeout| after + timeout)),
-            },
-            timeout,
-            accepted_at: u64::MAX,
-            cancelled_at: None,
-            due_now: false,
-            must_tear: false,
-            data: Vec::new(),
-            moved: 0,
-            ended: None,
-        });
-        if how.remote {
-            self.taken += 1;
-            self.requests.push_back(Request::Submit(index));
-        } else {
-            self.enter(index);
-        }
-        Some(index)
-    }
-
-    /// Every refusal has its reason.
-    fn check_refusal(&mut self, reason: Reason, code: OpCode, port: Option<usize>, remote: bool) {
-        let counters = self.watcher.counters();
-        let limits = &self.limits;
-        let reserve = limits.reserve as u64;
-        // A reserve that met a full table is filled after a thread has asked it in vain.
-        let few_left = limits.operations < 1000 || limits.sources < 1000;
-        let right = match reason {
-            Reason::Closed => self.closed,
-            Reason::Stale => {
-                let gone = |port: usize| self.ports[port].aborted || self.is_closing(port);
-                !remote && port.is_some_and(gone)
-            }
-            _ if self.closed => false,
-            _ if full(reason, Limit::Operations) == Some(limits.operations) => {
-                counters.in_flight + reserve >= u64::from(limits.operations)
-            }
-            _ if full(reason, Limit::Sources) == Some(limits.sources) => {
-                let lingers = self.may_linger() && counters.free_sources == 0;
-                let taken = counters.sources + reserve >= u64::from(limits.sources);
-                code == OpCode::Connect && (taken || lingers)
-            }
-            _ if full(reason, Limit::Writes) == Some(limits.write_bytes) => {
-                let queued = port.and_then(|port| self.queued_bytes(port));
-                code == OpCode::Write && queued.is_some_and(|queued| queued > 0)
-            }
-            _ if full(reason, Limit::Jobs) == Some(limits.jobs as u32) => {
-                is_work(code) && counters.in_flight >= limits.jobs as u64
-            }
-            _ if full(reason, Limit::RemoteQueue) == Some(limits.queue as u32) => {
-                // The id goes back to the loop, not into the reserve.
-                self.taken += 1;
-                remote && self.may_be_full()
-            }
-            _ if full(reason, Limit::IdReserve) == Some(limits.reserve as u32) => {
-                remote && (self.taken > 0 || few_left)
-            }
-            _ => false,
-        };
-        assert!(right, "{code:?} on {port:?} was refused: {reason:?}; {counters:?}");
-    }
-
     /// Bytes of writes that wait on a source.
     pub fn queued_bytes(&mut self, port: usize) -> Option<usize> {
         self.watcher.queued_bytes(self.ports[port].source).ok()
@@ -553,7 +282,7 @@ impl<W: World> Model<W> {
 
     /// Whether an aborted source may keep its place: until a late cancel is answered, or the work
     /// on a file has ended.
-    fn may_linger(&self) -> bool {
+    pub fn may_linger(&self) -> bool {
         !self.slack.is_zero() || self.is_at_work()
     }
 
