@@ -33,11 +33,12 @@ mod model {
     pub mod state;
     pub mod steps;
     pub mod submit;
+    pub mod together;
 }
 mod worlds;
 
 use counts::Counts;
-use model::draw::case;
+use model::draw::{case, case_with_threads};
 use model::state::Model;
 use model::steps::{Case, Ending};
 use programs::random;
@@ -83,7 +84,7 @@ fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
 /// Runs many programs; returns the sums of their counts.
 fn explore<W: World>(fixed: u32, fresh: u32) -> Counts {
     let counts = std::cell::RefCell::new(Counts::default());
-    random(&format!("model, {}", W::NAME), fixed, fresh, &case(STEPS), |case| {
+    random(&format!("model, {}", W::NAME), fixed, fresh, &case_with_threads(STEPS), |case| {
         let before = descriptors_of::<W>();
         let (new, _) = run::<W>(&case);
         assert_eq!(descriptors_of::<W>(), before, "descriptors were lost");
@@ -159,8 +160,20 @@ const HAPPENS_IN_FILES: [&str; 13] = [
     "files compared",
 ];
 
+/// And this, with threads that submit while the loop waits.
+const HAPPENS_TOGETHER: [&str; 8] = [
+    "threads together",
+    "cancelled together",
+    "Read together",
+    "ReadInto together",
+    "Write together",
+    "Poll together",
+    "Timer together",
+    "Task together",
+];
+
 fn expect_all(counts: &Counts) {
-    counts.expect(400, HAPPENS.into_iter().chain(HAPPENS_IN_FILES));
+    counts.expect(400, HAPPENS.into_iter().chain(HAPPENS_IN_FILES).chain(HAPPENS_TOGETHER));
 }
 
 /// Stamps the tests of found defects for one kernel.

@@ -26,6 +26,7 @@ mod model {
     pub mod state;
     pub mod steps;
     pub mod submit;
+    pub mod together;
 }
 #[path = "../../tests/worlds/mod.rs"]
 mod worlds;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
-use windlass::{Buf, Completion, Done, ErrorKind, Handle, Ready, Reason, Source};
+use windlass::{Buf, Completion, Completions, Done, ErrorKind, Handle, Ready, Reason, Source};
 
 use super::files::is_work;
 use super::state::*;
@@ -67,6 +67,12 @@ impl<W: World> Model<W> {
         if self.calm && count == 0 && self.world.is_quiet(&mut self.watcher) {
             self.check_quiet(done.is_empty());
         }
+        self.keep(done, keep);
+        count
+    }
+
+    /// What becomes of a batch.
+    pub fn keep(&mut self, mut done: Completions, keep: Keep) {
         match keep {
             Keep::Take => {
                 let batch: Vec<Completion> = done.drain(..).collect();
@@ -81,11 +87,10 @@ impl<W: World> Model<W> {
                 self.done = done;
             }
         }
-        count
     }
 
     /// The invariants after every wait that has delivered all completions.
-    fn after_wait(&mut self, before: Instant) {
+    pub fn after_wait(&mut self, before: Instant) {
         self.settle_quiet();
         let mut in_flight = 0;
         let mut connecting = 0;
@@ -203,7 +208,7 @@ impl<W: World> Model<W> {
     }
 
     /// Enters a completion, and checks it.
-    fn account(&mut self, c: &Completion, now: Instant) {
+    pub fn account(&mut self, c: &Completion, now: Instant) {
         self.delivered += 1;
         if let Ok(Done::Message(message)) = &c.result {
             assert!(c.source.is_none() && !c.has_more());

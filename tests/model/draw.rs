@@ -140,7 +140,7 @@ fn work() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(together: u32) -> impl Strategy<Value = Step> {
     let ns = prop_oneof![1 => Just(None), 2 => (0..3_000_000u32).prop_map(Some)];
     prop_oneof![
         60 => reading(),
@@ -150,6 +150,8 @@ fn step() -> impl Strategy<Value = Step> {
         80 => work(),
         70 => (ns, keep()).prop_map(|(ns, keep)| Step::Wait { ns, keep }),
         1 => Just(Step::CloseWatcher),
+        together => (1..4u8, prop::collection::vec(any::<u8>(), 1..7))
+            .prop_map(|(count, kinds)| Step::Together { count, kinds }),
     ]
 }
 
@@ -221,28 +223,38 @@ fn ending() -> impl Strategy<Value = Ending> {
     ]
 }
 
-/// A program of at most `most` steps.
+/// A program of at most `most` steps, without threads beside the loop: a simulation repeats it.
 pub fn case(most: usize) -> impl Strategy<Value = Case> {
-    let steps = (prop::collection::vec(step(), 1..most), 0..4u8).prop_map(|(steps, start)| {
-        let mut all = Vec::new();
-        let how = How { due: Due::Never, remote: false, quiet: false };
-        if start == 3 {
-            all.extend((0..3).map(|file| Step::Open { file, how }));
-            all.push(Step::Wait { ns: Some(1_000_000), keep: Keep::Take });
-        } else if start > 0 {
-            let accept = Step::Accept { on: 0, many: start == 1, how };
-            let connect = Step::Connect { to: 1, how };
-            all = vec![
-                Step::Pair { tcp: start == 2, remote: false },
-                Step::Listen,
-                accept,
-                connect.clone(),
-                connect,
-            ];
-        }
-        all.extend(steps);
-        all
-    });
+    case_of(most, 0)
+}
+
+/// As `case`, with such threads.
+pub fn case_with_threads(most: usize) -> impl Strategy<Value = Case> {
+    case_of(most, 8)
+}
+
+fn case_of(most: usize, together: u32) -> impl Strategy<Value = Case> {
+    let steps =
+        (prop::collection::vec(step(together), 1..most), 0..4u8).prop_map(|(steps, start)| {
+            let mut all = Vec::new();
+            let how = How { due: Due::Never, remote: false, quiet: false };
+            if start == 3 {
+                all.extend((0..3).map(|file| Step::Open { file, how }));
+                all.push(Step::Wait { ns: Some(1_000_000), keep: Keep::Take });
+            } else if start > 0 {
+                let accept = Step::Accept { on: 0, many: start == 1, how };
+                let connect = Step::Connect { to: 1, how };
+                all = vec![
+                    Step::Pair { tcp: start == 2, remote: false },
+                    Step::Listen,
+                    accept,
+                    connect.clone(),
+                    connect,
+                ];
+            }
+            all.extend(steps);
+            all
+        });
     (network(), limits(), steps, ending()).prop_map(|(network, limits, steps, ending)| Case {
         network,
         limits,

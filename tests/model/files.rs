@@ -281,12 +281,18 @@ impl<W: World> Model<W> {
     }
 
     pub fn job(&mut self, us: u8, panics: bool, how: How) {
+        let plan = self.job_plan(self.ops.len(), us, panics);
+        self.submit(plan, how);
+    }
+
+    /// A job that returns the place of its record.
+    pub fn job_plan(&self, index: usize, us: u8, panics: bool) -> Plan {
         // Where jobs run on the loop's thread, time is virtual.
         let busy = Duration::from_micros(if W::REAL { us.into() } else { 0 });
-        let (job, op) = Job::new(self.ops.len() as u64, busy, panics);
+        let (job, op) = Job::new(index as u64, busy, panics);
         let mut plan = Plan::new(op.priority(self.priority()), None);
         plan.work = Some(Work::Job(job));
-        self.submit(plan, how);
+        plan
     }
 
     /// Whether a late completion may be late.

@@ -249,6 +249,7 @@ impl<W: World> Model<W> {
                 self.cancel_all(port);
             }
             Step::Post { count, elsewhere } => self.post(count, elsewhere),
+            Step::Together { count, ref kinds } => self.together(count, kinds),
             Step::Release { elsewhere } => self.release(elsewhere),
             Step::Wait { ns, keep } => {
                 let span = ns.map(|ns| Duration::from_nanos(ns.into()).min(W::LONGEST_WAIT));

@@ -110,40 +110,164 @@ pub enum Keep {
 /// One step. Sources are named by a number that is mapped to those that there are.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Pair { tcp: bool, remote: bool },
+    Pair {
+        tcp: bool,
+        remote: bool,
+    },
     Listen,
-    Accept { on: u8, many: bool, how: How },
-    Connect { to: u8, how: How },
-    Read { on: u8, how: How },
-    ReadMany { on: u8, how: How },
-    ReadInto { on: u8, rooms: Vec<u16>, how: How },
-    ReadExact { on: u8, count: u16, spare: u8, how: How },
-    ReadAppend { on: u8, len: u16, spare: u16, how: How },
-    AppendLease { on: u8, which: u8, how: How },
-    Idle { on: u8, ms: Option<u16> },
-    Move { which: u16, due: Due },
-    Write { on: u8, len: u32, owner: Owner, how: How },
-    WriteParts { on: u8, lens: Vec<u16>, how: How },
-    WriteLease { on: u8, which: u8, how: How },
-    Shutdown { on: u8, how: How },
-    Close { on: u8, how: How },
-    Poll { on: u8, interest: u8, how: How },
-    Drained { on: u8, bytes: u16, how: How },
-    Timer { ns: u32, absolute: bool, remote: bool },
-    Nop { remote: bool },
-    Open { file: u8, how: How },
-    ReadAt { on: u8, offset: u16, rooms: Vec<u16>, how: How },
-    WriteAt { on: u8, offset: u16, lens: Vec<u16>, how: How },
-    Sync { on: u8, data: bool, how: How },
-    SetLen { on: u8, len: u16, how: How },
-    Job { us: u8, panics: bool, how: How },
-    Refused { on: u8, which: u8 },
-    Abort { on: u8, remote: bool },
-    Reattach { on: u8 },
-    Cancel { which: u16, remote: bool },
-    CancelAll { on: u8 },
-    Post { count: u8, elsewhere: bool },
-    Release { elsewhere: bool },
-    Wait { ns: Option<u32>, keep: Keep },
+    Accept {
+        on: u8,
+        many: bool,
+        how: How,
+    },
+    Connect {
+        to: u8,
+        how: How,
+    },
+    Read {
+        on: u8,
+        how: How,
+    },
+    ReadMany {
+        on: u8,
+        how: How,
+    },
+    ReadInto {
+        on: u8,
+        rooms: Vec<u16>,
+        how: How,
+    },
+    ReadExact {
+        on: u8,
+        count: u16,
+        spare: u8,
+        how: How,
+    },
+    ReadAppend {
+        on: u8,
+        len: u16,
+        spare: u16,
+        how: How,
+    },
+    AppendLease {
+        on: u8,
+        which: u8,
+        how: How,
+    },
+    Idle {
+        on: u8,
+        ms: Option<u16>,
+    },
+    Move {
+        which: u16,
+        due: Due,
+    },
+    Write {
+        on: u8,
+        len: u32,
+        owner: Owner,
+        how: How,
+    },
+    WriteParts {
+        on: u8,
+        lens: Vec<u16>,
+        how: How,
+    },
+    WriteLease {
+        on: u8,
+        which: u8,
+        how: How,
+    },
+    Shutdown {
+        on: u8,
+        how: How,
+    },
+    Close {
+        on: u8,
+        how: How,
+    },
+    Poll {
+        on: u8,
+        interest: u8,
+        how: How,
+    },
+    Drained {
+        on: u8,
+        bytes: u16,
+        how: How,
+    },
+    Timer {
+        ns: u32,
+        absolute: bool,
+        remote: bool,
+    },
+    Nop {
+        remote: bool,
+    },
+    Open {
+        file: u8,
+        how: How,
+    },
+    ReadAt {
+        on: u8,
+        offset: u16,
+        rooms: Vec<u16>,
+        how: How,
+    },
+    WriteAt {
+        on: u8,
+        offset: u16,
+        lens: Vec<u16>,
+        how: How,
+    },
+    Sync {
+        on: u8,
+        data: bool,
+        how: How,
+    },
+    SetLen {
+        on: u8,
+        len: u16,
+        how: How,
+    },
+    Job {
+        us: u8,
+        panics: bool,
+        how: How,
+    },
+    Refused {
+        on: u8,
+        which: u8,
+    },
+    Abort {
+        on: u8,
+        remote: bool,
+    },
+    Reattach {
+        on: u8,
+    },
+    Cancel {
+        which: u16,
+        remote: bool,
+    },
+    CancelAll {
+        on: u8,
+    },
+    Post {
+        count: u8,
+        elsewhere: bool,
+    },
+    /// So many threads submit operations of these kinds while the loop waits.
+    Together {
+        count: u8,
+        kinds: Vec<u8>,
+    },
+    Release {
+        elsewhere: bool,
+    },
+    Wait {
+        ns: Option<u32>,
+        keep: Keep,
+    },
     CloseWatcher,
 }
