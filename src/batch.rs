@@ -16,8 +16,8 @@ const LEAST: usize = 4096;
 /// Completions in the order in which they were made.
 ///
 /// Completions of accepted operations always have room. While more completions wait than the bound,
-/// submissions are refused: an operation that ends at once never takes a place in the table of
-/// operations.
+/// submissions are refused: an operation that ends at once never takes a slot in the table of
+/// operations, so that table does not bound them.
 ///
 /// Invariant: (D1) `room` is the smaller of capacity and bound, so that one comparison checks both.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Batch {
         true
     }
 
-    /// Adds one.
+    /// Adds a completion.
     #[inline]
     pub(crate) fn push(&mut self, completion: Completion) {
         self.make_room();
@@ -79,7 +79,7 @@ impl Batch {
         unsafe { self.put(completion) };
     }
 
-    /// Makes room for one more.
+    /// Makes room for one more completion.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) {
         if self.done.len() == self.done.capacity() {
@@ -87,7 +87,7 @@ impl Batch {
         }
     }
 
-    /// Makes room for `count` more.
+    /// Makes room for `count` more completions.
     #[inline]
     pub(crate) fn reserve(&mut self, count: usize) {
         if self.done.capacity() - self.done.len() < count {
@@ -95,8 +95,8 @@ impl Batch {
         }
     }
 
-    /// Adds one. Nothing can unwind while the completion is in hand, so that the compiler builds it
-    /// where it stays.
+    /// Adds a completion. Nothing can unwind until it is in the batch, so the compiler builds it
+    /// there.
     ///
     /// # Safety
     /// Room was [made](Batch::make_room) and not used up since.
@@ -213,7 +213,7 @@ mod tests {
         batch.len()
     }
 
-    /// Spare capacity, from operations with a place or from a delivery, does not evade the bound.
+    /// Spare capacity, from operations with a slot or from a delivery, does not evade the bound.
     #[test]
     fn memory_at_hand_is_not_room() {
         let mut batch = Batch::new(8);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::sys::monotonic;
 
-/// The base as an `Instant`, and right after it as the system's number: so that a deadline is never
-/// early, but late by the time between the two.
+/// The base as an `Instant`, and as the number of the system's clock, which is read right after it.
+/// So a deadline is never early, and late by the time between the two reads.
 static BASE: OnceLock<(Instant, u64)> = OnceLock::new();
 
 #[inline(always)]

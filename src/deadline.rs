@@ -1,10 +1,10 @@
 //! The deadline heap: one for all operations of a driver.
 //!
-//! A heap of 16-byte entries, each with up to four below it: a cache line. Where the entry of an
-//! operation stands is kept in a dense table beside the heap, by the operation's place, so that one
-//! that ends before its deadline takes its entry out in O(log n), and a deadline that never fires
-//! costs one push and one removal. (Kept in the operations themselves, every step of an entry would
-//! touch another cache line.) Entries of equal deadline leave in the order in which they came.
+//! A heap of 16-byte entries, each with up to four below it: a cache line. A dense table beside the
+//! heap has the position of each operation's entry, by slot. So an operation that ends before its
+//! deadline removes its entry in O(log n), and a deadline that never fires costs one push and one
+//! removal. (If the operations themselves kept the position, every step of an entry would touch
+//! another cache line.) Entries of equal deadline leave in the order in which they came.
 
 use crate::table::NIL;
 
@@ -33,7 +33,7 @@ impl Item {
 #[derive(Debug, Default)]
 pub struct Deadlines {
     heap: Vec<Item>,
-    /// Where the entry of each operation stands, or [`NIL`], by the operation's place.
+    /// The position of each operation's entry in the heap, or [`NIL`], by slot.
     places: Vec<u32>,
     order: u32,
 }

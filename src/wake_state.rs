@@ -11,9 +11,9 @@
 //!     └─────── notify(): no system call ───────────▶┘
 //! ```
 //!
-//! Invariant: (R1) a message is queued before `notify`, and the loop empties the
-//! queue after `unpark`; so a message that is missed by one emptying has notified after it and is
-//! seen by the next.
+//! Invariant: (R1) a message is queued before `notify`, and the loop empties the queue after
+//! `unpark`; so if one emptying misses a message, the `notify` of that message comes after it, and
+//! the next emptying sees the message.
 
 use crate::sys::waker::{SharedWake, Wake};
 
@@ -36,7 +36,7 @@ pub(crate) struct WakeState {
 }
 
 impl WakeState {
-    /// Of a loop that is awake; `waker` ends its sleep.
+    /// The state of a loop that is awake. `waker` ends its sleep.
     pub(crate) fn new(waker: SharedWake) -> WakeState {
         WakeState { flag: AtomicU8::new(AWAKE), waker }
     }
@@ -52,7 +52,7 @@ impl WakeState {
     /// The loop is about to block; false when it must not, because it was notified.
     #[inline]
     pub(crate) fn prepare_park(&self) -> bool {
-        // It may be parked already: after a wait that returned nothing.
+        // The loop may be parked already, after a wait that returned nothing.
         match self.flag.compare_exchange(AWAKE, PARKED, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => true,
             Err(state) => state == PARKED,

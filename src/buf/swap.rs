@@ -218,13 +218,14 @@ unsafe fn release(chunk: *mut Chunk) {
 /// The swap buffers of one driver.
 pub struct Pool {
     shared: Arc<SwapShared>,
-    /// The chunk at hand; `no_chunk` when there is none.
+    /// The current chunk; `no_chunk` if there is none.
     current: NonNull<Chunk>,
-    /// Where its next lease starts.
+    /// Where the next lease in the current chunk starts.
     start: *mut u8,
-    /// How many bytes are left from there.
+    /// How many bytes of the current chunk are left from there.
     room: u32,
-    /// The tokens of it that are the pool's: `FULL` less one for each lease handed out.
+    /// The tokens of the current chunk that are the pool's: `FULL` less one for each lease handed
+    /// out.
     rest: u32,
     chunk_size: u32,
     /// A chunk with less room than this is retired: no read gets a smaller buffer.
@@ -345,8 +346,7 @@ impl Pool {
     }
 
     /// Makes one lease of the whole of the last [`space`](Pool::space) and of `rest`, which did not
-    /// fit there, in a chunk of its own. Where none is to be had the bytes come back in memory of
-    /// their own.
+    /// fit there, in a chunk of its own. If no chunk is free, the bytes come back in a vector.
     ///
     /// # Safety
     /// `space` has answered, nothing else was called since, and all that it answered has been

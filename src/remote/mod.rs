@@ -270,7 +270,8 @@ impl Remote {
             let _ = tickets.sender.try_send(id);
             self.has_room = true;
         }
-        // Only then: threads woken without room would wake the loop for ids, and be woken again.
+        // Wake threads only when there is room: otherwise they would wake the loop for ids, and be
+        // woken again.
         if std::mem::take(&mut self.has_room) {
             room.tell();
         }
@@ -306,7 +307,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
         if !self.is_quiet() {
-            // Emptying the channel would wait for those threads.
+            // To empty the channel would be to wait for threads that do not exist in this process.
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }

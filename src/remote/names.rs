@@ -1,7 +1,7 @@
 //! Which sources other threads may abort. An abort of any other name, or of a source with a queued
 //! abort, is not queued: so queued aborts never outnumber the sources (C9).
 //!
-//! The entry of a place holds the generation of its last source. Only the loop gives places out.
+//! The entry of a slot holds the generation of its last source. Only the loop gives out slots.
 //! Other threads change an entry by compare-exchange with the same generation, so a late change has
 //! no effect.
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::source::Source;
 
-/// In reserve for other threads: no source to abort yet.
+/// The name is reserved for other threads: there is no source to abort yet.
 const RESERVED: u64 = 1;
 /// A source may exist.
 const OPEN: u64 = 2;
@@ -19,17 +19,17 @@ const ABORTING: u64 = 3;
 
 /// The number of entries in the first chunk. Each next chunk has twice as many.
 const FIRST: u32 = 256;
-/// Enough for 2^24 places, the most that a table has.
+/// Enough for 2^24 slots, the most that a table has.
 const CHUNKS: usize = 17;
 
-/// The entries, indexed by the place of the source.
+/// The entries, indexed by the slot of the source.
 #[derive(Default)]
 pub(super) struct Names {
     chunks: [OnceLock<Box<[AtomicU64]>>; CHUNKS],
 }
 
 impl Names {
-    /// The chunk of a place, and the index there.
+    /// The chunk of a slot, and the index there.
     fn find(index: u32) -> Option<(usize, usize)> {
         let at = index.checked_add(FIRST)?;
         let chunk = (at.ilog2() - FIRST.ilog2()) as usize;
@@ -45,7 +45,7 @@ impl Names {
         u64::from(source.generation().get()) << 32 | state
     }
 
-    /// Called when the loop gives a place out.
+    /// Called when the loop gives out a slot.
     fn give(&self, source: Source, state: u64) {
         let Some((chunk, at)) = Names::find(source.index()) else { return };
         let entries = self.chunks[chunk].get_or_init(|| {
@@ -68,12 +68,12 @@ impl Names {
         self.give(source, OPEN);
     }
 
-    /// The loop puts this name in reserve.
+    /// The loop reserves this name for other threads.
     pub(super) fn reserve(&self, source: Source) {
         self.give(source, RESERVED);
     }
 
-    /// Another thread has attached a handle under a name in reserve.
+    /// Another thread has attached a handle under a reserved name.
     pub(super) fn attach(&self, source: Source) {
         self.change(source, RESERVED, OPEN);
     }
@@ -126,7 +126,7 @@ mod tests {
         assert!(!names.abort(first), "it is queued");
         names.taken(first);
         assert!(names.abort(first));
-        // The place has a new source, and the abort of the first is still queued.
+        // The slot has a new source, and the abort of the first is still queued.
         names.open(second);
         assert!(!names.abort(first));
         assert!(names.abort(second));

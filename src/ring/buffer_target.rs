@@ -1,25 +1,26 @@
-//! How many chunks the kernel is to hold.
+//! How many chunks the kernel is to hold as receive buffers.
 //!
-//! Each that it holds is written before the first one is written again: many are cold memory. Too
-//! few end receives (`ENOBUFS`), which have to be started again: cheap for a few streams in bulk,
-//! dear for thousands of small messages. So it gets more when one shortage ends more receives than
-//! it has chunks, and fewer when for a while none has ended half as many.
+//! The kernel writes every chunk that it holds before it writes the first one again, so many chunks
+//! are cold memory. Too few chunks end receives (`ENOBUFS`). Starting these again is cheap for a
+//! few streams with bulk data, and dear for thousands of small messages. So the kernel gets more
+//! chunks when one shortage ends more receives than it holds chunks. It gets fewer when for a while
+//! no shortage has ended half as many.
 //! With 256 at all times, echoes of 8 streams of 64 KiB take 1.59 times the CPU for a GB with
 //! `echo --multishot`, and 1.15 times without (server CPU per byte, 7 interleaved rounds).
 
-/// The most that it is given.
+/// The most chunks that the kernel is given.
 const MOST: u16 = 256;
-/// Up to so many bytes any shortage gives it more: they stay in the cache, and a source that finds
-/// none left again and again would not get its share.
+/// Up to so many bytes, any shortage gives the kernel more chunks. These stay in the cache, and
+/// with fewer a source that finds no chunk again and again would not get its share.
 const FEW_BYTES: u32 = 1 << 20;
-/// So many rounds are looked at before it is given fewer.
+/// After so many rounds the kernel may be given fewer chunks.
 const WINDOW: u16 = if cfg!(miri) { 16 } else { 256 };
 
-/// What shortages have cost.
+/// The receives that shortages have ended, and what follows from them.
 #[derive(Debug)]
 pub(super) struct BufferTarget {
     wanted: u16,
-    /// Up to here any shortage gives it more.
+    /// Up to so many chunks, any shortage gives the kernel more.
     few: u16,
     /// Receives that a shortage has ended in this round, and the most in one round of this window.
     ended: u16,
@@ -33,13 +34,13 @@ impl BufferTarget {
         BufferTarget { wanted: 1, few, ended: 0, peak: 0, rounds: 0 }
     }
 
-    /// How many chunks it is to hold.
+    /// How many chunks the kernel is to hold.
     #[inline]
     pub(super) fn wanted(&self) -> u16 {
         self.wanted
     }
 
-    /// A receive has ended because there was none left.
+    /// A receive has ended because the kernel had no chunk left.
     #[cold]
     pub(super) fn ran_out(&mut self) {
         self.ended = self.ended.saturating_add(1);
@@ -48,7 +49,7 @@ impl BufferTarget {
         }
     }
 
-    /// The kernel has been asked anew, with nothing left to be dealt with.
+    /// A round ends: the kernel is entered again, and no completion is left to be handled.
     #[inline]
     pub(super) fn round(&mut self) {
         self.peak = self.peak.max(std::mem::take(&mut self.ended));
@@ -67,7 +68,7 @@ impl BufferTarget {
 mod tests {
     use super::*;
 
-    /// So many rounds in each of which a shortage has ended so many receives.
+    /// Runs so many rounds, in each of which a shortage ends so many receives.
     fn rounds(buffer_target: &mut BufferTarget, count: u16, ended: u16) -> u16 {
         for _ in 0..count {
             (0..ended).for_each(|_| buffer_target.ran_out());

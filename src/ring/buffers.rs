@@ -1,8 +1,9 @@
-//! Swap buffers in the kernel's hands: a ring of provided buffers that are consumed piece by piece
-//! (`IOU_PBUF_RING_INC`).
+//! Swap buffers that the kernel holds: a ring of provided buffers, which the kernel consumes piece
+//! by piece (`IOU_PBUF_RING_INC`).
 //!
-//! Each entry is a whole chunk of the pool. The kernel fills it read by read and says when it is
-//! done with it; each read becomes a lease on its piece, exactly as where the loop reads itself.
+//! Each entry is a whole chunk of the pool. The kernel fills the chunk read by read, and reports
+//! when it is done with the chunk. Each read becomes a lease on its piece, as it does when the loop
+//! reads.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -24,8 +25,8 @@ use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
 const ENTRIES: u16 = 512;
-/// The kernel leaves the last sixteenth of a chunk, where it can: a message that is no longer than
-/// that is not cut by the chunk's end.
+/// The kernel leaves one part in so many at the end of a chunk unused, if it can. So a chunk's end
+/// does not cut a message that is no longer than this part.
 const LEFT: u32 = 16;
 
 pub(super) struct Buffers {
@@ -35,9 +36,10 @@ pub(super) struct Buffers {
     lent: Vec<Option<Lent>>,
     vacant: Vec<u16>,
     buffer_target: BufferTarget,
-    /// A receive that goes on has used a chunk up: no other code asks for the next chunk.
+    /// A receive that goes on has used up a chunk. No other code asks for the next chunk.
     lacking: bool,
-    /// How many bytes at the end of a chunk the kernel leaves rather than to cut a message there.
+    /// How many bytes at the end of a chunk the kernel leaves unused, so as not to cut a message
+    /// there.
     left: u32,
 }
 
@@ -88,7 +90,7 @@ impl Buffers {
         ENTRIES - self.vacant.len() as u16
     }
 
-    /// Lends the kernel chunks until it holds as many as are wanted; whether it holds any.
+    /// Lends the kernel chunks until it holds as many as are wanted. Returns whether it holds any.
     #[inline]
     pub(super) fn fill(&mut self, pool: &mut Pool) -> bool {
         if self.held() < self.buffer_target.wanted() {
@@ -128,12 +130,12 @@ impl Buffers {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// The kernel has run out of buffers: it is to hold more.
+    /// The kernel has run out of buffers, and should hold more.
     pub(super) fn ran_out(&mut self) {
         self.buffer_target.ran_out();
     }
 
-    /// How many bytes at the end of a chunk the kernel leaves.
+    /// How many bytes at the end of a chunk the kernel leaves unused.
     pub(super) fn left(&self) -> u32 {
         self.left
     }
@@ -143,8 +145,8 @@ impl Buffers {
         self.buffer_target.wanted()
     }
 
-    /// What the last wait has told was dealt with: chunks whose leases are gone take the place of
-    /// those that receives which go on have used up.
+    /// Call when all answers of the last wait were handled. If receives that go on have used up
+    /// chunks, lends the kernel others, whose leases may have come back meanwhile.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
         // While the pool is scarce no multishot receive continues in the kernel, which knows no
@@ -154,7 +156,7 @@ impl Buffers {
         }
     }
 
-    /// The kernel has been asked anew, with nothing left to be dealt with.
+    /// A round ends: the kernel is entered again, and no completion is left to be handled.
     #[inline]
     pub(super) fn round(&mut self) {
         self.buffer_target.round();
@@ -165,8 +167,8 @@ impl Buffers {
         pool.limit_bytes() > pool.chunk_bytes()
     }
 
-    /// The kernel has filled `len` bytes of buffer `id`; `more` when it goes on filling it,
-    /// `lasting` when the receive goes on.
+    /// The kernel has filled `len` bytes of buffer `id`. It goes on filling the buffer if `more`;
+    /// the receive goes on if `lasting`.
     #[inline]
     pub(super) fn filled(
         &mut self,

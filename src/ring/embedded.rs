@@ -40,7 +40,7 @@ impl Embedded {
         self.signal.drain();
     }
 
-    /// There is more.
+    /// Tells the other loop that the ring has more to do.
     pub(super) fn tell(&self) {
         self.signal.wake();
     }

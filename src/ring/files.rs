@@ -86,7 +86,7 @@ impl Ring {
         unsafe { self.uring.push(entry.user_data(key | FILE)) };
         self.counts.files += 1;
         self.files_in_kernel += 1;
-        // The entries of sockets go with those of files.
+        // One call submits the entries of sockets, too.
         let queued = self.uring.queued();
         let in_kernel = self.files_in_kernel.saturating_sub(queued as u32);
         if is_batch(queued, in_kernel, self.file_batch) {

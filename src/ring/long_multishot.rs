@@ -1,23 +1,25 @@
-//! Long runs of multishot receives, behind which a kernel may miss bytes that have arrived.
+//! A workaround for long runs of multishot receives: the kernel may not report what has arrived
+//! behind such a run.
 //!
-//! The kernel takes 33 pieces of a socket in a row and then puts the receive off. One that was put
-//! off takes the rest, is told that nothing else is queued and waits for a wake, which an end or an
-//! error that was there before does not make. A restarted receive would see it.
+//! The kernel takes 33 pieces of a socket in a row, and then puts the receive off. A receive that
+//! was put off takes the rest, learns that nothing else is queued, and waits for a wake-up. An end
+//! or an error that arrived before that causes no wake-up. A restarted receive sees it.
 
-/// Pieces in a row that have others behind them, after which a receive is put off.
+/// After so many pieces in a row that have others behind them, the kernel puts a receive off.
 const LONG: u32 = 33;
 
 #[derive(Default)]
 pub(super) struct LongMultishot {
-    /// The receive of the last piece that had others behind it, and how many those are in a row.
+    /// The receive of the last piece that had others behind it, and the number of such pieces in a
+    /// row.
     last: (u64, u32),
-    /// Receives that were put off and have not reached the end of what is queued.
+    /// Receives that were put off and have not reached the end of the queued bytes.
     long: Vec<u64>,
 }
 
 impl LongMultishot {
-    /// A piece has come: `full` if the kernel says that others are queued, `more` if it goes on.
-    /// True when the receive is to be started afresh.
+    /// Notes a piece: `full` if the kernel says that others are queued, `more` if the receive goes
+    /// on. True if the receive must be restarted.
     #[inline]
     pub(super) fn must_restart(&mut self, tag: u64, full: bool, more: bool) -> bool {
         if more && full {
@@ -33,7 +35,7 @@ impl LongMultishot {
         !self.long.is_empty() && self.is_over(tag) && more
     }
 
-    /// Forgets a receive that was put off; whether it was.
+    /// Forgets a receive that was put off. Returns whether it was one.
     #[cold]
     fn is_over(&mut self, tag: u64) -> bool {
         let place = self.long.iter().position(|&long| long == tag);

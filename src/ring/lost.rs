@@ -71,7 +71,7 @@ impl Ring {
             if self.uring.unregister_buffers().is_ok() && empty {
                 buffers.give_back(pool);
             } else {
-                // The kernel may still write into them.
+                // The kernel may still write into these buffers.
                 std::mem::forget(buffers);
             }
             // Without buffers, reads wait for a poll.

@@ -1,5 +1,5 @@
-//! Writes of several parts: the header and the parts of each, until the kernel has copied them. It
-//! copies them when it takes the entry.
+//! Writes of several parts. The ring keeps the header and the parts of each write until the kernel
+//! has copied them, which it does when it takes the entry.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -53,7 +53,7 @@ impl Messages {
         self.spare.append(&mut self.queued);
     }
 
-    /// Leaves them to the kernel, which may still read them.
+    /// Leaves the queued messages to the kernel, which may still read them.
     pub(super) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.queued));
     }

@@ -1,14 +1,14 @@
-//! The io_uring kernel of the proactor: what streams read and write completes in the kernel, all
-//! else is told ready by the ring's own polls.
+//! The io_uring kernel of the proactor: it completes reads and writes of streams in the kernel. For
+//! all other sources, polls of the ring report readiness.
 //!
 //! ```text
 //!   start_recv / start_send ──entry──▶ ring ──one enter per wait──▶ completion ──▶ answer
 //!   register ──multishot poll────────▶  │                               └───────▶ event
 //! ```
 //!
-//! An entry is tagged with the name of its source (index and generation) and what it is for; a
-//! completion whose name is stale is dropped, its bytes given back. At most one read and one write
-//! of a source are in the kernel.
+//! The tag of an entry is the name of its source (index and generation) and the purpose of the
+//! entry. A completion with a stale name is dropped, and its bytes return to the pool. At most one
+//! read and one write of a source are in the kernel.
 //!
 //! The requests of a ring outlive a killed process by a moment: the kernel ends them in deferred
 //! work, and only then closes listeners and connections. A process that listens at the same address
@@ -17,7 +17,7 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (U1) The memory of an operation in the kernel belongs to its place in the table, which is not
+//! (U1) The memory of an operation in the kernel belongs to its slot in the table, which is not
 //! vacated before the answer. (U2) Provided buffers are lent by the pool and taken back when the
 //! kernel has said that it is done with them, or never.
 
@@ -63,14 +63,14 @@ use lost::Lost;
 use messages::Messages;
 use registered::Registered;
 
-/// What an entry is for: stands in bits 24 to 31 of its tag, above the source's index.
+/// The purpose of an entry, in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
 const TAG_MASK: u64 = 0xff << TAG_SHIFT;
 const POLL: u64 = 0;
 const POLL_WRITES: u64 = 1 << TAG_SHIFT;
 const RECV: u64 = 2 << TAG_SHIFT;
 const SEND: u64 = 3 << TAG_SHIFT;
-/// Answers to cancellations; they come only when one has failed.
+/// Answers to cancels. They come only if the cancel has failed.
 const CANCEL: u64 = 4 << TAG_SHIFT;
 const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
 const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
@@ -79,7 +79,7 @@ const RECALL: u64 = 8 << TAG_SHIFT;
 /// Work on a file; the rest of the tag names its operation.
 const FILE: u64 = 7 << TAG_SHIFT;
 
-/// Conditions that a poll is asked for.
+/// The conditions that a poll waits for.
 const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
 const WRITES: u32 = libc::POLLOUT as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
@@ -102,18 +102,18 @@ pub struct Ring {
     // Dropped first: the kernel cancels what is left in it.
     uring: Uring,
     calls: OsCalls,
-    /// Says at once whether a descriptor can be polled.
+    /// Tells at once whether a descriptor can be polled.
     epoll: Epoll,
     waker: Arc<WakeFd>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
     buffers: Option<Buffers>,
-    /// What another loop sleeps on, once it was asked for.
+    /// The descriptor that another loop sleeps on, once the program has asked for it.
     embedded: OnceCell<Embedded>,
     events: Vec<Cqe>,
     most_events: usize,
     messages: Messages,
-    /// Whether work on files is for the ring, how much of it the kernel has, and what it has
-    /// answered.
+    /// Whether the ring serves work on files; how many such requests the kernel has; and its
+    /// answers to them.
     serves_files: bool,
     files_in_kernel: u32,
     /// The most file requests that one system call submits, see `is_batch`.
@@ -191,14 +191,14 @@ impl Ring {
         unsafe { self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS)) };
     }
 
-    /// Submits what is queued; what comes of it is taken by the next `select`.
+    /// Submits the queued entries. The next `select` takes their completions.
     fn flush(&mut self) {
-        // An error shows again in the next wait, which reports it.
+        // The next wait meets the same error, and reports it.
         let _ = self.uring.enter(None);
         self.recycle_messages();
     }
 
-    /// What this look has left wakes the loop around it, if there is one.
+    /// Wakes the embedding loop, if there is one, because the ring has more to do.
     fn tell_embedder(&self) {
         if let Some(embedded) = self.embedded.get() {
             embedded.tell();
@@ -244,7 +244,7 @@ unsafe impl Kernel for Ring {
             self.recycle_messages();
         }
         self.uring.take(&mut self.events, self.most_events);
-        // Before we look at the first completion: the later ones may name the wrong bytes.
+        // Checked before any completion is used: those behind a lost one may name the wrong bytes.
         if self.uring.has_lost() && !self.lost.recalls {
             self.lost.recalls = true;
             self.lost.times += 1;
@@ -345,7 +345,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32> {
-        // As epoll says it: the ring would say it too late.
+        // Asks epoll whether the descriptor can be polled, because the ring would answer too late.
         self.calls.counts.register += 2;
         let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::EIO);
         self.epoll.add(fd, 0, Ready::READABLE, Mode::Edge).map_err(errno)?;
@@ -362,7 +362,7 @@ unsafe impl Kernel for Ring {
     fn deregister(&mut self, _fd: RawFd, key: u64) {
         self.cancel(key | POLL);
         self.cancel(key | POLL_WRITES);
-        // A poll holds the file open.
+        // Submits the cancels now, because a poll keeps the file open.
         self.flush();
     }
 

@@ -1,10 +1,10 @@
-//! Files and memory that the ring knows beforehand, where the program asks for it: the kernel looks
-//! no descriptor up and pins no page for an operation on them (io_uring_registered_files(7),
+//! Files and memory that the program has the ring register. For an operation on them the kernel
+//! looks up no descriptor and pins no page (io_uring_registered_files(7),
 //! io_uring_registered_buffers(7)).
 //!
-//! A file gets a slot of a sparse table at its first operation and gives it up before its
-//! descriptor is closed or given away: a slot keeps the file open. Memory is one region, registered
-//! as one buffer; whatever lies in it is read and written as fixed.
+//! A file gets a slot of a sparse table at its first operation. It loses the slot before its
+//! descriptor is closed or given away, because a slot keeps the file open. The memory is one
+//! region, registered as one buffer. Operations on memory in the region are fixed reads and writes.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sys::uring::Uring;
 
 /// The most that one registered buffer may have (io_uring_register(2)).
 const MOST_BYTES: usize = 1 << 30;
-/// In the place of a slot: the file was not asked, or the kernel does not take it.
+/// Instead of a slot: the file was not registered yet, or the kernel has refused it.
 const UNASKED: u32 = u32::MAX;
 const REFUSED: u32 = u32::MAX - 1;
 
@@ -35,7 +35,7 @@ pub(super) struct Registered {
     vacant: Vec<u32>,
     slots: Vec<u32>,
     region: Option<Arc<Region>>,
-    /// Why there are no slots, why there is no memory.
+    /// Why the kernel has refused the slots, and why the memory.
     refused: [Option<String>; 2],
     /// Operations with a slot, operations in the region.
     pub(super) with_slot: u64,
@@ -43,7 +43,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Registers what the program asks for; what the kernel refuses is left out, and why is kept.
+    /// Registers what the program asks for. If the kernel refuses a part, keeps the reason.
     pub(super) fn new(config: &Config, uring: &Uring) -> Registered {
         let (files, bytes) = (config.registered_files, config.registered_bytes.min(MOST_BYTES));
         let mut this = Registered {
@@ -100,7 +100,7 @@ impl Registered {
         self.slots[at]
     }
 
-    /// Forgets a file whose descriptor is about to go.
+    /// Forgets a file whose descriptor is about to be closed or given away.
     #[inline]
     pub(super) fn forget(&mut self, fd: RawFd, uring: &Uring) {
         if let Some(slot) = self.slots.get_mut(fd as usize)
@@ -119,13 +119,13 @@ impl Registered {
         }
     }
 
-    /// The ring is not ours any more: it is the parent's, or was abandoned.
+    /// Forgets all slots: the ring belongs to the parent process, or was abandoned.
     pub(super) fn abandon(&mut self) {
         self.slots = Vec::new();
         self.vacant = Vec::new();
     }
 
-    /// Whether memory is the kernel's to know.
+    /// Whether this memory lies in the registered region. Counts the operation if it does.
     #[inline]
     pub(super) fn contains(&mut self, start: *const u8, len: usize) -> bool {
         let inside = self.region.as_ref().is_some_and(|region| region.contains(start, len));

@@ -2,10 +2,10 @@
 //! block), and how many search (awake and looking for a job).
 //!
 //! ```text
-//!            call(): Grow                 found()
+//!        pick_worker(): Grow              found()
 //!   (none) ───────────────▶ searching ───────────────▶ running
 //!                             ▲  ▲  └──────┐ search()    │ │
-//!         call(): Wake, awake │  └─────────┼─────────────┘ │
+//!        pick_worker(): Wake  │  └─────────┼─────────────┘ │
 //!                             │   rest()   ▼      rest()   │
 //!                             └────────── idle ◀───────────┘
 //! ```
@@ -14,9 +14,10 @@
 //! that finds a job calls the next if there is more to do. So a burst of short jobs costs one
 //! system call and not one for each, and a burst of long ones still has all workers running soon.
 //!
-//! Invariants: (W3) a job is queued before `call`, and a worker looks at the queues after `rest`
-//! and after `found`; so a job that is missed by a look has called after it, and finds the worker
-//! idle. (W4) Every idle worker that `call` took off the count has a token, and a token wakes one.
+//! Invariants: (W3) a job is queued before `pick_worker`, and a worker looks at the queues after
+//! `rest` and after `found`; so if a look misses a job, the job's `pick_worker` comes after it, and
+//! finds the worker idle. (W4) Every idle worker that `pick_worker` took off the count has a token,
+//! and a token wakes one.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -50,11 +51,11 @@ fn searching(state: u64) -> u64 {
 /// The action for a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// Nothing: a worker searches, or as many run as there may be.
+    /// Nothing to do: a worker searches, or as many workers run as the limit allows.
     Nothing,
     /// An idle worker is to be woken: [`IdleWorkers::wake`].
     Wake,
-    /// A worker is to be made; it counts as alive and searching.
+    /// A worker must be created. It counts as alive and searching.
     Grow,
 }
 
@@ -117,13 +118,13 @@ impl IdleWorkers {
         self.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst).map(drop)
     }
 
-    /// The worker that was to be made could not be.
+    /// The worker that [`Pick::Grow`] has counted could not be created.
     pub(super) fn not_grown(&self) {
         self.state.fetch_sub(ALIVE + SEARCHING, Ordering::SeqCst);
     }
 
-    /// A searching worker has found a job; true when it was the last one that searched, and must
-    /// see whether there is more.
+    /// A searching worker has found a job. True if it was the last one that searched: then it must
+    /// see whether there is more to do.
     #[inline]
     pub(super) fn found(&self) -> bool {
         searching(self.state.fetch_sub(SEARCHING, Ordering::SeqCst)) == 1
@@ -135,14 +136,14 @@ impl IdleWorkers {
         searching(state) == 0 && self.swap(state, state + SEARCHING).is_ok()
     }
 
-    /// A worker is about to block, and must look once more.
+    /// A worker is about to block. Afterwards it must look at the queues once more.
     pub(super) fn rest(&self, was_searching: bool) {
         let change = if was_searching { IDLE.wrapping_sub(SEARCHING) } else { IDLE };
         self.state.fetch_add(change, Ordering::SeqCst);
     }
 
-    /// An idle worker has seen a job and searches again; false when it was called already and must
-    /// take its token.
+    /// An idle worker has seen a job and searches again. False if it was picked already: then it
+    /// must take its token.
     pub(super) fn rise(&self) -> bool {
         let mut state = self.state.load(Ordering::SeqCst);
         while idle(state) > 0 {
@@ -154,7 +155,8 @@ impl IdleWorkers {
         false
     }
 
-    /// Blocks an idle worker until it is called: it then searches. False when all are to end.
+    /// Blocks an idle worker until it is picked. Afterwards it searches. False if all workers are
+    /// to end.
     pub(super) fn sleep(&self) -> bool {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -169,13 +171,13 @@ impl IdleWorkers {
         }
     }
 
-    /// After [`Pick::Wake`].
+    /// Wakes an idle worker, after [`Pick::Wake`].
     pub(super) fn wake(&self) {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).count += 1;
         self.come.notify_one();
     }
 
-    /// All workers end when they find nothing more to do.
+    /// Lets all workers end when they find nothing more to do.
     pub(super) fn close(&self) {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.come.notify_all();

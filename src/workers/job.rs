@@ -72,7 +72,7 @@ enum JobState<W: Work> {
     Ended(Result<W::Output, Panic>),
 }
 
-/// Where the work of one job is, and then its result.
+/// The work of one job, and then its result.
 pub(super) struct JobSlot<W: Work> {
     key: u64,
     state: Mutex<JobState<W>>,

@@ -40,10 +40,10 @@ use worker::WorkersShared;
 /// The most workers that there may be.
 pub(crate) const MOST_THREADS: usize = 1024;
 
-/// Most jobs in flight: their places are allocated at once.
+/// Most jobs in flight: memory for all of them is allocated at once.
 const MOST_QUEUED: usize = 1 << 20;
 
-/// How many there are by default.
+/// The number of workers by default.
 pub(crate) const DEFAULT_THREADS: usize = 4;
 
 /// How long dropping [`Workers`] waits for jobs that run.
@@ -57,8 +57,8 @@ pub(crate) trait Work: Send + 'static {
     fn run(self) -> Self::Output;
 }
 
-/// How many jobs are where. Those in the present change while they are read; those of the past are
-/// the loop's own and exact.
+/// The numbers of jobs in each state. Those of present states change while they are read; those of
+/// past ones are the loop's own and exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobCounts {
     /// Accepted and not yet started.
@@ -84,7 +84,7 @@ pub(crate) struct Workers<W: Work> {
     done: Receiver<Arc<JobSlot<W>>>,
     /// Disconnected when no thread is left.
     threads: Receiver<Infallible>,
-    /// Cells to be used again, as soon as they have no other owner.
+    /// Slots to be used again, as soon as they have no other owner.
     slots: VecDeque<Arc<JobSlot<W>>>,
     strands: HashMap<(u32, Lane), Arc<Strand<W>>>,
     queue: usize,
@@ -165,7 +165,7 @@ impl<W: Work> Workers<W> {
         self.accepted += 1;
         self.in_flight += 1;
         if is_next && self.shared.queues.admits(slow) {
-            // With a thread alive the job is run, if later than it might be.
+            // A thread is alive, so an error here only delays the job.
             let _ = self.shared.wake_or_spawn();
         }
         Ok(job)
@@ -173,7 +173,7 @@ impl<W: Work> Workers<W> {
 
     fn strand(&mut self, number: u32, lane: Lane) -> Arc<Strand<W>> {
         if self.strands.len() == self.strands.capacity() {
-            // Those without a job make room before more memory does.
+            // Strands without a job make room before the map takes more memory.
             self.strands.retain(|_, strand| strand.is_held());
         }
         Arc::clone(
@@ -212,7 +212,7 @@ impl<W: Work> Workers<W> {
             vacant.reuse(key, work);
             return slot;
         }
-        // Other code keeps its `JobHandle`.
+        // Other code still has a `JobHandle` on this slot.
         self.slots.push_back(slot);
         Arc::new(JobSlot::new(key, work))
     }
@@ -230,8 +230,8 @@ impl<W: Work> Workers<W> {
         self.cancelled += 1;
     }
 
-    /// Takes the next completion, if there is one. To be called until there is none, after the wake
-    /// has rung.
+    /// Takes the next completion, if there is one. Call it after each notification, until there is
+    /// none.
     pub(crate) fn take(&mut self) -> Option<Finished<W::Output>> {
         let slot = self.done.try_recv().ok()?;
         let finished = slot.finish()?;
@@ -250,7 +250,7 @@ impl<W: Work> Workers<W> {
         self.in_flight
     }
 
-    /// How many jobs are where.
+    /// The numbers of jobs in each state.
     pub(crate) fn counts(&self) -> JobCounts {
         let (started, ended) = self.shared.tally();
         JobCounts {
@@ -299,7 +299,7 @@ impl<W: Work> Workers<W> {
             return false;
         }
         for handle in handles {
-            // Jobs' panics are caught; nothing else panics there.
+            // Panics of jobs are caught, and nothing else panics there.
             let _ = handle.join();
         }
         true
@@ -315,8 +315,8 @@ impl<W: Work> Drop for Workers<W> {
     /// As [`stop`](Workers::stop), with a second's patience, unless that was called.
     fn drop(&mut self) {
         if self.is_forked() {
-            // The threads are not here, and may have held any lock when they vanished: what they
-            // shared is left as it is.
+            // The threads do not exist in this process, and may have held any lock at the fork:
+            // what they share stays as it is.
             mem::forget((Arc::clone(&self.shared), self.done.clone()));
             return;
         }

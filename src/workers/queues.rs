@@ -1,13 +1,13 @@
-//! Where jobs wait: a queue for each priority, and in each the slow ones by themselves, and the
-//! strands that have jobs.
+//! The queues of waiting jobs: a lane for each priority. A lane has a queue of quick jobs, one of
+//! slow jobs, and one of the strands that have jobs.
 //!
-//! The next job is one of the highest lane that has any, with two exceptions:
+//! The next job comes from the highest lane that has any, with two exceptions:
 //!
-//! - *Ageing.* When [`AGEING`] jobs of higher queues have gone before a waiting one, the next is of
-//!   its lane; the lowest such lane first. With several workers that look at once, the bound is
-//!   exceeded by at most one job for each.
-//! - *Slow work* runs on at most half of the workers (rounded up). Slow jobs beyond that are
-//!   passed, and a worker that ends a slow one looks for them.
+//! - *Ageing.* When [`AGEING`] jobs of higher lanes have gone before a waiting one, the next job
+//!   comes from the lane of the waiting one; from the lowest such lane first. If several workers
+//!   look at once, the bound is exceeded by at most one job for each.
+//! - *Slow work* runs on at most half of the workers (rounded up). Further slow jobs are passed
+//!   over. A worker that ends a slow job looks for them.
 //!
 //! Within a lane quick jobs, strands and slow jobs take turns.
 //!
@@ -23,7 +23,7 @@ use super::Work;
 use super::job::JobSlot;
 use super::strand::Strand;
 
-/// How many jobs of higher queues go before a waiting one of a lower lane.
+/// How many jobs of higher lanes go before a waiting one of a lower lane.
 pub(crate) const AGEING: u32 = 16;
 
 /// How urgent a job is.
@@ -54,14 +54,15 @@ impl<T> JobQueue<T> {
 }
 
 impl<W: Work> JobQueue<Strand<W>> {
-    /// A worker pushes; the strand comes back when there is no room.
+    /// Puts a strand in, on a worker's thread. The strand comes back if there is no room.
     fn try_push(&self, strand: Arc<Strand<W>>, room: usize) -> Result<(), Arc<Strand<W>>> {
         let (sender, _) = self.0.get_or_init(|| crossbeam_channel::bounded(room));
         sender.try_send(strand).map_err(TrySendError::into_inner)
     }
 
-    /// The loop pushes. There is always room once those are gone whose jobs were all withdrawn: the
-    /// others are no more than jobs that may wait, and a worker brings back one at a time.
+    /// Puts a strand in, on the loop's thread. There is always room once the strands are gone whose
+    /// jobs were all withdrawn: the others are no more than the jobs that may wait, and each worker
+    /// brings back one at a time.
     fn push(&self, mut strand: Arc<Strand<W>>, room: usize) {
         while let Err(back) = self.try_push(strand, room) {
             strand = back;
@@ -95,8 +96,9 @@ impl<W: Work> JobQueue<JobSlot<W>> {
         }
     }
 
-    /// Only the loop pushes. The queue holds twice as many as may wait, so that dropping the empty
-    /// slots, which makes room, is rare. The slot comes back if there is no room all the same.
+    /// Puts a slot in, on the loop's thread only. The queue holds twice as many slots as jobs may
+    /// wait, so that dropping the empty slots, which makes room, is rare. The slot comes back if
+    /// there is no room all the same.
     fn push(&self, slot: Arc<JobSlot<W>>, most: usize) -> Result<(), Arc<JobSlot<W>>> {
         let (sender, receiver) = self.0.get_or_init(|| crossbeam_channel::bounded(2 * most));
         let Err(TrySendError::Full(slot) | TrySendError::Disconnected(slot)) =
@@ -135,9 +137,9 @@ struct Kinds<W: Work> {
     quick: JobQueue<JobSlot<W>>,
     strands: JobQueue<Strand<W>>,
     slow: JobQueue<JobSlot<W>>,
-    /// Whose turn it is.
+    /// The kind whose turn is next.
     turn: AtomicU8,
-    /// How many jobs of higher queues went before the one that waits here.
+    /// How many jobs of higher lanes went before the one that waits here.
     passed: AtomicU32,
 }
 
@@ -167,14 +169,14 @@ pub(super) struct StartedJob<W: Work> {
     pub(super) work: W,
     /// Whether it counts as slow: [`Queues::slow_ended`] is due.
     pub(super) slow: bool,
-    /// The strand that it is of: the worker has it.
+    /// The job's strand, which the worker has.
     pub(super) strand: Option<Arc<Strand<W>>>,
 }
 
 /// All jobs that wait.
 pub(super) struct Queues<W: Work> {
     queues: [Kinds<W>; 3],
-    /// How many may wait.
+    /// How many jobs may wait.
     most: usize,
     /// How many strands a lane has room for.
     strands: usize,
@@ -183,7 +185,7 @@ pub(super) struct Queues<W: Work> {
 }
 
 impl<W: Work> Queues<W> {
-    /// So many jobs may wait, for so many workers.
+    /// Queues for so many waiting jobs, and so many workers.
     pub(super) fn new(most: usize, workers: usize) -> Queues<W> {
         let queues = [Kinds::new(), Kinds::new(), Kinds::new()];
         let (strands, slow_limit) = (2 * most + workers, workers.div_ceil(2));
@@ -211,15 +213,15 @@ impl<W: Work> Queues<W> {
         self.queues[strand.lane as usize].strands.try_push(strand, self.strands)
     }
 
-    /// Whether a worker that looks now may take a job of this kind. What was pushed before is seen
-    /// by the worker that changes the answer afterwards.
+    /// Whether a worker that looks now may take a job of this kind. If the answer changes later,
+    /// the worker that changes it sees the jobs that were pushed before.
     #[inline]
     pub(super) fn admits(&self, slow: bool) -> bool {
         fence(Ordering::SeqCst);
         !slow || self.slow_running.load(Ordering::SeqCst) < self.slow_limit
     }
 
-    /// Whether a worker that looks now finds something (perhaps only what was withdrawn).
+    /// Whether a worker that looks now finds something (perhaps only withdrawn jobs).
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         let slow = self.admits(true);
@@ -289,13 +291,13 @@ impl<W: Work> Queues<W> {
         self.slow_running.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
-    /// A slow job has ended; the worker looks for the next before it blocks. Should it find a quick
-    /// one that another worker was woken for, it leaves the slow one to that worker.
+    /// A slow job has ended. The worker looks for the next job before it blocks. If it finds a
+    /// quick job for which another worker was woken, it leaves the waiting slow job to that worker.
     pub(super) fn slow_ended(&self) {
         self.slow_running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Takes all waiting jobs back that are of no strand, one by one.
+    /// Takes back all waiting jobs that belong to no strand, one by one.
     pub(super) fn withdraw(&self) -> impl Iterator<Item = W> {
         let queues = self.queues.iter().flat_map(|lane| [&lane.quick, &lane.slow]);
         let slots = queues.flat_map(|queue| std::iter::from_fn(|| queue.pop()));

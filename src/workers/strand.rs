@@ -1,12 +1,12 @@
 //! A strand: jobs that run one after the other, in the order in which they came.
 //!
-//! For work that a lock of the system's would put in a row anyway, as the buffered writes of one
-//! file: workers that wait for each other there are missing elsewhere. The worker that ends one job
-//! of a strand goes on with the next, without a round trip to the loop, unless something else
-//! waits: then the strand goes to the end of its lane.
+//! A strand is for work that a lock of the system serializes anyway, such as the buffered writes of
+//! one file: workers that wait for such a lock are missing elsewhere. The worker that ends a job of
+//! a strand goes on with the next one, without a round trip to the loop. If something else waits,
+//! the strand goes to the end of its lane instead.
 //!
-//! Invariant: (W2) a strand is *held* from the job that finds it empty until a worker does, and all
-//! that time it stands in its lane once or one worker has it.
+//! Invariant: (W2) a strand is *held* from the job that finds it empty until a worker finds it
+//! empty. All that time it is in its lane once, or one worker has it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,14 +45,14 @@ impl<W: Work> Strand<W> {
     pub(super) fn push(&self, slot: Arc<JobSlot<W>>) -> bool {
         let mut state = self.lock();
         if state.slots.len() == state.slots.capacity() {
-            // Those that were withdrawn make room before more memory does.
+            // Drop the slots of withdrawn jobs before the queue takes more memory.
             state.drop_withdrawn();
         }
         state.slots.push_back(slot);
         !std::mem::replace(&mut state.held, true)
     }
 
-    /// Starts the next job that was not withdrawn. Without one, no worker holds the strand any
+    /// Starts the next job that was not withdrawn. If there is none, no worker holds the strand any
     /// more.
     pub(super) fn start(&self) -> Option<(Arc<JobSlot<W>>, W)> {
         let mut state = self.lock();
@@ -65,8 +65,8 @@ impl<W: Work> Strand<W> {
         None
     }
 
-    /// Drops the empty slots of a strand that was taken out of its lane; true when there are no
-    /// others and no worker holds it any more.
+    /// Drops the slots of withdrawn jobs, in a strand that was taken out of its lane. True if no
+    /// slots are left and the strand is no longer held.
     pub(super) fn retire(&self) -> bool {
         let mut state = self.lock();
         state.drop_withdrawn();

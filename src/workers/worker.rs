@@ -1,4 +1,4 @@
-//! One worker, and what all of them share with the loop.
+//! One worker, and the state that all workers share with the loop.
 
 use std::convert::Infallible;
 use std::mem;
@@ -16,8 +16,8 @@ use crate::sys::{affinity, os_errno};
 use crate::wake_state::WakeState;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in
-/// all. No look costs half of the jobs per second that do nothing, and a thousand as much: the
-/// processor is the loop's as well.
+/// all. Without any look, half as many empty jobs run per second. With a thousand looks it is the
+/// same, because the loop needs the processor, too.
 const LOOKS: u32 = 64;
 
 /// The counts of a worker; only the worker writes them.
@@ -34,12 +34,12 @@ impl Tally {
     }
 }
 
-/// The threads that were made.
+/// The threads that were started.
 pub(super) struct Roster {
     pub(super) handles: Vec<JoinHandle<()>>,
     tallies: Vec<Arc<Tally>>,
-    /// Each thread holds a copy; with the last one the loop's end of the channel says that all have
-    /// ended. `None`: no more threads.
+    /// Each thread holds a clone. When the last clone is dropped, the loop's end of the channel
+    /// reports that all threads have ended. `None` if no more threads may start.
     pub(super) open: Option<Sender<Infallible>>,
     /// The size of the threads' stacks in bytes, where it is not the system's choice.
     pub(super) stack_bytes: Option<usize>,
@@ -84,7 +84,8 @@ impl<W: Work> WorkersShared<W> {
     fn grow(self: &Arc<Self>) -> Result<(), i32> {
         let Err(error) = self.spawn() else { return Ok(()) };
         self.idle.not_grown();
-        // A worker that has become idle meanwhile was not woken, since one seemed to search.
+        // A worker that has become idle meanwhile was not woken, because the one that failed seemed
+        // to search.
         if self.queues.has_work() && self.idle.pick_worker(false) == Pick::Wake {
             self.idle.wake();
         }
@@ -93,7 +94,7 @@ impl<W: Work> WorkersShared<W> {
 
     fn spawn(self: &Arc<Self>) -> Result<(), i32> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        // After `stop`: whatever is queued is being dropped.
+        // After `stop`, all queued jobs are being dropped.
         let Some(open) = threads.open.clone() else {
             self.idle.not_grown();
             return Ok(());
@@ -140,7 +141,7 @@ impl<W: Work> WorkersShared<W> {
             if let Some(started) = self.queues.start() {
                 let last = mem::take(&mut searching) && self.idle.found();
                 if last && self.queues.has_work() {
-                    // A thread that cannot be made is missed by the next submission as well.
+                    // If no thread can be created, the next submission reports that, too.
                     let _ = self.wake_or_spawn();
                 }
                 self.run(started, tally);
@@ -162,7 +163,7 @@ impl<W: Work> WorkersShared<W> {
         self.idle.leave();
     }
 
-    /// Looks for a while; true when there is something.
+    /// Looks for work for a while. True if there is some.
     fn look(&self) -> bool {
         (0..LOOKS).any(|_| {
             std::hint::spin_loop();
@@ -170,7 +171,7 @@ impl<W: Work> WorkersShared<W> {
         })
     }
 
-    /// Runs a job, and what there is of its strand as long as nothing else waits.
+    /// Runs a job, and the other jobs of its strand as long as nothing else waits.
     fn run(self: &Arc<Self>, started: StartedJob<W>, tally: &Tally) {
         let StartedJob { mut slot, mut work, slow, strand } = started;
         let Some(mut strand) = strand else {
@@ -183,7 +184,8 @@ impl<W: Work> WorkersShared<W> {
         };
         loop {
             self.run_one(&slot, work, tally);
-            // Before another worker can have the strand, so that its jobs come back in their order.
+            // Deliver before another worker can have the strand, so that its jobs come back in
+            // their order.
             self.deliver(slot);
             self.wake.notify();
             if self.queues.has_work() {
@@ -193,7 +195,8 @@ impl<W: Work> WorkersShared<W> {
             let Some(next) = strand.start() else { return };
             (slot, work) = next;
         }
-        // This worker takes one of the jobs next, and an idle one may take the other.
+        // The strand and another job wait. This worker takes one of them next, and an idle worker
+        // may take the other.
         let _ = self.wake_or_spawn();
     }
 
@@ -203,9 +206,9 @@ impl<W: Work> WorkersShared<W> {
         Tally::add(&tally.ended);
     }
 
-    /// Gives the loop a job that has ended. The loop is to be notified after it.
+    /// Gives the loop a job that has ended. The caller must notify the loop afterwards.
     fn deliver(&self, slot: Arc<JobSlot<W>>) {
-        // There is room for all that are in flight; without a loop the result is dropped here.
+        // The channel has room for all jobs in flight. Without a loop, the result is dropped here.
         let _ = self.done.try_send(slot);
     }
 }

@@ -33,7 +33,7 @@ impl Tokens {
         Tokens(AtomicU32::new(count))
     }
 
-    /// All tokens are the filler's again. No other holder of one is left.
+    /// Gives all tokens back to the filler. No other holder of a token is left.
     pub(super) fn refill(&self) {
         self.0.store(FULL, Ordering::Relaxed);
     }
@@ -44,7 +44,7 @@ impl Tokens {
         self.0.load(Ordering::Acquire) == rest
     }
 
-    /// Another lease of the same bytes, or of a part of them.
+    /// Adds a token for another lease of the same bytes, or of a part of them.
     pub(super) fn add(&self) {
         if self.0.fetch_add(1, Ordering::Relaxed) > TOO_MANY {
             std::process::abort();
@@ -61,7 +61,7 @@ impl Tokens {
         last
     }
 
-    /// Drops the tokens of the one that has filled the chunk; true if they were the last.
+    /// Drops the tokens of the holder that has filled the chunk. True if they were the last.
     pub(super) fn give_up(&self, rest: u32) -> bool {
         self.0.fetch_sub(rest, Ordering::AcqRel) == rest
     }
