@@ -10,7 +10,7 @@ use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::file_request::{FileCompletion, RawOp};
 use crate::verbs::{Complete, Submit, Wait};
 
-/// Programs find nothing of it here.
+/// Programs have no names of Linux AIO here.
 pub(crate) mod public {}
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(crate) struct AioCounters {
 
 pub(crate) struct Raw(Infallible);
 
-/// There is never one.
+/// No value of this type is ever made.
 pub(crate) struct AioFiles<S>(S);
 
 #[allow(clippy::unused_self)]

@@ -36,7 +36,7 @@ use owned::Owned;
 pub(crate) use store::Raw;
 use store::Store;
 
-/// What programs use of it.
+/// The names that programs use.
 pub(crate) mod public {
     pub use super::AioFiles;
     pub use super::op::AioOp;
@@ -185,14 +185,14 @@ impl AioFiles<Raw> {
 }
 
 impl<S: Store> AioFiles<S> {
-    /// Submits what is held back.
+    /// Submits the requests that are held back.
     #[inline]
     pub(crate) fn flush(&mut self) {
         self.aio.flush();
     }
 
-    /// Whether there are completions that can be taken without asking the kernel, those that the
-    /// eventfd does not tell of among them.
+    /// Whether there are completions that can be taken without asking the kernel, also completions
+    /// that the eventfd does not report.
     #[inline]
     pub(crate) fn has_completed(&self) -> bool {
         self.aio.has_completed()
@@ -208,12 +208,12 @@ impl<S: Store> AioFiles<S> {
         self.aio.counters()
     }
 
-    /// Its size, why it is not what was asked for, and how completions are taken.
+    /// The context's size, why it differs from the requested one, and how completions are taken.
     pub(crate) fn setup(&self) -> &str {
         self.aio.setup()
     }
 
-    /// Why it takes no request now.
+    /// Why no request is accepted now.
     #[cold]
     fn why_full(&self) -> Reason {
         let full = Reason::Full { limit: Limit::Depth, count: self.aio.entries() };
@@ -226,8 +226,8 @@ impl<S: Store> AioFiles<S> {
         self.aio.flush();
         let count = self.store.take(&mut self.aio, out);
         if self.aio.queued() > 0 {
-            // The kernel had no memory for these; if it has nothing now, no completion would come
-            // that is the time to try again.
+            // The kernel had no memory for these requests. If it has no other request now, no
+            // completion will come after which they could be tried again.
             self.aio.flush();
             self.store.changed(&mut self.aio);
         }
@@ -240,7 +240,7 @@ impl<S: Store> AioFiles<S> {
         loop {
             let left = match wait {
                 Wait::Until(at) => Some(clock::ns_of(at).saturating_sub(clock::now_ns())),
-                // Only its owner submits, so nothing would ever end this wait.
+                // Only the owner submits, so nothing would ever end this wait.
                 Wait::Forever if self.aio.in_kernel() == 0 && !self.aio.has_completed() => {
                     return Ok(0);
                 }
@@ -295,7 +295,8 @@ impl<S: Store> Submit for AioFiles<S> {
     fn cancel(&mut self, ticket: Ticket) -> bool {
         let is_alive = self.store.cancel(ticket, &mut self.aio);
         if is_alive {
-            // In a forked child nothing is: the eventfd is the parent's, too.
+            // In a forked child no ticket is alive, so the eventfd, which is also the parent's, is
+            // left alone.
             self.store.changed(&mut self.aio);
         }
         is_alive

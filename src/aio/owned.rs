@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! (O1) The buffer and the file of a request stay in its place of the table from `keep` until its
-//! completion has been taken: no other code reaches them there. What the kernel still has when the
-//! store ends is leaked. (O2) The kernel answers with the number of bytes that it has written.
+//! (O1) The buffer and the file of a request stay in its slot of the table from `keep` until its
+//! completion has been taken: no other code reaches them there. Requests that the kernel still has
+//! when the store ends are leaked. (O2) The kernel answers with the number of bytes that it has
+//! written.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -36,13 +37,13 @@ pub struct Owned {
     forks: u32,
 }
 
-/// A place in the table.
+/// A slot of the table.
 struct Slot {
     generation: NonZeroU32,
     next: u32,
     token: u64,
     buf: Buf,
-    /// There while the place is occupied.
+    /// Present while the slot is occupied.
     file: Option<Arc<OwnedFd>>,
     code: OpCode,
     cancelled: bool,
@@ -70,7 +71,7 @@ impl Owned {
         if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
     }
 
-    /// Whether a request can be accepted, and a place for it.
+    /// Checks that a request can be accepted, and takes a slot for it.
     fn place(&mut self, op: &AioOp) -> Result<(u32, NonZeroU32), Reason> {
         self.check_fork()?;
         if op.code == OpCode::ReadAt {
@@ -85,7 +86,7 @@ impl Owned {
         self.table.occupy().ok_or(full)
     }
 
-    /// Frees the place of a request that has ended; its completion.
+    /// Vacates the slot of a request that has ended. Returns its completion.
     fn finish(&mut self, completed: FileCompletion) -> Option<Completion> {
         let FileCompletion { key, result } = completed;
         let ticket = Ticket::of_key(key);
@@ -111,7 +112,7 @@ impl Owned {
         Some(done.with_late(cancelled && !taken_back))
     }
 
-    /// Drops the request in a place.
+    /// Drops the request in a slot.
     fn forget(&mut self, key: u64) {
         let ticket = Ticket::of_key(key);
         if let Some(slot) = self.table.find(ticket.index(), ticket.generation()) {
@@ -200,8 +201,8 @@ unsafe impl Store for Owned {
         out.len() - before
     }
 
-    /// Drops what the kernel does not have, waits for the rest for a bounded time, and leaves to
-    /// the kernel what it has then.
+    /// Drops the requests that the kernel does not have. Waits a bounded time for the others, and
+    /// leaves to the kernel those that have not ended by then.
     fn end(&mut self, aio: &mut Aio) {
         if self.check_fork().is_err() {
             // The kernel writes into the parent's memory; this is a copy.

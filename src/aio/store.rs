@@ -41,7 +41,7 @@ pub unsafe trait Store {
     /// Takes a request back that was not submitted yet; false for a stale ticket.
     fn cancel(&mut self, ticket: Ticket, aio: &mut Aio) -> bool;
 
-    /// Requests may have ended that the eventfd does not tell of.
+    /// Notes that requests may have ended that the eventfd does not report.
     fn changed(&self, aio: &mut Aio);
 
     /// Takes the completions of ended requests. Returns their number.
@@ -51,9 +51,9 @@ pub unsafe trait Store {
     fn end(&mut self, aio: &mut Aio);
 }
 
-/// Nowhere: the requests' maker keeps their memory, and names them. It watches the eventfd for
-/// edges, asks [`has_completed`](super::AioFiles::has_completed) before it sleeps, and has ended
-/// or leaked what is in flight before the drop.
+/// Keeps nothing: the maker of a request keeps its memory, and chooses its key. The maker watches
+/// the eventfd for edges, asks [`has_completed`](super::AioFiles::has_completed) before it sleeps,
+/// and has ended or leaked the requests in flight before the drop.
 pub(crate) struct Raw;
 
 // SAFETY: as the maker of each `RawOp` has promised.

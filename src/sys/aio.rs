@@ -6,10 +6,10 @@
 //!
 //! # What the kernel does (fs/aio.c, 4.18 on)
 //!
-//! - io_submit(2) runs each request as far as it goes without waiting for the device. That is far
-//!   too far for buffered I/O, which it does to its end, and for a direct write that extends the
-//!   file or fills a hole: the call then blocks. Truly asynchronous are direct reads, direct writes
-//!   of blocks that are there, and syncs, which a kernel thread makes.
+//! - io_submit(2) runs each request as far as it goes without waiting for the device. It runs
+//!   buffered I/O to its end, and so a direct write that extends the file or fills a hole: then the
+//!   call blocks. Truly asynchronous are direct reads, direct writes of blocks that exist, and
+//!   syncs, which a kernel thread makes.
 //! - What is wrong with a request itself comes as the error of io_submit(2), when it is the first
 //!   of the list, and as a short count before it, when it is not: `EBADF` (closed, or not open for
 //!   it), `EINVAL` (code, flags, reserved fields, a file without that operation), `EOPNOTSUPP` (an
@@ -49,13 +49,13 @@ const LEAST: u32 = 32;
 /// kernel takes for sane (4 Mi).
 const MOST: u32 = 1 << 20;
 
-/// Linux AIO cannot be had here, or must not be used: the step that failed, and how.
+/// Linux AIO does not exist here, or is denied: the step that failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AioRefused {
     pub(crate) step: &'static str,
-    /// `EAGAIN`: `fs.aio-max-nr` is used up; else it is not there, or denied.
+    /// `EAGAIN`: `fs.aio-max-nr` is used up. Otherwise Linux AIO does not exist, or is denied.
     pub(crate) errno: i32,
-    /// Said with `EAGAIN` only.
+    /// Only with `EAGAIN`.
     pub(crate) limits: Option<Limits>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct AioCounters {
     pub(crate) submits: u64,
     /// Requests that it took.
     pub(crate) submitted: u64,
-    /// Requests that it would not take: they failed.
+    /// Requests that io_submit(2) has refused: they failed.
     pub(crate) failed: u64,
     /// Completions read in the mapped ring.
     pub(crate) in_ring: u64,
@@ -119,19 +119,19 @@ pub(crate) struct AioCounters {
 /// there it may be dropped and nothing else, or it steals the parent's completions.
 pub(crate) struct Aio {
     context: usize,
-    /// `None` when it is not to be read here: io_getevents(2) is called instead.
+    /// `None` if the ring must not be read here: then io_getevents(2) is called.
     ring: Option<AioRing>,
     event_fd: OwnedFd,
     entries: u32,
     queued: Vec<Iocb>,
-    /// Of `queued`, while they are submitted.
+    /// The addresses of `queued`, while these are submitted.
     addresses: Vec<*mut Iocb>,
-    /// What was not submitted because it would not be taken, and what was taken from the ring to
-    /// make room in it.
+    /// Completions of requests that the kernel has refused at submission, and completions that were
+    /// taken from the ring to make room in it.
     ended: Vec<FileCompletion>,
     in_kernel: u32,
-    /// What the eventfd has been, or will be, told of completions that were taken, less what was
-    /// read from it.
+    /// The events of taken completions that the eventfd counts now or will count, less those that
+    /// were read from it.
     untold: i64,
     denied: Option<i32>,
     counters: AioCounters,
@@ -161,7 +161,7 @@ impl Aio {
     }
 
     fn open_between(asked: u32, least: u32) -> io::Result<Result<Aio, AioRefused>> {
-        // Without this, contexts would pile up.
+        // A test of io_destroy(2): if it is denied, contexts would pile up.
         let answer = syscall!(destroy(0));
         if answer != -(libc::EINVAL as Moved) {
             return judge("io_destroy(2)", -answer as i32).map(Err);
@@ -191,7 +191,7 @@ impl Aio {
             setup: describe(asked, entries, ring.is_some()),
             forks: fork::generation(),
         };
-        // A submission of nothing tells whether there may be others.
+        // A test of io_submit(2): an empty submission tells whether it is denied.
         if let answer @ ..0 = aio.submit(0) {
             return judge("io_submit(2)", -answer as i32).map(Err);
         }
@@ -264,9 +264,9 @@ impl Aio {
         });
     }
 
-    /// Submits what is queued. What the kernel will not take fails, and only that; what the context
-    /// has no room for stays queued until another `flush`, for which the next completion is the
-    /// time.
+    /// Submits the queued requests. If the kernel refuses one, that one fails, and only that one.
+    /// Requests for which the context has no room stay queued until another `flush`: the next
+    /// completion is the time for it.
     ///
     /// Blocks for as long as the kernel does: see above.
     #[inline(always)]
@@ -301,7 +301,7 @@ impl Aio {
                     if self.in_kernel > 0 {
                         break;
                     }
-                    // There is no completion to come that would be the time to try again.
+                    // No completion will come after which this request could be tried again.
                     self.fail(done, -libc::EAGAIN);
                     done += 1;
                 }
@@ -374,8 +374,9 @@ impl Aio {
         }
     }
 
-    /// Reads the eventfd, unless it can tell only of completions that are not taken yet. True when
-    /// it did: then what is there is to be taken once more, as the eventfd may have told of it.
+    /// Reads the eventfd, unless it can report only completions that are not taken yet. True if it
+    /// was read: then completions must be taken once more, because the eventfd may have reported
+    /// them.
     #[inline]
     pub(crate) fn quiet(&mut self) -> bool {
         self.untold > 0 && self.read_event_fd()
@@ -420,7 +421,7 @@ impl Aio {
         self.reap(into);
     }
 
-    /// Takes from the kernel; how many.
+    /// Takes completions from the kernel. Returns their number.
     #[inline]
     fn reap(&mut self, into: &mut Vec<FileCompletion>) -> u32 {
         if self.in_kernel == 0 {
@@ -445,7 +446,8 @@ impl Aio {
         loop {
             match self.get_events(&mut events) {
                 answer if answer == -(libc::EINTR as Moved) => {}
-                // It was there when the context was opened; no caller can learn that it is gone.
+                // The call worked when the context was opened. No caller can learn that it no
+                // longer does.
                 answer @ ..0 => {
                     debug_assert!(false, "io_getevents(2): errno {}", -answer);
                     return total;
@@ -494,7 +496,7 @@ impl Drop for Aio {
     /// a context with requests in flight stays, with their memory, until the process ends.
     fn drop(&mut self) {
         if self.forks != fork::generation() {
-            // The parent's, with its requests.
+            // The context and its requests are the parent's.
             return;
         }
         self.reap(&mut Vec::new());

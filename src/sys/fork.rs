@@ -40,14 +40,14 @@ pub(crate) fn generation() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// How many forks this process has seen, from either side: after each, what was open is another's
-/// as well. (posix_spawn(3), by which std starts programs, is none.)
+/// How many forks this process has seen, as parent or as child: after each, another process also
+/// has what was open. (posix_spawn(3), by which std starts programs, is none.)
 #[inline]
 pub(crate) fn events() -> u32 {
     SHARES.load(Ordering::Relaxed)
 }
 
-/// For tests: forks, and answers what `look` says in the child; nothing where there is no fork.
+/// For tests: forks, and returns what `look` returns in the child; `None` on systems without fork.
 #[cfg(test)]
 pub(crate) fn said_by_a_child(look: impl FnOnce() -> bool) -> Option<bool> {
     // SAFETY: the child does nothing but what tests let it do: look, close descriptors, exit.

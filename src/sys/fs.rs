@@ -46,7 +46,7 @@ mod system {
     pub(crate) const DSYNC: i32 = libc::O_DSYNC;
 
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
-        // SAFETY: the caller's: vectors over memory that is his to write.
+        // SAFETY: the caller passes vectors over memory that the caller may write.
         syscall!(unsafe { libc::preadv64(fd, to.as_ptr(), to.len() as i32, offset) })
     }
 
@@ -97,7 +97,7 @@ mod system {
     #[cfg(target_vendor = "apple")]
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
         let Some(first) = to.iter().find(|vector| vector.iov_len > 0) else { return 0 };
-        // SAFETY: the caller's: memory that is his to write.
+        // SAFETY: the caller passes memory that the caller may write.
         syscall!(unsafe { libc::pread(fd, first.iov_base, first.iov_len, offset) })
     }
 
@@ -110,7 +110,7 @@ mod system {
 
     #[cfg(not(target_vendor = "apple"))]
     pub(super) fn readv(fd: RawFd, to: &[libc::iovec], offset: Offset) -> Moved {
-        // SAFETY: the caller's: vectors over memory that is his to write.
+        // SAFETY: the caller passes vectors over memory that the caller may write.
         syscall!(unsafe { libc::preadv(fd, to.as_ptr(), to.len() as i32, offset) })
     }
 
@@ -238,7 +238,7 @@ pub(crate) fn allocate(fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
     system::allocate(fd, offset as _, len as _)
 }
 
-/// What fcntl(2) says of a descriptor; of none that is open it says nothing.
+/// What fcntl(2) says of a descriptor. Of a number that is not open it says nothing.
 pub(crate) fn how_open(fd: RawFd) -> OpenMode {
     // SAFETY: no memory is passed.
     let flags = syscall!(unsafe { libc::fcntl(fd, libc::F_GETFL) }) as i32;

@@ -1,5 +1,5 @@
-//! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]; what is
-//! told and answered, and which changes may wait, in [`kevent`](super::kevent).
+//! The selector on macOS and the BSDs: kqueue(2). Its contract stands in [`crate::sys`]. The
+//! changes that it makes, which of them may wait, and the answers are in [`kevent`](super::kevent).
 //!
 //! Three things differ from epoll(7). Events are per filter: those of one descriptor in one wait
 //! are put together, so that a oneshot watch gets one. A registration belongs to the *number* of a
@@ -30,14 +30,15 @@ const MOST_NS: u64 = 100_000_000 * 1_000_000_000;
 /// A kernel queue, the filters in it, and the events of its last `select`.
 pub struct Kqueue {
     queue: Arc<KqueueFd>,
-    /// By the number of their descriptor.
+    /// The registrations, by the number of their descriptor.
     known: Vec<Known>,
     /// Changes that wait for the next `select`.
     later: Vec<Kevent>,
     events: Vec<Kevent>,
     capacity: usize,
     found: Vec<(u64, Ready)>,
-    /// Pipes without a reader, which cannot be registered for writes: told by the next `select`.
+    /// Pipes without a reader, which cannot be registered for writes. The next `select` reports
+    /// them.
     gone: Vec<(RawFd, u64)>,
 }
 
@@ -132,7 +133,7 @@ impl Select for Kqueue {
             };
             self.found.extend(ready.map(|ready| (key_of(event), ready)));
         }
-        // Of one filter alone, no descriptor has two events.
+        // If all events are of one filter, no descriptor has two.
         if filters == 3 {
             merge(&mut self.found);
         }
@@ -165,7 +166,7 @@ impl Kqueue {
         self.gone.retain(|(gone, _)| *gone != fd);
     }
 
-    /// Makes one registration another; where that fails, there is none.
+    /// Changes a registration. If that fails, none is left.
     fn change(&mut self, fd: RawFd, key: u64, to: Known) -> io::Result<()> {
         let number = usize::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let plan = plan(fd, key, self.known(fd), to);
@@ -284,7 +285,7 @@ impl Wake for UserEvent {
         // Adding what is there keeps its flags; the key is written again with every change.
         let flags = raw::EV_ADD | raw::EV_RECEIPT;
         let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, self.key);
-        // It is there for as long as the queue is, so nothing can come of this but a wake.
+        // The event exists for as long as the queue does, so this can only cause a wake-up.
         let _ = self.queue.make(&[trigger]);
     }
 }

@@ -25,7 +25,7 @@ const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
 
 pub(crate) use system::FLAGS_PER_CALL;
 
-/// Calls take flags for what they make and how they wait.
+/// Calls take flags for the descriptors that they make, and for how they wait.
 #[cfg(not(target_vendor = "apple"))]
 mod system {
     use super::{Moved, OwnedFd, RawFd, syscall};
@@ -38,7 +38,7 @@ mod system {
 
     pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: the caller's: room for any address, and its length.
+        // SAFETY: the caller passes room for any address, and its length.
         syscall!(unsafe { libc::accept4(fd, at, len, flags) })
     }
 
@@ -48,15 +48,15 @@ mod system {
         syscall!(unsafe { libc::socket(family, kind, 0) })
     }
 
-    /// Descriptors have arrived.
+    /// A message has brought this descriptor.
     pub(super) fn arrived(_: &OwnedFd) {}
 
     pub(crate) fn quiet(_: RawFd) {}
 }
 
-/// macOS has no such flags: what is made is changed afterwards, so that a fork in between can leak
-/// a descriptor into what it executes; and sends look at `O_NONBLOCK` only (`sosendcheck` in xnu),
-/// so that sockets are made non-blocking like pipes.
+/// macOS has no such flags. A descriptor is changed after it was made, so a fork in between can
+/// leak the descriptor into the program that the child executes. Sends look at `O_NONBLOCK` only
+/// (`sosendcheck` in xnu), so sockets are made non-blocking like pipes.
 #[cfg(target_vendor = "apple")]
 mod system {
     use super::{AsRawFd, Moved, OwnedFd, RawFd, set_option, syscall};
@@ -67,7 +67,7 @@ mod system {
     pub(super) const CLOEXEC: i32 = 0;
 
     pub(super) fn accept(fd: RawFd, at: *mut libc::sockaddr, len: *mut libc::socklen_t) -> Moved {
-        // SAFETY: the caller's: room for any address, and its length.
+        // SAFETY: the caller passes room for any address, and its length.
         made(syscall!(unsafe { libc::accept(fd, at, len) }))
     }
 
@@ -97,16 +97,16 @@ mod system {
         let _ = set_cloexec(fd.as_raw_fd());
     }
 
-    /// Writes to a peer that is gone raise no signal. A socket whose peer is gone already refuses
-    /// the option, and raises none any more.
+    /// Lets writes to a peer that is gone raise no signal. A socket whose peer is already gone
+    /// refuses the option, and raises no signal any more.
     pub(crate) fn quiet(fd: RawFd) {
         let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1);
     }
 }
 
-/// Of the flags of a message that was received: it was longer than the memory.
+/// A flag of a received message: the message was longer than the memory.
 pub(crate) const CUT: i32 = libc::MSG_TRUNC;
-/// Descriptors that came with it did not fit.
+/// A flag of a received message: the descriptors that came with it did not fit.
 pub(crate) const CONTROL_CUT: i32 = libc::MSG_CTRUNC;
 
 /// The option that lets several listeners share an address and its load.
@@ -115,14 +115,15 @@ const REUSE_PORT: i32 = libc::SO_REUSEPORT_LB;
 #[cfg(not(target_os = "freebsd"))]
 const REUSE_PORT: i32 = libc::SO_REUSEPORT;
 
-/// Lets writes to a socket that the program has made raise no signal, where that is no flag of the
-/// call.
+/// Lets writes to a socket that the program has made raise no signal, on systems where this is no
+/// flag of the call.
 pub(crate) fn quiet(fd: RawFd) {
     system::quiet(fd);
 }
 
-/// Whether accept(2) has answered an error of the connection at the head, which is gone: the next
-/// is worth a try. Linux passes network errors of the new connection on (accept(2)).
+/// Whether this errno of accept(2) is that of the connection at the head of the backlog, which is
+/// gone then: the next accept may succeed. Linux passes on network errors of the new connection
+/// (accept(2)).
 pub(crate) fn is_of_connection(errno: i32) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if errno == libc::ENONET {

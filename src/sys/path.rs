@@ -89,7 +89,7 @@ mod system {
     use super::{RawFd, cvt, io};
 
     pub(super) fn make_temp(name: *mut libc::c_char) -> io::Result<RawFd> {
-        // SAFETY: the caller's: a string that ends in NUL, exclusively his.
+        // SAFETY: the caller passes a string that ends in NUL, which only the caller uses.
         cvt!(unsafe { libc::mkostemp(name, libc::O_CLOEXEC) })
     }
 }
@@ -101,14 +101,14 @@ mod system {
     use super::{RawFd, cvt, descriptor, io};
 
     pub(super) fn make_temp(name: *mut libc::c_char) -> io::Result<RawFd> {
-        // SAFETY: the caller's: a string that ends in NUL, exclusively his.
+        // SAFETY: the caller passes a string that ends in NUL, which only the caller uses.
         let fd = cvt!(unsafe { libc::mkstemp(name) })?;
         descriptor::set_cloexec(fd).inspect_err(|_| _ = descriptor::close(fd))?;
         Ok(fd)
     }
 }
 
-/// A time of the wall clock as the system takes it, also before 1970; none leaves what is there.
+/// A wall-clock time as the system takes it, also before 1970. `None` leaves the file's time.
 fn timespec(time: Option<SystemTime>) -> libc::timespec {
     let mut spec = descriptor::timespec(0);
     let Some(time) = time else {

@@ -1,5 +1,5 @@
-//! A selector on poll(2), for development: it runs wherever there is Unix, and on Windows with
-//! WSAPoll, and shows that nothing above leans on epoll. Its contract stands in [`crate::sys`].
+//! A selector on poll(2), for development. It runs on every Unix, and on Windows with WSAPoll, and
+//! shows that the layers above do not depend on epoll. Its contract stands in [`crate::sys`].
 //!
 //! poll(2) knows no edges and remembers nothing: every wait hands over all descriptors, and tells
 //! which conditions hold. So a registration is *armed* for what it may report:
@@ -17,7 +17,8 @@
 //! ends is reported again, perhaps for no reason.
 //!
 //! poll(2) has no descriptor of its own that another loop could wait for. An embedding loop gets
-//! that of a selector of the system, which from then on is told what is armed.
+//! the descriptor of a selector of the system, to which the armed entries are passed on from then
+//! on.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -38,7 +39,7 @@ use crate::sys::{Mirror, Select, errno, fork, os_error};
 /// How long an edge is held back that may hide a newer one.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// No place.
+/// No entry.
 const NOWHERE: u32 = u32::MAX;
 
 /// A registration, beside its `pollfd`.
@@ -47,19 +48,19 @@ struct PollEntry {
     key: u64,
     on: Ready,
     mode: Mode,
-    /// May report something.
+    /// The entry may report something.
     armed: bool,
-    /// Of an edge: what has been reported and was not yet found gone.
+    /// For an edge: the conditions that were reported, and were not found gone since.
     held: Ready,
 }
 
 /// Descriptors, and the conditions that the last `select` has found.
 pub struct Poll {
-    /// What poll(2) is handed; a disarmed entry has a descriptor below 0, which it passes over.
+    /// The entries for poll(2). A disarmed one has a negative descriptor, which poll(2) skips.
     fds: Vec<PollFd>,
-    /// In the same order.
+    /// The registrations, in the same order as `fds`.
     entries: Vec<PollEntry>,
-    /// Where a descriptor's entry stands, by its number.
+    /// The index of a descriptor's entry, by the number of the descriptor.
     places: Vec<u32>,
     found: Vec<(u64, Ready)>,
     capacity: usize,
@@ -100,7 +101,7 @@ impl Select for Poll {
         })
     }
 
-    /// A level: `select` reads it.
+    /// Registers the level: `select` drains the descriptor.
     fn waker(&mut self, key: u64) -> io::Result<SharedWake> {
         let fd = Arc::new(WakeFd::new()?);
         self.add(fd.raw(), key, Ready::READABLE, Mode::Level)?;
@@ -179,7 +180,7 @@ impl Select for Poll {
         let count = wait(&mut self.fds, bound_ns)?;
         self.collect(count);
         if count == 0 && self.is_patience_over() {
-            // It has ended in this wait.
+            // The patience has ended during this wait.
             self.release_held();
             let count = wait(&mut self.fds, Some(0))?;
             self.collect(count);
@@ -208,10 +209,10 @@ impl Select for Poll {
 }
 
 impl PollEntry {
-    /// What poll(2) is asked for; `None` when nothing may be reported.
+    /// The conditions that poll(2) is asked for; `None` if nothing may be reported.
     fn shown(&self) -> Option<Ready> {
         let on = asked(self.on).difference(self.held);
-        // Errors and hang-ups are told whether asked for or not.
+        // poll(2) reports errors and hang-ups even if it is not asked for them.
         let silent = !self.armed || self.held.intersects(Ready::ALWAYS);
         (!silent).then_some(on)
     }
@@ -239,19 +240,20 @@ impl Poll {
         self.show(place);
     }
 
-    /// Hands on what an entry may report.
+    /// Passes on what an entry may report: to poll(2), and to the mirror.
     fn show(&mut self, place: usize) {
         let entry = &self.entries[place];
         let shown = entry.shown();
         self.fds[place] = PollFd {
-            // The number 0 has no negative.
+            // Not `-fd`, because 0 has no negative.
             fd: if shown.is_some() { entry.fd } else { -1 - entry.fd },
             events: descriptor::to_poll(shown.unwrap_or(Ready::NONE)),
             revents: 0,
         };
         let (fd, key) = (entry.fd, entry.key);
         if let Some(mirror) = self.mirror() {
-            // Where that fails, the other loop is told of this descriptor when it comes back here.
+            // If this fails, the other loop learns of the descriptor when it comes back to this
+            // one.
             let _ = match shown {
                 None => mirror.remove(fd),
                 Some(on) => match mirror.modify(fd, key, on, Mode::Level) {
@@ -341,7 +343,7 @@ impl Poll {
         self.held_until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// What was held back is looked at like everything else.
+    /// Releases all held conditions, which may then be reported again.
     fn release_held(&mut self) {
         for place in 0..self.entries.len() {
             if !self.entries[place].held.is_empty() {
@@ -353,7 +355,7 @@ impl Poll {
         self.held_until = None;
     }
 
-    /// An entry goes or becomes another.
+    /// Forgets what an entry holds back, before the entry is removed or replaced.
     fn let_go(&mut self, place: usize) {
         if !self.entries[place].held.is_empty() {
             self.held -= 1;
@@ -368,7 +370,8 @@ impl Poll {
     }
 }
 
-/// Asks poll(2), for at most so long; answers how many entries have something. A signal is nothing.
+/// Calls poll(2) for at most so long. Returns the number of entries with conditions, 0 after a
+/// signal.
 fn wait(fds: &mut [PollFd], timeout_ns: Option<u64>) -> io::Result<usize> {
     let count = ask(fds, timeout_ns);
     if count >= 0 {

@@ -45,7 +45,7 @@ impl WakeFd {
         Ok(WakeFd { fd, writer: Some(writer) })
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable.
     pub(crate) fn drain(&self) {
         let mut bytes = [0u8; 256];
         loop {
