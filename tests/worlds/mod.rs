@@ -253,16 +253,11 @@ impl World for Virtual {
 const COMPLETING: [&str; 6] =
     ["no_buffer", "multishot_end", "lost_cancel", "late_cancel", "registration_end", "lost_answer"];
 
-/// The faults of work on files: the programs have none.
-const OF_FILES: [&str; 6] =
-    ["cache_miss", "handed_back", "short_file_read", "short_file_write", "file_error", "disk_full"];
-
 impl Virtual {
     /// The counts of the faults that can happen to the programs.
     fn injected_but(&self, never: &[&str]) -> Vec<(&'static str, u64)> {
         // The programs look no names up, and have no datagrams.
         let always = ["lookup_failed", "partial_batch", "batch_denied"];
-        let never: Vec<&str> = never.iter().copied().chain(OF_FILES).collect();
         let mut all = self.sim.injected().named();
         all.retain(|(fault, _)| !always.contains(fault) && !never.contains(fault));
         all
