@@ -355,7 +355,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether the kernel or a worker has an operation of the source. Then its descriptor must stay
     /// open.
-    fn is_in_kernel(&self, index: u32) -> bool {
+    pub(super) fn is_in_kernel(&self, index: u32) -> bool {
         let state = &self.sources[index];
         state.has(READ_BUSY | WRITE_BUSY)
             || state.kind() == SourceKind::File && self.is_at_work(index)

@@ -227,9 +227,10 @@ impl<K: Kernel> Proactor<K> {
     /// Continues both directions of a source: starts the next operations, or closes a source that
     /// was aborted meanwhile.
     pub(super) fn go_on(&mut self, index: u32) {
-        let state = &mut self.sources[index];
+        let state = &self.sources[index];
         if state.has(ABORTING) {
-            if !state.has(READ_BUSY | WRITE_BUSY) {
+            // Threads may still have work on a file.
+            if !self.is_in_kernel(index) {
                 self.close_source(index);
             }
             return;

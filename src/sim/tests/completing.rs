@@ -1,6 +1,8 @@
 //! A kernel that completes: its answers, and its faults.
 
 use super::*;
+use crate::file::OpenOptions;
+use crate::op::OpCode;
 
 /// The faults that only such a kernel has.
 pub(super) const FAULTS: [&str; 6] =
@@ -171,4 +173,27 @@ fn a_cancelled_write_whose_answer_is_lost_ends_with_an_error() {
     let ended = wait_one(&mut watcher);
     assert_eq!((ended.ticket(), ended.bytes()), (write, 0));
     assert_eq!(ended.error_kind(), Some(ErrorKind::Os(libc::EIO)), "{ended:?}");
+}
+
+/// An aborted file stays open until its work has ended, also when answers are lost. It was closed
+/// first, and its work ended as a close.
+#[test]
+fn a_lost_answer_closes_no_aborted_file_before_its_work_has_ended() {
+    let sim = completing(1, Faults::none());
+    sim.write_file("a", pattern(9_000));
+    let mut watcher = watcher(&sim);
+    watcher.submit(Op::open("a", OpenOptions::new().write(true))).unwrap();
+    let Ok(Done::Opened(handle)) = wait_one(&mut watcher).result else { panic!("no file") };
+    let file = watcher.attach(handle).unwrap();
+    let (here, _) = connection(&mut watcher);
+    sim.set_faults(Faults { delayed_readiness: 1.0, ..Faults::none() });
+    let write = watcher.submit(Op::write(here, vec![7; 1500])).unwrap();
+    sim.set_faults(Faults { late_cancel: 1.0, latency: HOUR, ..Faults::none() });
+    let work = watcher.submit(Op::sync_all(file)).unwrap();
+    assert!(watcher.abort(file));
+    assert!(watcher.is_in_flight(work).unwrap(), "the kernel has it");
+    sim.set_faults(Faults { late_cancel: 1.0, lost_answer: 1.0, latency: HOUR, ..Faults::none() });
+    assert!(watcher.cancel(write));
+    let ended: Vec<_> = wait(&mut watcher).iter().map(|c| (c.ticket(), c.code())).collect();
+    assert_eq!(ended, [(write, OpCode::Write), (work, OpCode::SyncAll)]);
 }
