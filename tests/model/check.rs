@@ -585,17 +585,25 @@ impl<W: World> Model<W> {
             _ => self.watcher.peer_address(source),
         };
         let known = client.ok().map(|address| address.to_string());
-        let stream = match known.as_ref().and_then(|address| self.by_address.get(address)) {
-            Some(&stream) if self.streams[stream].ports[side].is_none() => stream,
-            _ => {
-                let unmatched = known.is_none();
+        let first = known.as_ref().and_then(|address| self.by_address.get(address).copied());
+        let stream = match first {
+            Some(Some(stream)) if self.streams[stream].ports[side].is_none() => stream,
+            first => {
+                // The system may give the port of a client that is gone to another client while
+                // the first one waits to be accepted. From then on, the address does not tell them
+                // apart.
+                let waits = first.is_some_and(|stream| {
+                    stream.is_none_or(|stream| self.streams[stream].ports.contains(&None))
+                });
+                let unmatched = known.is_none() || waits;
                 self.streams.push(Stream { unmatched, ..Stream::default() });
-                self.streams.len() - 1
+                let stream = self.streams.len() - 1;
+                if let Some(address) = known {
+                    self.by_address.insert(address, (!unmatched).then_some(stream));
+                }
+                stream
             }
         };
-        if let Some(address) = known {
-            self.by_address.insert(address, stream);
-        }
         self.add_port(source, Some((stream, side)));
         if stream % 2 == 1 {
             self.world.narrow(&mut self.watcher, source);

@@ -232,8 +232,9 @@ pub struct Model<W: World> {
     pub ops: Vec<Record>,
     pub ports: Vec<Port>,
     pub streams: Vec<Stream>,
-    /// Connections by the address of their connecting end.
-    pub by_address: HashMap<String, usize>,
+    /// Connections by the address of their connecting end; `None` where an address has stood for
+    /// two connections at once.
+    pub by_address: HashMap<String, Option<usize>>,
     pub disks: Vec<Disk>,
     /// Work on files can fail.
     pub disk_fails: bool,
