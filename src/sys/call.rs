@@ -18,37 +18,9 @@
 use crate::sys::Moved;
 use crate::sys::fd::RawFd;
 
-/// # Safety
-/// The kernel may write `len` bytes at `start`.
-#[inline(always)]
-pub(super) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
-    // SAFETY: the same promise.
-    unsafe { machine::call(machine::RECV, fd, start, len, flags) }
-}
-
-/// # Safety
-/// The kernel may read `len` bytes at `start`.
-#[inline(always)]
-pub(super) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
-    // SAFETY: the same promise; a send writes nothing.
-    unsafe { machine::call(machine::SEND, fd, start.cast_mut(), len, flags) }
-}
-
-/// preadv2(2) with `RWF_NOWAIT`, into `count` vectors.
-///
-/// # Safety
-/// The kernel may read `count` vectors at `start`, and write the memory that they name.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-#[inline(always)]
-pub(super) unsafe fn read_now(
-    fd: RawFd,
-    start: *const libc::iovec,
-    count: usize,
-    offset: u64,
-) -> Moved {
-    // SAFETY: the same promise.
-    unsafe { machine::read_now(fd, start, count, offset) }
-}
+pub(super) use machine::read_now;
+pub(super) use machine::{recv, send};
 
 #[cfg(all(
     any(target_os = "linux", target_os = "android"),
@@ -58,82 +30,58 @@ pub(super) unsafe fn read_now(
 mod machine {
     use super::{Moved, RawFd};
     use std::arch::asm;
+    use std::mem::MaybeUninit;
 
-    pub(super) const RECV: libc::c_long = libc::SYS_recvfrom;
-    pub(super) const SEND: libc::c_long = libc::SYS_sendto;
+    /// An argument. One that the kernel ignores takes no instruction.
+    type Word = MaybeUninit<usize>;
+    const IGNORED: Word = Word::uninit();
+    const NULL: Word = Word::new(0);
 
     /// # Safety
-    /// The kernel may read `count` vectors at `start`, and write the memory that they name.
-    #[cfg(target_arch = "x86_64")]
+    /// The kernel may write `len` bytes at `start`.
     #[inline(always)]
-    pub(super) unsafe fn read_now(
+    pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the same promise. With a null address the kernel ignores its length.
+        unsafe { call(libc::SYS_recvfrom, fd, start, len, flags as u64, NULL, IGNORED) }
+    }
+
+    /// # Safety
+    /// The kernel may read `len` bytes at `start`.
+    #[inline(always)]
+    pub(crate) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the same promise; a send writes nothing. The address is as above.
+        unsafe { call(libc::SYS_sendto, fd, start, len, flags as u64, NULL, IGNORED) }
+    }
+
+    /// preadv2(2) with `RWF_NOWAIT`, into `count` vectors.
+    ///
+    /// # Safety
+    /// The kernel may read `count` vectors at `start`, and write the memory that they name.
+    #[inline(always)]
+    pub(crate) unsafe fn read_now(
         fd: RawFd,
         start: *const libc::iovec,
         count: usize,
         offset: u64,
     ) -> Moved {
-        let answer;
-        // SAFETY: the caller's promise; `syscall` changes no register but these three. The kernel
-        // takes the offset from one word (64 bits), and ignores the other.
-        unsafe {
-            asm!(
-                "syscall",
-                inlateout("rax") libc::SYS_preadv2 as isize => answer,
-                in("edi") fd,
-                in("rsi") start,
-                in("rdx") count,
-                in("r10") offset,
-                in("r9d") libc::RWF_NOWAIT,
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack, preserves_flags)
-            );
-        }
-        answer
+        let now = Word::new(libc::RWF_NOWAIT as usize);
+        // SAFETY: the same promise. The kernel takes the offset from one word (64 bits), and ignores
+        // the other.
+        unsafe { call(libc::SYS_preadv2, fd, start.cast(), count, offset, IGNORED, now) }
     }
 
-    /// As on x86-64.
-    ///
     /// # Safety
-    /// The kernel may read `count` vectors at `start`, and write the memory that they name.
-    #[cfg(target_arch = "aarch64")]
-    #[inline(always)]
-    pub(super) unsafe fn read_now(
-        fd: RawFd,
-        start: *const libc::iovec,
-        count: usize,
-        offset: u64,
-    ) -> Moved {
-        let answer;
-        // SAFETY: the caller's promise; `svc` changes no register but the answer's.
-        unsafe {
-            asm!(
-                "svc 0",
-                in("x8") libc::SYS_preadv2,
-                inlateout("x0") fd as isize => answer,
-                in("x1") start,
-                in("x2") count,
-                in("x3") offset,
-                in("w5") libc::RWF_NOWAIT,
-                options(nostack, preserves_flags)
-            );
-        }
-        answer
-    }
-
-    /// Calls `number`, a receive or a send, with a null address. (Then the kernel ignores the
-    /// length of the address.)
-    ///
-    /// # Safety
-    /// The kernel may use `len` bytes at `start` as the call does.
+    /// The kernel may use the memory of the arguments as the call `number` does.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) unsafe fn call(
+    unsafe fn call(
         number: libc::c_long,
         fd: RawFd,
-        start: *mut u8,
+        start: *const u8,
         len: usize,
-        flags: i32,
+        fourth: u64,
+        fifth: Word,
+        sixth: Word,
     ) -> Moved {
         let answer;
         // SAFETY: the caller's promise; `syscall` changes no register but these three.
@@ -144,8 +92,9 @@ mod machine {
                 in("edi") fd,
                 in("rsi") start,
                 in("rdx") len,
-                in("r10d") flags,
-                in("r8") 0usize,
+                in("r10") fourth,
+                in("r8") fifth,
+                in("r9") sixth,
                 lateout("rcx") _,
                 lateout("r11") _,
                 options(nostack, preserves_flags)
@@ -157,15 +106,17 @@ mod machine {
     /// As on x86-64.
     ///
     /// # Safety
-    /// The kernel may use `len` bytes at `start` as the call does.
+    /// The kernel may use the memory of the arguments as the call `number` does.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
-    pub(super) unsafe fn call(
+    unsafe fn call(
         number: libc::c_long,
         fd: RawFd,
-        start: *mut u8,
+        start: *const u8,
         len: usize,
-        flags: i32,
+        fourth: u64,
+        fifth: Word,
+        sixth: Word,
     ) -> Moved {
         let answer;
         // SAFETY: the caller's promise; `svc` changes no register but the answer's.
@@ -176,8 +127,9 @@ mod machine {
                 inlateout("x0") fd as isize => answer,
                 in("x1") start,
                 in("x2") len,
-                in("w3") flags,
-                in("x4") 0usize,
+                in("x3") fourth,
+                in("x4") fifth,
+                in("x5") sixth,
                 options(nostack, preserves_flags)
             );
         }
@@ -195,9 +147,23 @@ mod machine {
     use crate::sys::syscall;
 
     /// # Safety
+    /// The kernel may write `len` bytes at `start`.
+    pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the caller's promise.
+        syscall!(unsafe { libc::recv(fd, start.cast(), len, flags) })
+    }
+
+    /// # Safety
+    /// The kernel may read `len` bytes at `start`.
+    pub(crate) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
+        // SAFETY: the caller's promise.
+        syscall!(unsafe { libc::send(fd, start.cast(), len, flags) })
+    }
+
+    /// # Safety
     /// The kernel may read `count` vectors at `start`, and write the memory that they name.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(super) unsafe fn read_now(
+    pub(crate) unsafe fn read_now(
         fd: RawFd,
         start: *const libc::iovec,
         count: usize,
@@ -206,26 +172,5 @@ mod machine {
         let (call, none, now) = (libc::SYS_preadv2, 0, libc::RWF_NOWAIT);
         // SAFETY: the caller's promise.
         syscall!(unsafe { libc::syscall(call, fd, start, count, offset, none, now) })
-    }
-
-    pub(super) const RECV: bool = true;
-    pub(super) const SEND: bool = false;
-
-    /// # Safety
-    /// The kernel may write `len` bytes at `start` to receive, and read them to send.
-    #[inline(always)]
-    pub(super) unsafe fn call(
-        receives: bool,
-        fd: RawFd,
-        start: *mut u8,
-        len: usize,
-        flags: i32,
-    ) -> Moved {
-        match receives {
-            // SAFETY: the caller's promise.
-            RECV => syscall!(unsafe { libc::recv(fd, start.cast(), len, flags) }),
-            // SAFETY: the caller's promise.
-            SEND => syscall!(unsafe { libc::send(fd, start.cast(), len, flags) }),
-        }
     }
 }
