@@ -69,7 +69,7 @@ impl std::error::Error for UringRefused {}
 pub(super) struct Flag {
     name: &'static str,
     /// For so many entries.
-    set: fn(&mut io_uring::Builder, u32),
+    set: fn(&mut io_uring::Builder, u32) -> &mut io_uring::Builder,
 }
 
 /// What is asked for, best first; each step of the ladder sheds what an older kernel does not know
@@ -87,48 +87,17 @@ const LADDER: &[&[Flag]] = &[
     &[CQSIZE, CLAMP],
 ];
 
-pub(super) const SINGLE_ISSUER: Flag = Flag {
-    name: "SINGLE_ISSUER",
-    set: |b, _| {
-        b.setup_single_issuer();
-    },
-};
-const DEFER_TASKRUN: Flag = Flag {
-    name: "DEFER_TASKRUN",
-    set: |b, _| {
-        b.setup_defer_taskrun();
-    },
-};
-pub(super) const COOP_TASKRUN: Flag = Flag {
-    name: "COOP_TASKRUN",
-    set: |b, _| {
-        b.setup_coop_taskrun();
-    },
-};
-pub(super) const TASKRUN_FLAG: Flag = Flag {
-    name: "TASKRUN_FLAG",
-    set: |b, _| {
-        b.setup_taskrun_flag();
-    },
-};
-pub(super) const CQSIZE: Flag = Flag {
-    name: "CQSIZE",
-    set: |b, entries| {
-        b.setup_cqsize(entries * COMPLETIONS);
-    },
-};
-pub(super) const CLAMP: Flag = Flag {
-    name: "CLAMP",
-    set: |b, _| {
-        b.setup_clamp();
-    },
-};
-pub(super) const NO_SQARRAY: Flag = Flag {
-    name: "NO_SQARRAY",
-    set: |b, _| {
-        b.setup_no_sqarray();
-    },
-};
+pub(super) const SINGLE_ISSUER: Flag =
+    Flag { name: "SINGLE_ISSUER", set: |b, _| b.setup_single_issuer() };
+const DEFER_TASKRUN: Flag = Flag { name: "DEFER_TASKRUN", set: |b, _| b.setup_defer_taskrun() };
+pub(super) const COOP_TASKRUN: Flag =
+    Flag { name: "COOP_TASKRUN", set: |b, _| b.setup_coop_taskrun() };
+pub(super) const TASKRUN_FLAG: Flag =
+    Flag { name: "TASKRUN_FLAG", set: |b, _| b.setup_taskrun_flag() };
+pub(super) const CQSIZE: Flag =
+    Flag { name: "CQSIZE", set: |b, entries| b.setup_cqsize(entries * COMPLETIONS) };
+pub(super) const CLAMP: Flag = Flag { name: "CLAMP", set: |b, _| b.setup_clamp() };
+pub(super) const NO_SQARRAY: Flag = Flag { name: "NO_SQARRAY", set: |b, _| b.setup_no_sqarray() };
 
 /// The operations that are used.
 const OPERATIONS: &[(u8, &str)] = &[
