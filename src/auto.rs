@@ -219,6 +219,20 @@ macro_rules! forward {
 #[cold]
 fn unusual() {}
 
+/// Methods of `Driver` that forward their arguments as they are.
+macro_rules! forwards {
+    (&mut $self:ident: $($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        fn $name(&mut $self, $($argument: $type),*) -> $answer {
+            forward!($self.$name($($argument),*))
+        }
+    )*};
+    (&$self:ident: $($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        fn $name(&$self, $($argument: $type),*) -> $answer {
+            forward!($self.$name($($argument),*))
+        }
+    )*};
+}
+
 impl Auto {
     /// Out of line, so that code which inlines `submit` contains one driver only. It takes the
     /// operation in parts, so that the usual driver's operation is not written to memory.
@@ -273,117 +287,51 @@ impl Driver for Auto {
     fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
         forward!(self.attach(handle))
     }
-    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
-        forward!(self.attach_shared(handle))
-    }
-    fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
-        forward!(self.detach(source))
-    }
-    fn connect(
-        &mut self,
-        addresses: Vec<Address>,
-        options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
-        forward!(self.connect(addresses, options))
-    }
-    fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
-        forward!(self.listen(address, options))
-    }
-    fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
-        forward!(self.bind_datagram(address, options))
-    }
-    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
-        forward!(self.signals(signals))
-    }
-    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
-        forward!(self.child(pid))
-    }
     #[inline]
     fn abort(&mut self, source: Source) -> bool {
         forward!(self.abort(source))
-    }
-    fn cancel_all(&mut self, source: Source) -> usize {
-        forward!(self.cancel_all(source))
-    }
-    fn close(&mut self) {
-        forward!(self.close())
-    }
-    fn reinit_after_fork(&mut self) -> io::Result<()> {
-        forward!(self.reinit_after_fork())
     }
     #[inline]
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
         forward!(self.queued_bytes(source))
     }
-    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
-        forward!(self.set_token(source, token))
+    forwards! { &mut self:
+        attach_shared(handle: Handle) -> Result<Source, Rejected<Handle>>;
+        detach(source: Source) -> Result<Handle, Reason>;
+        connect(addresses: Vec<Address>, options: ConnectOptions)
+            -> Result<(Source, Ticket), Reason>;
+        listen(address: &Address, options: ListenOptions) -> io::Result<Source>;
+        bind_datagram(address: &Address, options: DatagramOptions) -> io::Result<Source>;
+        signals(signals: &[i32]) -> Result<Source, Reason>;
+        child(pid: u32) -> Result<Source, Reason>;
+        cancel_all(source: Source) -> usize;
+        close() -> ();
+        reinit_after_fork() -> io::Result<()>;
+        set_token(source: Source, token: u64) -> Result<(), Reason>;
+        fd(source: Source) -> Result<BorrowedFd<'_>, Reason>;
+        kind(source: Source) -> Result<SourceKind, Reason>;
+        connect_datagram(source: Source, peer: &Address) -> Result<(), Reason>;
+        set_option(source: Source, option: SocketOption) -> Result<(), Reason>;
+        aligned_buf(len: usize) -> AlignedBuf;
+        pool() -> Result<&mut Pool, Reason>;
+        update_now() -> Instant;
+        reschedule(ticket: Ticket, due: Deadline) -> Result<(), Reason>;
+        set_idle_timeout(source: Source, timeout: Option<Duration>) -> Result<(), Reason>;
+        next_timeout() -> Option<Duration>;
+        submitter() -> Submitter;
+        complete_at_least(least: usize, wait: Wait, out: &mut Completions) -> io::Result<usize>;
+        complete_one(ticket: Ticket) -> io::Result<Completion>;
     }
-    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
-        forward!(self.fd(source))
+
+    forwards! { &self:
+        local_address(source: Source) -> Result<Address, Reason>;
+        peer_address(source: Source) -> Result<Address, Reason>;
+        now() -> Instant;
+        is_in_flight(ticket: Ticket) -> Result<bool, Reason>;
+        pollable() -> Result<BorrowedFd<'_>, Reason>;
+        counters() -> Counters;
     }
-    fn local_address(&self, source: Source) -> Result<Address, Reason> {
-        forward!(self.local_address(source))
-    }
-    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
-        forward!(self.peer_address(source))
-    }
-    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
-        forward!(self.kind(source))
-    }
-    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
-        forward!(self.connect_datagram(source, peer))
-    }
-    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
-        forward!(self.set_option(source, option))
-    }
-    fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
-        forward!(self.aligned_buf(len))
-    }
-    fn pool(&mut self) -> Result<&mut Pool, Reason> {
-        forward!(self.pool())
-    }
-    fn now(&self) -> Instant {
-        forward!(self.now())
-    }
-    fn update_now(&mut self) -> Instant {
-        forward!(self.update_now())
-    }
-    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
-        forward!(self.reschedule(ticket, due))
-    }
-    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
-        forward!(self.is_in_flight(ticket))
-    }
-    fn set_idle_timeout(
-        &mut self,
-        source: Source,
-        timeout: Option<Duration>,
-    ) -> Result<(), Reason> {
-        forward!(self.set_idle_timeout(source, timeout))
-    }
-    fn next_timeout(&mut self) -> Option<Duration> {
-        forward!(self.next_timeout())
-    }
-    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
-        forward!(self.pollable())
-    }
-    fn submitter(&mut self) -> Submitter {
-        forward!(self.submitter())
-    }
-    fn counters(&self) -> Counters {
-        forward!(self.counters())
-    }
-    fn complete_at_least(
-        &mut self,
-        least: usize,
-        wait: Wait,
-        out: &mut Completions,
-    ) -> io::Result<usize> {
-        forward!(self.complete_at_least(least, wait, out))
-    }
-    fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
-        forward!(self.complete_one(ticket))
-    }
+
     fn explain(&self) -> Explain {
         let mut explain = forward!(self.explain());
         if explain.reason.starts_with(BY_ITSELF) {
