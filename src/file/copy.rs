@@ -8,7 +8,8 @@ use super::position::{COPY, Progress, repeat};
 use super::{CopyOptions, Metadata, OpenOptions};
 use crate::buf::Target;
 use crate::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use crate::sys::fs::{self, MOST_BYTES, errno_of};
+use crate::sys::fs::{self, MOST_BYTES};
+use crate::sys::step::errno_of;
 use crate::sys::{Moved, descriptor, os_errno, os_error, path, sendfile};
 
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it

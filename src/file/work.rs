@@ -12,7 +12,8 @@ use crate::discard::discard;
 use crate::message::Message;
 use crate::source::Handle;
 use crate::sys::fd::{OwnedFd, RawFd};
-use crate::sys::fs::{errno_of, file};
+use crate::sys::fs::file;
+use crate::sys::step::errno_of;
 use crate::workers::Work;
 
 /// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)

@@ -23,7 +23,7 @@ use crate::source::{Handle, SourceKind};
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
-use crate::sys::socket_option::SocketOption;
+use crate::sys::socket_option::{Listen, SocketOption};
 use crate::sys::{datagrams, descriptor, fs, net, os_errno, os_error};
 
 macro_rules! calls {
@@ -459,7 +459,7 @@ unsafe impl Calls for OsCalls {
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
-        let how = net::Listen {
+        let how = Listen {
             backlog: i32::try_from(options.backlog).unwrap_or(i32::MAX),
             reuse_port: options.reuse_port,
             nodelay: options.nodelay,
@@ -489,7 +489,7 @@ unsafe impl Calls for OsCalls {
     }
 
     fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        net::set_socket_option(fd, option)
+        option.set(fd)
     }
 
     fn borrow(&self, fd: RawFd) -> Option<BorrowedFd<'_>> {

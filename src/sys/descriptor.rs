@@ -189,12 +189,6 @@ pub(crate) fn timespec(ns: u64) -> libc::timespec {
     span
 }
 
-/// Milliseconds of a timeout, rounded up so that no wait ends early.
-#[allow(dead_code)] // there are systems whose waits take nanoseconds
-pub(crate) fn ms_up(ns: u64) -> i32 {
-    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-}
-
 /// What poll(2) calls a half-close of the peer; nothing where it does not tell: there such a
 /// descriptor is readable, and its end is read.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -267,14 +261,6 @@ pub(crate) fn spare() -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn milliseconds_round_up_and_clamp() {
-        assert_eq!(ms_up(1), 1);
-        assert_eq!(ms_up(1_000_000), 1);
-        assert_eq!(ms_up(1_000_001), 2);
-        assert_eq!(ms_up(u64::MAX), i32::MAX);
-    }
 
     #[test]
     fn polls_bits_go_there_and_back() {

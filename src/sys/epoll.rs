@@ -12,9 +12,10 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::sys::descriptor::{self, ms_up};
+use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
+use crate::sys::monotonic::ms_up;
 use crate::sys::waker::{SharedWake, WakeFd};
 use crate::sys::{Select, cvt, step};
 

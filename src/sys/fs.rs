@@ -308,13 +308,3 @@ pub(crate) fn file(fd: RawFd) -> ManuallyDrop<File> {
 pub(super) fn c_path(path: &OsStr) -> io::Result<CString> {
     CString::new(path.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
-
-/// The errno in an error of std's: `EINVAL` for input that it has refused by itself.
-pub(crate) fn errno_of(error: &io::Error) -> i32 {
-    match (os_errno(error), error.kind()) {
-        (Some(errno), _) => errno,
-        (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
-        (None, io::ErrorKind::Unsupported) => libc::EOPNOTSUPP,
-        (None, _) => libc::EIO,
-    }
-}

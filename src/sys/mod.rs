@@ -87,7 +87,6 @@ pub(crate) mod path;
 pub(crate) mod poll;
 #[cfg_attr(windows, path = "windows/resolve.rs")]
 pub(crate) mod resolve;
-#[cfg_attr(windows, path = "windows/sendfile.rs")]
 pub(crate) mod sendfile;
 #[cfg_attr(windows, path = "windows/signals.rs")]
 pub(crate) mod signals;
@@ -120,11 +119,7 @@ pub(crate) use error::{errno, os_errno, os_error};
 pub(crate) use kqueue::Kqueue as Selector;
 pub(crate) use poll::Poll;
 #[cfg(windows)]
-pub(crate) use {poll::Poll as Selector, windows::mirror::Mirror};
-
-/// The selector whose descriptor [`Poll`] lends out.
-#[cfg(not(windows))]
-pub(crate) type Mirror = Selector;
+pub(crate) use poll::Poll as Selector;
 
 /// Why the system's selector is chosen automatically.
 #[cfg(not(windows))]

@@ -25,3 +25,22 @@ pub(crate) fn now_ns() -> u64 {
     static BASE: OnceLock<Instant> = OnceLock::new();
     u64::try_from(BASE.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Milliseconds of a timeout, rounded up so that no wait ends early.
+#[allow(dead_code)] // there are systems whose waits take nanoseconds
+pub(crate) fn ms_up(ns: u64) -> i32 {
+    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_round_up_and_clamp() {
+        assert_eq!(ms_up(1), 1);
+        assert_eq!(ms_up(1_000_000), 1);
+        assert_eq!(ms_up(1_000_001), 2);
+        assert_eq!(ms_up(u64::MAX), i32::MAX);
+    }
+}

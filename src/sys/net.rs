@@ -15,7 +15,7 @@ use std::io::{self, IoSlice};
 use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::StackVectors;
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use crate::sys::socket_option::{SocketOption, seconds};
+use crate::sys::socket_option::Listen;
 use crate::sys::target::Target;
 use crate::sys::types::SourceKind;
 use crate::sys::{Moved, call, cvt, os_errno, syscall};
@@ -210,9 +210,9 @@ fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value)
 }
 
-fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let len = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: four bytes of a local.
+pub(super) fn set_option<T: Copy>(fd: RawFd, level: i32, name: i32, value: T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: a local of the length that is passed.
     cvt!(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) })?;
     Ok(())
 }
@@ -417,14 +417,6 @@ pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
     syscall!(unsafe { libc::shutdown(fd, libc::SHUT_WR) })
 }
 
-/// How a listener is made.
-#[derive(Clone, Copy)]
-pub(crate) struct Listen {
-    pub(crate) backlog: i32,
-    pub(crate) reuse_port: bool,
-    pub(crate) nodelay: bool,
-}
-
 /// A bound, listening, non-blocking stream socket. A Unix path without a listener is removed first;
 /// one with a listener is `EADDRINUSE`.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
@@ -507,48 +499,16 @@ pub(crate) fn peer_error(fd: RawFd) -> i32 {
     peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
-/// How long a connection is silent before its first probe.
-#[cfg(target_vendor = "apple")]
-const KEEPIDLE: i32 = libc::TCP_KEEPALIVE;
-#[cfg(not(target_vendor = "apple"))]
-const KEEPIDLE: i32 = libc::TCP_KEEPIDLE;
 /// The option whose time is in seconds.
 #[cfg(target_vendor = "apple")]
 const LINGER: i32 = libc::SO_LINGER_SEC;
 #[cfg(not(target_vendor = "apple"))]
 const LINGER: i32 = libc::SO_LINGER;
 
-/// Sets an option of a socket.
-pub(crate) fn set_socket_option(fd: RawFd, option: SocketOption) -> io::Result<()> {
-    let of_socket = |name, value| set_option(fd, libc::SOL_SOCKET, name, value);
-    let of_tcp = |name, value| set_option(fd, libc::IPPROTO_TCP, name, value);
-    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
-    match option {
-        SocketOption::Nodelay(on) => of_tcp(libc::TCP_NODELAY, i32::from(on)),
-        SocketOption::Keepalive(None) => of_socket(libc::SO_KEEPALIVE, 0),
-        SocketOption::Keepalive(Some(probes)) => {
-            // First their times: if one is refused, the probes stay as they were.
-            of_tcp(KEEPIDLE, seconds(probes.idle, 1))?;
-            if let Some(interval) = probes.interval {
-                of_tcp(libc::TCP_KEEPINTVL, seconds(interval, 1))?;
-            }
-            if let Some(count) = probes.count {
-                of_tcp(libc::TCP_KEEPCNT, number(count))?;
-            }
-            of_socket(libc::SO_KEEPALIVE, 1)
-        }
-        SocketOption::Linger(span) => {
-            let l_linger = span.map_or(0, |span| seconds(span, 0));
-            let value = libc::linger { l_onoff: i32::from(span.is_some()), l_linger };
-            let len = size_of::<libc::linger>() as libc::socklen_t;
-            let at = (&raw const value).cast();
-            // SAFETY: a struct of two integers, a local.
-            cvt!(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, LINGER, at, len) })?;
-            Ok(())
-        }
-        SocketOption::RecvBuffer(bytes) => of_socket(libc::SO_RCVBUF, number(bytes)),
-        SocketOption::SendBuffer(bytes) => of_socket(libc::SO_SNDBUF, number(bytes)),
-    }
+/// For so many seconds.
+pub(super) fn set_linger(fd: RawFd, seconds: Option<i32>) -> io::Result<()> {
+    let (l_onoff, l_linger) = (i32::from(seconds.is_some()), seconds.unwrap_or(0));
+    set_option(fd, libc::SOL_SOCKET, LINGER, libc::linger { l_onoff, l_linger })
 }
 
 #[cfg(test)]

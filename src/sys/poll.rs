@@ -33,8 +33,10 @@ use std::time::{Duration, Instant};
 use crate::sys::descriptor::{self, PollFd};
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
+#[cfg(any(target_vendor = "apple", windows))]
+use crate::sys::monotonic::ms_up;
 use crate::sys::waker::{SharedWake, WakeFd};
-use crate::sys::{Mirror, Select, errno, fork, os_error};
+use crate::sys::{Select, Selector, errno, fork, os_error};
 
 /// How long an edge is held back that may hide a newer one.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -71,8 +73,9 @@ pub struct Poll {
     held: usize,
     held_until: Option<Instant>,
     patience: Duration,
-    /// The selector whose descriptor was lent out.
-    mirror: OnceCell<Mirror>,
+    /// The selector whose descriptor was lent out. (Boxed, as it is of this type on Windows, where
+    /// none is made.)
+    mirror: OnceCell<Box<Selector>>,
     /// A forked child shares it with its parent, and leaves it alone.
     forks: u32,
 }
@@ -193,14 +196,18 @@ impl Select for Poll {
     }
 
     fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        // Winsock has no descriptor that says when others are ready.
+        if cfg!(windows) {
+            return None;
+        }
         if self.mirror.get().is_none() {
-            let mut mirror = Mirror::new(1).ok()?;
+            let mut mirror = Selector::new(1).ok()?;
             for entry in self.entries.iter().filter(|entry| entry.shown().is_some()) {
                 mirror.add(entry.fd, entry.key, entry.on, Mode::Level).ok()?;
             }
-            let _ = self.mirror.set(mirror);
+            let _ = self.mirror.set(Box::new(mirror));
         }
-        self.mirror.get().and_then(Select::pollable)
+        self.mirror.get().and_then(|mirror| mirror.pollable())
     }
 
     fn explain(&self) -> (&'static str, &'static str) {
@@ -264,8 +271,9 @@ impl Poll {
         }
     }
 
-    fn mirror(&mut self) -> Option<&mut Mirror> {
-        self.mirror.get_mut().filter(|_| self.forks == fork::generation())
+    fn mirror(&mut self) -> Option<&mut Selector> {
+        let mirror = self.mirror.get_mut().filter(|_| self.forks == fork::generation());
+        mirror.map(Box::as_mut)
     }
 
     /// Turns what poll(2) has found into events, from where the last `select` has stopped.
@@ -403,7 +411,7 @@ const WAIT: (&str, &str) = ("poll", "there is no ppoll: timeouts round up to mil
 
 #[cfg(target_vendor = "apple")]
 fn ask(fds: &mut [PollFd], timeout_ns: Option<u64>) -> i32 {
-    let ms = timeout_ns.map_or(-1, descriptor::ms_up);
+    let ms = timeout_ns.map_or(-1, ms_up);
     // SAFETY: as many entries as are said.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) }
 }
@@ -413,5 +421,5 @@ const WAIT: (&str, &str) = ("WSAPoll", "Winsock's own: timeouts round up to mill
 
 #[cfg(windows)]
 fn ask(fds: &mut [PollFd], timeout_ns: Option<u64>) -> i32 {
-    descriptor::poll(fds, timeout_ns.map(descriptor::ms_up))
+    descriptor::poll(fds, timeout_ns.map(ms_up))
 }

@@ -10,8 +10,10 @@
 //! Descriptors are numbers; offsets and counts that are passed by address live on the stack.
 
 use crate::sys::fd::RawFd;
+#[cfg(not(any(target_os = "openbsd", windows)))]
+use crate::sys::syscall;
 use crate::sys::target::Target;
-use crate::sys::{Moved, descriptor, fs, net, syscall};
+use crate::sys::{Moved, descriptor, fs, net};
 
 pub(crate) const UNSUPPORTED: Moved = -(libc::EOPNOTSUPP as Moved);
 
@@ -19,6 +21,7 @@ pub(crate) const UNSUPPORTED: Moved = -(libc::EOPNOTSUPP as Moved);
 /// `EINVAL` and `EBADF` (of a target that appends): copy_file_range(2), sendfile(2),
 /// ioctl_ficlone(2); `EPERM` and `ENOSYS`: filters of containers; `ENOTTY`: a file system without
 /// reflinks.
+#[cfg(not(any(target_os = "openbsd", windows)))]
 fn known(moved: Moved) -> Moved {
     const NOT_KNOWN: [i32; 9] = [
         libc::ENOSYS,
@@ -71,8 +74,8 @@ pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> 
     if answer == 0 || stopped && sent > 0 { sent as Moved } else { known(answer) }
 }
 
-/// This system has no such call.
-#[cfg(target_os = "openbsd")]
+/// OpenBSD has no such call; TransmitFile would move the file position and wait for the peer.
+#[cfg(any(target_os = "openbsd", windows))]
 pub(crate) fn send_file(_: RawFd, _: RawFd, _: u64, _: usize) -> Moved {
     UNSUPPORTED
 }
@@ -85,7 +88,9 @@ pub(crate) fn send_copy(socket: RawFd, file: RawFd, offset: u64, memory: &mut [u
     }
     let bytes = &memory[..got as usize];
     match net::send(socket, bytes) {
-        answer if answer == -(libc::ENOTSOCK as Moved) => descriptor::write(socket, bytes),
+        answer if answer == -(libc::ENOTSOCK as Moved) && !cfg!(windows) => {
+            descriptor::write(socket, bytes)
+        }
         answer => answer,
     }
 }

@@ -1,6 +1,14 @@
 //! Options of sockets, as one vocabulary for watchers, drivers and kernels.
 
+use std::io;
 use std::time::Duration;
+
+use crate::sys::fd::RawFd;
+use crate::sys::net::{set_linger, set_option};
+#[cfg(windows)]
+use crate::sys::windows::api as c;
+#[cfg(not(windows))]
+use libc as c;
 
 /// An option of a socket, for [`Watcher::set_option`](crate::Watcher::set_option).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,8 +78,49 @@ impl Keepalive {
     }
 }
 
+/// How a listener is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Listen {
+    pub(crate) backlog: i32,
+    pub(crate) reuse_port: bool,
+    pub(crate) nodelay: bool,
+}
+
+/// How long a connection is silent before its first probe.
+#[cfg(target_vendor = "apple")]
+const KEEPIDLE: i32 = c::TCP_KEEPALIVE;
+#[cfg(not(target_vendor = "apple"))]
+const KEEPIDLE: i32 = c::TCP_KEEPIDLE;
+
+impl SocketOption {
+    /// Sets it on a socket.
+    pub(crate) fn set(self, fd: RawFd) -> io::Result<()> {
+        let of_socket = |name, value| set_option(fd, c::SOL_SOCKET, name, value);
+        let of_tcp = |name, value| set_option(fd, c::IPPROTO_TCP, name, value);
+        let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+        match self {
+            SocketOption::Nodelay(on) => of_tcp(c::TCP_NODELAY, i32::from(on)),
+            SocketOption::Keepalive(None) => of_socket(c::SO_KEEPALIVE, 0),
+            SocketOption::Keepalive(Some(probes)) => {
+                // First their times: if one is refused, the probes stay as they were.
+                of_tcp(KEEPIDLE, seconds(probes.idle, 1))?;
+                if let Some(interval) = probes.interval {
+                    of_tcp(c::TCP_KEEPINTVL, seconds(interval, 1))?;
+                }
+                if let Some(count) = probes.count {
+                    of_tcp(c::TCP_KEEPCNT, number(count))?;
+                }
+                of_socket(c::SO_KEEPALIVE, 1)
+            }
+            SocketOption::Linger(span) => set_linger(fd, span.map(|span| seconds(span, 0))),
+            SocketOption::RecvBuffer(bytes) => of_socket(c::SO_RCVBUF, number(bytes)),
+            SocketOption::SendBuffer(bytes) => of_socket(c::SO_SNDBUF, number(bytes)),
+        }
+    }
+}
+
 /// Whole seconds, rounded up, at least `least`.
-pub(crate) fn seconds(span: Duration, least: i32) -> i32 {
+fn seconds(span: Duration, least: i32) -> i32 {
     let up = span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0));
     i32::try_from(up).unwrap_or(i32::MAX).max(least)
 }

@@ -49,3 +49,13 @@ pub(crate) fn at(call: &'static str, error: io::Error) -> io::Error {
 pub(crate) fn at_limit(call: &'static str, error: io::Error, limit: String) -> io::Error {
     io::Error::new(error.kind(), CallError { call, error, limit: Some(limit) })
 }
+
+/// The errno in an error of std's: `EINVAL` for input that it has refused by itself.
+pub(crate) fn errno_of(error: &io::Error) -> i32 {
+    match (os_errno(error), error.kind()) {
+        (Some(errno), _) => errno,
+        (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
+        (None, io::ErrorKind::Unsupported) => libc::EOPNOTSUPP,
+        (None, _) => libc::EIO,
+    }
+}

@@ -211,11 +211,6 @@ fn from_winsock(bits: i16, asked: Ready) -> Ready {
     if bits & api::POLLNVAL != 0 { ready | Ready::ALWAYS } else { ready }
 }
 
-/// Milliseconds of a timeout, rounded up so that no wait ends early.
-pub(crate) fn ms_up(ns: u64) -> i32 {
-    ns.div_ceil(1_000_000).min(i32::MAX as u64) as i32
-}
-
 /// There is no bound on descriptors that one kept back would help with.
 pub(crate) fn spare() -> Option<OwnedFd> {
     None
@@ -224,13 +219,6 @@ pub(crate) fn spare() -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn milliseconds_round_up_and_clamp() {
-        assert_eq!(ms_up(1), 1);
-        assert_eq!(ms_up(1_000_001), 2);
-        assert_eq!(ms_up(u64::MAX), i32::MAX);
-    }
 
     #[test]
     fn conditions_go_to_winsock_and_come_back() {

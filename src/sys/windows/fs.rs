@@ -21,7 +21,7 @@ use crate::sys::fd::{AsRawFd, RawFd, handle, is_file};
 use crate::sys::target::Target;
 use crate::sys::types::Metadata;
 use crate::sys::windows::api::{self, HANDLE, OVERLAPPED};
-use crate::sys::{Moved, OpenMode, os_errno, os_error, stat};
+use crate::sys::{Moved, OpenMode, os_error, stat};
 
 /// The most parts that one call is handed; it takes the first that has bytes.
 pub(crate) const MOST_VECTORS: usize = 1;
@@ -186,14 +186,4 @@ pub(crate) fn file(fd: RawFd) -> ManuallyDrop<File> {
     let handle = if is_file(fd) { handle(fd) } else { ptr::null_mut() };
     // SAFETY: the handle is only lent: the file is never dropped. None is an error to every call.
     ManuallyDrop::new(unsafe { File::from_raw_handle(handle) })
-}
-
-/// The errno in an error of std's: `EINVAL` for input that it has refused by itself.
-pub(crate) fn errno_of(error: &io::Error) -> i32 {
-    match (os_errno(error), error.kind()) {
-        (Some(errno), _) => errno,
-        (None, io::ErrorKind::InvalidInput) => libc::EINVAL,
-        (None, io::ErrorKind::Unsupported) => libc::EOPNOTSUPP,
-        (None, _) => libc::EIO,
-    }
 }

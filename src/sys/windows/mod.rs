@@ -2,4 +2,3 @@
 //! Its other files stand for modules of `sys`, which chooses them.
 
 pub(crate) mod api;
-pub(crate) mod mirror;

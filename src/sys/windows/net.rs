@@ -16,7 +16,7 @@ use crate::sys::addr::RawAddress;
 use crate::sys::descriptor::{VECTORS, own};
 use crate::sys::error::{code, of_code};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd, of_socket, socket};
-use crate::sys::socket_option::{SocketOption, seconds};
+use crate::sys::socket_option::Listen;
 use crate::sys::target::Target;
 use crate::sys::types::SourceKind;
 use crate::sys::windows::api::{self, SOCKET, WSABUF};
@@ -75,7 +75,7 @@ fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     Ok(value)
 }
 
-fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(in crate::sys) fn set_option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let (at, len) = ((&raw const value).cast(), size_of::<i32>() as i32);
     // SAFETY: four bytes of a local.
     cvt!(unsafe { api::setsockopt(socket(fd), level, name, at, len) })?;
@@ -288,14 +288,6 @@ pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
     syscall!(unsafe { api::shutdown(socket(fd), api::SD_SEND) })
 }
 
-/// How a listener is made.
-#[derive(Clone, Copy)]
-pub(crate) struct Listen {
-    pub(crate) backlog: i32,
-    pub(crate) reuse_port: bool,
-    pub(crate) nodelay: bool,
-}
-
 /// A bound, listening, non-blocking stream socket. Addresses are not shared: Winsock's
 /// `SO_REUSEADDR` would let any process take one.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
@@ -354,36 +346,9 @@ pub(crate) fn peer_error(fd: RawFd) -> i32 {
     peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
-/// Sets an option of a socket.
-pub(crate) fn set_socket_option(fd: RawFd, option: SocketOption) -> io::Result<()> {
-    let of_socket = |name, value| set_option(fd, api::SOL_SOCKET, name, value);
-    let of_tcp = |name, value| set_option(fd, api::IPPROTO_TCP, name, value);
-    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
-    match option {
-        SocketOption::Nodelay(on) => of_tcp(api::TCP_NODELAY, i32::from(on)),
-        SocketOption::Keepalive(None) => of_socket(api::SO_KEEPALIVE, 0),
-        SocketOption::Keepalive(Some(probes)) => {
-            // First their times: if one is refused, the probes stay as they were.
-            of_tcp(api::TCP_KEEPIDLE, seconds(probes.idle, 1))?;
-            if let Some(interval) = probes.interval {
-                of_tcp(api::TCP_KEEPINTVL, seconds(interval, 1))?;
-            }
-            if let Some(count) = probes.count {
-                of_tcp(api::TCP_KEEPCNT, number(count))?;
-            }
-            of_socket(api::SO_KEEPALIVE, 1)
-        }
-        SocketOption::Linger(span) => {
-            // Two numbers of 16 bits: whether, and for how many seconds.
-            let span_s = span.map_or(0, |span| seconds(span, 0)).min(i32::from(u16::MAX));
-            set_option(
-                fd,
-                api::SOL_SOCKET,
-                api::SO_LINGER,
-                i32::from(span.is_some()) | span_s << 16,
-            )
-        }
-        SocketOption::RecvBuffer(bytes) => of_socket(api::SO_RCVBUF, number(bytes)),
-        SocketOption::SendBuffer(bytes) => of_socket(api::SO_SNDBUF, number(bytes)),
-    }
+/// For so many seconds. The option has two numbers of 16 bits: whether, and for how long.
+pub(in crate::sys) fn set_linger(fd: RawFd, seconds: Option<i32>) -> io::Result<()> {
+    let span_s = seconds.unwrap_or(0).min(i32::from(u16::MAX));
+    let value = i32::from(seconds.is_some()) | span_s << 16;
+    set_option(fd, api::SOL_SOCKET, api::SO_LINGER, value)
 }

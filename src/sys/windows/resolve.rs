@@ -11,7 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::sys::addr::RawAddress;
 use crate::sys::error::of_code;
-use crate::sys::fs::errno_of;
+use crate::sys::step::errno_of;
 use crate::sys::windows::api;
 
 /// The addresses of `host` (a name or an address as text), in the order of the system's preference,
