@@ -20,20 +20,21 @@
 //! [`Kernel::start_recv`](crate::proactor::Kernel::start_recv). An entry leaves the table with that
 //! answer, and nothing else uses its memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::slice;
 use std::time::Duration;
 
 use super::Sim;
 use super::faults::{ANYWHERE, Fault};
-use super::file_work::{FileAnswers, SimFileRequest};
+use super::file_work::SimFileRequest;
 use super::kernel::Call;
 use super::schedule::TRY;
-use super::world::{REGISTERED, World};
+use super::world::{Socket, World};
 use crate::buf::Buf;
 use crate::buf::swap::{Lent, Pool};
 use crate::clock;
+use crate::file::FileAnswer;
 use crate::proactor::{Answer, Started};
 use crate::sys::fd::RawFd;
 use crate::sys::target::Target;
@@ -73,7 +74,8 @@ impl Completing {
 #[derive(Default)]
 pub(super) struct InKernel {
     pub(super) entries: BTreeMap<u32, KernelEntry>,
-    pub(super) answers: FileAnswers,
+    /// What the driver has not taken of the work on files.
+    pub(super) answers: VecDeque<FileAnswer>,
     /// The swap buffer that receives without memory fill, piece by piece.
     lent: Option<Lent>,
     /// An answer was lost, and the driver has not recovered yet.
@@ -174,17 +176,12 @@ impl World {
 
     /// The key of a registration that ends by itself, if one does.
     fn end_registration(&mut self, selector: u32) -> Option<u64> {
-        let count = self.sockets.len() as u64;
-        let start = self.dice.rng.below(count.max(1));
-        let index = (0..count).map(|i| ((start + i) % count) as usize).find(|&index| {
-            let socket = &self.sockets[index];
-            socket.flags & REGISTERED != 0 && socket.selector == selector
-        })?;
-        let (key, place) = (self.sockets[index].key, self.sockets[index].place);
+        let index = self.draw_registered(selector)?;
+        let Socket { key, place, .. } = self.sockets[index as usize];
         if !self.dice.hits(place, Fault::RegistrationEnd) {
             return None;
         }
-        self.deregister(index as u32);
+        self.deregister(index);
         Some(key)
     }
 }

@@ -134,19 +134,13 @@ impl World {
         home: Option<IpAddr>,
     ) -> isize {
         let index = fd as u32;
-        let place = self.sockets[fd as usize].place;
-        let fault = if self.dice.hits(place, Fault::Eintr) {
-            libc::EINTR
-        } else if self.dice.hits(place, Fault::Enobufs) {
-            libc::ENOBUFS
-        } else if self.dice.hits(place, Fault::Eagain) {
-            self.edge(index);
-            libc::EAGAIN
-        } else {
-            0
-        };
-        if fault != 0 {
-            return -(fault as isize);
+        let faults = [
+            (Fault::Eintr, libc::EINTR),
+            (Fault::Enobufs, libc::ENOBUFS),
+            (Fault::Eagain, libc::EAGAIN),
+        ];
+        if let Err(errno) = self.fail_by_chance(fd, &faults) {
+            return -(errno as isize);
         }
         let sender = &mut self.sockets[fd as usize];
         let has_peer = sender.remote != Name::None;
@@ -209,8 +203,7 @@ impl World {
         if self.dice.hits(place, Fault::BatchDenied) {
             return Err(-(libc::EOPNOTSUPP as isize));
         }
-        let partial = count > 1 && self.dice.hits(place, Fault::PartialBatch);
-        Ok(if partial { 1 + self.dice.rng.below(count as u64 - 1) as usize } else { count })
+        Ok(self.dice.shorten(place, count, Fault::PartialBatch).unwrap_or(count))
     }
 
     /// As recvmmsg(2): an error after the first datagram is not told.

@@ -275,6 +275,12 @@ impl Dice {
         hit
     }
 
+    /// A part of `count` bytes or messages, if there is a fault.
+    pub(super) fn shorten(&mut self, place: u16, count: usize, fault: Fault) -> Option<usize> {
+        let hit = count > 1 && self.hits(place, fault);
+        hit.then(|| 1 + self.rng.below(count as u64 - 1) as usize)
+    }
+
     /// How late a delayed readiness is, in nanoseconds; at least 1.
     pub(super) fn latency_ns(&mut self, place: u16) -> u64 {
         let latency = self.places[usize::from(place)].faults.latency;

@@ -8,7 +8,6 @@
 //! [`Kernel::start_file`](crate::proactor::Kernel::start_file). A request leaves the table before
 //! its answer is told.
 
-use std::collections::VecDeque;
 use std::slice;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::clock;
 use crate::completion::Done;
 use crate::error::{Error, ErrorKind};
 use crate::file::work::WorkItem;
-use crate::file::{FileAnswer, FileFacts, FileList, FileRef, FileRequest, FileWork, Task};
+use crate::file::{FileAnswer, FileFacts, FileRef, FileRequest, FileWork, Task};
 use crate::proactor::FILES;
 use crate::source::{Handle, SourceKind};
 use crate::sys::fd::RawFd;
@@ -53,19 +52,12 @@ pub(super) struct SimFileRequest {
     key: u64,
     fd: RawFd,
     offset: u64,
-    what: SimFileOp,
+    /// `Pread`, `Pwrite` or `Fsync`.
+    call: Call,
+    /// What it reads into, or writes.
+    memory: Vec<(*mut u8, usize)>,
     stopped: bool,
 }
-
-enum SimFileOp {
-    Read(Vec<(*mut u8, usize)>),
-    Write(Vec<(*const u8, usize)>),
-    Sync,
-}
-
-/// The answers that the driver has not taken.
-#[derive(Default)]
-pub(super) struct FileAnswers(VecDeque<FileAnswer>);
 
 fn code(result: Result<usize, i32>) -> isize {
     result.map_or_else(|errno| -(errno as isize), |count| count as isize)
@@ -83,14 +75,6 @@ impl World {
         Ok(())
     }
 
-    /// As many of `count` bytes as a fault leaves.
-    fn shorten(&mut self, count: usize, fault: Fault) -> usize {
-        if count > 1 && self.dice.hits(ANYWHERE, fault) {
-            return 1 + self.dice.rng.below(count as u64 - 1) as usize;
-        }
-        count
-    }
-
     fn sync_or_fail(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
         if let Err(errno) = self.file_fault(false) {
             self.lose_dirty_pages(fd);
@@ -101,51 +85,39 @@ impl World {
 
     /// Does what a request asks for; short, where a fault says so.
     fn perform(&mut self, request: &SimFileRequest) -> Result<usize, i32> {
-        let SimFileRequest { fd, offset, .. } = *request;
+        let SimFileRequest { fd, offset, ref memory, .. } = *request;
         if request.stopped {
             return Err(libc::ECANCELED);
         }
         if self.dice.hits(ANYWHERE, Fault::HandedBack) {
             return Err(libc::EAGAIN);
         }
-        // A direct one moves whole blocks.
         let direct = self.open_file(fd)?.how.direct;
-        let whole =
-            |count: usize| if direct { count / BLOCK as usize * BLOCK as usize } else { count };
-        match &request.what {
-            SimFileOp::Sync => self.sync_or_fail(fd, 0, 0).map(|()| 0),
-            SimFileOp::Read(parts) => {
-                self.file_fault(false)?;
-                let all = parts.iter().map(|(_, len)| len).sum();
-                let mut most = match whole(self.shorten(all, Fault::ShortFileRead)) {
-                    0 => all,
-                    most => most,
-                };
-                let mut targets = Vec::with_capacity(parts.len());
-                for &(start, len) in parts {
-                    let part = len.min(most);
-                    most -= part;
-                    // SAFETY: Y2.
-                    targets.push(unsafe { Target::from_raw(start, part) });
-                }
-                self.read_file(fd, &mut targets, offset, true)
-            }
-            SimFileOp::Write(parts) => {
-                self.file_fault(true)?;
-                let all = parts.iter().map(|(_, len)| len).sum();
-                let mut most = match whole(self.shorten(all, Fault::ShortFileWrite)) {
-                    0 => all,
-                    most => most,
-                };
-                let mut slices = Vec::with_capacity(parts.len());
-                for &(start, len) in parts {
-                    let part = len.min(most);
-                    most -= part;
-                    // SAFETY: Y2.
-                    slices.push(unsafe { slice::from_raw_parts(start, part) });
-                }
-                self.write_file(fd, &slices, offset)
-            }
+        let (writes, short) = match request.call {
+            Call::Fsync => return self.sync_or_fail(fd, 0, 0).map(|()| 0),
+            Call::Pwrite => (true, Fault::ShortFileWrite),
+            _ => (false, Fault::ShortFileRead),
+        };
+        self.file_fault(writes)?;
+        let all = memory.iter().map(|(_, len)| len).sum();
+        // A direct one moves whole blocks.
+        let block = if direct { BLOCK as usize } else { 1 };
+        let most = self.dice.shorten(ANYWHERE, all, short).unwrap_or(all) / block * block;
+        let mut left = if most == 0 { all } else { most };
+        let parts = memory.iter().map(|&(start, len)| {
+            let part = len.min(left);
+            left -= part;
+            (start, part)
+        });
+        if writes {
+            // SAFETY: Y2.
+            let slice =
+                |(start, len): (*mut u8, usize)| unsafe { slice::from_raw_parts(start, len) };
+            self.write_file(fd, &parts.map(slice).collect::<Vec<_>>(), offset)
+        } else {
+            // SAFETY: Y2.
+            let target = |(start, len)| unsafe { Target::from_raw(start, len) };
+            self.read_file(fd, &mut parts.map(target).collect::<Vec<_>>(), offset, true)
         }
     }
 
@@ -206,10 +178,6 @@ impl Sim {
     }
 }
 
-fn memory(list: &FileList<'_>) -> Vec<(*mut u8, usize)> {
-    list.parts().collect()
-}
-
 impl<const C: bool> Sim<C> {
     /// What a driver has to know of a file.
     pub(super) fn facts_of(&self, fd: RawFd) -> FileFacts {
@@ -248,17 +216,16 @@ impl<const C: bool> Sim<C> {
         world.try_after(delay_ns, selector, number);
         drop(world);
         let FileRequest { key, fd, offset, work } = request;
-        let what = match work {
-            FileWork::Read(mut to) => SimFileOp::Read(vec![(to.as_mut_ptr(), to.len())]),
-            FileWork::Write(bytes) => SimFileOp::Write(vec![(bytes.as_ptr(), bytes.len())]),
-            FileWork::ReadList(list) => SimFileOp::Read(memory(&list)),
-            FileWork::WriteList(list) => {
-                let parts = memory(&list).into_iter();
-                SimFileOp::Write(parts.map(|(start, len)| (start.cast_const(), len)).collect())
+        let (call, memory) = match work {
+            FileWork::Read(mut to) => (Call::Pread, vec![(to.as_mut_ptr(), to.len())]),
+            FileWork::Write(bytes) => {
+                (Call::Pwrite, vec![(bytes.as_ptr().cast_mut(), bytes.len())])
             }
-            FileWork::SyncAll | FileWork::SyncData => SimFileOp::Sync,
+            FileWork::ReadList(list) => (Call::Pread, list.parts().collect()),
+            FileWork::WriteList(list) => (Call::Pwrite, list.parts().collect()),
+            FileWork::SyncAll | FileWork::SyncData => (Call::Fsync, Vec::new()),
         };
-        let request = SimFileRequest { key, fd, offset, what, stopped: false };
+        let request = SimFileRequest { key, fd, offset, call, memory, stopped: false };
         self.in_kernel.entries.insert(number, KernelEntry::File(request));
         true
     }
@@ -293,27 +260,14 @@ impl<const C: bool> Sim<C> {
             let Some(KernelEntry::File(request)) = self.in_kernel.entries.remove(&number) else {
                 continue;
             };
-            let call = match request.what {
-                SimFileOp::Read(_) => Call::Pread,
-                SimFileOp::Write(_) => Call::Pwrite,
-                SimFileOp::Sync => Call::Fsync,
-            };
-            let moved = self.call(call, request.fd, |world| code(world.perform(&request)));
+            let moved = self.call(request.call, request.fd, |world| code(world.perform(&request)));
             let loses = C && !self.in_kernel.has_lost;
             if loses && self.enter().dice.hits(ANYWHERE, Fault::LostAnswer) {
                 self.in_kernel.has_lost = true;
                 continue;
             }
-            self.in_kernel.answers.0.push_back(FileAnswer { key: request.key, moved });
+            self.in_kernel.answers.push_back(FileAnswer { key: request.key, moved });
         }
-    }
-
-    pub(super) fn next_file_answer(&mut self) -> Option<FileAnswer> {
-        self.in_kernel.answers.0.pop_front()
-    }
-
-    pub(super) fn has_answers_of_files(&self) -> bool {
-        !self.in_kernel.answers.0.is_empty()
     }
 
     /// Sends bytes of a file over a socket.

@@ -65,6 +65,9 @@ fn answer_text(code: i64) -> String {
 impl World {
     /// Adds a line. Called only while the history is on.
     pub(super) fn add_step(&mut self, what: impl Display) {
+        if !self.history.is_on() {
+            return;
+        }
         let elapsed_ns = self.schedule.elapsed_ns();
         let (seconds, rest_ns) = (elapsed_ns / 1_000_000_000, elapsed_ns % 1_000_000_000);
         let mut line = format!("{seconds:>4}.{rest_ns:09} {what}");

@@ -32,64 +32,52 @@ use crate::sys::interest::Ready;
 use crate::sys::socket_option::SocketOption;
 use crate::table;
 
-/// What is counted, and traced, under which number.
-#[derive(Clone, Copy)]
-pub(super) enum Call {
-    Wait,
-    Register,
-    Recv,
-    RecvMsg,
-    Send,
-    SendMsg,
-    Accept,
-    Connect,
-    Shutdown,
-    Poll,
-    Close,
-    GetSockOpt,
-    SigAction,
-    WaitId,
-    Job,
-    LookUp,
-    RecvMmsg,
-    SendMmsg,
-    Pread,
-    Pwrite,
-    Fsync,
-    SendFile,
-    Kill,
-    Spawn,
-    Exit,
+/// Declares the calls of watchers under the names that the system's kernel counts them under, and
+/// behind them what only a test does.
+macro_rules! calls {
+    ($($call:ident = $name:literal,)* ; $($other:ident),*) => {
+        /// What is counted, and traced, under which number.
+        #[derive(Clone, Copy)]
+        pub(super) enum Call {
+            $($call,)*
+            $($other,)*
+        }
+
+        impl Call {
+            const NAMES: &[&'static str] = &[$($name),*];
+        }
+    };
+}
+
+calls! {
+    Wait = "wait",
+    Register = "register",
+    Recv = "recv",
+    RecvMsg = "recvmsg",
+    Send = "send",
+    SendMsg = "sendmsg",
+    Accept = "accept",
+    Connect = "connect",
+    Shutdown = "shutdown",
+    Poll = "poll",
+    Close = "close",
+    GetSockOpt = "getsockopt",
+    SigAction = "sigaction",
+    WaitId = "waitid",
+    Job = "job",
+    LookUp = "lookup",
+    RecvMmsg = "recvmmsg",
+    SendMmsg = "sendmmsg",
+    Pread = "pread",
+    Pwrite = "pwrite",
+    Fsync = "fsync",
+    SendFile = "sendfile",
+    ; Kill, Spawn, Exit
 }
 
 impl Call {
-    /// Whether the watchers make this call; the test makes the others.
-    pub(super) const COUNT: usize = Call::SendFile as usize + 1;
-    /// The names that the system's kernel counts them under.
-    const NAMES: [&'static str; Call::COUNT] = [
-        "wait",
-        "register",
-        "recv",
-        "recvmsg",
-        "send",
-        "sendmsg",
-        "accept",
-        "connect",
-        "shutdown",
-        "poll",
-        "close",
-        "getsockopt",
-        "sigaction",
-        "waitid",
-        "job",
-        "lookup",
-        "recvmmsg",
-        "sendmmsg",
-        "pread",
-        "pwrite",
-        "fsync",
-        "sendfile",
-    ];
+    /// How many calls the watchers make.
+    pub(super) const COUNT: usize = Call::NAMES.len();
 
     pub(super) fn name(self) -> &'static str {
         Call::NAMES[self as usize]
@@ -251,11 +239,11 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
     }
 
     fn file_answer(&mut self) -> Option<FileAnswer> {
-        self.next_file_answer()
+        self.in_kernel.answers.pop_front()
     }
 
     fn has_file_answers(&self) -> bool {
-        self.has_answers_of_files()
+        !self.in_kernel.answers.is_empty()
     }
 
     fn stop_file(&mut self, key: u64) {
@@ -347,7 +335,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
     }
 
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
-        let all = Call::NAMES.into_iter().zip(self.calls);
+        let all = Call::NAMES.iter().copied().zip(self.calls);
         all.filter(|(_, count)| *count > 0).collect()
     }
 

@@ -291,21 +291,13 @@ impl World {
     pub(super) fn accept(&mut self, fd: RawFd) -> Result<RawFd, i32> {
         let end = self.head_of_backlog(fd)?;
         let place = self.sockets[fd as usize].place;
-        if self.dice.on {
-            if self.dice.hits(place, Fault::Eintr) {
-                return Err(libc::EINTR);
-            }
-            if self.dice.hits(place, Fault::Emfile) {
-                return Err(libc::EMFILE);
-            }
-            if self.dice.hits(place, Fault::Eagain) {
-                self.edge(fd as u32);
-                return Err(libc::EAGAIN);
-            }
-            if self.dice.hits(place, Fault::Denied) {
-                return Err(libc::EPERM);
-            }
-        }
+        let faults = [
+            (Fault::Eintr, libc::EINTR),
+            (Fault::Emfile, libc::EMFILE),
+            (Fault::Eagain, libc::EAGAIN),
+            (Fault::Denied, libc::EPERM),
+        ];
+        self.fail_by_chance(fd, &faults)?;
         self.take_from_backlog(fd);
         if self.dice.hits(place, Fault::Aborted) {
             self.abort(end);

@@ -163,9 +163,7 @@ impl Sim {
         let world = &mut *self.enter();
         let heard = world.raise(signal).expect("a signal that a program can handle");
         world.trace(Call::Kill.of(signal), heard as u64);
-        if world.history.is_on() {
-            world.add_step(format_args!("signal {signal} comes to {heard} sources"));
-        }
+        world.add_step(format_args!("signal {signal} comes to {heard} sources"));
         heard
     }
 
@@ -192,9 +190,7 @@ impl Sim {
         let world = &mut *self.enter();
         let pid = world.spawn();
         world.trace(Call::Spawn.of(pid as i32), 0);
-        if world.history.is_on() {
-            world.add_step(format_args!("child {pid} is started"));
-        }
+        world.add_step(format_args!("child {pid} is started"));
         pid
     }
 
@@ -216,9 +212,7 @@ impl Sim {
         let world = &mut *self.enter();
         let ended = world.end(pid, status);
         world.trace(Call::Exit.of(pid as i32), how << 1 | u64::from(ended));
-        if world.history.is_on() {
-            world.add_step(format_args!("child {pid}: {status}"));
-        }
+        world.add_step(format_args!("child {pid}: {status}"));
         ended
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::faults::{ANYWHERE, Fault};
-use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED, World};
+use super::world::{NIL, QUEUED, REGISTERED, Socket, WRITES_REGISTERED, World};
 use crate::proactor::{FILES, WAKE};
 use crate::sys::interest::Ready;
 
@@ -306,9 +306,7 @@ impl World {
         };
         let hit = self.dice.hits(place, Fault::SpuriousReadiness);
         if hit {
-            if self.history.is_on() {
-                self.add_step(format_args!("watcher {selector}: a false event"));
-            }
+            self.add_step(format_args!("watcher {selector}: a false event"));
             events.push((key, Ready::READABLE | Ready::WRITABLE));
         }
         hit
@@ -321,12 +319,20 @@ impl World {
         if !gone.is_empty() && rng.chance(0.25) {
             return Some((gone[rng.below(gone.len() as u64) as usize], ANYWHERE));
         }
+        let index = self.draw_registered(selector)?;
+        let Socket { key, place, .. } = self.sockets[index as usize];
+        Some((key, place))
+    }
+
+    /// A socket that is registered with this selector.
+    pub(super) fn draw_registered(&mut self, selector: u32) -> Option<u32> {
         let count = self.sockets.len() as u64;
-        let start = rng.below(count.max(1));
-        (0..count)
-            .map(|i| &self.sockets[((start + i) % count) as usize])
-            .find(|socket| socket.flags & REGISTERED != 0 && socket.selector == selector)
-            .map(|socket| (socket.key, socket.place))
+        let start = self.dice.rng.below(count.max(1));
+        let indices = (0..count).map(|i| ((start + i) % count) as u32);
+        indices.into_iter().find(|&index| {
+            let socket = &self.sockets[index as usize];
+            socket.flags & REGISTERED != 0 && socket.selector == selector
+        })
     }
 
     /// Ends the registration of a socket.

@@ -47,22 +47,16 @@ impl World {
     #[cold]
     pub(super) fn recv_faults(&mut self, fd: RawFd, to: &[Target<'_>]) -> Result<usize, i32> {
         let place = self.sockets[fd as usize].place;
-        if self.dice.hits(place, Fault::Eintr) {
-            return Err(libc::EINTR);
-        }
+        self.fail_by_chance(fd, &[(Fault::Eintr, libc::EINTR)])?;
         self.reset_by_chance(fd as u32);
         let socket = &self.sockets[fd as usize];
         let has_message = matches!(&socket.role, Role::Datagram(m) if !m.letters.is_empty());
         let works = !socket.ring.is_empty() || socket.flags & ENDED != 0 || has_message;
         let count = socket.ring.readable().min(to.iter().map(Target::len).sum());
-        if works && self.dice.hits(place, Fault::Eagain) {
-            self.edge(fd as u32);
-            return Err(libc::EAGAIN);
+        if works {
+            self.fail_by_chance(fd, &[(Fault::Eagain, libc::EAGAIN)])?;
         }
-        if count > 1 && self.dice.hits(place, Fault::PartialRead) {
-            return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
-        }
-        Ok(usize::MAX)
+        Ok(self.dice.shorten(place, count, Fault::PartialRead).unwrap_or(usize::MAX))
     }
 
     /// Receives where no byte is in the ring.
@@ -150,12 +144,7 @@ impl World {
     #[cold]
     fn send_faults(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> Result<usize, i32> {
         let place = self.sockets[fd as usize].place;
-        if self.dice.hits(place, Fault::Eintr) {
-            return Err(libc::EINTR);
-        }
-        if self.dice.hits(place, Fault::Enobufs) {
-            return Err(libc::ENOBUFS);
-        }
+        self.fail_by_chance(fd, &[(Fault::Eintr, libc::EINTR), (Fault::Enobufs, libc::ENOBUFS)])?;
         self.reset_by_chance(fd as u32);
         let socket = &self.sockets[fd as usize];
         if socket.flags & (CONNECTED | SHUT | GONE | BROKEN) != CONNECTED {
@@ -163,14 +152,10 @@ impl World {
         }
         let room = self.sockets[socket.peer as usize].ring.room();
         let count = room.min(parts.iter().map(|part| part.len()).sum());
-        if count > 0 && self.dice.hits(place, Fault::Eagain) {
-            self.edge(fd as u32);
-            return Err(libc::EAGAIN);
+        if count > 0 {
+            self.fail_by_chance(fd, &[(Fault::Eagain, libc::EAGAIN)])?;
         }
-        if count > 1 && self.dice.hits(place, Fault::PartialWrite) {
-            return Ok(1 + self.dice.rng.below(count as u64 - 1) as usize);
-        }
-        Ok(usize::MAX)
+        Ok(self.dice.shorten(place, count, Fault::PartialWrite).unwrap_or(usize::MAX))
     }
 
     /// Sends on what is not, or no longer, a connected stream.
@@ -205,6 +190,19 @@ impl World {
         socket.flags |= BROKEN | GONE;
         socket.error = errno;
         self.edge(index);
+    }
+
+    /// Draws these faults of a socket, in order. After `EAGAIN` there is an edge.
+    pub(super) fn fail_by_chance(&mut self, fd: RawFd, faults: &[(Fault, i32)]) -> Result<(), i32> {
+        let place = self.sockets[fd as usize].place;
+        let Some(&(_, errno)) = faults.iter().find(|(fault, _)| self.dice.hits(place, *fault))
+        else {
+            return Ok(());
+        };
+        if errno == libc::EAGAIN {
+            self.edge(fd as u32);
+        }
+        Err(errno)
     }
 
     #[cold]

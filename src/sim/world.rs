@@ -161,9 +161,7 @@ impl World {
 
     /// Adds a note to the trace: its length and all of its bytes.
     pub(super) fn note(&mut self, what: &[u8]) {
-        if self.history.is_on() {
-            self.add_step(format_args!("note: {}", String::from_utf8_lossy(what).escape_debug()));
-        }
+        self.add_step(format_args!("note: {}", String::from_utf8_lossy(what).escape_debug()));
         self.trace(NOTE, what.len() as u64);
         for part in what.chunks(8) {
             let mut bytes = [0; 8];
