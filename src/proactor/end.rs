@@ -41,13 +41,17 @@ impl<K: Kernel> Proactor<K> {
         let op = &self.ops[slot];
         let (code, token) = (op.code, op.token);
         let ticket = self.ticket(slot);
-        let source = match code.names_no_source() && op.count != OF_SOURCE {
-            true => Source::NONE,
-            false => self.sources[index].name(index),
-        };
+        let has_none = code.names_no_source() && op.count != OF_SOURCE;
+        let source = if has_none { Source::NONE } else { self.sources[index].name(index) };
+        self.remove(slot);
+        self.outbox.push(code, source, ticket, token, result);
+    }
+
+    /// Takes an operation out of its queue and the deadline heap, and vacates its slot.
+    #[inline]
+    pub(super) fn remove(&mut self, slot: u32) {
         self.unlink(slot);
         self.ops.table.vacate(slot);
-        self.outbox.batch.push(Completion::new(code, source, ticket, token, result));
     }
 
     /// Takes an operation out of its queue and the deadline heap.
@@ -99,12 +103,9 @@ impl<K: Kernel> Proactor<K> {
             unsafe { buf.set_filled(moved as usize) };
         }
         self.memory.keep_address(address);
-        let source = match code.names_no_source() || index == NIL {
-            true => Source::NONE,
-            false => self.sources[index].name(index),
-        };
+        let source = if code.names_no_source() { Source::NONE } else { self.sources.name(index) };
         let error = Error::new(kind, moved, buf);
-        self.outbox.batch.push(Completion::new(code, source, ticket, token, Err(error)));
+        self.outbox.push(code, source, ticket, token, Err(error));
         if code.queues() {
             self.unqueue(index, unsent);
         }
@@ -126,7 +127,7 @@ impl<K: Kernel> Proactor<K> {
             _ => {}
         }
         if code.is_read() {
-            self.note_pause(index);
+            self.note_reading(index);
         }
         // The writes behind a `send_file` had to wait while a thread read for it.
         let freed = code.family() == Family::SendFile && self.sources[index].can_write();
@@ -161,7 +162,7 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         self.sources[index].flags &= !WAITING;
-        self.note_read(index);
+        self.note_reading(index);
         if self.sources[index].can_read() {
             self.enqueue(index);
         }
@@ -295,17 +296,15 @@ impl<K: Kernel> Proactor<K> {
         self.fail_reads(index, kind);
         // Operations that wait for a drain end before the writes: once the writes have ended no
         // bytes are queued, but nothing was drained.
-        let mut slot = self.sources[index].polls;
-        while slot != NIL {
-            // Work on a file that has begun stays.
-            let next = self.ops[slot].next;
+        let mut slots = Slots(self.sources[index].polls);
+        // Work on a file that has begun stays.
+        while let Some(slot) = slots.next(&self.ops) {
             // A timer outlives the failed connect of its source, because it waits only for a time.
             let is_timer = self.ops[slot].code.family() == Family::Timer;
             let stays = matches!(kind, ErrorKind::Os(_)) && is_timer;
             if !stays {
                 self.fail(slot, kind);
             }
-            slot = next;
         }
         if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
             return self.stop_queue(self.sources[index].writes.head, kind);
@@ -383,12 +382,16 @@ impl<K: Kernel> Proactor<K> {
                 let key = self.sources[index].name(index).key();
                 self.kernel.deregister(fd, key);
             }
-            if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
-                self.kernel.calls_mut().restore(fd);
-            }
-            self.kernel.close(fd);
+            self.close_descriptor(fd, flags);
         }
         self.vacate_source(index);
+    }
+
+    fn close_descriptor(&mut self, fd: RawFd, flags: u32) {
+        if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
+            self.kernel.calls_mut().restore(fd);
+        }
+        self.kernel.close(fd);
     }
 
     pub(super) fn vacate_source(&mut self, index: u32) {
@@ -448,10 +451,7 @@ impl<K: Kernel> Proactor<K> {
             }
             let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
             if fd >= 0 {
-                if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
-                    self.kernel.calls_mut().restore(fd);
-                }
-                self.kernel.close(fd);
+                self.close_descriptor(fd, flags);
                 self.sources[index].fd = -1;
             }
         }

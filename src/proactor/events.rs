@@ -18,7 +18,7 @@ impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: its event is applied first) runs at
     /// once; other sources enter the ready queue.
     pub(super) fn apply(&mut self, count: usize) {
-        self.stats.events += count as u64;
+        self.stats.counters.events += count as u64;
         self.sched.select_was_full = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
         self.outbox.batch.reserve(count);
         // Leases come back between the turns, so one look per turn is enough.
@@ -55,9 +55,9 @@ impl<K: Kernel> Proactor<K> {
         let index = key as u32;
         let Some(state) = self.sources.table.find_key(index, (key >> 32) as u32) else {
             if key == WAKE {
-                self.stats.wakes += 1;
+                self.stats.counters.wakes += 1;
             } else if key != FILES {
-                self.stats.stale_events += 1;
+                self.stats.counters.stale_events += 1;
             }
             return;
         };

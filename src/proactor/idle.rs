@@ -290,17 +290,9 @@ impl<K: Kernel> Proactor<K> {
         state.has_reads() && !state.has(WAITING)
     }
 
-    /// A read was submitted, or no longer waits for a lease.
+    /// A read was submitted, has ended without bytes, or has begun or ceased to wait for a lease.
     #[inline]
-    pub(super) fn note_read(&mut self, index: u32) {
-        if self.sources[index].has(QUIET) {
-            self.set_idle_clock(index);
-        }
-    }
-
-    /// A read has ended without bytes, or waits for a lease.
-    #[inline]
-    pub(super) fn note_pause(&mut self, index: u32) {
+    pub(super) fn note_reading(&mut self, index: u32) {
         if self.sources[index].has(QUIET) {
             self.set_idle_clock(index);
         }
@@ -453,7 +445,7 @@ impl<K: Kernel> Proactor<K> {
         if let Some(entry) = self.time.idle.entry(index) {
             (entry.stamp, entry.clock) = (0, Clock::Stands);
         }
-        self.stats.idle_timeouts += 1;
+        self.stats.counters.idle_timeouts += 1;
         self.fail_reads(index, ErrorKind::Deadline);
     }
 }

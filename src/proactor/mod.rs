@@ -91,7 +91,7 @@ use files::Files;
 use inbox::Inbox;
 use kernel_ops::KernelOps;
 use memory::Memory;
-use operations::Operations;
+use operations::{Operations, Slots};
 use ops::Submitted;
 use ops::race::{ATTEMPT, OF_SOURCE};
 use ops::timer::{absolute, moved_ticket};
@@ -199,6 +199,12 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline]
+    fn check_open(&self) -> Result<(), Reason> {
+        self.check_fork()?;
+        if self.sources.closed { Err(Reason::Closed) } else { Ok(()) }
+    }
+
+    #[inline]
     fn ticket(&self, slot: u32) -> Ticket {
         use crate::table::Entry;
         let op = &self.ops[slot];
@@ -211,14 +217,9 @@ impl<K: Kernel> Proactor<K> {
     /// Whether there can be another source.
     #[inline]
     fn check_room(&self) -> Result<(), Reason> {
-        self.check_fork()?;
-        match () {
-            () if self.sources.closed => Err(Reason::Closed),
-            () if self.sources.table.len() >= self.sources.table.limit() => {
-                Err(self.full_of_sources())
-            }
-            () => Ok(()),
-        }
+        self.check_open()?;
+        let is_full = self.sources.table.len() >= self.sources.table.limit();
+        if is_full { Err(self.full_of_sources()) } else { Ok(()) }
     }
 
     #[cold]
@@ -276,9 +277,7 @@ impl<K: Kernel> Proactor<K> {
     fn deliver(&mut self, out: &mut Completions) -> usize {
         self.outbox.delivered_accepts = self.outbox.accepted;
         let count = self.outbox.batch.len();
-        self.stats.completed += count as u64;
-        self.stats.deliveries += u64::from(count > 0);
-        self.stats.largest_delivery = self.stats.largest_delivery.max(count);
+        self.stats.note_delivery(count);
         self.outbox.batch.deliver(out)
     }
 }
@@ -295,26 +294,16 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
-        self.check_fork()?;
-        self.take_arrived(source);
+        self.described(source)?;
         self.sources.observe_forks();
-        let stale = self.why_missing(source);
-        let state = self.state(source).ok_or(stale)?;
-        if state.has(RESERVED | CONNECTING) {
-            return Err(stale);
-        }
-        if let Some(reason) = state.why_no_descriptor() {
-            return Err(reason);
-        }
-        if state.kind().is_of_process() {
-            return Err(Reason::Unsupported);
-        }
-        let idle = state.is_idle();
-        if !idle || self.is_at_work(source.index()) {
-            return Err(Reason::Busy);
-        }
         let state = &self.sources[source.index()];
         let (fd, kind, flags) = (state.fd, state.kind(), state.flags);
+        if kind.is_of_process() {
+            return Err(Reason::Unsupported);
+        }
+        if !state.is_idle() || self.is_at_work(source.index()) {
+            return Err(Reason::Busy);
+        }
         if flags & REGISTERED != 0 {
             self.kernel.deregister(fd, source.key());
         }
@@ -403,16 +392,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
-        self.check_fork()?;
-        self.take_arrived(source);
-        let stale = self.why_missing(source);
-        let state = self.state(source).ok_or(stale)?;
-        if state.has(CONNECTING | RESERVED) {
-            return Err(stale);
-        }
-        if let Some(reason) = state.why_no_descriptor() {
-            return Err(reason);
-        }
+        let state = self.described(source)?;
         // Code that has the descriptor may duplicate it.
         state.flags |= DUPLICATED;
         let fd = state.fd;
@@ -445,15 +425,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
-        self.check_fork()?;
-        self.take_arrived(source);
-        let missing = self.why_missing(source);
-        let state = self.peek(source).filter(|state| !state.has(CONNECTING | RESERVED));
-        let state = state.ok_or(missing)?;
-        if let Some(reason) = state.why_no_descriptor() {
-            return Err(reason);
-        }
-        let fd = state.fd;
+        let fd = self.described(source)?.fd;
         self.kernel.calls_mut().set_option(fd, option).map_err(Reason::from_io)
     }
 

@@ -8,7 +8,7 @@ use super::ops::race::Race;
 use crate::deadline::Deadlines;
 use crate::operation::Operation;
 use crate::source::Ticket;
-use crate::table::Table;
+use crate::table::{NIL, Table};
 
 /// The operations of a driver, by slot.
 pub(super) struct Operations {
@@ -36,6 +36,27 @@ impl Operations {
             given: None,
             exceeds: false,
         }
+    }
+
+    /// The operations of a queue, from `head` on.
+    pub(super) fn queue(&self, head: u32) -> impl Iterator<Item = &Operation> {
+        let at = |slot: u32| (slot != NIL).then(|| &self.table[slot]);
+        std::iter::successors(at(head), move |op| at(op.next))
+    }
+}
+
+/// The slots of a queue, from this one on. The operation of a slot may end before the next step.
+pub(super) struct Slots(pub(super) u32);
+
+impl Slots {
+    #[inline]
+    pub(super) fn next(&mut self, ops: &Operations) -> Option<u32> {
+        let slot = self.0;
+        if slot == NIL {
+            return None;
+        }
+        self.0 = ops[slot].next;
+        Some(slot)
     }
 }
 

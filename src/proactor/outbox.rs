@@ -4,8 +4,10 @@ use std::num::NonZeroU32;
 
 use crate::batch::Batch;
 use crate::buf::Buf;
-use crate::error::Reason;
-use crate::source::{ENDED, Ticket};
+use crate::completion::{Completion, Done};
+use crate::error::{Error, Reason};
+use crate::op::OpCode;
+use crate::source::{ENDED, Source, Ticket};
 
 /// The index in the tickets of operations that ended at once.
 const PLACELESS: u32 = ENDED;
@@ -34,6 +36,19 @@ impl Outbox {
             placeless: 1,
             refusal: (Reason::Closed, Buf::NONE),
         }
+    }
+
+    /// Adds the last completion of an operation.
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        code: OpCode,
+        source: Source,
+        ticket: Ticket,
+        token: u64,
+        result: Result<Done, Error>,
+    ) {
+        self.batch.push(Completion::new(code, source, ticket, token, result));
     }
 
     /// The ticket of an operation that has ended at once: it needs no slot.

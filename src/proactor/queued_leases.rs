@@ -65,7 +65,7 @@ impl<K: Kernel> Proactor<K> {
         if queued.len() > MOST_GONE + 2 * slots.len() as usize {
             queued.retain(|entry| slots.find(entry.slot, entry.generation).is_some());
         }
-        queued.push_back(QueuedLease { slot, generation, turn: self.stats.turns });
+        queued.push_back(QueuedLease { slot, generation, turn: self.stats.counters.turns });
         self.sched.waits.note();
     }
 
@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     pub(super) fn copy_queued_leases(&mut self, pressing: bool) {
         let patience = if pressing { 0 } else { PATIENCE };
-        let now = self.stats.turns;
+        let now = self.stats.counters.turns;
         while let Some(entry) = self.sched.waits.queued.next(now, patience) {
             let Some(op) = self.ops.table.find(entry.slot, entry.generation) else { continue };
             match op.in_flight {
@@ -94,18 +94,17 @@ impl<K: Kernel> Proactor<K> {
     /// The kernel has given back the writes of a source.
     #[cold]
     pub(super) fn copy_returned_leases(&mut self, index: u32) {
-        let mut slot = self.sources[index].writes.head;
-        while slot != NIL {
+        let mut slots = Slots(self.sources[index].writes.head);
+        while let Some(slot) = slots.next(&self.ops) {
             if self.ops[slot].in_flight == InFlight::No {
                 self.copy_leases_of(slot);
             }
-            slot = self.ops[slot].next;
         }
     }
 
     fn copy_leases_of(&mut self, slot: u32) {
         let (leases, bytes) = self.ops[slot].buf.copy_small_leases();
-        self.stats.copied_leases += leases;
-        self.stats.copied_bytes += bytes;
+        self.stats.counters.copied_leases += leases;
+        self.stats.counters.copied_bytes += bytes;
     }
 }

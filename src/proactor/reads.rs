@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
             self.note_bytes(index);
         }
         self.read_ended(index, slot);
-        self.note_pause(index);
+        self.note_reading(index);
     }
 }
 

@@ -43,9 +43,9 @@ impl<K: Kernel> Proactor<K> {
         let free = self.memory.pool.free_chunks();
         self.note_owners();
         if !self.sched.waits.shares.may_take(key, free) {
-            self.stats.share_waits += 1;
+            self.stats.counters.share_waits += 1;
             self.sources[index].flags |= WAITING;
-            self.note_pause(index);
+            self.note_reading(index);
             self.sched.waits.shares.wait(key);
             self.sched.waits.note();
             return None;
@@ -128,11 +128,11 @@ impl<K: Kernel> Proactor<K> {
         match unsafe { self.memory.pool.commit_with(&self.memory.spill) } {
             // Joined here, then copied into another swap buffer.
             Ok(lease) => {
-                self.stats.copied_bytes += 2 * u64::from(len);
+                self.stats.counters.copied_bytes += 2 * u64::from(len);
                 Buf::from(lease)
             }
             Err(bytes) => {
-                self.stats.copied_bytes += u64::from(len);
+                self.stats.counters.copied_bytes += u64::from(len);
                 Buf::from(bytes)
             }
         }

@@ -9,43 +9,32 @@ pub(super) struct Stats {
     /// By code. Of writes, only those that were not sent at submission.
     pub(super) submitted: [u64; OpCode::COUNT],
     pub(super) messages: u64,
-    pub(super) completed: u64,
+    /// What is told as it stands; `count_all` fills in the rest.
+    pub(super) counters: Counters,
     pub(super) inline_writes: u64,
     /// Quiet writes that succeeded at submission: each is submitted and done.
     pub(super) inline_quiet_writes: u64,
     /// Quiet writes that have succeeded later.
     pub(super) quiet_done: u64,
-    pub(super) turns: u64,
-    pub(super) events: u64,
-    pub(super) waiting_events: u64,
-    pub(super) wakes: u64,
-    pub(super) budget_stops: u64,
-    pub(super) lease_waits: u64,
-    pub(super) share_waits: u64,
-    pub(super) descriptor_shortages: u64,
-    pub(super) accept_errors: u64,
-    pub(super) table_waits: u64,
-    pub(super) stale_events: u64,
-    pub(super) idle_ns: u64,
-    pub(super) lateness: [u64; 8],
     /// Completions after which the operation continued.
     pub(super) went_on: u64,
     /// Sources in the table that the program does not own: reserved for other threads, or aborted
     /// but still in the table.
     pub(super) hidden: u32,
-    /// Bytes that the driver copied in addition to the kernel's copy.
-    pub(super) copied_bytes: u64,
-    /// Small leases of queued writes that the driver has copied.
-    pub(super) copied_leases: u64,
-    pub(super) deliveries: u64,
-    pub(super) largest_delivery: usize,
-    /// Sources whose reads their idle timeout has ended.
-    pub(super) idle_timeouts: u64,
 }
 
 impl Stats {
     pub(super) fn new(reason: String) -> Stats {
         Stats { reason, ..Stats::default() }
+    }
+
+    /// So many completions go to the program.
+    #[inline]
+    pub(super) fn note_delivery(&mut self, count: usize) {
+        let count = count as u64;
+        self.counters.completed += count;
+        self.counters.deliveries += u64::from(count > 0);
+        self.counters.largest_delivery = self.counters.largest_delivery.max(count);
     }
 
     /// How many operations with this code were submitted; of writes, those that were queued.
@@ -62,35 +51,16 @@ impl<K: Kernel> Proactor<K> {
         let quiet_done = self.stats.quiet_done + self.stats.inline_quiet_writes;
         // All completions but those of continued operations were final, so we need not scan a
         // table.
-        let made = self.stats.completed + self.outbox.batch.len() as u64;
+        let made = self.stats.counters.completed + self.outbox.batch.len() as u64;
         let ended = made - self.stats.went_on + quiet_done;
         let tasks = self.kernel.task_counts();
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
             submitted,
-            completed: self.stats.completed,
             in_flight: submitted - ended,
             quiet_done,
             sources: u64::from(self.sources.table.len() - self.stats.hidden - self.ops.attempts),
-            turns: self.stats.turns,
-            events: self.stats.events,
-            waiting_events: self.stats.waiting_events,
-            wakes: self.stats.wakes,
-            budget_stops: self.stats.budget_stops,
-            lease_waits: self.stats.lease_waits,
-            share_waits: self.stats.share_waits,
-            descriptor_shortages: self.stats.descriptor_shortages,
-            accept_errors: self.stats.accept_errors,
-            table_waits: self.stats.table_waits,
-            stale_events: self.stats.stale_events,
-            idle_ns: self.stats.idle_ns,
-            lateness: self.stats.lateness,
-            idle_timeouts: self.stats.idle_timeouts,
-            deliveries: self.stats.deliveries,
-            largest_delivery: self.stats.largest_delivery as u64,
-            copied_bytes: self.stats.copied_bytes,
-            copied_leases: self.stats.copied_leases,
             compacted_bytes: self.memory.pool.compacted_bytes(),
             fallbacks: self.files.counts.handed_back,
             swap_bytes: self.memory.pool.allocated_bytes() as u64,
@@ -106,6 +76,7 @@ impl<K: Kernel> Proactor<K> {
             queued_jobs: jobs.queued + tasks.0 + self.files.parked.len() as u64,
             running_jobs: jobs.running + tasks.1,
             system_calls: self.kernel.system_calls(),
+            ..self.stats.counters.clone()
         }
     }
 
@@ -130,11 +101,7 @@ impl<K: Kernel> Proactor<K> {
         let placed = self.ops.table.occupied().filter_map(|slot| {
             let op = &self.ops[slot];
             let is_attempt = op.code.family() == Family::Connect && op.count == ATTEMPT;
-            let source = match op.source {
-                NIL => Source::NONE,
-                index => self.sources[index].name(index),
-            };
-            (!op.reserved && !is_attempt).then_some((op.code, source, op.token))
+            (!op.reserved && !is_attempt).then(|| (op.code, self.sources.name(op.source), op.token))
         });
         resting.chain(placed).collect()
     }
@@ -155,9 +122,9 @@ impl<K: Kernel> Proactor<K> {
         let mut explain = Explain::new(self.kernel.name(), self.stats.reason.clone());
         ops::explain(&self.stats, &mut explain, K::FILES);
         let sweep = "a sweep looks at every source that has one, 32 times per timeout or less";
-        explain.row("idle timeout", "sweep", sweep, self.stats.idle_timeouts);
+        explain.row("idle timeout", "sweep", sweep, self.stats.counters.idle_timeouts);
         let flag = "a flag says whether the loop sleeps: a burst costs one, an awake loop none";
-        explain.row("wake", "wake descriptor", flag, self.stats.wakes);
+        explain.row("wake", "wake descriptor", flag, self.stats.counters.wakes);
         self.explain_files(&mut explain);
         self.kernel.explain(&mut explain);
         let wanted = self.config.registered_files > 0 || self.config.registered_bytes > 0;

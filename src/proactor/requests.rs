@@ -165,7 +165,7 @@ impl<K: Kernel> Proactor<K> {
         let error = Error::new(kind, 0, op.buf.take());
         // No completion returns a job's closure, so the driver drops it.
         discard(op);
-        self.outbox.batch.push(Completion::new(code, source, ticket, token, Err(error)));
+        self.outbox.push(code, source, ticket, token, Err(error));
     }
 
     /// Ends a request that was still queued when the watcher closed. A message is delivered all the
@@ -191,13 +191,7 @@ impl<K: Kernel> Proactor<K> {
         self.stats.messages += 1;
         let ticket = self.outbox.placeless_ticket();
         let done = Done::Message(Message(value));
-        self.outbox.batch.push(Completion::new(
-            OpCode::Message,
-            Source::NONE,
-            ticket,
-            token,
-            Ok(done),
-        ));
+        self.outbox.push(OpCode::Message, Source::NONE, ticket, token, Ok(done));
     }
 
     /// Publishes the existing sources to other threads, which may abort them from now on.

@@ -33,9 +33,7 @@ impl<K: Kernel> Proactor<K> {
             if let Some(done) = self.outbox.batch.take_final(ticket, seen) {
                 self.outbox.delivered_accepts =
                     usize::from(matches!(done.result, Ok(Done::Accepted(_))));
-                self.stats.completed += 1;
-                self.stats.deliveries += 1;
-                self.stats.largest_delivery = self.stats.largest_delivery.max(1);
+                self.stats.note_delivery(1);
                 return Ok(done);
             }
             self.check_in_flight(ticket)?;
@@ -59,7 +57,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Puts completions back that were delivered last. The next delivery begins with them.
     pub(crate) fn put_back(&mut self, left: Vec<Completion>) {
-        self.stats.completed -= left.len() as u64;
+        self.stats.counters.completed -= left.len() as u64;
         let is_connection = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
         let connections = left.iter().filter(is_connection).count();
         // The connections need slots again, unless they are still counted.

@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 use super::state::{BYTES, CHANGED, DUPLICATED, PREPARED, SourceState};
 use crate::source::Source;
 use crate::sys::fork;
-use crate::table::Table;
+use crate::table::{NIL, Table};
 
 /// The sources of a driver, by slot.
 pub(super) struct Sources {
@@ -60,6 +60,11 @@ impl Sources {
             forks: Forks { generation, events, inherited: HashSet::new() },
             closed: false,
         }
+    }
+
+    /// The name of the source at an index; at `NIL` there is none.
+    pub(super) fn name(&self, index: u32) -> Source {
+        if index == NIL { Source::NONE } else { self.table[index].name(index) }
     }
 
     /// The token of an operation on this source whose own token is `own`.

@@ -97,7 +97,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = self.sources.table.find_key(index, (answer.key >> 32) as u32) else {
             // No source has this key; a buffer in the answer goes back to the pool.
             if answer.key != 0 {
-                self.stats.stale_events += 1;
+                self.stats.counters.stale_events += 1;
             }
             return;
         };
@@ -174,13 +174,14 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn write_answered(&mut self, index: u32, moved: isize) {
-        let mut slot = self.sources[index].writes.head;
-        while slot != NIL && self.ops[slot].in_flight != InFlight::No {
+        let mut slots = Slots(self.sources[index].writes.head);
+        while let Some(slot) = slots.next(&self.ops)
+            && self.ops[slot].in_flight != InFlight::No
+        {
             // An operation that was told to end keeps its mark, and ends below.
             if self.ops[slot].in_flight == InFlight::Started {
                 self.ops[slot].in_flight = InFlight::No;
             }
-            slot = self.ops[slot].next;
         }
         if moved >= 0 {
             self.advance_queue(index, moved as u32);
@@ -203,14 +204,10 @@ impl<K: Kernel> Proactor<K> {
     /// Ends the operations that were told to end while the kernel had another operation of their
     /// queue.
     pub(super) fn end_marked(&mut self, head: u32) {
-        let mut slot = head;
-        while slot != NIL {
+        let mut slots = Slots(head);
+        while let Some(slot) = slots.next(&self.ops) {
             let op = &mut self.ops[slot];
-            let next = op.next;
-            let Some(kind) = op.in_flight.ending() else {
-                slot = next;
-                continue;
-            };
+            let Some(kind) = op.in_flight.ending() else { continue };
             op.in_flight = InFlight::No;
             let whole =
                 matches!(kind, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Overflow);
@@ -220,7 +217,6 @@ impl<K: Kernel> Proactor<K> {
                 // This end has torn the writes behind it, so none is left.
                 return;
             }
-            slot = next;
         }
     }
 
@@ -280,42 +276,29 @@ impl<K: Kernel> Proactor<K> {
 
     /// Ends a queue whose head the kernel has: all of its operations end when the answer comes.
     pub(super) fn stop_queue(&mut self, head: u32, kind: ErrorKind) {
-        let first = head;
-        let mut slot = head;
-        while slot != NIL {
-            if slot != first && self.ops[slot].in_flight.ending().is_none() {
+        let mut slots = Slots(self.ops[head].next);
+        while let Some(slot) = slots.next(&self.ops) {
+            if self.ops[slot].in_flight.ending().is_none() {
                 self.ops.deadlines.remove(slot);
                 self.ops[slot].in_flight = InFlight::of(kind);
             }
-            slot = self.ops[slot].next;
         }
-        self.stop(first, kind);
+        self.stop(head, kind);
     }
 
     /// Whether an operation that the kernel has was told to end, from `head` on. The kernel has
     /// several if they go out in one message.
     fn is_any_told(&self, head: u32) -> bool {
-        let mut slot = head;
-        while slot != NIL && self.ops[slot].in_flight != InFlight::No {
-            if self.ops[slot].in_flight.ending().is_some() {
-                return true;
-            }
-            slot = self.ops[slot].next;
-        }
-        false
+        let mut started = self.ops.queue(head).take_while(|op| op.in_flight != InFlight::No);
+        started.any(|op| op.in_flight.ending().is_some())
     }
 
     /// The number of operations of a source that were told to end and have not ended.
     pub(super) fn count_told(&self, index: u32) -> usize {
         let state = &self.sources[index];
-        let mut count = 0;
-        for mut slot in [state.reads.head, state.writes.head, state.polls] {
-            while slot != NIL {
-                count += usize::from(self.ops[slot].in_flight.ending().is_some());
-                slot = self.ops[slot].next;
-            }
-        }
-        count
+        let heads = [state.reads.head, state.writes.head, state.polls].into_iter();
+        let all = heads.flat_map(|head| self.ops.queue(head));
+        all.filter(|op| op.in_flight.ending().is_some()).count()
     }
 
     /// Enters the kernel, so that operations that were just told to end can end. The kernel does

@@ -197,17 +197,10 @@ impl OpQueue {
 
     #[inline]
     fn remove(&mut self, slots: &mut Table<Operation>, slot: u32) {
-        let (previous, next) = (slots[slot].previous, slots[slot].next);
-        if previous == NIL {
-            self.head = next;
-        } else {
-            slots[previous].next = next;
+        if slots[slot].next == NIL {
+            self.tail = slots[slot].previous;
         }
-        if next == NIL {
-            self.tail = previous;
-        } else {
-            slots[next].previous = previous;
-        }
+        take_out(&mut self.head, slots, slot);
     }
 }
 

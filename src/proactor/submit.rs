@@ -92,6 +92,16 @@ impl<K: Kernel> Proactor<K> {
         Ok(source.index())
     }
 
+    /// A source of the program's that has a descriptor.
+    pub(super) fn described(&mut self, source: Source) -> Result<&mut SourceState, Reason> {
+        self.check_fork()?;
+        self.take_arrived(source);
+        let missing = self.why_missing(source);
+        let state = self.state(source).filter(|state| !state.has(CONNECTING | RESERVED));
+        let state = state.ok_or(missing)?;
+        state.why_no_descriptor().map_or(Ok(state), Err)
+    }
+
     /// Takes a slot for an operation, unless too many completions wait.
     #[inline(always)]
     pub(super) fn place(
@@ -171,7 +181,7 @@ impl<K: Kernel> Proactor<K> {
             state.flags |= READABLE;
         }
         state.push_read(&mut self.ops.table, ticket.index());
-        self.note_read(index);
+        self.note_reading(index);
         let is_begun =
             K::COMPLETES && first && self.sources[index].can_read() && self.begin_read(index);
         if first && !is_begun {

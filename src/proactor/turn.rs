@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// One turn, which may block as `wait` says while there are fewer than `least` completions.
     pub(super) fn turn(&mut self, wait: Wait, least: usize) -> io::Result<()> {
-        self.stats.turns += 1;
+        self.stats.counters.turns += 1;
         self.time.told_ns.set(0);
         self.kernel.turn();
         if self.inbox.is_due || self.inbox.remote.is_notified() {
@@ -103,7 +103,7 @@ impl<K: Kernel> Proactor<K> {
             let rechecks = !self.sched.rechecks.is_empty();
             let ask = if rechecks { self.look_at_rechecks(idle, timed) } else { Ask::Nothing };
             let wait = if idle && ask == Ask::Nothing { wait } else { Wait::Now };
-            let (queued, events) = (self.sched.has_ready(), self.stats.events);
+            let (queued, events) = (self.sched.has_ready(), self.stats.counters.events);
             self.poll(wait, timed || rechecks, least)?;
             if queued {
                 // The inline reads of these events may have used up the turn's bytes. At least one
@@ -111,7 +111,7 @@ impl<K: Kernel> Proactor<K> {
                 self.sched.turn_bytes = self.sched.turn_bytes.max(1);
             }
             if ask != Ask::Nothing {
-                self.run_rechecks(ask, self.stats.events == events);
+                self.run_rechecks(ask, self.stats.counters.events == events);
             }
         } else {
             self.sched.note_delivery(self.outbox.batch.len());
@@ -189,7 +189,7 @@ impl<K: Kernel> Proactor<K> {
         while let Some((slot, at_ns)) = self.ops.deadlines.pop_due(self.time.now_ns) {
             let late_ns = self.time.now_ns - at_ns;
             let bucket = late_ns.checked_ilog10().map_or(0, |log| log.saturating_sub(2).min(7));
-            self.stats.lateness[bucket as usize] += 1;
+            self.stats.counters.lateness[bucket as usize] += 1;
             self.expire(slot);
         }
     }
@@ -241,7 +241,7 @@ impl<K: Kernel> Proactor<K> {
         if clocked {
             self.time.now_ns = self.kernel.now_ns();
             if self.config.idle_time {
-                self.stats.idle_ns += self.time.now_ns.saturating_sub(start_ns);
+                self.stats.counters.idle_ns += self.time.now_ns.saturating_sub(start_ns);
             }
         }
         self.apply(count);
@@ -287,7 +287,7 @@ impl<K: Kernel> Proactor<K> {
     fn look(&mut self) -> io::Result<()> {
         self.before_select();
         let count = self.kernel.select(Some(0))?;
-        self.stats.waiting_events += count as u64;
+        self.stats.counters.waiting_events += count as u64;
         self.apply(count);
         Ok(())
     }
@@ -376,7 +376,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn requeue(&mut self, index: u32) {
         let state = &self.sources[index];
         if state.can_read() || state.can_write() {
-            self.stats.budget_stops += 1;
+            self.stats.counters.budget_stops += 1;
             self.enqueue(index);
         }
     }

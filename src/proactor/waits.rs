@@ -69,27 +69,27 @@ impl<K: Kernel> Proactor<K> {
     /// A read of the source waits for a swap buffer.
     #[cold]
     pub(super) fn wait_for_lease(&mut self, index: u32) {
-        self.stats.lease_waits += 1;
+        self.stats.counters.lease_waits += 1;
         self.wait_in(index, |waits| &mut waits.leases);
     }
 
     /// A read of the source, which the kernel is to do, waits until the kernel holds a swap buffer.
     #[cold]
     pub(super) fn wait_for_buffer(&mut self, index: u32) {
-        self.stats.lease_waits += 1;
+        self.stats.counters.lease_waits += 1;
         self.wait_in(index, |waits| &mut waits.buffers);
     }
 
     /// An accept of the source waits for a slot in the table.
     #[cold]
     pub(super) fn wait_for_place(&mut self, index: u32) {
-        self.stats.table_waits += 1;
+        self.stats.counters.table_waits += 1;
         self.wait_in(index, |waits| &mut waits.places);
     }
 
     fn wait_in(&mut self, index: u32, queue: impl Fn(&mut ResourceWaits) -> &mut WaitQueue) {
         self.sources[index].flags |= WAITING;
-        self.note_pause(index);
+        self.note_reading(index);
         let name = self.sources[index].name(index);
         let (count, sources) = (self.sources.table.len(), &mut self.sources.table);
         self.sched.waits.note();
@@ -163,7 +163,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = waits else { return false };
         state.flags &= !WAITING;
         let may_read = state.can_read();
-        self.note_read(source.index());
+        self.note_reading(source.index());
         if may_read {
             self.enqueue(source.index());
         }

@@ -55,7 +55,7 @@ impl<K: Kernel> Proactor<K> {
             }
             Err(errno) if net::is_of_connection(errno) => self.accept_failed(index, slot, errno),
             Err(libc::EMFILE | libc::ENFILE) => {
-                self.stats.descriptor_shortages += 1;
+                self.stats.counters.descriptor_shortages += 1;
                 let fd = state.fd;
                 self.kernel.calls_mut().shed_connection(fd);
                 self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
@@ -73,7 +73,7 @@ impl<K: Kernel> Proactor<K> {
     /// end none.)
     #[cold]
     fn accept_failed(&mut self, index: u32, slot: u32, errno: i32) {
-        self.stats.accept_errors += 1;
+        self.stats.counters.accept_errors += 1;
         let op = &mut self.ops[slot];
         // An accept does not use these fields otherwise: they hold the range of a file.
         let (errors, last) = (&mut op.count, &mut op.offset);

@@ -45,7 +45,7 @@ impl<K: Kernel> Proactor<K> {
                     // SAFETY: the kernel has written `len` bytes of the space.
                     let (whole, copied) =
                         unsafe { self.memory.pool.commit_behind(lease, behind, len) };
-                    self.stats.copied_bytes += copied as u64;
+                    self.stats.counters.copied_bytes += copied as u64;
                     (Buf::from(whole), got, room)
                 } else {
                     (Buf::from(lease), got, room)
@@ -98,7 +98,7 @@ impl<K: Kernel> Proactor<K> {
         *left = left.saturating_sub(bytes as usize);
         self.sched.turn_bytes -= bytes as isize;
         let whole = self.memory.pool.alone(&lease, &self.memory.spill);
-        self.stats.copied_bytes += whole.len() as u64;
+        self.stats.counters.copied_bytes += whole.len() as u64;
         let buf = Buf::from(whole);
         self.finish_read(index, slot, Ok(Done::Appended { buf, bytes }));
     }
@@ -117,7 +117,7 @@ impl<K: Kernel> Proactor<K> {
         let buf = match op.buf.take().into_lease_mut() {
             Ok(lease) => {
                 let (whole, copied) = self.memory.pool.join(lease, data);
-                self.stats.copied_bytes += copied as u64;
+                self.stats.counters.copied_bytes += copied as u64;
                 Buf::from(whole)
             }
             Err(mut buf) => {

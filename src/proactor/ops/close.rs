@@ -27,13 +27,7 @@ impl<K: Kernel> Proactor<K> {
             self.stats.submitted[OpCode::Close as usize] += 1;
             self.close_source(index);
             let ticket = self.ended_ticket();
-            self.outbox.batch.push(Completion::new(
-                OpCode::Close,
-                source,
-                ticket,
-                token,
-                Ok(Done::Closed),
-            ));
+            self.outbox.push(OpCode::Close, source, ticket, token, Ok(Done::Closed));
             Ok(ticket)
         });
         answer.map_err(|reason| self.outbox.refusal = (reason, Buf::NONE)).ok()
@@ -77,11 +71,9 @@ impl<K: Kernel> Proactor<K> {
         // The completion stands behind those of the reads that it ends.
         let (source, token) = (state.name(index), self.ops[slot].token);
         let ticket = self.ticket(slot);
-        self.unlink(slot);
-        self.ops.table.vacate(slot);
+        self.remove(slot);
         self.abort_source(source);
-        let done = Completion::new(OpCode::Close, source, ticket, token, Ok(Done::Closed));
-        self.outbox.batch.push(done);
+        self.outbox.push(OpCode::Close, source, ticket, token, Ok(Done::Closed));
     }
 
     /// A shutdown or a close has failed.

@@ -5,10 +5,7 @@ use super::*;
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_connect(&mut self, op: &mut Op, token: u64) -> Submitted {
-        self.check_fork()?;
-        if self.sources.closed {
-            return Err(Reason::Closed);
-        }
+        self.check_open()?;
         if !op.payload.is_address() {
             return Err(Reason::Unsupported);
         }
@@ -16,16 +13,8 @@ impl<K: Kernel> Proactor<K> {
             // The program's socket belongs to another kernel.
             return Err(Reason::NoDescriptor);
         }
-        let Some((index, _)) = self.sources.table.occupy() else {
-            return Err(self.full_of_sources());
-        };
-        let ticket = match self.place(OpCode::Connect, index, token) {
-            Ok(ticket) => ticket,
-            Err(reason) => {
-                self.sources.table.vacate(index);
-                return Err(reason);
-            }
-        };
+        let (source, ticket) = self.place_connect(token)?;
+        let index = source.index();
         let mut to = op.payload.take_address().expect("looked at above");
         let prepared = to.take_descriptors().pop();
         // A socket that the program has made may have duplicates.
@@ -50,6 +39,19 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         Ok(ticket)
+    }
+
+    /// Takes the slots of a connect and of its source.
+    pub(in crate::proactor) fn place_connect(
+        &mut self,
+        token: u64,
+    ) -> Result<(Source, Ticket), Reason> {
+        let Some((index, generation)) = self.sources.table.occupy() else {
+            return Err(self.full_of_sources());
+        };
+        let ticket = self.place(OpCode::Connect, index, token);
+        let ticket = ticket.inspect_err(|_| self.sources.table.vacate(index))?;
+        Ok((Source::from_parts(index, generation), ticket))
     }
 
     /// Handles the outcome of a connect: done, in progress, or to be tried again.

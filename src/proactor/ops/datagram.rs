@@ -245,7 +245,7 @@ impl<K: Kernel> Proactor<K> {
             } else {
                 // SAFETY: the kernel has written `len` bytes of this target, in the spill.
                 let bytes = unsafe { std::slice::from_raw_parts(to[i].as_mut_ptr(), len) };
-                self.stats.copied_bytes += len as u64;
+                self.stats.counters.copied_bytes += len as u64;
                 // A chunk is free for each datagram of the call.
                 self.memory
                     .pool
@@ -265,10 +265,15 @@ impl<K: Kernel> Proactor<K> {
 
     /// One attempt to send the datagram at the head of the queue, or several at once.
     pub(in crate::proactor) fn run_send_to(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let op = &self.ops[slot];
-        if op.next != NIL {
+        if self.ops[slot].next != NIL {
             return self.run_sends(index, left);
         }
+        self.send_one(index, slot, left);
+    }
+
+    #[inline(always)]
+    fn send_one(&mut self, index: u32, slot: u32, left: &mut usize) {
+        let op = &self.ops[slot];
         let to = op.address.as_ref().expect("a send has an address");
         let is_unix = to.raw().is_unix();
         let moved = self.kernel.calls_mut().send_to(self.sources[index].fd, &op.buf, to);
@@ -279,17 +284,9 @@ impl<K: Kernel> Proactor<K> {
     /// Sends the datagrams at the head of the queue: several with one call, or else the first one.
     #[inline(never)]
     pub(in crate::proactor) fn run_sends(&mut self, index: u32, left: &mut usize) {
-        if self.send_many(index, left) {
-            return;
+        if !self.send_many(index, left) {
+            self.send_one(index, self.sources[index].writes.head, left);
         }
-        let state = &self.sources[index];
-        let (fd, head) = (state.fd, state.writes.head);
-        let op = &self.ops[head];
-        let to = op.address.as_ref().expect("a send has an address");
-        let is_unix = to.raw().is_unix();
-        let moved = self.kernel.calls_mut().send_to(fd, &op.buf, to);
-        *left = left.saturating_sub(moved.max(1) as usize);
-        self.sent_or_paused(index, head, is_unix, moved);
     }
 
     /// One call for the datagrams at the head of the queue. False if there is only one, or if they

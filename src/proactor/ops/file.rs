@@ -123,13 +123,7 @@ impl<K: Kernel> Proactor<K> {
                 self.stats.submitted[OpCode::ReadAt as usize] += 1;
                 self.files.counts.at_once += 1;
                 let ticket = self.ended_ticket();
-                self.outbox.batch.push(Completion::new(
-                    OpCode::ReadAt,
-                    source,
-                    ticket,
-                    token,
-                    result,
-                ));
+                self.outbox.push(OpCode::ReadAt, source, ticket, token, result);
                 return Ok(ticket);
             }
             self.begin_file(OpCode::ReadAt, index, token, due_ns, offset, flags, &mut buf)
@@ -232,8 +226,7 @@ impl<K: Kernel> Proactor<K> {
         {
             *buf = self.ops[slot].buf.take();
             self.stats.submitted[code as usize] -= 1;
-            self.unlink(slot);
-            self.ops.table.vacate(slot);
+            self.remove(slot);
             return Err(reason);
         }
         self.set_deadline(ticket, due_ns);
@@ -334,7 +327,7 @@ impl<K: Kernel> Proactor<K> {
         let FileAnswer { key, moved } = answer;
         let slot = key as u32;
         let Some(op) = self.ops.table.find_key(slot, (key >> 32) as u32) else {
-            self.stats.stale_events += 1;
+            self.stats.counters.stale_events += 1;
             return;
         };
         self.kernel_ops.busy -= 1;
@@ -441,9 +434,8 @@ impl<K: Kernel> Proactor<K> {
         let closes = index != NIL && self.sources[index].fd < 0;
         let code = if closes { OpCode::Close } else { code };
         let ticket = self.ticket(slot);
-        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
-        self.unlink(slot);
-        self.ops.table.vacate(slot);
+        let source = self.sources.name(index);
+        self.remove(slot);
         let done = Completion::new(code, source, ticket, token, result).with_late(is_late);
         self.outbox.batch.push(done);
         self.file_left(index);

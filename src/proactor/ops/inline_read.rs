@@ -175,7 +175,7 @@ impl<K: Kernel> Proactor<K> {
             if message {
                 self.note_bytes(index)
             } else {
-                self.note_pause(index)
+                self.note_reading(index)
             }
             self.stats.went_on += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
@@ -194,7 +194,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, ticket) = (state.name(index), state.inline_ticket(index));
         let token = state.read_token;
         let error = Error::new(kind, 0, Buf::NONE);
-        self.outbox.batch.push(Completion::new(OpCode::Read, source, ticket, token, Err(error)));
+        self.outbox.push(OpCode::Read, source, ticket, token, Err(error));
         if self.outbox.batch.is_full() {
             // A read that comes to rest skips the check for waiting completions: the next
             // submission checks.
@@ -203,7 +203,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.sched.waits.is_empty() {
             self.stop_waiting(index);
         }
-        self.note_pause(index);
+        self.note_reading(index);
     }
 }
 

@@ -67,8 +67,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Reason {
         *payload = Payload::from(Box::new(Arguments::Task(task)));
         self.stats.submitted[OpCode::Task as usize] -= 1;
-        self.unlink(slot);
-        self.ops.table.vacate(slot);
+        self.remove(slot);
         reason
     }
 
@@ -79,10 +78,7 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         task: &Task,
     ) -> Result<(u32, Ticket), Reason> {
-        self.check_fork()?;
-        if self.sources.closed {
-            return Err(Reason::Closed);
-        }
+        self.check_open()?;
         let has_threads = K::FILES || (K::TASKS && task.is_slow());
         if !has_threads {
             return Err(Reason::NoFiles);
@@ -198,23 +194,27 @@ impl<K: Kernel> Proactor<K> {
         while let Some(workers) = &mut self.files.workers
             && let Some(Finished { key, result }) = workers.take()
         {
-            let slot = key as u32;
-            if slot & send_file::FETCH != 0 {
-                self.fetched(key);
-                continue;
-            }
-            self.files.jobs.remove(&slot);
-            let Some(op) = self.ops.table.find_key(slot, (key >> 32) as u32) else {
-                debug_assert!(false, "a place is kept until the job has ended");
-                continue;
-            };
-            let is_late = op.in_flight.ending().is_some();
+            let Some((slot, is_late)) = self.take_ended(key) else { continue };
             match result {
                 Ok(outcome) => self.job_done(slot, outcome, is_late),
                 Err(panic) => self.finish_file(slot, Err(parts::panicked(&panic)), is_late),
             }
         }
         self.unpark_files();
+    }
+
+    /// The operation whose job has ended, and whether it was told to end; none if the job has fetched
+    /// bytes for the page cache.
+    fn take_ended(&mut self, key: u64) -> Option<(u32, bool)> {
+        let slot = key as u32;
+        if slot & send_file::FETCH != 0 {
+            self.fetched(key);
+            return None;
+        }
+        self.files.jobs.remove(&slot);
+        let op = self.ops.table.find_key(slot, (key >> 32) as u32);
+        debug_assert!(op.is_some(), "a place is kept until the job has ended");
+        Some((slot, op?.in_flight.ending().is_some()))
     }
 
     /// Gives the workers the parked operations for which there is room among the jobs.
@@ -292,17 +292,7 @@ impl<K: Kernel> Proactor<K> {
             && let Some((key, result)) = self.kernel.task_answer()
         {
             self.files.tasks -= 1;
-            let slot = key as u32;
-            if slot & send_file::FETCH != 0 {
-                self.fetched(key);
-                continue;
-            }
-            self.files.jobs.remove(&slot);
-            let Some(op) = self.ops.table.find_key(slot, (key >> 32) as u32) else {
-                debug_assert!(false, "a place is kept until its task has ended");
-                continue;
-            };
-            let is_late = op.in_flight.ending().is_some();
+            let Some((slot, is_late)) = self.take_ended(key) else { continue };
             let result = self.count_written(slot, result);
             self.finish_file(slot, result, is_late);
         }

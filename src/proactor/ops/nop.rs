@@ -5,20 +5,11 @@ use super::*;
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_nop(&mut self, token: u64) -> Submitted {
-        self.check_fork()?;
-        if self.sources.closed {
-            return Err(Reason::Closed);
-        }
+        self.check_open()?;
         self.check_completions()?;
         self.stats.submitted[OpCode::Nop as usize] += 1;
         let ticket = self.ended_ticket();
-        self.outbox.batch.push(Completion::new(
-            OpCode::Nop,
-            Source::NONE,
-            ticket,
-            token,
-            Ok(Done::Nop),
-        ));
+        self.outbox.push(OpCode::Nop, Source::NONE, ticket, token, Ok(Done::Nop));
         Ok(ticket)
     }
 }

@@ -25,16 +25,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// The conditions that the polls of a source wait for, if it has any polls.
     pub(in crate::proactor) fn polled_for(&self, index: u32) -> Option<Ready> {
-        let mut on = None;
-        let mut slot = self.sources[index].polls;
-        while slot != NIL {
-            let op = &self.ops[slot];
-            if op.code == OpCode::Poll {
-                on = Some(on.unwrap_or(Ready::NONE) | Ready::from_bits(op.count as u16));
-            }
-            slot = op.next;
-        }
-        on
+        let polls = self.ops.queue(self.sources[index].polls).filter(|op| op.code == OpCode::Poll);
+        polls.map(|op| Ready::from_bits(op.count as u16)).reduce(|all, on| all | on)
     }
 
     /// Answers the polls of a source whose conditions hold.
@@ -44,29 +36,25 @@ impl<K: Kernel> Proactor<K> {
             // The source is not connected yet. Its polls begin when it is.
             return;
         }
-        let mut slot = self.sources[index].polls;
+        let mut slots = Slots(self.sources[index].polls);
         let mut pending = false;
-        while slot != NIL {
-            let next = self.ops[slot].next;
+        while let Some(slot) = slots.next(&self.ops) {
             // The list also has operations that wait for a drain.
             if self.ops[slot].code == OpCode::Poll {
                 let interest = Ready::from_bits(self.ops[slot].count as u16);
                 match self.kernel.calls_mut().poll(self.sources[index].fd, interest) {
                     Ok(ready) if ready.is_empty() => pending = true,
-                    Ok(ready) => self.finish_poll(index, slot, Ok(Done::Ready(ready))),
+                    Ok(ready) => self.finish_write(index, slot, Ok(Done::Ready(ready))),
                     Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
                 }
             }
-            slot = next;
         }
         if pending && let Err(errno) = self.register(index, true) {
-            let mut slot = self.sources[index].polls;
-            while slot != NIL {
-                let next = self.ops[slot].next;
+            let mut slots = Slots(self.sources[index].polls);
+            while let Some(slot) = slots.next(&self.ops) {
                 if self.ops[slot].code == OpCode::Poll {
                     self.fail(slot, ErrorKind::Os(errno));
                 }
-                slot = next;
             }
         }
     }
@@ -78,25 +66,13 @@ impl<K: Kernel> Proactor<K> {
             // The source is not connected yet. These operations wait until it is.
             return;
         }
-        let mut slot = self.sources[index].polls;
-        while slot != NIL {
+        let mut slots = Slots(self.sources[index].polls);
+        while let Some(slot) = slots.next(&self.ops) {
             let op = &self.ops[slot];
-            let next = op.next;
             if op.code == OpCode::WaitDrained && self.sources[index].queued_bytes <= op.count {
                 self.finish_write(index, slot, Ok(Done::Drained));
             }
-            slot = next;
         }
-    }
-
-    /// Delivers the result of a poll.
-    pub(in crate::proactor) fn finish_poll(
-        &mut self,
-        index: u32,
-        slot: u32,
-        result: Result<Done, Error>,
-    ) {
-        self.finish_write(index, slot, result);
     }
 }
 

@@ -80,22 +80,12 @@ impl<K: Kernel> Proactor<K> {
         let is_unix = first.raw().is_unix();
         let kind = if is_unix { SourceKind::UnixStream } else { SourceKind::Stream };
         self.sources.observe_forks();
-        let Some((index, generation)) = self.sources.table.occupy() else {
-            return Err(self.full_of_sources());
-        };
-        let ticket = match self.place(OpCode::Connect, index, options.token) {
-            Ok(ticket) => ticket,
-            Err(reason) => {
-                self.sources.table.vacate(index);
-                return Err(reason);
-            }
-        };
-        let slot = ticket.index();
+        let (source, ticket) = self.place_connect(options.token)?;
+        let (index, slot) = (source.index(), ticket.index());
         self.ops[slot].count = OF_SOURCE;
         let state = &mut self.sources[index];
         state.open(-1, kind, READ_PAUSED | WRITE_PAUSED);
         state.push_write(&mut self.ops.table, slot);
-        let source = Source::from_parts(index, generation);
         self.inbox.remote.opened(source);
         if options.token != 0 {
             self.sources.set_token(index, options.token);
@@ -330,11 +320,9 @@ impl<K: Kernel> Proactor<K> {
             let op = &this.ops[slot];
             let (index, token, ticket) = (op.source, op.token, this.ticket(slot));
             let source = this.sources[index].name(index);
-            this.unlink(slot);
-            this.ops.table.vacate(slot);
+            this.remove(slot);
             let error = Error::new(kind, 0, Buf::NONE);
-            let done = Completion::new(OpCode::Connect, source, ticket, token, Err(error));
-            this.outbox.batch.push(done);
+            this.outbox.push(OpCode::Connect, source, ticket, token, Err(error));
         });
     }
 

@@ -39,7 +39,7 @@ impl<K: Kernel> Proactor<K> {
         if !(K::COMPLETES || due_ns != 0 || state.has_reads()) {
             self.stats.submitted[OpCode::Read as usize] += 1;
             let ticket = state.start_inline(index, token, multishot);
-            self.note_read(index);
+            self.note_reading(index);
             self.try_reads(index);
             return Some(ticket);
         }
@@ -196,7 +196,7 @@ impl<K: Kernel> Proactor<K> {
                 let to = &mut targets[..count];
                 let room = to.iter().map(Target::len).sum();
                 let got = recv_whole(self.kernel.calls_mut(), state.fd, state.kind(), to, room);
-                self.stats.copied_bytes += got.moved.max(0) as u64;
+                self.stats.counters.copied_bytes += got.moved.max(0) as u64;
                 (got, room)
             } else {
                 let mut targets = [const { Target::NONE }; VECTORS];

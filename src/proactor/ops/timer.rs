@@ -17,10 +17,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_timer(&mut self, op: &Op, token: u64) -> Submitted {
         let (due_ns, limit_ns) = (op.deadline_ns, op.limit_ns());
-        self.check_fork()?;
-        if self.sources.closed {
-            return Err(Reason::Closed);
-        }
+        self.check_open()?;
         if due_ns == 0 {
             // The program has built the operation from parts without a time.
             return Err(Reason::Unsupported);
@@ -58,22 +55,19 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn fire(&mut self, slot: u32) {
         let op = &self.ops[slot];
         let (ticket, token, index) = (self.ticket(slot), op.token, op.source);
-        let source = if index == NIL { Source::NONE } else { self.sources[index].name(index) };
-        self.unlink(slot);
-        self.ops.table.vacate(slot);
+        let source = self.sources.name(index);
+        self.remove(slot);
         let done = Ok(Done::Timer);
-        self.outbox.batch.push(Completion::new(OpCode::Timer, source, ticket, token, done));
+        self.outbox.push(OpCode::Timer, source, ticket, token, done);
     }
 
     /// Ends the timers that a source owns, before it closes.
     pub(in crate::proactor) fn end_timers(&mut self, index: u32) {
-        let mut slot = self.sources[index].polls;
-        while slot != NIL {
-            let next = self.ops[slot].next;
+        let mut slots = Slots(self.sources[index].polls);
+        while let Some(slot) = slots.next(&self.ops) {
             if self.ops[slot].code == OpCode::Timer {
                 self.fail(slot, ErrorKind::Aborted);
             }
-            slot = next;
         }
     }
 

@@ -234,7 +234,7 @@ impl<K: Kernel> Proactor<K> {
         let (moved, offered) = if split && state.kind().is_message() {
             // A message is not cut to the size that one call takes.
             let whole = gather(&op.buf);
-            self.stats.copied_bytes += whole.len() as u64;
+            self.stats.counters.copied_bytes += whole.len() as u64;
             (self.kernel.calls_mut().send(state.fd, state.kind(), &whole), whole.len())
         } else if op.buf.is_list() && !op.buf.is_empty() {
             let parts = WriteParts::of(&op.buf, from);
@@ -297,8 +297,7 @@ impl<K: Kernel> Proactor<K> {
     /// The last `moved` bytes of a quiet write went out: it ends without a completion.
     fn finish_quietly(&mut self, index: u32, slot: u32, moved: u32) {
         let buf = self.ops[slot].buf.take();
-        self.unlink(slot);
-        self.ops.table.vacate(slot);
+        self.remove(slot);
         self.stats.quiet_done += 1;
         self.unqueue(index, moved);
         // Last, because the owner's `Drop` is code of the program.
