@@ -7,7 +7,7 @@ use crate::buf::Buf;
 use crate::error::ErrorKind;
 use crate::op::OpCode;
 use crate::source::Source;
-use crate::table::{Entry, NIL, VACANT};
+use crate::table::{Entry, NIL, VACANT, entry_in_fields};
 
 /// The state of an operation in flight.
 #[derive(Debug)]
@@ -132,22 +132,7 @@ impl Default for Operation {
 }
 
 impl Entry for Operation {
-    #[inline(always)]
-    fn generation(&self) -> NonZeroU32 {
-        self.generation
-    }
-    #[inline(always)]
-    fn set_generation(&mut self, generation: NonZeroU32) {
-        self.generation = generation;
-    }
-    #[inline(always)]
-    fn next_vacant(&self) -> u32 {
-        self.next
-    }
-    #[inline(always)]
-    fn set_next_vacant(&mut self, index: u32) {
-        self.next = index;
-    }
+    entry_in_fields!(generation, next);
 }
 
 #[cfg(test)]

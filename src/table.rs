@@ -36,6 +36,30 @@ pub trait Entry: Default {
     }
 }
 
+/// The methods of an [`Entry`] that keeps its generation and its next vacant place in these fields.
+macro_rules! entry_in_fields {
+    ($generation:ident, $($next:ident).+) => {
+        #[inline(always)]
+        fn generation(&self) -> std::num::NonZeroU32 {
+            self.$generation
+        }
+        #[inline(always)]
+        fn set_generation(&mut self, generation: std::num::NonZeroU32) {
+            self.$generation = generation;
+        }
+        #[inline(always)]
+        fn next_vacant(&self) -> u32 {
+            self.$($next).+
+        }
+        #[inline(always)]
+        fn set_next_vacant(&mut self, index: u32) {
+            self.$($next).+ = index;
+        }
+    };
+}
+
+pub(crate) use entry_in_fields;
+
 /// Places for entries, named by index and generation.
 ///
 /// An occupied place has an odd generation, a vacant one an even, so that one comparison answers

@@ -25,7 +25,7 @@ use crate::source::{Source, Ticket};
 use crate::sys::aio::{Aio, EngineRequest, FileCompletion};
 use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::{file_request, fork};
-use crate::table::{self, Entry, NIL, Table, VACANT};
+use crate::table::{self, Entry, NIL, Table, VACANT, entry_in_fields};
 
 /// The most bytes of one request.
 const MOST_BYTES: usize = i32::MAX as usize;
@@ -230,16 +230,5 @@ impl Default for Slot {
 }
 
 impl Entry for Slot {
-    fn generation(&self) -> NonZeroU32 {
-        self.generation
-    }
-    fn set_generation(&mut self, generation: NonZeroU32) {
-        self.generation = generation;
-    }
-    fn next_vacant(&self) -> u32 {
-        self.next
-    }
-    fn set_next_vacant(&mut self, index: u32) {
-        self.next = index;
-    }
+    entry_in_fields!(generation, next);
 }

@@ -42,7 +42,7 @@ use crate::operation::Operation;
 use crate::source::{Source, SourceKind, Ticket};
 use crate::sys::fd::RawFd;
 use crate::sys::interest::Ready;
-use crate::table::{Entry, NIL, Table, VACANT};
+use crate::table::{Entry, NIL, Table, VACANT, entry_in_fields};
 
 /// A read is worth trying: the bit of `Ready::READABLE`.
 pub(super) const READABLE: u32 = 1;
@@ -267,22 +267,7 @@ impl Default for SourceState {
 }
 
 impl Entry for SourceState {
-    #[inline(always)]
-    fn generation(&self) -> NonZeroU32 {
-        self.generation
-    }
-    #[inline(always)]
-    fn set_generation(&mut self, generation: NonZeroU32) {
-        self.generation = generation;
-    }
-    #[inline(always)]
-    fn next_vacant(&self) -> u32 {
-        self.reads.head
-    }
-    #[inline(always)]
-    fn set_next_vacant(&mut self, index: u32) {
-        self.reads.head = index;
-    }
+    entry_in_fields!(generation, reads.head);
     fn begin(&mut self, first: NonZeroU32) {
         self.generation = first;
         self.read_generation = first.get();

@@ -9,7 +9,7 @@ use crate::source::Ticket;
 use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, OwnedFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::table::{Entry, NIL, VACANT};
+use crate::table::{Entry, NIL, VACANT, entry_in_fields};
 use crate::wake_state::WakeState;
 
 /// The reactor's operation: a descriptor, the conditions to report, and how often.
@@ -101,18 +101,7 @@ impl Default for Registration {
 }
 
 impl Entry for Registration {
-    fn generation(&self) -> NonZeroU32 {
-        self.generation
-    }
-    fn set_generation(&mut self, generation: NonZeroU32) {
-        self.generation = generation;
-    }
-    fn next_vacant(&self) -> u32 {
-        self.next
-    }
-    fn set_next_vacant(&mut self, index: u32) {
-        self.next = index;
-    }
+    entry_in_fields!(generation, next);
 }
 
 /// Ends a reactor's wait from any thread; the wait then answers, if need be with no items.
