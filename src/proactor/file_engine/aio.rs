@@ -14,12 +14,28 @@ use crate::verbs::{Complete, Wait};
 const ENTRIES: u32 = 1024;
 
 impl Engine for AioFiles<Raw> {
+    const NAMES: (&str, &str) = ("Linux AIO", "not Linux AIO");
+    const UNUSED: &str = "not opened yet: serves where no ring is available";
+
     fn open(most: u32) -> io::Result<AioFiles<Raw>> {
         AioFiles::open(ENTRIES, most)
     }
 
     fn event_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
+    }
+
+    fn explain(&self) -> (String, u64) {
+        let reason = match self.denied().map(io::Error::from_raw_os_error) {
+            Some(error) => {
+                format!("io_submit(2) has failed since the context was made: {error}")
+            }
+            None => format!(
+                "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait; {}",
+                self.setup()
+            ),
+        };
+        (reason, self.counters().submitted)
     }
 }
 
@@ -38,10 +54,4 @@ pub(super) fn take(
         failed.for_each(|answer| answer.result = NOT_BEGUN);
     }
     into.len() - start
-}
-
-/// Why AIO gets no more requests, if it was denied.
-pub(super) fn why_denied(aio: &AioFiles<Raw>) -> Option<String> {
-    let error = aio.denied().map(io::Error::from_raw_os_error)?;
-    Some(format!("io_submit(2) has failed since the context was made: {error}"))
 }

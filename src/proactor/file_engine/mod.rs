@@ -286,45 +286,9 @@ impl Engines {
     }
 
     pub(crate) fn explain(&self, explain: &mut Explain) {
-        let ring = "a ring of io_uring";
-        let (mechanism, reason, count) = match &self.ring {
-            Stage::Open(open) => {
-                let taken = open.ring.counters().submitted;
-                let how = || {
-                    format!("beside the selector, completions in one wait; {}", open.ring.setup())
-                };
-                (ring, open.why_denied().unwrap_or_else(how), taken)
-            }
-            Stage::Refused(why) => ("not a ring of io_uring", why.clone(), 0),
-            Stage::Unused => (ring, "not opened yet: the first such operation opens it".into(), 0),
-            Stage::NotWanted => (
-                "not a ring of io_uring",
-                "another backend was chosen, or the selector cannot watch it".into(),
-                0,
-            ),
-        };
+        let (mechanism, reason, count) = self.ring.explain();
         explain.row(RING_WORK, mechanism, reason, count);
-        let (mechanism, reason, count) = match &self.aio {
-            Stage::Open(open) => {
-                let taken = open.counters().submitted;
-                let how = || {
-                    let setup = open.setup();
-                    format!(
-                        "O_DIRECT and aligned, with RWF_NOWAIT; completions in one wait; {setup}"
-                    )
-                };
-                ("Linux AIO", aio::why_denied(open).unwrap_or_else(how), taken)
-            }
-            Stage::Refused(why) => ("not Linux AIO", why.clone(), 0),
-            Stage::Unused => {
-                ("Linux AIO", "not opened yet: serves where no ring is available".into(), 0)
-            }
-            Stage::NotWanted => (
-                "not Linux AIO",
-                "another backend was chosen, or the selector cannot watch it".into(),
-                0,
-            ),
-        };
+        let (mechanism, reason, count) = self.aio.explain();
         explain.row(AIO_WORK, mechanism, reason, count);
         let left = &self.left;
         for (reason, count) in [

@@ -20,6 +20,9 @@ pub(super) struct RingEngine {
 }
 
 impl Engine for RingEngine {
+    const NAMES: (&str, &str) = ("a ring of io_uring", "not a ring of io_uring");
+    const UNUSED: &str = "not opened yet: the first such operation opens it";
+
     fn open(most: u32) -> io::Result<RingEngine> {
         let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
         FileRing::open()?.map(|ring| RingEngine { ring, most }).map_err(refused)
@@ -27,6 +30,17 @@ impl Engine for RingEngine {
 
     fn event_fd(&self) -> RawFd {
         self.ring.event_fd()
+    }
+
+    fn explain(&self) -> (String, u64) {
+        let taken = self.ring.counters().submitted;
+        let reason = match self.ring.denied().map(io::Error::from_raw_os_error) {
+            Some(error) => format!(
+                "io_uring_enter(2) has failed since the ring was made: {error}; it had {taken}"
+            ),
+            None => format!("beside the selector, completions in one wait; {}", self.ring.setup()),
+        };
+        (reason, taken)
     }
 }
 
@@ -49,14 +63,5 @@ impl RingEngine {
             let returned = self.ring.take_returned().into_iter();
             into.extend(returned.map(|key| FileCompletion { key, result }));
         }
-    }
-
-    /// Why the kernel takes no more requests, if it denied one.
-    pub(super) fn why_denied(&self) -> Option<String> {
-        let error = self.ring.denied().map(io::Error::from_raw_os_error)?;
-        let taken = self.ring.counters().submitted;
-        Some(format!(
-            "io_uring_enter(2) has failed since the ring was made: {error}; it had {taken}"
-        ))
     }
 }

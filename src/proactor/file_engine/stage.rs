@@ -6,6 +6,11 @@ use crate::sys::fd::RawFd;
 
 /// An engine that its first use opens, and that stands in a selector's wait.
 pub(super) trait Engine: Sized {
+    /// The mechanism for `explain`, and what it says when there is none.
+    const NAMES: (&str, &str);
+    /// Why it is not open yet.
+    const UNUSED: &str;
+
     /// Opens it. One system call is to submit at most `most` requests.
     ///
     /// # Errors
@@ -14,6 +19,9 @@ pub(super) trait Engine: Sized {
 
     /// A descriptor that becomes readable with each answer. Watch it for edges.
     fn event_fd(&self) -> RawFd;
+
+    /// How it works, or why it does not, and how many requests it has taken.
+    fn explain(&self) -> (String, u64);
 }
 
 pub(super) enum Stage<E> {
@@ -53,6 +61,23 @@ impl<E: Engine> Stage<E> {
             }
         }
         Ok(())
+    }
+
+    /// The mechanism, the reason and the count for `explain`.
+    pub(super) fn explain(&self) -> (&'static str, String, u64) {
+        let (name, none) = E::NAMES;
+        match self {
+            Stage::Open(engine) => {
+                let (reason, count) = engine.explain();
+                (name, reason, count)
+            }
+            Stage::Refused(why) => (none, why.clone(), 0),
+            Stage::Unused => (name, E::UNUSED.into(), 0),
+            Stage::NotWanted => {
+                let why = "another backend was chosen, or the selector cannot watch it";
+                (none, why.into(), 0)
+            }
+        }
     }
 
     /// Whether the engine may serve: neither unwanted nor refused.
