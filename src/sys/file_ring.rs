@@ -16,7 +16,6 @@
 use std::collections::VecDeque;
 use std::io;
 
-use io_uring::register::Probe;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{EnterFlags, IoUring, opcode};
@@ -25,7 +24,7 @@ use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, EngineRequest, FileCompletion};
 use crate::sys::uring::{
     CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, SINGLE_ISSUER, TASKRUN_FLAG, UringRefused,
-    climb, judge, judge_probe,
+    climb, judge, lacks,
 };
 use crate::sys::wake_fd::WakeFd;
 
@@ -111,12 +110,8 @@ impl FileRing {
         if !has_features {
             return lacking(FEATURES);
         }
-        let mut probe = Probe::new();
-        if let Err(error) = ring.submitter().register_probe(&mut probe) {
-            return judge_probe(error).map(Err);
-        }
-        if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
-            return lacking(name);
+        if let Some(refused) = lacks(&ring, OPERATIONS)? {
+            return Ok(Err(refused));
         }
         let event_fd = WakeFd::new()?;
         let most = MOST.min(ring.params().cq_entries() / 2);

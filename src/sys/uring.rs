@@ -167,13 +167,22 @@ pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<UringRef
     }
 }
 
-/// Sorts an error of the probe of operations: `EINVAL` means that the kernel has no probe.
-pub(super) fn judge_probe(error: io::Error) -> io::Result<UringRefused> {
+/// The first of these operations that a ring does not have. A kernel before the probe lacks most of
+/// them.
+pub(super) fn lacks(
+    ring: &IoUring,
+    wanted: &[(u8, &'static str)],
+) -> io::Result<Option<UringRefused>> {
     const PROBE: &str = "io_uring_register(2) of a probe (Linux 5.6)";
-    match error.raw_os_error() {
-        Some(errno @ libc::EINVAL) => Ok(UringRefused::new(PROBE, errno)),
-        _ => judge(PROBE, error),
+    let mut probe = Probe::new();
+    if let Err(error) = ring.submitter().register_probe(&mut probe) {
+        return match error.raw_os_error() {
+            Some(errno @ libc::EINVAL) => Ok(Some(UringRefused::new(PROBE, errno))),
+            _ => judge(PROBE, error).map(Some),
+        };
     }
+    let lacking = wanted.iter().find(|(code, _)| !probe.is_supported(*code));
+    Ok(lacking.map(|(_, name)| UringRefused::new(name, libc::ENOSYS)))
 }
 
 impl Uring {
@@ -198,12 +207,8 @@ impl Uring {
         if !params.is_feature_skip_cqe_on_success() {
             return lacking("feature CQE_SKIP (Linux 5.17)");
         }
-        let mut probe = Probe::new();
-        if let Err(error) = ring.submitter().register_probe(&mut probe) {
-            return judge_probe(error).map(Err);
-        }
-        if let Some((_, name)) = OPERATIONS.iter().find(|(code, _)| !probe.is_supported(*code)) {
-            return lacking(name);
+        if let Some(refused) = lacks(&ring, OPERATIONS)? {
+            return Ok(Err(refused));
         }
         let flags = enter_flags(params.is_feature_no_iowait());
         let setup = match flags.contains(EnterFlags::NO_IOWAIT) {
