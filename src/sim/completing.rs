@@ -29,7 +29,7 @@ use super::Sim;
 use super::faults::{ANYWHERE, Fault};
 use super::file_work::SimFileRequest;
 use super::kernel::Call;
-use super::schedule::TRY;
+use super::schedule::{SimEvent, TRY};
 use super::world::{Socket, World};
 use crate::buf::Buf;
 use crate::buf::swap::{Lent, Pool};
@@ -166,7 +166,7 @@ impl World {
 
     pub(super) fn try_after(&mut self, delay_ns: u64, selector: u32, number: u32) {
         let at_ns = self.schedule.now_ns.saturating_add(delay_ns);
-        self.schedule.try_at(at_ns, selector, number);
+        self.schedule.add(at_ns, SimEvent::Try { selector, number });
     }
 
     pub(super) fn next_number(&mut self) -> u32 {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::Sim;
 use super::faults::{ANYWHERE, Fault};
 use super::kernel::Call;
+use super::schedule::SimEvent;
 use super::world::World;
 use crate::buf::Buf;
 use crate::clock;
@@ -163,7 +164,7 @@ impl<const C: bool> Sim<C> {
         let mut at_ns = 0;
         self.call(call, key as u32 as i32, |world| {
             at_ns = world.job_step_ns();
-            world.schedule.wake_at(at_ns, selector);
+            world.schedule.add(at_ns, SimEvent::Job { selector });
             at_ns as isize
         });
         at_ns

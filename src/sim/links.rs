@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::Sim;
 use super::datagram::LETTER_BYTES;
 use super::names::Name;
+use super::schedule::SimEvent;
 use super::world::*;
 use crate::clock;
 
@@ -188,7 +189,7 @@ impl World {
         on_way.insert(place, (at_ns, packet));
         let generation = socket.generation;
         self.links.traffic.delayed += 1;
-        self.schedule.arrive_at(at_ns, to, generation);
+        self.schedule.add(at_ns, SimEvent::Arrive { socket: to, generation });
     }
 
     /// Whether a cut stalls a packet to a socket.
@@ -366,7 +367,7 @@ impl World {
             }
         }
         for at_ns in times {
-            self.schedule.arrive_at(at_ns, index, generation);
+            self.schedule.add(at_ns, SimEvent::Arrive { socket: index, generation });
         }
     }
 }

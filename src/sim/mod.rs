@@ -357,8 +357,7 @@ impl Sim {
         if schedule.has_ready() {
             return Some(Duration::ZERO);
         }
-        let next = schedule.next_ns()?;
-        Some(Duration::from_nanos(next.saturating_sub(schedule.now_ns)))
+        schedule.span_to_next()
     }
 
     /// How many faults of each kind have happened, at all addresses.
@@ -402,8 +401,7 @@ impl Sim {
         if selectors.iter().any(|&selector| schedule.has_ready_for(selector)) {
             return Some(Duration::ZERO);
         }
-        let next = schedule.next_ns()?;
-        Some(Duration::from_nanos(next.saturating_sub(schedule.now_ns)))
+        schedule.span_to_next()
     }
 
     /// Waits in real time for other threads; false if they do nothing for the patience.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use super::faults::{ANYWHERE, Fault};
 use super::world::{NIL, QUEUED, REGISTERED, Socket, WRITES_REGISTERED, World};
@@ -50,7 +51,7 @@ impl Selector {
 
 /// An event of the agenda.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum SimEvent {
+pub(super) enum SimEvent {
     /// The selector reports the socket, if its place has this generation.
     Report { socket: u32, generation: u32 },
     /// A packet arrives at the socket, if its place has this generation.
@@ -114,27 +115,8 @@ impl Schedule {
         self.selectors[selector as usize].ready.push_back(SelectorReport::Socket(socket));
     }
 
-    pub(super) fn report_late(&mut self, delay_ns: u64, socket: u32, generation: u32) {
-        let at_ns = self.now_ns.saturating_add(delay_ns);
-        self.add(at_ns, SimEvent::Report { socket, generation });
-    }
-
-    /// Adds the arrival of a packet at a socket.
-    pub(super) fn arrive_at(&mut self, at_ns: u64, socket: u32, generation: u32) {
-        self.add(at_ns, SimEvent::Arrive { socket, generation });
-    }
-
-    /// Adds a step of a job, which ends a wait of this watcher.
-    pub(super) fn wake_at(&mut self, at_ns: u64, selector: u32) {
-        self.add(at_ns, SimEvent::Job { selector });
-    }
-
-    /// Adds a try of what the kernel of this watcher has begun under this number.
-    pub(super) fn try_at(&mut self, at_ns: u64, selector: u32, number: u32) {
-        self.add(at_ns, SimEvent::Try { selector, number });
-    }
-
-    fn add(&mut self, at_ns: u64, event: SimEvent) {
+    /// Lets something happen at a time.
+    pub(super) fn add(&mut self, at_ns: u64, event: SimEvent) {
         self.number += 1;
         self.late.push(Reverse((at_ns, self.number, event)));
     }
@@ -165,6 +147,11 @@ impl Schedule {
     /// The time of the next event.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.late.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
+    /// How long it is until something happens.
+    pub(super) fn span_to_next(&self) -> Option<Duration> {
+        self.next_ns().map(|next| Duration::from_nanos(next.saturating_sub(self.now_ns)))
     }
 }
 
@@ -199,11 +186,8 @@ impl World {
                 self.report_spuriously(selector, events);
                 break;
             }
-            let next = match (until, self.schedule.next_ns()) {
-                (Some(a), Some(b)) => a.min(b),
-                (None, None) => return Waited::Stuck,
-                (a, b) => a.or(b).unwrap_or(now_ns),
-            };
+            let times = [until, self.schedule.next_ns()].into_iter().flatten();
+            let Some(next) = times.min() else { return Waited::Stuck };
             // In the middle of the wait; at least a nanosecond on, so that waits come to an end.
             let span = next.saturating_sub(now_ns);
             if span > 1 && self.report_spuriously(selector, events) {

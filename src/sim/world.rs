@@ -21,7 +21,7 @@ use super::names::{self, Listener, Name, os};
 use super::process::{Processes, WatchedChild};
 use super::ring::RingBuffer;
 use super::rng::Rng;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, SimEvent};
 use crate::address::Address;
 use crate::proactor::Received;
 use crate::sys::fd::RawFd;
@@ -235,7 +235,8 @@ impl World {
             return false;
         }
         let delay_ns = self.dice.latency_ns(place);
-        self.schedule.report_late(delay_ns, index, socket.generation);
+        let report = SimEvent::Report { socket: index, generation: socket.generation };
+        self.schedule.add(self.schedule.now_ns.saturating_add(delay_ns), report);
         true
     }
 

@@ -176,10 +176,7 @@ impl Select for Poll {
             let left = until.saturating_duration_since(Instant::now());
             u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)
         });
-        let bound_ns = match (timeout_ns, patience_ns) {
-            (Some(timeout), Some(patience)) => Some(timeout.min(patience)),
-            (timeout, patience) => timeout.or(patience),
-        };
+        let bound_ns = [timeout_ns, patience_ns].into_iter().flatten().min();
         let count = wait(&mut self.fds, bound_ns)?;
         self.collect(count);
         if count == 0 && self.is_patience_over() {
