@@ -336,11 +336,11 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
-        self.make_signals(signals)
+        self.make_of_process(SourceKind::Signals, |calls| calls.signals(signals))
     }
 
     fn child(&mut self, pid: u32) -> Result<Source, Reason> {
-        self.make_child(pid)
+        self.make_of_process(SourceKind::Child, |calls| calls.child(pid))
     }
 
     fn abort(&mut self, source: Source) -> bool {

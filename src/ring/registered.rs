@@ -141,25 +141,20 @@ impl Registered {
     /// A row of the explanation for a requested registration.
     pub(super) fn explain(&self, explain: &mut Explain) {
         let [no_files, no_bytes] = &self.refused;
+        let mut row = |what, has: String, why: &str, refused: &Option<String>, count| match refused
+        {
+            None => explain.row(what, has, why, count),
+            Some(refused) => explain.row(what, "none", refused.clone(), count),
+        };
         if self.wanted_files > 0 {
-            let (mechanism, reason) = match no_files {
-                None => (
-                    format!("{} slots", self.wanted_files),
-                    "no look-up of the descriptor; operations that had one".to_owned(),
-                ),
-                Some(why) => ("none".to_owned(), why.clone()),
-            };
-            explain.row("registered files", mechanism, reason, self.with_slot);
+            let why = "no look-up of the descriptor; operations that had one";
+            let slots = format!("{} slots", self.wanted_files);
+            row("registered files", slots, why, no_files, self.with_slot);
         }
         if self.wanted_bytes > 0 {
-            let (mechanism, reason) = match no_bytes {
-                None => (
-                    format!("{} bytes, READ_FIXED, WRITE_FIXED", self.wanted_bytes),
-                    "pages are pinned once; operations that lay there".to_owned(),
-                ),
-                Some(why) => ("none".to_owned(), why.clone()),
-            };
-            explain.row("registered buffers", mechanism, reason, self.in_region);
+            let why = "pages are pinned once; operations that lay there";
+            let bytes = format!("{} bytes, READ_FIXED, WRITE_FIXED", self.wanted_bytes);
+            row("registered buffers", bytes, why, no_bytes, self.in_region);
         }
     }
 }

@@ -12,20 +12,14 @@ fn of_process(errno: i32) -> Reason {
 }
 
 impl<K: Kernel> Proactor<K> {
-    pub(in crate::proactor) fn make_signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+    /// Makes a source of a descriptor that the kernel makes.
+    pub(in crate::proactor) fn make_of_process(
+        &mut self,
+        kind: SourceKind,
+        make: impl FnOnce(&mut K::Calls) -> Result<RawFd, i32>,
+    ) -> Result<Source, Reason> {
         self.check_room()?;
-        let fd = self.kernel.calls_mut().signals(signals).map_err(of_process)?;
-        self.adopt_of_process(fd, SourceKind::Signals)
-    }
-
-    pub(in crate::proactor) fn make_child(&mut self, pid: u32) -> Result<Source, Reason> {
-        self.check_room()?;
-        let fd = self.kernel.calls_mut().child(pid).map_err(of_process)?;
-        self.adopt_of_process(fd, SourceKind::Child)
-    }
-
-    /// Makes a source of a descriptor that the kernel has made.
-    fn adopt_of_process(&mut self, fd: RawFd, kind: SourceKind) -> Result<Source, Reason> {
+        let fd = make(self.kernel.calls_mut()).map_err(of_process)?;
         let Some((index, generation)) = self.sources.table.occupy() else {
             self.kernel.close(fd);
             return Err(self.full_of_sources());
