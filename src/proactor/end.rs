@@ -7,9 +7,6 @@
 //! A read that ends early gives its buffer back with the length that the kernel has written.
 
 use super::*;
-use crate::error::{Error, ErrorKind};
-use crate::operation::InFlight;
-use crate::source::SourceKind;
 use crate::table::Entry;
 
 impl<K: Kernel> Proactor<K> {

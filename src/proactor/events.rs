@@ -9,7 +9,6 @@
 //! has reserved.
 
 use super::*;
-use crate::source::SourceKind;
 
 /// The most events that a selector takes in one wait, whatever the setting is.
 pub(super) const MOST_EVENTS: usize = 1 << 16;

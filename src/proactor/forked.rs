@@ -3,10 +3,7 @@
 
 use super::*;
 use crate::deadline::Deadlines;
-use crate::error::ErrorKind;
-use crate::operation::InFlight;
 use crate::remote::Request;
-use crate::source::SourceKind;
 use crate::table::Entry;
 
 /// The flags that a source keeps in a forked child.

@@ -25,7 +25,6 @@
 
 use super::*;
 use crate::clock::ns_of_duration;
-use crate::error::ErrorKind;
 
 /// A timeout may be late by a sixteenth of it, or by `LEAST_STEP_NS` if that is more.
 const PARTS: u64 = 16;

@@ -12,9 +12,7 @@
 //! more; else the buffer is leaked to the kernel, and counted.
 
 use super::*;
-use crate::error::ErrorKind;
 use crate::leaked::PATIENCE_NS;
-use crate::operation::InFlight;
 
 /// The timeout of one `select` for answers.
 const MOMENT_NS: u64 = 1_000_000;

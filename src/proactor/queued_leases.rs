@@ -11,7 +11,6 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::operation::InFlight;
 
 /// How many turns a write stays in its queue before its small leases are copied.
 const PATIENCE: u64 = 32;

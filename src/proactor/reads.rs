@@ -8,9 +8,6 @@
 
 use super::rechecks::Rechecks;
 use super::*;
-use crate::error::ErrorKind;
-use crate::source::SourceKind;
-use waits::MEMORY_PAUSE_NS;
 
 /// A read of at least so many bytes suggests that its source has bulk data.
 const MUCH: u32 = 16 << 10;

@@ -3,10 +3,8 @@
 use std::any::Any;
 
 use super::*;
-use crate::error::{Error, ErrorKind};
 use crate::message::Message;
 use crate::remote::Request;
-use crate::source::SourceKind;
 
 /// Most requests from other threads that one turn takes.
 const MOST_REQUESTS: usize = 4096;

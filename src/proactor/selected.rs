@@ -2,7 +2,6 @@
 //! the program gives back.
 
 use super::*;
-use crate::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
     /// Delivers all completions once there are at least `least`, `wait` is over, or so many wait

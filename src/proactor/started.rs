@@ -11,9 +11,7 @@
 //! kernel answers with the number of bytes that it has written.
 
 use super::*;
-use crate::error::ErrorKind;
 use crate::leaked::{PATIENCE_NS, leak};
-use crate::operation::InFlight;
 
 /// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
 /// descriptor is reported ready and is not, the kernel tries 128 times before it gives the

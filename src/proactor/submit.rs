@@ -1,7 +1,6 @@
 //! What submissions have in common: checks, slots, and the first attempt.
 
 use super::*;
-use crate::error::ErrorKind;
 
 /// Most bytes that one operation moves.
 pub(super) const MOST_BYTES: usize = i32::MAX as usize;

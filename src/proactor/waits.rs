@@ -2,8 +2,6 @@
 
 use super::resource_waits::{ResourceWaits, WaitQueue};
 use super::*;
-use crate::error::ErrorKind;
-use crate::source::SourceKind;
 
 /// How long a direction pauses when the kernel's memory has run out.
 pub(super) const MEMORY_PAUSE_NS: u64 = 1_000_000;

@@ -2,8 +2,6 @@
 //! or close.
 
 use super::*;
-use crate::error::ErrorKind;
-use waits::MEMORY_PAUSE_NS;
 
 const fn is(moved: isize, errno: i32) -> bool {
     moved == -(errno as isize)

@@ -6,9 +6,7 @@
 //! What a kernel says it has written becomes a part of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use super::super::submit::{check_len, check_most};
 use super::*;
-use crate::buf::Target;
 use crate::buf::swap::LeaseMut;
 
 impl<K: Kernel> Proactor<K> {

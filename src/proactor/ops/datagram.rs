@@ -11,8 +11,6 @@
 //! `Kernel`'s implementers.
 
 use super::*;
-use crate::buf::{Buf, Target};
-use crate::source::SourceKind;
 use receive::Space;
 
 /// The most datagrams that one call takes.

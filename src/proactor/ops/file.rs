@@ -21,12 +21,8 @@
 //! implementers. The usual read puts its completion into the batch, where room was made before.
 
 use super::*;
-use crate::error::{Error, ErrorKind};
 use crate::file::{FileAnswer, FileRequest, FileWork};
-use crate::operation::InFlight;
-use crate::source::SourceKind;
 use crate::sys::fs::MOST_VECTORS;
-use submit::check_len;
 
 /// Checks that an operation can move `len` bytes at this offset. `MOST_OFFSET` also stands for all
 /// larger offsets, which an operation cannot carry.

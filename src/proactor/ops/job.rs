@@ -5,17 +5,12 @@
 //! buffer is theirs. (K4) A task in the kernel keeps its slot until the kernel has answered, or has
 //! given the task back.
 
-use std::time::Duration;
-
 use super::*;
-use crate::error::{Error, ErrorKind};
 use crate::file::work::{Outcome, WorkItem};
 use crate::file::{Arguments, Task};
 use crate::op::{HIGH, LOW};
-use crate::operation::InFlight;
 use crate::parts;
 use crate::proactor::files::Hired;
-use crate::source::SourceKind;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
 
 fn lane_of(flags: u8) -> Lane {

@@ -20,7 +20,6 @@ pub(super) mod timer;
 mod write;
 
 use super::*;
-use crate::op::Family;
 use file::NewReadAt;
 
 pub(super) use datagram::Expected;

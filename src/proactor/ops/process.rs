@@ -1,7 +1,6 @@
 //! Signals of this process and the exit of children, as operations on sources.
 
 use super::*;
-use crate::source::SourceKind;
 
 /// How many bytes of the source's budget a signal costs.
 const SIGNAL_COST: usize = 1024;

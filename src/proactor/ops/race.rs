@@ -17,12 +17,7 @@
 
 use super::*;
 use crate::clock::ns_of_duration;
-use crate::endpoint::ConnectOptions;
-use crate::error::{Error, ErrorKind};
 use crate::op::due_ns;
-use crate::source::SourceKind;
-use crate::sys::socket_option::SocketOption;
-use waits::MEMORY_PAUSE_NS;
 
 /// In the `count` of a connect: it belongs to the source that it makes.
 pub(in crate::proactor) const OF_SOURCE: u32 = 1;

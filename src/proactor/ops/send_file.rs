@@ -11,13 +11,10 @@
 //! cannot say what the page cache has, or if the cache has dropped what was fetched.
 
 use super::*;
-use crate::buf::Target;
-use crate::error::ErrorKind;
 use crate::file::Arguments;
 use crate::file::work::WorkItem;
 use crate::proactor::files::Hired;
 use crate::workers::{JobClass, Lane};
-use submit::MOST_BYTES;
 
 /// The distance between the bytes that the driver looks for in the page cache, which loads and
 /// drops its pages in larger pieces.

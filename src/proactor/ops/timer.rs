@@ -1,9 +1,7 @@
 //! Times: timers, the deadlines of operations, and how both are moved.
 
 use super::*;
-use crate::error::ErrorKind;
 use crate::op::RELATIVE;
-use crate::operation::InFlight;
 
 /// The ticket of a read that has rested in the source at `index`, and has a slot of its own since
 /// its deadline was set: the operation's `count` is the generation of the ticket.

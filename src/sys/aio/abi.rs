@@ -7,7 +7,7 @@
 //! An [`AioRing`] is mapped for as long as its context lives; of its header we write the head only,
 //! the kernel the tail.
 
-use std::mem::{offset_of, size_of};
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
