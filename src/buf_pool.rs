@@ -206,24 +206,21 @@ impl BufPool {
 
     fn give_one(&self, buf: Buf) {
         match buf.into_aligned() {
-            Ok(aligned) => {
-                self.trace_given(&aligned);
-                let mut kept = self.kept();
-                let room = kept.room(self.0.keep);
-                let freed = kept.aligned.give(aligned, room);
-                drop((kept, freed)); // unlocks first
-            }
+            Ok(aligned) => self.keep_one(aligned, |kept| &mut kept.aligned),
             // Only a vector has room for a read now: the buffer is no list.
             Err(buf) if buf.capacity() > 0 => {
-                let vec = buf.into_vec();
-                self.trace_given(&vec);
-                let mut kept = self.kept();
-                let room = kept.room(self.0.keep);
-                let freed = kept.vectors.give(vec, room);
-                drop((kept, freed));
+                self.keep_one(buf.into_vec(), |kept| &mut kept.vectors)
             }
             Err(_) => {}
         }
+    }
+
+    fn keep_one<M: PoolMemory>(&self, memory: M, sizes: fn(&mut Kept) -> &mut Sizes<M>) {
+        self.trace_given(&memory);
+        let mut kept = self.kept();
+        let room = kept.room(self.0.keep);
+        let freed = sizes(&mut kept).give(memory, room);
+        drop((kept, freed)); // unlocks first
     }
 
     /// Makes room for `more` bytes behind those of `buf`.

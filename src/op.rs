@@ -220,16 +220,7 @@ impl Op {
 
     #[inline(always)]
     pub(crate) fn with_buf(code: OpCode, source: Source, buf: Buf) -> Op {
-        Op {
-            source,
-            token: 0,
-            deadline_ns: 0,
-            buf,
-            payload: Payload::NONE,
-            count: 0,
-            code,
-            flags: 0,
-        }
+        Op { buf, ..Op::plain(code, source) }
     }
 }
 

@@ -506,7 +506,13 @@ impl<K: Kernel> Driver for Proactor<K> {
         wait: Wait,
         out: &mut Completions,
     ) -> io::Result<usize> {
-        self.take_at_least(least, wait, out)
+        self.outbox.forget_delivered();
+        // It also ends when so many wait that submissions would be refused.
+        match least {
+            0 => self.take_turns(Wait::Now, 1)?,
+            _ => self.take_turns(wait, least.min(self.outbox.batch.limit()))?,
+        }
+        Ok(self.deliver(out))
     }
 
     fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {

@@ -4,22 +4,6 @@
 use super::*;
 
 impl<K: Kernel> Proactor<K> {
-    /// Delivers all completions once there are at least `least`, `wait` is over, or so many wait
-    /// that submissions would be refused.
-    pub(super) fn take_at_least(
-        &mut self,
-        least: usize,
-        wait: Wait,
-        out: &mut Completions,
-    ) -> io::Result<usize> {
-        self.outbox.forget_delivered();
-        match least {
-            0 => self.take_turns(Wait::Now, 1)?,
-            _ => self.take_turns(wait, least.min(self.outbox.batch.limit()))?,
-        }
-        Ok(self.deliver(out))
-    }
-
     /// Waits for the final completion of an operation, and takes it out. All others stay.
     pub(super) fn take_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
         self.check_fork()?;

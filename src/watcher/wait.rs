@@ -41,10 +41,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - As for [`wait`](Watcher::wait). A timeout that has passed is no error.
     pub fn wait_timeout(&mut self, done: &mut Completions, timeout: Duration) -> io::Result<usize> {
-        let wait = match self.update_now().checked_add(timeout) {
-            Some(at) => Wait::Until(at),
-            None => Wait::Forever,
-        };
+        let wait = self.update_now().checked_add(timeout).map_or(Wait::Forever, Wait::Until);
         self.driver.complete(wait, done)
     }
 
@@ -90,10 +87,7 @@ impl<D: Driver> Watcher<D> {
         least: usize,
         timeout: Duration,
     ) -> io::Result<usize> {
-        let wait = match self.update_now().checked_add(timeout) {
-            Some(at) => Wait::Until(at),
-            None => Wait::Forever,
-        };
+        let wait = self.update_now().checked_add(timeout).map_or(Wait::Forever, Wait::Until);
         self.driver.complete_at_least(least, wait, done)
     }
 
