@@ -151,6 +151,7 @@ pub mod remote {
 /// Both verbs over [`Op`], and the descriptors.
 ///
 /// Optional methods have a default that returns [`Reason::Unsupported`].
+#[allow(unused_variables)] // a default ignores what it is given
 pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Takes ownership of a descriptor. Makes no system call.
     ///
@@ -177,7 +178,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// What the system reports for the address.
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
-        let _ = (address, options);
         Err(Reason::Unsupported.into())
     }
 
@@ -186,7 +186,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// What the system reports for the address.
     fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
-        let _ = (address, options);
         Err(Reason::Unsupported.into())
     }
 
@@ -207,7 +206,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         addresses: Vec<Address>,
         options: ConnectOptions,
     ) -> Result<(Source, Ticket), Reason> {
-        let _ = (addresses, options);
         Err(Reason::Unsupported)
     }
 
@@ -217,7 +215,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Reason::Os`] with `EINVAL` for a number that is no signal, or one that cannot be handled;
     /// `EMFILE`, `ENFILE`; the source table is full; the driver is closed.
     fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
-        let _ = signals;
         Err(Reason::Unsupported)
     }
 
@@ -228,7 +225,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// process that is no child of this one, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is
     /// full; the driver is closed.
     fn child(&mut self, pid: u32) -> Result<Source, Reason> {
-        let _ = pid;
         Err(Reason::Unsupported)
     }
 
@@ -255,7 +251,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Stale`].
     fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
-        let _ = source;
         Err(Reason::Unsupported)
     }
 
@@ -265,7 +260,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Stale`].
     fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
-        let _ = (source, token);
         Err(Reason::Unsupported)
     }
 
@@ -274,7 +268,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
     fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
-        let _ = source;
         Err(Reason::Unsupported)
     }
 
@@ -283,7 +276,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
     fn local_address(&self, source: Source) -> Result<Address, Reason> {
-        let _ = source;
         Err(Reason::Unsupported)
     }
 
@@ -292,7 +284,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Os`] with what the system reports (`ENOTCONN` …); [`Reason::Stale`].
     fn peer_address(&self, source: Source) -> Result<Address, Reason> {
-        let _ = source;
         Err(Reason::Unsupported)
     }
 
@@ -301,7 +292,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
     fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
-        let _ = source;
         Err(Reason::Unsupported)
     }
 
@@ -312,7 +302,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Reason::Os`] with what the system reports; `Unsupported` for another kind of source;
     /// [`Reason::Stale`].
     fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
-        let _ = (source, peer);
         Err(Reason::Unsupported)
     }
 
@@ -321,7 +310,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
     fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
-        let _ = (source, option);
         Err(Reason::Unsupported)
     }
 
@@ -354,7 +342,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Stale`]; [`Reason::Unsupported`] from a driver that does not reschedule.
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
-        let _ = (ticket, due);
         Err(Reason::Unsupported)
     }
 
@@ -364,7 +351,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// [`Reason::Forked`]; [`Reason::Unsupported`]: the driver cannot tell.
     fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
-        let _ = ticket;
         Err(Reason::Unsupported)
     }
 
@@ -379,7 +365,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         source: Source,
         timeout: Option<Duration>,
     ) -> Result<(), Reason> {
-        let _ = (source, timeout);
         Err(Reason::Unsupported)
     }
 
@@ -436,7 +421,6 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// other completions may hold the memory or the place that the operation waits for. Otherwise
     /// as for `complete`.
     fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
-        let _ = ticket;
         Err(Reason::Unsupported.into())
     }
 

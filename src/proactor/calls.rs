@@ -25,24 +25,22 @@ use crate::sys::target::Target;
 /// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
 /// targets, one after the other), and `n` is at most their length.
 #[allow(unsafe_code)]
+#[allow(unused_variables)] // a default ignores what it is given
 pub unsafe trait Calls {
     /// The facts of a file that a driver needs before its first operation.
     fn file_facts(&mut self, fd: RawFd) -> FileFacts {
-        let _ = fd;
         FileFacts::default()
     }
 
     /// Reads what can be read at `offset` of a file without waiting: bytes, 0 at its end, or
     /// `-errno`; `-EAGAIN` where it would have to wait, `-EOPNOTSUPP` where it never knows.
     fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
-        let _ = (fd, to, offset);
         -(libc::EOPNOTSUPP as isize)
     }
 
     /// As [`read_now`](Calls::read_now), into several places. `-EAGAIN` also where it knows one
     /// only.
     fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
-        let _ = (fd, to, offset);
         -(libc::EAGAIN as isize)
     }
 
@@ -52,14 +50,12 @@ pub unsafe trait Calls {
     /// # Errors
     /// [`Reason::Unsupported`] for a blocking one that must not be changed, or the errno.
     fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
-        let _ = (fd, shared);
         Err(Reason::Unsupported)
     }
 
     /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting
     /// for the peer: bytes, 0 at the file's end, or `-errno`.
     fn send_file(&mut self, socket: RawFd, fd: RawFd, offset: u64, len: usize) -> isize {
-        let _ = (socket, fd, offset, len);
         -(libc::EOPNOTSUPP as isize)
     }
 
@@ -103,7 +99,6 @@ pub unsafe trait Calls {
     /// The most datagrams that one call [sends](Calls::send_many), or
     /// [receives](Calls::recv_many); 1 if this kernel takes them one by one.
     fn datagrams_per_call(&self, sends: bool) -> usize {
-        let _ = sends;
         1
     }
 
@@ -179,7 +174,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// The errno.
     fn connect_again(&mut self, fd: RawFd, to: &Address) -> Result<Connecting, i32> {
-        let _ = (fd, to);
         Err(libc::EOPNOTSUPP)
     }
 
@@ -201,7 +195,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// The errno; `EOPNOTSUPP` if this kernel has no signals.
     fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
-        let _ = signals;
         Err(libc::EOPNOTSUPP)
     }
 
@@ -210,7 +203,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// `EAGAIN`: no signal waits.
     fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
-        let _ = fd;
         Err(libc::EOPNOTSUPP)
     }
 
@@ -219,7 +211,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// The errno; `EOPNOTSUPP` if this kernel has no child processes.
     fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
-        let _ = pid;
         Err(libc::EOPNOTSUPP)
     }
 
@@ -229,7 +220,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// `EAGAIN`: the child runs. `ECHILD`: other code has reaped it.
     fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
-        let _ = fd;
         Err(libc::EOPNOTSUPP)
     }
 
@@ -244,7 +234,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// What the system reports; `EOPNOTSUPP` of a kernel without such sockets.
     fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
-        let _ = (at, options);
         Err(os_error(libc::EOPNOTSUPP))
     }
 
@@ -265,7 +254,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// What the system reports; `EOPNOTSUPP` of a kernel without such sockets.
     fn connect_datagram(&mut self, fd: RawFd, peer: &Address) -> io::Result<()> {
-        let _ = (fd, peer);
         Err(os_error(libc::EOPNOTSUPP))
     }
 
@@ -274,7 +262,6 @@ pub unsafe trait Calls {
     /// # Errors
     /// What the system reports; `EOPNOTSUPP` of a kernel without the option.
     fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
-        let _ = (fd, option);
         Err(os_error(libc::EOPNOTSUPP))
     }
 

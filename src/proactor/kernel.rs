@@ -106,6 +106,7 @@ impl Answer {
 /// targets, one after the other), and `n` is at most their length. So has an answer, and the memory
 /// of what was started is not used after its last answer.
 #[allow(unsafe_code)]
+#[allow(unused_variables)] // a default ignores what it is given
 pub unsafe trait Kernel {
     /// Its calls on descriptors.
     type Calls: Calls;
@@ -169,23 +170,19 @@ pub unsafe trait Kernel {
     /// Says what is waited for on a registered descriptor until a `select` has reported something
     /// of it; `None` for nothing. Called where [`EDGES`](Kernel::EDGES) is false only.
     #[inline(always)]
-    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
-        let _ = (fd, key, on);
-    }
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {}
 
     /// Ends a registration.
     fn deregister(&mut self, fd: RawFd, key: u64);
 
     /// The answer that event `i` is, if it is one.
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
-        let _ = (i, pool);
         None
     }
 
     /// Whether multishot receives of such sources are multishot ones of the kernel.
     #[inline(always)]
     fn repeats(&mut self, kind: SourceKind) -> bool {
-        let _ = kind;
         true
     }
 
@@ -208,7 +205,6 @@ pub unsafe trait Kernel {
         multishot: bool,
         pool: &mut Pool,
     ) -> Started {
-        let _ = (fd, key, to, multishot, pool);
         Started::No
     }
 
@@ -217,14 +213,11 @@ pub unsafe trait Kernel {
     /// # Safety
     /// The memory stays what it is until the answer.
     unsafe fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
-        let _ = (fd, key, parts);
         Started::No
     }
 
     /// Asks for the end of the source's read or write; its answer tells.
-    fn stop(&mut self, key: u64, write: bool) {
-        let _ = (key, write);
-    }
+    fn stop(&mut self, key: u64, write: bool) {}
 
     /// The number of buffers available to a buffer-less read that is [started](Kernel::start_recv)
     /// now.
@@ -247,9 +240,7 @@ pub unsafe trait Kernel {
 
     /// Starts over with nothing started and nothing registered. `empty` if a `recall` has returned
     /// true.
-    fn recovered(&mut self, pool: &mut Pool, empty: bool) {
-        let _ = (pool, empty);
-    }
+    fn recovered(&mut self, pool: &mut Pool, empty: bool) {}
 
     /// Another kernel like this one, for a forked child, which can use neither this one nor what it
     /// knows.
@@ -260,7 +251,6 @@ pub unsafe trait Kernel {
     where
         Self: Sized,
     {
-        let _ = config;
         Err(Reason::Unsupported.into())
     }
 
@@ -271,7 +261,6 @@ pub unsafe trait Kernel {
     /// A buffer of at least `len` bytes in memory that the kernel knows beforehand, if it has any
     /// left.
     fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
-        let _ = len;
         None
     }
 
@@ -281,7 +270,6 @@ pub unsafe trait Kernel {
     /// # Safety
     /// The memory, a list's array too, stays what it is until the answer.
     unsafe fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
-        let _ = (request, facts);
         false
     }
 
@@ -297,9 +285,7 @@ pub unsafe trait Kernel {
     }
 
     /// Asks for the end of such work; its answer tells.
-    fn stop_file(&mut self, key: u64) {
-        let _ = key;
-    }
+    fn stop_file(&mut self, key: u64) {}
 
     /// Starts what threads would do: jobs, look-ups, blocking work on files. A later `select`
     /// reports its end. Called only if [`TASKS`](Kernel::TASKS) is true.
@@ -307,13 +293,11 @@ pub unsafe trait Kernel {
     /// # Errors
     /// Returns work that this kernel cannot do.
     fn start_task(&mut self, key: u64, work: WorkItem) -> Result<(), WorkItem> {
-        let _ = key;
         Err(work)
     }
 
     /// Takes back a task that has not begun; `None` if it has.
     fn cancel_task(&mut self, key: u64) -> Option<WorkItem> {
-        let _ = key;
         None
     }
 

@@ -153,6 +153,7 @@ pub(crate) struct OpenMode {
 /// A selector: the [`Reactor`](crate::reactor::Reactor) and [`Os`](crate::kernel::Os) wait on it.
 ///
 /// epoll, kqueue and poll(2) implement it. It cannot be implemented outside this crate.
+#[allow(unused_variables)] // a default ignores what it is given
 pub trait Select: Sized {
     /// What `explain` calls it.
     const NAME: &'static str;
@@ -202,16 +203,12 @@ pub trait Select: Sized {
     /// The descriptor is being closed, and the kernel [ends](Select::FORGETS_CLOSED) its
     /// registration.
     #[inline(always)]
-    fn forget(&mut self, fd: RawFd) {
-        let _ = fd;
-    }
+    fn forget(&mut self, fd: RawFd) {}
 
     /// Says what is waited for on a descriptor, once; `None` for nothing. Where there are edges,
     /// there is nothing to say.
     #[inline(always)]
-    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {
-        let _ = (fd, key, on);
-    }
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {}
 
     /// Waits; answers how many events there are. `None` waits for ever, 0 not at all.
     ///
