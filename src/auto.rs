@@ -143,12 +143,8 @@ impl Auto {
             DriverKind::Kqueue => "kqueue",
             #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
             DriverKind::Uring => {
-                return match crate::ring::Ring::new(&config)? {
-                    Ok(kernel) => {
-                        Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason)))
-                    }
-                    Err(refused) => Err(io::Error::new(io::ErrorKind::Unsupported, refused)),
-                };
+                let kernel = crate::ring::Ring::new(&config)?;
+                return Ok(Auto::Completion(Proactor::with_kernel(kernel, config, reason)));
             }
             #[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
             DriverKind::Uring => "uring",

@@ -53,7 +53,7 @@ use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
 use crate::sys::interest::Mode;
 use crate::sys::interest::Ready;
 use crate::sys::os_errno;
-use crate::sys::uring::{Cqe, Uring, UringRefused, release};
+use crate::sys::uring::{Cqe, Uring, release};
 use crate::sys::waker::{Wake, WakeFd};
 use crate::table;
 use buffers::Buffers;
@@ -129,13 +129,10 @@ pub struct Ring {
 
 impl Ring {
     /// Sets the ring up for the calling thread.
-    pub(crate) fn new(config: &Config) -> io::Result<Result<Ring, UringRefused>> {
+    pub(crate) fn new(config: &Config) -> io::Result<Ring> {
         let most_events = config.events_per_wait.clamp(1, 1 << 16);
         let quirks = Quirks::new(release(), &config.quirks)?;
-        let uring = match Uring::open()? {
-            Ok(uring) => uring,
-            Err(refused) => return Ok(Err(refused)),
-        };
+        let uring = Uring::open()?;
         let buffers = match quirks.has(Quirk::WholeBuffers) {
             true => None,
             false => Buffers::new(&uring, config.buffer_size)?,
@@ -168,7 +165,7 @@ impl Ring {
         let fd = ring.waker.raw();
         ring.poll_for(fd, WAKE, READS);
         ring.flush();
-        Ok(Ok(ring))
+        Ok(ring)
     }
 
     fn poll_for(&mut self, fd: RawFd, tag: u64, conditions: u32) {
@@ -472,8 +469,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn renew(&self, config: &Config) -> io::Result<Ring> {
-        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
-        let mut ring = Ring::new(config)?.map_err(refused)?;
+        let mut ring = Ring::new(config)?;
         ring.calls.inherit(&self.calls)?;
         Ok(ring)
     }

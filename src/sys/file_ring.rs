@@ -23,8 +23,8 @@ use io_uring::{EnterFlags, IoUring, opcode};
 use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, EngineRequest, FileCompletion};
 use crate::sys::uring::{
-    CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, SINGLE_ISSUER, TASKRUN_FLAG, UringRefused,
-    climb, judge, lacks,
+    CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, SINGLE_ISSUER, TASKRUN_FLAG, check_operations,
+    climb, failed, refused,
 };
 use crate::sys::wake_fd::WakeFd;
 
@@ -95,14 +95,11 @@ impl FileRing {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// A shortage of the system (descriptors, memory), with the step. A missing or denied io_uring
-    /// is not an error but `Ok(Err(UringRefused))`.
-    pub(crate) fn open() -> io::Result<Result<FileRing, UringRefused>> {
-        let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
-            Ok(found) => found,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let lacking = |step| Ok(Err(UringRefused::new(step, libc::ENOSYS)));
+    /// A shortage of the system (descriptors, memory), with the step. `Unsupported`: io_uring is not
+    /// there, or denied.
+    pub(crate) fn open() -> io::Result<FileRing> {
+        let (ring, setup) = climb(LADDER, SUBMISSIONS)?;
+        let lacking = |step| Err(refused(step, libc::ENOSYS));
         let params = ring.params();
         let has_features = params.is_feature_nodrop()
             && params.is_feature_submit_stable()
@@ -110,9 +107,7 @@ impl FileRing {
         if !has_features {
             return lacking(FEATURES);
         }
-        if let Some(refused) = lacks(&ring, OPERATIONS)? {
-            return Ok(Err(refused));
-        }
+        check_operations(&ring, OPERATIONS)?;
         let event_fd = WakeFd::new()?;
         let most = MOST.min(ring.params().cq_entries() / 2);
         let mut this = FileRing {
@@ -132,21 +127,15 @@ impl FileRing {
         let mut taken = Vec::new();
         this.take(&mut taken);
         match (this.denied.take(), &taken[..]) {
-            (Some(errno), _) => {
-                let error = io::Error::from_raw_os_error(errno);
-                return judge(ENTER, error).map(Err);
-            }
+            (Some(errno), _) => return Err(failed(ENTER, io::Error::from_raw_os_error(errno))),
             (None, [FileCompletion { result: 0, .. }]) => {}
-            (None, [FileCompletion { result, .. }]) => {
-                return Ok(Err(UringRefused::new("a NOP", -result)));
-            }
+            (None, [FileCompletion { result, .. }]) => return Err(refused("a NOP", -result)),
             _ => return lacking("a NOP"),
         }
-        if let Err(error) = this.ring.submitter().register_eventfd(this.event_fd.raw()) {
-            return judge(REGISTER, error).map(Err);
-        }
+        let registered = this.ring.submitter().register_eventfd(this.event_fd.raw());
+        registered.map_err(|error| failed(REGISTER, error))?;
         this.counters = FileRingCounters::default();
-        Ok(Ok(this))
+        Ok(this)
     }
 
     /// Its flags and sizes.
@@ -319,10 +308,10 @@ impl FileRing {
 /// and drops it), or it is no faster.
 pub(crate) fn why_not_for_sockets() -> Option<String> {
     let why = match climb(&[&[]], 1) {
-        Ok(Ok(_)) => {
+        Ok(_) => {
             "io_uring is available, but measured no faster on sockets (PERFORMANCE.md)".to_owned()
         }
-        Ok(Err(refused)) => refused.to_string(),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => error.to_string(),
         Err(error) => format!("io_uring is not available: io_uring_setup(2): {error}"),
     };
     Some(why)

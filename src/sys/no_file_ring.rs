@@ -3,7 +3,6 @@
 #![allow(unsafe_code)] // `push` has the signature that `file_ring.rs` has
 
 use std::convert::Infallible;
-use std::fmt;
 use std::io;
 
 use crate::sys::fd::RawFd;
@@ -15,25 +14,14 @@ pub(crate) struct FileRingCounters {
     pub(crate) submitted: u64,
 }
 
-/// Why.
-#[derive(Debug)]
-pub(crate) struct NoFileRing;
-
-impl fmt::Display for NoFileRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("io_uring is not available: this is not Linux")
-    }
-}
-
-impl std::error::Error for NoFileRing {}
-
 /// Never exists.
 pub(crate) struct FileRing(Infallible);
 
 #[allow(clippy::unused_self)]
 impl FileRing {
-    pub(crate) fn open() -> io::Result<Result<FileRing, NoFileRing>> {
-        Ok(Err(NoFileRing))
+    pub(crate) fn open() -> io::Result<FileRing> {
+        let why = "io_uring is not available: this is not Linux";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
     pub(crate) fn setup(&self) -> &str {
         match self.0 {}

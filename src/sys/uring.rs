@@ -9,11 +9,10 @@
 //! Entries are built by the `io-uring` crate; the memory they name is the pusher's promise.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 
 use crate::sys::fd::{AsRawFd, RawFd};
-use crate::sys::step;
+use crate::sys::{os_error, step};
 
 use io_uring::register::Probe;
 use io_uring::squeue::Entry;
@@ -29,41 +28,23 @@ const COMPLETIONS: u32 = 8;
 /// `RLIMIT_MEMLOCK` again, as before 5.12.
 const LEAST: u32 = 64;
 
-/// io_uring cannot be had here, or must not be used: the step that failed, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UringRefused {
-    pub(crate) step: &'static str,
-    pub(crate) errno: i32,
-    /// The value of `kernel.io_uring_disabled`, if that denies the setup.
-    disabled: Option<u8>,
-}
-
-impl UringRefused {
-    pub(crate) fn new(step: &'static str, errno: i32) -> UringRefused {
-        let number = |text: String| text.trim().parse().ok().filter(|&value: &u8| value > 0);
-        let disabled = if errno == libc::EPERM && step == SETUP {
-            std::fs::read_to_string(DISABLED).ok().and_then(number)
-        } else {
-            None
-        };
-        UringRefused { step, errno, disabled }
-    }
-}
-
 /// The call that makes a ring, and the sysctl that disables it (Linux 6.6).
 const SETUP: &str = "io_uring_setup(2)";
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
-impl fmt::Display for UringRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let error = io::Error::from_raw_os_error(self.errno);
-        write!(f, "io_uring is not available: {}: {error}", self.step)?;
-        let disabled = |value| write!(f, "; kernel.io_uring_disabled is {value}");
-        self.disabled.map_or(Ok(()), disabled)
+/// io_uring cannot be had here, or must not be used: the step that failed, and how.
+#[cold]
+pub(super) fn refused(step: &str, errno: i32) -> io::Error {
+    let mut why = format!("io_uring is not available: {step}: {}", os_error(errno));
+    let number = |text: String| text.trim().parse().ok().filter(|&value: &u8| value > 0);
+    if errno == libc::EPERM
+        && step == SETUP
+        && let Some(value) = std::fs::read_to_string(DISABLED).ok().and_then(number)
+    {
+        why += &format!("; kernel.io_uring_disabled is {value}");
     }
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
-
-impl std::error::Error for UringRefused {}
 
 /// One flag of the setup, and the release that brought it.
 pub(super) struct Flag {
@@ -159,44 +140,42 @@ pub(super) fn says_no(errno: i32) -> bool {
     matches!(errno, libc::EPERM | libc::ENOSYS | libc::EACCES | libc::EOPNOTSUPP)
 }
 
-/// Sorts an error of `call`: a refusal, or an error of the system.
-pub(super) fn judge(call: &'static str, error: io::Error) -> io::Result<UringRefused> {
+/// An error of `call`: a refusal, or an error of the system.
+pub(super) fn failed(call: &'static str, error: io::Error) -> io::Error {
     match error.raw_os_error() {
-        Some(errno) if says_no(errno) => Ok(UringRefused::new(call, errno)),
-        _ => Err(step::at(call, error)),
+        Some(errno) if says_no(errno) => refused(call, errno),
+        _ => step::at(call, error),
     }
 }
 
-/// The first of these operations that a ring does not have. A kernel before the probe lacks most of
-/// them.
-pub(super) fn lacks(
-    ring: &IoUring,
-    wanted: &[(u8, &'static str)],
-) -> io::Result<Option<UringRefused>> {
+/// Whether a ring has all these operations. A kernel before the probe lacks most of them.
+///
+/// # Errors
+/// A refusal that names the first that is missing.
+pub(super) fn check_operations(ring: &IoUring, wanted: &[(u8, &str)]) -> io::Result<()> {
     const PROBE: &str = "io_uring_register(2) of a probe (Linux 5.6)";
     let mut probe = Probe::new();
     if let Err(error) = ring.submitter().register_probe(&mut probe) {
-        return match error.raw_os_error() {
-            Some(errno @ libc::EINVAL) => Ok(Some(UringRefused::new(PROBE, errno))),
-            _ => judge(PROBE, error).map(Some),
-        };
+        return Err(match error.raw_os_error() {
+            Some(errno @ libc::EINVAL) => refused(PROBE, errno),
+            _ => failed(PROBE, error),
+        });
     }
-    let lacking = wanted.iter().find(|(code, _)| !probe.is_supported(*code));
-    Ok(lacking.map(|(_, name)| UringRefused::new(name, libc::ENOSYS)))
+    match wanted.iter().find(|(code, _)| !probe.is_supported(*code)) {
+        Some((_, name)) => Err(refused(name, libc::ENOSYS)),
+        None => Ok(()),
+    }
 }
 
 impl Uring {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. That io_uring is not there,
-    /// or denied, is an answer and no error.
-    pub(crate) fn open() -> io::Result<Result<Uring, UringRefused>> {
-        let (ring, setup) = match climb(LADDER, SUBMISSIONS)? {
-            Ok(found) => found,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let lacking = |step| Ok(Err(UringRefused::new(step, libc::ENOSYS)));
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. `Unsupported`: io_uring is not
+    /// there, or denied.
+    pub(crate) fn open() -> io::Result<Uring> {
+        let (ring, setup) = climb(LADDER, SUBMISSIONS)?;
+        let lacking = |step| Err(refused(step, libc::ENOSYS));
         let params = ring.params();
         if !params.is_feature_nodrop() || !params.is_feature_submit_stable() {
             return lacking("feature NODROP or SUBMIT_STABLE (Linux 5.5)");
@@ -207,9 +186,7 @@ impl Uring {
         if !params.is_feature_skip_cqe_on_success() {
             return lacking("feature CQE_SKIP (Linux 5.17)");
         }
-        if let Some(refused) = lacks(&ring, OPERATIONS)? {
-            return Ok(Err(refused));
-        }
+        check_operations(&ring, OPERATIONS)?;
         let flags = enter_flags(params.is_feature_no_iowait());
         let setup = match flags.contains(EnterFlags::NO_IOWAIT) {
             true => format!("{setup}; NO_IOWAIT"),
@@ -219,12 +196,10 @@ impl Uring {
             Uring { ring, flags, backlog: VecDeque::new(), enters: 0, setup, lost: 0, told: false };
         // SAFETY: it names no memory.
         unsafe { uring.push(opcode::Nop::new().build()) };
-        if let Err(error) = uring.enter(Some(None)) {
-            return judge("io_uring_enter(2)", error).map(Err);
-        }
+        uring.enter(Some(None)).map_err(|error| failed("io_uring_enter(2)", error))?;
         match uring.pop() {
-            Some(Cqe { result: 0, .. }) => Ok(Ok(uring)),
-            Some(Cqe { result, .. }) => Ok(Err(UringRefused::new("a NOP", -result))),
+            Some(Cqe { result: 0, .. }) => Ok(uring),
+            Some(Cqe { result, .. }) => Err(refused("a NOP", -result)),
             None => lacking("a NOP"),
         }
     }
@@ -479,10 +454,7 @@ pub(crate) fn release() -> String {
 }
 
 /// Climbs down the ladder of flags, and of sizes when memory is short.
-pub(super) fn climb(
-    ladder: &[&[Flag]],
-    mut entries: u32,
-) -> io::Result<Result<(IoUring, String), UringRefused>> {
+pub(super) fn climb(ladder: &[&[Flag]], mut entries: u32) -> io::Result<(IoUring, String)> {
     let mut step = 0;
     loop {
         // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with
@@ -496,17 +468,15 @@ pub(super) fn climb(
                 let names: Vec<_> = ladder[step].iter().map(|flag| flag.name).collect();
                 let (sq, cq) = (ring.params().sq_entries(), ring.params().cq_entries());
                 let setup = format!("{}, {sq} submissions, {cq} completions", names.join(" "));
-                return Ok(Ok((ring, setup)));
+                return Ok((ring, setup));
             }
             Err(error) => error,
         };
         match error.raw_os_error() {
             Some(libc::EINVAL) if step + 1 < ladder.len() => step += 1,
-            Some(errno @ libc::EINVAL) => {
-                return Ok(Err(UringRefused::new(SETUP, errno)));
-            }
+            Some(errno @ libc::EINVAL) => return Err(refused(SETUP, errno)),
             Some(libc::ENOMEM) if entries > LEAST => entries /= 2,
-            _ => return judge(SETUP, error).map(Err),
+            _ => return Err(failed(SETUP, error)),
         }
     }
 }
@@ -524,7 +494,7 @@ mod tests {
             assert!(flags.contains(EnterFlags::GETEVENTS));
             assert_eq!(flags.contains(EnterFlags::NO_IOWAIT), known);
         }
-        let Ok(Ok(uring)) = Uring::open() else { return };
+        let Ok(uring) = Uring::open() else { return };
         let known = uring.ring.params().is_feature_no_iowait();
         assert_eq!(uring.flags, enter_flags(known));
         assert_eq!(uring.setup().contains("NO_IOWAIT"), known);

@@ -24,8 +24,7 @@ impl Engine for RingEngine {
     const UNUSED: &str = "not opened yet: the first such operation opens it";
 
     fn open(most: u32) -> io::Result<RingEngine> {
-        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
-        FileRing::open()?.map(|ring| RingEngine { ring, most }).map_err(refused)
+        Ok(RingEngine { ring: FileRing::open()?, most })
     }
 
     fn event_fd(&self) -> RawFd {
