@@ -20,24 +20,10 @@
 //! [`Kernel::start_recv`](crate::proactor::Kernel::start_recv). An entry leaves the table with that
 //! answer, and nothing else uses its memory.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
-use std::slice;
-use std::time::Duration;
-
-use super::Sim;
-use super::faults::{ANYWHERE, Fault};
 use super::file_work::SimFileRequest;
-use super::kernel::Call;
-use super::schedule::{SimEvent, TRY};
-use super::world::{Socket, World};
-use crate::buf::Buf;
-use crate::buf::swap::{Lent, Pool};
-use crate::clock;
-use crate::file::FileAnswer;
-use crate::proactor::{Answer, Started};
-use crate::sys::fd::RawFd;
-use crate::sys::target::Target;
+use super::*;
+use crate::buf::swap::Lent;
+use crate::proactor::Answer;
 
 /// A swap buffer with less than this part of its bytes left is given back.
 const LEFT: usize = 16;

@@ -1,18 +1,8 @@
 //! Datagram sockets: a bounded queue of letters each.
 
-use std::collections::VecDeque;
-use std::io;
-use std::net::IpAddr;
-use std::slice;
-
-use super::faults::Fault;
-use super::names::{Name, os, wildcards};
+use super::names::wildcards;
 use super::world::*;
-use crate::address::Address;
-use crate::buf::Target;
-use crate::endpoint::DatagramOptions;
-use crate::proactor::Received;
-use crate::sys::fd::RawFd;
+use super::*;
 
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;

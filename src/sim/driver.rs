@@ -1,11 +1,8 @@
 //! The driver of a simulated watcher as a trait object.
 
-use super::Sim;
-use crate::completion::Completion;
-use crate::config::Config;
+use super::*;
 use crate::driver::Driver;
 use crate::op::OpCode;
-use crate::proactor::Proactor;
 use crate::source::Source;
 
 /// The driver in the simulated variant of [`Auto`](crate::driver::Auto). It is a trait object, so

@@ -1,10 +1,6 @@
 //! What can go wrong, how often it does, and how often it did.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use super::names::Name;
-use super::rng::Rng;
+use super::*;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $field:ident: $fault:ident,)*) => {

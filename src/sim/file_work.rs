@@ -8,27 +8,10 @@
 //! [`Kernel::start_file`](crate::proactor::Kernel::start_file). A request leaves the table before
 //! its answer is told.
 
-use std::slice;
-use std::time::Duration;
-
-use super::Sim;
 use super::completing::KernelEntry;
-use super::faults::{ANYWHERE, Fault};
 use super::files::BLOCK;
-use super::kernel::Call;
-use super::schedule::TRY;
-use super::world::World;
-use crate::buf::Buf;
-use crate::clock;
-use crate::completion::Done;
-use crate::error::{Error, ErrorKind};
-use crate::file::work::WorkItem;
-use crate::file::{FileAnswer, FileFacts, FileRef, FileRequest, FileWork, Task};
-use crate::proactor::FILES;
-use crate::source::{Handle, SourceKind};
-use crate::sys::fd::RawFd;
-use crate::sys::interest::Ready;
-use crate::sys::target::Target;
+use super::*;
+use crate::file::{FileRef, FileWork};
 
 /// The longest time of a request that the kernel has, by default.
 const FILE_NS: u64 = 100_000;

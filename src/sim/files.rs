@@ -9,19 +9,14 @@
 //! A page is *dirty* from a write to the next sync, and *hot* from a read or a write until the
 //! cache is dropped. A name is on the disk as soon as it is there.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::SystemTime;
 
-use super::Sim;
-use super::names::Name;
-use super::world::{Role, World};
+use super::*;
 use crate::file::OpenOptions;
 use crate::sys::OpenMode;
-use crate::sys::fd::RawFd;
 use crate::sys::fs::ACCESS_MODE;
-use crate::sys::target::Target;
 use crate::sys::types::{DirectAlignment, Metadata};
 
 /// The bytes of a page.

@@ -3,13 +3,9 @@
 //! Memory is bounded: so many lines, each of at most [`MOST_CHARS`] characters. Nothing is
 //! formatted while the history is off.
 
-use std::collections::VecDeque;
 use std::fmt::Display;
 
-use super::Sim;
-use super::kernel::Call;
-use super::world::World;
-use crate::completion::Completion;
+use super::*;
 
 /// Most characters of a line; the rest is cut off.
 const MOST_CHARS: usize = 200;

@@ -4,22 +4,9 @@
 //! the job begins. So a cancel before the beginning stops the job, and after a later cancel the job
 //! ends late.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
-
-use super::Sim;
-use super::faults::{ANYWHERE, Fault};
-use super::kernel::Call;
-use super::schedule::SimEvent;
-use super::world::World;
-use crate::buf::Buf;
-use crate::clock;
-use crate::completion::Done;
+use super::*;
 use crate::discard::discard;
-use crate::error::{Error, ErrorKind};
-use crate::file::work::WorkItem;
-use crate::file::{HostName, Task};
+use crate::file::HostName;
 
 /// The longest wait and the longest run of a job, by default.
 const JOB_NS: u64 = 1_000_000;

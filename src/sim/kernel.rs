@@ -6,29 +6,12 @@
 //! Only the promise of `Kernel` is made here: that received bytes have been written. Everything
 //! that is received goes through `Target::write`, whose answer is what is reported.
 
-use std::io::{self, IoSlice};
-use std::process::ExitStatus;
-use std::slice;
-use std::sync::Arc;
-
-use super::Sim;
 use super::schedule::Waited;
-use super::world::World;
-use crate::address::Address;
-use crate::buf::Target;
-use crate::buf::swap::Pool;
-use crate::completion::Done;
-use crate::config::Config;
-use crate::endpoint::{DatagramOptions, ListenOptions};
-use crate::error::{Error, Reason};
+use super::*;
+use crate::error::Reason;
 use crate::explain::Explain;
-use crate::file::work::WorkItem;
-use crate::file::{FileAnswer, FileFacts, FileRequest};
-use crate::proactor::{self, Calls, Connecting, Kernel, Received, Started};
-use crate::remote::Wake;
-use crate::source::{Handle, SourceKind, VirtualDescriptor};
-use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
-use crate::sys::interest::Ready;
+use crate::proactor::{self, Calls, Kernel};
+use crate::sys::fd::{BorrowedFd, OwnedFd};
 use crate::sys::socket_option::SocketOption;
 use crate::table;
 

@@ -8,16 +8,9 @@
 //! packet has an event at the time of its arrival. If a cut stalls it then, the heal makes another
 //! event.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::time::Duration;
-
-use super::Sim;
 use super::datagram::LETTER_BYTES;
-use super::names::Name;
-use super::schedule::SimEvent;
 use super::world::*;
-use crate::clock;
+use super::*;
 
 /// How bytes travel between two hosts. The default: they arrive at once.
 ///

@@ -108,34 +108,48 @@ mod tests;
 mod world;
 
 use std::cell::{RefCell, RefMut};
-use std::fmt;
-use std::io;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io, slice};
 
+use crate::address::Address;
+use crate::buf::swap::Pool;
+use crate::buf::{Buf, Target};
+use crate::clock;
+use crate::completion::{Completion, Done};
+use crate::config::Config;
+use crate::endpoint::{DatagramOptions, ListenOptions};
+use crate::error::{Error, ErrorKind};
+use crate::file::work::WorkItem;
+use crate::file::{FileAnswer, FileFacts, FileRequest, Task};
+use crate::proactor::{Connecting, FILES, Proactor, Received, Started};
+use crate::remote::Wake;
+use crate::source::{Handle, SourceKind, VirtualDescriptor};
+use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
+use completing::InKernel;
 pub(crate) use driver::SimulatedDriver;
+use faults::{ANYWHERE, Fault};
 pub use faults::{Faults, Injected};
+use jobs::Jobs;
+use kernel::Call;
+use links::Packet;
 pub use links::{Link, Traffic};
+use names::{Name, os};
+use outside::Outside;
 pub(crate) use report::add_lines;
+use rng::Rng;
+use schedule::{SimEvent, TRY};
+use world::{INTERNET, Role, Socket, World};
 
 #[cfg(doc)]
 use crate::Watcher;
-use crate::address::Address;
-use crate::clock;
-use crate::config::Config;
-use crate::endpoint::DatagramOptions;
-use crate::proactor::Proactor;
-use crate::source::{Handle, SourceKind};
-use crate::sys::interest::Ready;
-use completing::InKernel;
-use faults::ANYWHERE;
-use jobs::Jobs;
-use kernel::Call;
-use names::Name;
-use outside::Outside;
-use world::{INTERNET, World};
 
 /// A simulated network with its own clock; the kernel of
 /// [`Watcher::simulated`].

@@ -1,17 +1,9 @@
 //! Names, and how connections come about: addresses, ports, listeners, backlogs.
 
-use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::Ipv6Addr;
 
-use super::faults::Fault;
-use super::links::Packet;
 use super::world::*;
-use crate::address::Address;
-use crate::endpoint::ListenOptions;
-use crate::proactor::Connecting;
-use crate::sys::fd::RawFd;
+use super::*;
 use crate::sys::os_error;
 
 /// Where the ports of clients and of `listen` on port 0 begin.

@@ -4,14 +4,9 @@
 //! before it takes the news. So the flag is set for news that the loop has missed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Sim;
-use super::world::World;
-use crate::remote::Wake;
-use crate::source::VirtualDescriptor;
-use crate::sys::fd::RawFd;
+use super::*;
 
 #[derive(Default)]
 pub(super) struct Outside {

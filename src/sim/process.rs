@@ -1,11 +1,7 @@
 //! The simulated process: its signals and its children.
 
-use std::process::ExitStatus;
-
-use super::world::{Role, World};
-use super::{Call, Name, Sim};
+use super::*;
 use crate::sys::child;
-use crate::sys::fd::RawFd;
 use crate::sys::signals;
 
 /// The number of the first child.

@@ -1,10 +1,9 @@
 //! The data and connections that wait on a network, as text, to find out why a test stands still.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
-use super::Sim;
-use super::names::Name;
 use super::world::*;
+use super::*;
 
 /// Most lines of each part.
 const MOST_LINES: usize = 20;

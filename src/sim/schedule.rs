@@ -1,13 +1,11 @@
 //! Virtual time, and the events that each selector reports.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::time::Duration;
+use std::collections::BinaryHeap;
 
-use super::faults::{ANYWHERE, Fault};
-use super::world::{NIL, QUEUED, REGISTERED, Socket, WRITES_REGISTERED, World};
-use crate::proactor::{FILES, WAKE};
-use crate::sys::interest::Ready;
+use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED};
+use super::*;
+use crate::proactor::WAKE;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;

@@ -1,15 +1,7 @@
 //! Attempts on streams: receiving, sending, half-close, reset.
 
-use std::io::IoSlice;
-
-use super::faults::Fault;
-use super::links::Packet;
-use super::names::Name;
 use super::world::*;
-use crate::address::Address;
-use crate::buf::Target;
-use crate::proactor::Received;
-use crate::sys::fd::RawFd;
+use super::*;
 
 impl World {
     /// Receives into `to`, one part after the other.

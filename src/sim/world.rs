@@ -4,28 +4,19 @@
 //! the other; on a link, readers find them later. A selector reports the same conditions of a
 //! socket at the same times as on Linux.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use super::completing::Completing;
 use super::datagram::Mailbox;
-use super::faults::{Dice, Fault, Faults};
+use super::faults::Dice;
 use super::file_work::Disk;
 use super::files::{OpenFile, SimFiles};
 use super::history::History;
 use super::jobs::Resolver;
-use super::links::{Links, Packet};
-use super::names::{self, Listener, Name, os};
+use super::links::Links;
+use super::names::Listener;
 use super::process::{Processes, WatchedChild};
 use super::ring::RingBuffer;
-use super::rng::Rng;
-use super::schedule::{Schedule, SimEvent};
-use crate::address::Address;
-use crate::proactor::Received;
-use crate::sys::fd::RawFd;
-use crate::sys::interest::Ready;
+use super::schedule::Schedule;
+use super::*;
 
 /// XORed with the seed of the faults, this gives the seed of the program's random numbers.
 const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
