@@ -65,8 +65,8 @@ mod machine {
         offset: u64,
     ) -> Moved {
         let now = Word::new(libc::RWF_NOWAIT as usize);
-        // SAFETY: the same promise. The kernel takes the offset from one word (64 bits), and ignores
-        // the other.
+        // SAFETY: the same promise. The kernel takes the offset from one word (64 bits), and
+        // ignores the other.
         unsafe { call(libc::SYS_preadv2, fd, start.cast(), count, offset, IGNORED, now) }
     }
 

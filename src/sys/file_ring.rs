@@ -95,8 +95,8 @@ impl FileRing {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// A shortage of the system (descriptors, memory), with the step. `Unsupported`: io_uring is not
-    /// there, or denied.
+    /// A shortage of the system (descriptors, memory), with the step. `Unsupported`: there is no
+    /// io_uring, or it is denied.
     pub(crate) fn open() -> io::Result<FileRing> {
         let (ring, setup) = climb(LADDER, SUBMISSIONS)?;
         let lacking = |step| Err(refused(step, libc::ENOSYS));

@@ -171,8 +171,8 @@ impl Uring {
     /// Sets a ring up for the calling thread.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. `Unsupported`: io_uring is not
-    /// there, or denied.
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: the system is short of something. `Unsupported`: there is no
+    /// io_uring, or it is denied.
     pub(crate) fn open() -> io::Result<Uring> {
         let (ring, setup) = climb(LADDER, SUBMISSIONS)?;
         let lacking = |step| Err(refused(step, libc::ENOSYS));

@@ -8,15 +8,13 @@ const NO_TRACE: &str = "stands for the table of buffers without the feature `tra
 const WINDOWS: &str = "takes the place of the one for Unix";
 
 /// Types that replace each other, of which one build has one: their name, their files, the reason.
-const TWINS: [(&str, [&str; 2], &str); 12] = [
+const TWINS: [(&str, [&str; 2], &str); 10] = [
     ("AioCounters", ["no_aio.rs", "sys/aio.rs"], NO_AIO),
     ("AioFiles", ["aio/mod.rs", "no_aio.rs"], NO_AIO),
     ("Child", ["sys/child.rs", "sys/windows/child.rs"], WINDOWS),
     ("FileRing", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
     ("FileRingCounters", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
     ("Kind", ["no_trace.rs", "trace.rs"], NO_TRACE),
-    ("Listen", ["sys/net.rs", "sys/windows/net.rs"], WINDOWS),
-    ("Mirror", ["sys/mod.rs", "sys/windows/mirror.rs"], WINDOWS),
     ("Raw", ["aio/store.rs", "no_aio.rs"], NO_AIO),
     ("Signals", ["sys/signals.rs", "sys/windows/signals.rs"], WINDOWS),
     ("Vector", ["sys/fs.rs", "sys/windows/fs.rs"], WINDOWS),

@@ -198,8 +198,8 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// The operation whose job has ended, and whether it was told to end; none if the job has fetched
-    /// bytes for the page cache.
+    /// The operation whose job has ended, and whether it was told to end. There is none if the job
+    /// has fetched bytes for the page cache.
     fn take_ended(&mut self, key: u64) -> Option<(u32, bool)> {
         let slot = key as u32;
         if slot & send_file::FETCH != 0 {
