@@ -919,6 +919,7 @@ macro_rules! all_files {
                 a_deadline_of_begun_work_is_late
                 an_aborted_file_closes_when_its_work_has_ended
                 a_close_waits_for_the_work_before_it
+                the_last_byte_of_a_range_is_looked_at
                 what_is_sent_is_fetched_first
                 an_aborted_file_with_work_is_sent_no_more
                 a_watcher_that_closes_tells_of_all_work

@@ -325,6 +325,37 @@ fn fetches<D: Driver>(b: &Bench<D>) -> u64 {
     rows.iter().find(|row| row.mechanism == "a thread reads, then sendfile").expect("a row").count
 }
 
+/// The page cache has the first byte of a range, but not its last one: a thread reads the range.
+pub fn the_last_byte_of_a_range_is_looked_at<H: Harness>() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+    const LEN: usize = 40_000;
+    let directory = Directory::new();
+    let path = directory.at("a");
+    std::fs::write(&path, pattern(LEN, 1)).unwrap();
+    // Now and then the disk is as quick as the look.
+    for _ in 0..1000 {
+        if !(0..1000).any(|_| drop_pages(&path, LEN)) {
+            return skip(Needs::Eviction, format_args!("{path:?} stays in the page cache"));
+        }
+        let first = std::fs::File::open(&path).unwrap();
+        // Nothing is read ahead.
+        // SAFETY: no memory is passed.
+        unsafe { libc::posix_fadvise(first.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+        first.read_exact_at(&mut [0], 0).unwrap();
+        let mut b = H::bench();
+        let file = b.watcher.attach(std::fs::File::open(&path).unwrap()).unwrap();
+        let (here, there) = b.pair();
+        let send = b.submit(Op::send_file(here, file, 0, LEN));
+        expect_same(&b.read_exact(there, LEN), &pattern(LEN, 1));
+        assert_eq!(expect_sent(b.end(send)), LEN);
+        if fetches(&b) > 0 {
+            return b.expect_all_ended();
+        }
+    }
+    panic!("no thread has ever read the range");
+}
+
 /// What the page cache does not have is read by a thread: with none to be had at the moment, the
 /// range waits, in its place, and the loop does not.
 pub fn what_is_sent_is_fetched_first<H: Harness>() {
